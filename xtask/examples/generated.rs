@@ -1,6 +1,8 @@
-//! Prints a part of the docs from the code that it describes; run by `cargo xtask docs` and `cargo xtask tidy`.
+//! Prints a part of the docs from the code that it describes; run by `cargo xtask docs` and `cargo xtask
+//! tidy`.
 //!
-//! An example, because examples may use dev-dependencies: `xtask` itself is built without any crate of the product.
+//! An example, because examples may use dev-dependencies: `xtask` itself is built without any crate of the
+//! product.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]

@@ -1,8 +1,8 @@
 //! `cargo xtask bench [name] [arguments…]`: ours and its peers in one run.
 //!
-//! The names are those of the bench targets in the workspace, so that a new one needs no line here. Several packages may
-//! have one of the same name: each measures its own part, and all of them run. Without a name every benchmark runs. A row
-//! ends in `bench NAME ours=N peer=N ratio=N unit=U`.
+//! The names are those of the bench targets in the workspace, so that a new one needs no line here. Several
+//! packages may have one of the same name: each measures its own part, and all of them run. Without a name
+//! every benchmark runs. A row ends in `bench NAME ours=N peer=N ratio=N unit=U`.
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
 }
 
 /// The benches of this name, one in each package that has a part of it.
-fn parts<'b, 'a>(benches: &'b [Bench<'a>], name: &str) -> Result<Vec<&'b Bench<'a>>, Failure> {
+fn parts<'b, 'a>(benches: &'b [BenchTarget<'a>], name: &str) -> Result<Vec<&'b BenchTarget<'a>>, Failure> {
     let parts: Vec<_> = benches.iter().filter(|bench| bench.name == name).collect();
     if parts.is_empty() {
         let mut known: Vec<&str> = benches.iter().map(|bench| bench.name).collect();
@@ -36,21 +36,21 @@ fn parts<'b, 'a>(benches: &'b [Bench<'a>], name: &str) -> Result<Vec<&'b Bench<'
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Bench<'a> {
+struct BenchTarget<'a> {
     package: &'a str,
     name: &'a str,
 }
 
-impl Bench<'_> {
+impl BenchTarget<'_> {
     fn command(&self, extra: &[String]) -> Child {
         let words = ["bench", "--locked", "-p", self.package, "--bench", self.name, "--"];
         Child::cargo(words).arguments(extra)
     }
 }
 
-fn benches<'a>(packages: &'a [Package]) -> Vec<Bench<'a>> {
+fn benches<'a>(packages: &'a [Package]) -> Vec<BenchTarget<'a>> {
     let of_package = |package: &'a Package| {
-        let of_name = |name: &'a String| Bench { package: &package.name, name };
+        let of_name = |name: &'a String| BenchTarget { package: &package.name, name };
         package.benches.iter().map(of_name)
     };
     packages.iter().flat_map(of_package).collect()
@@ -85,7 +85,7 @@ mod tests {
     fn a_bench_is_found_in_the_package_that_has_it() {
         let packages = [package("sync", &[]), package("engine", &["core"])];
         let found = benches(&packages);
-        assert_eq!(found, [Bench { package: "engine", name: "core" }]);
+        assert_eq!(found, [BenchTarget { package: "engine", name: "core" }]);
         let line = found[0].command(&["breaker".to_owned()]).to_string();
         assert_eq!(line, "cargo bench --locked -p engine --bench core -- breaker");
     }

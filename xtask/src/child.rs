@@ -84,7 +84,7 @@ impl Child {
         self.output_of(self.bare_command())
     }
 
-    /// Whether it can be started and succeeds; nothing is shown.
+    /// Returns whether it can be started and succeeds; nothing is shown.
     pub(crate) fn succeeds(&self) -> bool {
         let mut command = self.bare_command();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -141,18 +141,18 @@ impl Child {
 impl fmt::Display for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.variables {
-            write!(formatter, "{name}={} ", quoted(value))?;
+            write!(formatter, "{name}={} ", quote_word(value))?;
         }
-        formatter.write_str(&quoted(&self.program))?;
+        formatter.write_str(&quote_word(&self.program))?;
         for argument in &self.arguments {
-            write!(formatter, " {}", quoted(argument))?;
+            write!(formatter, " {}", quote_word(argument))?;
         }
         Ok(())
     }
 }
 
 /// A word as a shell needs it.
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

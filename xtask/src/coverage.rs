@@ -1,8 +1,8 @@
 //! `cargo xtask coverage`: which lines of each crate the tests reach.
 //!
-//! The workspace's tests run once, instrumented. A crate is the files below `crates/<name>/src`; those in [`BARRED`]
-//! must reach [`BAR_PERCENT`] each on its own, the others are reported. The `llvm-cov` that reads the profile has to
-//! be of the compiler's own LLVM version.
+//! The workspace's tests run once, instrumented. A crate is the files below `crates/<name>/src`; those in
+//! [`BARRED`] must reach [`BAR_PERCENT`] each on its own, the others are reported. The `llvm-cov` that reads
+//! the profile has to be of the compiler's own LLVM version.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,12 +41,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
 
 /// Lines that could be reached, and those that were.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Lines {
+struct LineCoverage {
     count: u64,
     covered: u64,
 }
 
-impl Lines {
+impl LineCoverage {
     fn percent(self) -> f64 {
         if self.count == 0 { 100.0 } else { self.covered as f64 * 100.0 / self.count as f64 }
     }
@@ -57,18 +57,18 @@ impl Lines {
 }
 
 /// The lines of each file, by its path below the root.
-fn files_of(report: &Value, root: &Path) -> BTreeMap<String, Lines> {
+fn files_of(report: &Value, root: &Path) -> BTreeMap<String, LineCoverage> {
     let files = report["data"][0]["files"].as_array().into_iter().flatten();
     let lines_of = |file: &Value| {
         let path = Path::new(file["filename"].as_str()?).strip_prefix(root).ok()?.to_str()?.to_owned();
         let lines = &file["summary"]["lines"];
-        Some((path, Lines { count: lines["count"].as_u64()?, covered: lines["covered"].as_u64()? }))
+        Some((path, LineCoverage { count: lines["count"].as_u64()?, covered: lines["covered"].as_u64()? }))
     };
     files.filter_map(lines_of).collect()
 }
 
-fn by_crate(files: &BTreeMap<String, Lines>) -> BTreeMap<&str, Lines> {
-    let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
+fn by_crate(files: &BTreeMap<String, LineCoverage>) -> BTreeMap<&str, LineCoverage> {
+    let mut crates: BTreeMap<&str, LineCoverage> = BTreeMap::new();
     for (path, lines) in files {
         if let Some(name) = crate_of(path) {
             let total = crates.entry(name).or_default();
@@ -85,7 +85,7 @@ fn crate_of(path: &str) -> Option<&str> {
     rest.starts_with("src/").then_some(name)
 }
 
-fn table(crates: &BTreeMap<&str, Lines>) -> String {
+fn table(crates: &BTreeMap<&str, LineCoverage>) -> String {
     let mut text = format!("{:10} {:>8} {:>8} {:>9}\n", "crate", "lines", "covered", "percent");
     for (name, lines) in crates {
         let bar = if BARRED.contains(name) { format!("  (bar {BAR_PERCENT})") } else { String::new() };
@@ -94,7 +94,10 @@ fn table(crates: &BTreeMap<&str, Lines>) -> String {
     text
 }
 
-fn judge(crates: &BTreeMap<&str, Lines>, files: &BTreeMap<String, Lines>) -> Result<(), Failure> {
+fn judge(
+    crates: &BTreeMap<&str, LineCoverage>,
+    files: &BTreeMap<String, LineCoverage>,
+) -> Result<(), Failure> {
     let mut facts = Vec::new();
     for name in BARRED {
         let lines = crates.get(name).copied().unwrap_or_default();
@@ -209,7 +212,7 @@ mod tests {
             ]),
             Path::new("/tree"),
         );
-        assert_eq!(by_crate(&files), BTreeMap::from([("sync", Lines { count: 10, covered: 10 })]));
+        assert_eq!(by_crate(&files), BTreeMap::from([("sync", LineCoverage { count: 10, covered: 10 })]));
     }
 
     #[test]

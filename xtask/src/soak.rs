@@ -1,6 +1,8 @@
-//! `cargo xtask soak [--plans N] [--kills N] [--seed N]`: many plans, with whole worker processes killed at random.
+//! `cargo xtask soak [--plans N] [--kills N] [--seed N]`: many plans, with whole worker processes killed at
+//! random.
 //!
-//! The work is a bench target of the program's crate: those are given the built program, and are built as it is released.
+//! The work is a bench target of the program's crate: those are given the built program, and are built as it
+//! is released.
 
 use crate::child::Child;
 use crate::failure::Failure;

@@ -1,14 +1,15 @@
 //! `cargo xtask test`: what has to be green before a change is handed on, and what CI runs.
 //!
-//! The steps run in order, cheapest knowledge first, and the first failing one ends the run with its name and the
-//! line that repeats it. Long things (full model check, benchmarks, coverage, mutants) are commands of their own.
+//! The steps run in order, cheapest knowledge first, and the first failing one ends the run with its name and
+//! the line that repeats it. Long things (full model check, benchmarks, coverage, mutants) are commands of
+//! their own.
 
 use std::time::{Duration, Instant};
 
 use crate::child::Child;
 use crate::failure::Failure;
 use crate::install;
-use crate::model_check::{self, EFFORT_VARIABLE, Effort, VARIANTS};
+use crate::model_check::{self, EFFORT_VARIABLE, ModelCheckEffort, VARIANTS};
 use crate::peers;
 use crate::sim;
 use crate::tidy;
@@ -40,23 +41,23 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     Ok(())
 }
 
-struct Step {
+struct TestStep {
     name: String,
-    action: Action,
+    action: StepAction,
 }
 
-enum Action {
+enum StepAction {
     Child(Child),
     Tidy,
     ModelCheck,
 }
 
-impl Action {
+impl StepAction {
     fn run(&self, workspace: &Workspace) -> Result<(), Failure> {
         match self {
             Self::Child(child) => child.run(workspace),
             Self::Tidy => tidy::run(workspace, &[]),
-            Self::ModelCheck => model_check::run_with(workspace, Effort::Quick, &[]),
+            Self::ModelCheck => model_check::run_with(workspace, ModelCheckEffort::Quick, &[]),
         }
     }
 
@@ -69,28 +70,29 @@ impl Action {
     }
 }
 
-fn steps(workspace: &Workspace) -> Vec<Step> {
-    let step = |name: &str, action| Step { name: name.to_owned(), action };
-    let cargo = |name: &str, words: &[&str]| step(name, Action::Child(Child::cargo(words.iter().copied())));
+fn steps(workspace: &Workspace) -> Vec<TestStep> {
+    let step = |name: &str, action| TestStep { name: name.to_owned(), action };
+    let cargo =
+        |name: &str, words: &[&str]| step(name, StepAction::Child(Child::cargo(words.iter().copied())));
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     let doc =
         Child::cargo(["doc", "--workspace", "--no-deps", "--locked"]).variable("RUSTDOCFLAGS", "-D warnings");
     let mut steps = vec![cargo("fmt", &["fmt", "--all", "--check"]), cargo("clippy", &clippy)];
     for variant in VARIANTS {
         let name = format!("clippy under {}", variant.cfg);
-        steps.push(step(&name, Action::Child(variant.clippy(workspace))));
+        steps.push(step(&name, StepAction::Child(variant.clippy(workspace))));
     }
-    steps.push(step("tidy", Action::Tidy));
+    steps.push(step("tidy", StepAction::Tidy));
     steps.push(cargo("test", &["test", "--workspace", "--locked"]));
     // Kills of a few applies and undos, and of workers; `cargo xtask bench apply` and `soak` do many.
     let kills = ["test", "--locked", "-p", "sandbox", "--bench", "apply", "--", "--runs", "20"];
     steps.push(cargo("kills", &kills));
     let soak = ["test", "--locked", "-p", "app", "--bench", "soak", "--", "--plans", "100", "--kills", "5"];
     steps.push(cargo("short soak", &soak));
-    steps.push(step("doc", Action::Child(doc)));
-    steps.push(step("quick model check", Action::ModelCheck));
-    steps.push(step("simulation", Action::Child(sim::quick(&["--runs", "2000"]))));
-    steps.push(step("simulation of broken programs", Action::Child(sim::quick(&["--broken", "all"]))));
+    steps.push(step("doc", StepAction::Child(doc)));
+    steps.push(step("quick model check", StepAction::ModelCheck));
+    steps.push(step("simulation", StepAction::Child(sim::quick(&["--runs", "2000"]))));
+    steps.push(step("simulation of broken programs", StepAction::Child(sim::quick(&["--broken", "all"]))));
     steps
 }
 

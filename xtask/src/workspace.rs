@@ -1,4 +1,4 @@
-//! What cargo knows of the tree: the root, the target directory, the packages and what they depend on.
+//! The workspace as cargo describes it: the root, the target directory, the packages and their dependencies.
 //!
 //! Read once by `cargo metadata --no-deps`, which needs neither a network nor a lock file.
 

@@ -1,4 +1,4 @@
-//! Who does the work of a plan: models behind providers, the tools they call, agent programs.
+//! The actors of a plan: models behind providers, the tools they call, agent programs.
 //!
 //! # Invariants
 //! 1. This is the only crate that speaks HTTP, MCP or ACP.

@@ -17,8 +17,8 @@
 //! | `mcp_real` | the reference file-system server, from npm |
 //! | `providers` | who serves a model, and what is said when something is missing |
 //!
-//! Servers are real ones on loopback that send the bytes which the test gives them. Nothing sleeps: a test waits for what
-//! it tests, and a watchdog ends one whose event never comes.
+//! Servers are real ones on loopback that send the bytes which the test gives them. Nothing sleeps: a test
+//! waits for what it tests, and a watchdog ends one whose event never comes.
 
 #![allow(
     missing_docs,

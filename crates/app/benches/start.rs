@@ -1,14 +1,15 @@
-//! `cargo xtask bench start [--runs N] [--old PATH]`: how long the program takes to start and how large it is, beside
-//! Codex and ripgrep; or beside an older build of itself.
+//! `cargo xtask bench start [--runs N] [--old PATH]`: how long the program takes to start and how large it
+//! is, beside Codex and ripgrep; or beside an older build of itself.
 //!
-//! Wall milliseconds from the start of the process to its end, medians, all programs in turns. Ours is the binary as
-//! users get it, without symbols. The peers are installed with the ordinary clients below the target directory when they
-//! are not there yet; one that cannot be had is named, and its rows are left out. Codex is measured without the script
-//! of its package that starts the real program.
+//! Wall milliseconds from the start of the process to its end, medians, all programs in turns. Ours is the
+//! binary as users get it, without symbols. The peers are installed with the ordinary clients below the
+//! target directory when they are not there yet; one that cannot be had is named, and its rows are left out.
+//! Codex is measured without the script of its package that starts the real program.
 //!
-//! With `--old` the peer is the program at that path: starting, listing plans, and `run -- true`, in a repository of one
-//! file and on a copy of `examples/sample`, whose check runs too (the user trusts it). Both take turns, the one that
-//! begins changes with each turn, and each has its own store. It fails if ours takes more than 1.15 times as long.
+//! With `--old` the peer is the program at that path: starting, listing plans, and `run -- true`, in a
+//! repository of one file and on a copy of `examples/sample`, whose check runs too (the user trusts it). Both
+//! take turns, the one that begins changes with each turn, and each has its own store. It fails if ours takes
+//! more than 1.15 times as long.
 
 #![allow(
     clippy::unwrap_used,

@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! 1. Codes, hints and exit status are added here and nowhere below.
-//! 2. Nothing is opened, read or started before the command that needs it runs: `agents --version` touches no file.
+//! 2. Nothing is opened, read or started before the command that needs it runs: `agents --version` touches no
+//!    file.
 //!
 //! # Not here
 //! Rules (`domain`), plans (`engine`): a command asks the engine and shows what it answers.

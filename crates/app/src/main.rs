@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// A graph of nodes is many small things that live for a moment: it takes a tenth less of the processor with this one.
+/// A graph of nodes is many small things that live for a moment: it takes a tenth less of the processor with
+/// this one.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,28 +1,29 @@
-//! When a plan needs a person, and how that person is told who does not look at it: a command of theirs.
+//! Notifies the user of a plan that needs input, by a command of the user's.
 //!
 //! # Invariants
 //! 1. Only the user's own settings name the command: a project's file that does is refused.
-//! 2. A command that hangs or fails harms nobody: the worker goes on meanwhile, and after a while it is killed.
+//! 2. A command that hangs or fails harms nobody: the worker goes on meanwhile, and after a while it is
+//!    killed.
 //! 3. A plan that goes on by itself needs nobody.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use domain::{ApplyState, Plan, PlanId, PlanState, Work};
-use engine::{Engine, PlanFacts};
+use domain::{ApplyState, Plan, PlanId, PlanState, WorkState};
+use engine::{Engine, PlanDetails};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::output::{calm, one_line, write_err};
+use crate::output::{escape_control_chars, one_line, write_err};
 
 /// How long the user's command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
 const COMMAND_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How many plans wait to be told of; the rest is not worth waking anybody for.
+/// The number of plans that wait to be told of; the rest is not worth waking anybody for.
 const WAITING_MAX: usize = 256;
 
-/// What a plan needs a person for.
+/// The user input that a plan needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// To start it.
@@ -43,16 +44,17 @@ impl Need {
     /// What a plan needs that is worked on by nobody; none when it needs nothing.
     pub fn at_rest(plan: &Plan, has_changes: bool) -> Option<Need> {
         match plan.state {
-            PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => Some(Need::Failed),
+            PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
+                Some(Need::Failed)
+            }
             PlanState::Apply(ApplyState::Errored) => Some(Need::Failed),
             PlanState::Apply(ApplyState::Constrained) => Some(Need::Refused),
-            PlanState::Execute(Work::Complete) if has_changes => Some(Need::Yes),
-            PlanState::Execute(Work::Complete) => None,
-            PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
-                Some(Need::Start)
-            }
-            PlanState::Strategize(Work::Processing | Work::Cancelled)
-            | PlanState::Execute(Work::Processing | Work::Cancelled) => None,
+            PlanState::Execute(WorkState::Complete) if has_changes => Some(Need::Yes),
+            PlanState::Execute(WorkState::Complete) => None,
+            PlanState::Strategize(WorkState::Queued | WorkState::Complete)
+            | PlanState::Execute(WorkState::Queued) => Some(Need::Start),
+            PlanState::Strategize(WorkState::Processing | WorkState::Cancelled)
+            | PlanState::Execute(WorkState::Processing | WorkState::Cancelled) => None,
             PlanState::Apply(
                 ApplyState::Queued | ApplyState::Processing | ApplyState::Applied | ApplyState::Cancelled,
             ) => None,
@@ -60,14 +62,14 @@ impl Need {
     }
 
     /// What a plan needs by all that is known of it; none when it needs nothing.
-    pub fn of(facts: &PlanFacts) -> Option<Need> {
+    pub fn from_plan(facts: &PlanDetails) -> Option<Need> {
         if facts.owner_is_gone {
             return Some(Need::GoOn);
         }
         if facts.live_job.is_some() || facts.goes_on {
             return None;
         }
-        let is_complete = facts.plan.state == PlanState::Execute(Work::Complete);
+        let is_complete = facts.plan.state == PlanState::Execute(WorkState::Complete);
         let checks = &facts.validations;
         if is_complete && !checks.lets_through() && !checks.waits_for_trust() {
             return Some(Need::Checks);
@@ -96,7 +98,7 @@ impl Need {
             Need::Checks => "did not pass its checks",
             Need::Refused => "could not be applied",
         };
-        format!("plan {short} {what}: {}", calm(&one_line(title)))
+        format!("plan {short} {what}: {}", escape_control_chars(&one_line(title)))
     }
 }
 
@@ -117,7 +119,7 @@ impl Notifier {
     }
 
     /// A job of this plan has come to an end: if the plan needs a person now, they are told.
-    pub fn settled(&self, plan: PlanId) {
+    pub fn notify_if_needed(&self, plan: PlanId) {
         if let Some((send, _)) = &self.telling {
             // When so many wait, one more tells nothing new.
             let _ = send.try_send(plan);
@@ -136,12 +138,12 @@ impl Notifier {
 
 async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<PlanId>) {
     while let Some(plan) = settled.recv().await {
-        let Ok(facts) = engine.facts(plan).await else { continue };
-        let Some(need) = Need::of(&facts) else { continue };
+        let Ok(facts) = engine.plan_details(plan).await else { continue };
+        let Some(need) = Need::from_plan(&facts) else { continue };
         let short = engine.short_id(plan).await.unwrap_or_else(|_| plan.to_string());
-        let Some(prepared) = prepared(&command, &facts, need, &short) else { continue };
+        let Some(prepared) = prepare(&command, &facts, need, &short) else { continue };
         let name = command.first().cloned().unwrap_or_default();
-        let ran = tokio::task::spawn_blocking(move || ran(prepared)).await;
+        let ran = tokio::task::spawn_blocking(move || run_bounded(prepared)).await;
         if let Ok(Err(why)) = ran {
             // The worker's log is the place where somebody looks who was not told.
             let _ = write_err(&format!("notify.command `{name}`: {why}\n"));
@@ -150,7 +152,7 @@ async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<
 }
 
 /// The user's command, with the news as its last argument, and in its environment in parts.
-fn prepared(command: &[String], facts: &PlanFacts, need: Need, short: &str) -> Option<Command> {
+fn prepare(command: &[String], facts: &PlanDetails, need: Need, short: &str) -> Option<Command> {
     let (program, arguments) = command.split_first()?;
     let plan = &facts.plan;
     let mut prepared = Command::new(program);
@@ -165,7 +167,7 @@ fn prepared(command: &[String], facts: &PlanFacts, need: Need, short: &str) -> O
 }
 
 /// Runs it to its end, or to its bound.
-fn ran(mut command: Command) -> Result<(), String> {
+fn run_bounded(mut command: Command) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     sandbox::descriptors::restore_limit(&mut command);
     let mut child = command.spawn().map_err(|error| format!("it cannot be run: {error}"))?;
@@ -204,9 +206,9 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        assert_eq!(ran(sh("exit 0")), Ok(()));
-        assert!(ran(sh("exit 3")).unwrap_err().contains("exit status: 3"));
-        assert!(ran(Command::new("/nowhere/at/all")).unwrap_err().starts_with("it cannot be run"));
+        assert_eq!(run_bounded(sh("exit 0")), Ok(()));
+        assert!(run_bounded(sh("exit 3")).unwrap_err().contains("exit status: 3"));
+        assert!(run_bounded(Command::new("/nowhere/at/all")).unwrap_err().starts_with("it cannot be run"));
     }
 
     #[test]

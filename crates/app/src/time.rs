@@ -1,17 +1,18 @@
 //! Durations and moments as people type and read them.
 //!
 //! # Invariants
-//! 1. What [`typed`] prints, [`parse_duration`] reads back as the same duration.
+//! 1. What [`format_typed`] prints, [`parse_duration`] reads back as the same duration.
 //! 2. No text makes a function here panic, and none is taken for a duration that it does not say in full.
 //!
 //! # Not here
-//! Clocks: the moment that an age is counted from is an argument, but for [`now`], the one place that reads one.
+//! Clocks: the moment that an age is counted from is an argument, but for [`now`], the one place that reads
+//! one.
 
 use std::time::{Duration, SystemTime};
 
-use domain::{DURATION_UNITS, WallMs, seconds_in, typed_seconds};
+use domain::{DURATION_UNITS, WallMs, format_seconds, seconds_in};
 
-/// Why a text is no duration.
+/// The reason why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no duration: write a number and a unit, like 30s, 10m, 2h or 1h30m")]
 pub struct DurationError {
@@ -27,12 +28,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 }
 
 /// The duration as it is typed, in whole seconds: `1h30m`, `0s`.
-pub fn typed(duration: Duration) -> String {
-    typed_seconds(duration.as_secs())
+pub fn format_typed(duration: Duration) -> String {
+    format_seconds(duration.as_secs())
 }
 
 /// How long something took: `41.2 s`, `3 min 05 s`, `2 h 10 min`.
-pub fn took(duration_ms: u64) -> String {
+pub fn format_duration(duration_ms: u64) -> String {
     let seconds = duration_ms / 1_000;
     match seconds {
         0..60 => format!("{}.{} s", seconds, duration_ms % 1_000 / 100),
@@ -97,14 +98,14 @@ mod tests {
     fn what_is_typed_reads_back() {
         for seconds in [0, 1, 59, 60, 61, 3_599, 3_600, 5_400, 86_400, 90_061, u64::MAX] {
             let duration = Duration::from_secs(seconds);
-            assert_eq!(parse_duration(&typed(duration)), Ok(duration));
+            assert_eq!(parse_duration(&format_typed(duration)), Ok(duration));
         }
-        assert_eq!(typed(Duration::from_secs(90_061)), "1d1h1m1s");
+        assert_eq!(format_typed(Duration::from_secs(90_061)), "1d1h1m1s");
     }
 
     #[test]
     fn spans_and_ages_are_short() {
-        let spans = [0, 41_250, 59_999, 60_000, 185_000, 7_800_000].map(took);
+        let spans = [0, 41_250, 59_999, 60_000, 185_000, 7_800_000].map(format_duration);
         assert_eq!(spans, ["0.0 s", "41.2 s", "59.9 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]);
         let now = WallMs(1_000_000_000);
         let ages = [0, 59_000, 60_000, 3_600_000, 172_800_000].map(|ago| age(WallMs(now.0 - ago), now));

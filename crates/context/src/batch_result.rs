@@ -1,19 +1,19 @@
-//! What became of a batch: one [`Run`] per strategy in the order asked for, or a cancel.
+//! The result of a batch: one [`StrategyRun`] per strategy in the order of the request, or a cancellation.
 //!
 //! # Invariants
-//! 1. A run has candidates only if its outcome is [`Outcome::Ok`].
-//! 2. Every answer of a breaker that is worth an event is in exactly one [`Run`] or one [`BatchCancelled`], so
-//!    whoever gets these emits each event once.
+//! 1. A run has candidates only if its outcome is [`RunOutcome::Ok`].
+//! 2. Every answer of a breaker that is worth an event is in exactly one [`StrategyRun`] or one
+//!    [`BatchCancelled`], so whoever gets these emits each event once.
 
 use std::time::Duration;
 
-use sync::{CancelReason, Recorded};
+use sync::{CancelReason, RecordOutcome};
 
 use crate::Name;
 
-/// How a strategy ended, or why it did not begin.
+/// The outcome of a strategy, or the reason why it did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// It found something.
     Ok,
     /// It ended well and found nothing.
@@ -35,46 +35,46 @@ pub enum Outcome {
     Hung,
 }
 
-/// What one strategy came to.
+/// The run of one strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run<C> {
+pub struct StrategyRun<C> {
     /// The strategy's name; `unnamed` if asking for it panicked, which the outcome then says.
     pub name: Name,
-    /// How it ended.
-    pub outcome: Outcome,
+    /// Its end.
+    pub outcome: RunOutcome,
     /// What it proposed, best first, at most its limit.
     pub candidates: Vec<C>,
-    /// How many it proposed beyond its limit.
+    /// The number of candidates that it proposed beyond its limit.
     pub cut: usize,
     /// From its start to its end, or to the deadline that it missed; zero if it did not begin.
     pub elapsed: Duration,
     /// What its circuit breaker said when the run was settled; `None` if it did not begin.
-    pub breaker: Option<Recorded>,
+    pub breaker: Option<RecordOutcome>,
 }
 
-impl<C> Run<C> {
+impl<C> StrategyRun<C> {
     /// The opening or closing of a breaker by this run, which is worth an event.
-    pub fn change(&self) -> Option<BreakerChange> {
+    pub fn change(&self) -> Option<StrategyBreakerChange> {
         let recorded = self.breaker.filter(|recorded| recorded.is_change())?;
-        Some(BreakerChange { name: self.name.clone(), recorded })
+        Some(StrategyBreakerChange { name: self.name.clone(), recorded })
     }
 }
 
 /// A circuit breaker that opened or closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerChange {
+pub struct StrategyBreakerChange {
     /// The strategy's name.
     pub name: Name,
     /// `Tripped`, `Reopened` or `Closed`.
-    pub recorded: Recorded,
+    pub recorded: RecordOutcome,
 }
 
 /// The batch was cancelled: there is no partial result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("strategies cancelled: {reason}")]
 pub struct BatchCancelled {
-    /// Why.
+    /// The reason.
     pub reason: CancelReason,
     /// Breakers that opened or closed by strategies which had ended before the cancel was seen.
-    pub changes: Vec<BreakerChange>,
+    pub changes: Vec<StrategyBreakerChange>,
 }

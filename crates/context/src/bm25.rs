@@ -1,18 +1,18 @@
-//! How well files match the words of a query: BM25F over their text, their definitions and their paths.
+//! Scores files against the words of a query: BM25F over their text, their definitions and their paths.
 //!
 //! # Invariants
 //! 1. Sums run over the terms in the order of the query, so a score is the same on any number of threads.
 //! 2. A file that holds no term scores 0, any other above 0.
 //!
 //! # Not here
-//! Parts of files: `weigh`.
+//! Parts of files: `part_scorer`.
 
-use crate::hash_filter::Sieve;
+use crate::hash_filter::HashFilter;
 use crate::index::terms::QueryTerm;
-use crate::index::{Counts, Facts, Field, Held};
+use crate::index::{Facts, HashCounts, ImageTermHits, TermField};
 use crate::parallel::in_parallel;
 
-/// How many terms of a query are looked up: those said most often, then first.
+/// The number of terms of a query that are looked up: those said most often, then first.
 const TERMS_MAX: usize = 256;
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
@@ -36,29 +36,29 @@ pub struct Term {
 }
 
 /// One file's lists of hash and count, sorted by hash: text, definitions, path.
-pub(crate) struct Fields<'a> {
+pub(crate) struct FieldTerms<'a> {
     pub(crate) facts: &'a Facts,
-    pub(crate) path_terms: Counts<'a>,
+    pub(crate) path_terms: HashCounts<'a>,
     pub(crate) lengths: Lengths,
 }
 
-/// How many terms each list has in all.
+/// The total number of terms of each list.
 pub(crate) type Lengths = [f32; 3];
 
 /// The lengths of a file's lists.
-pub(crate) fn lengths(facts: &Facts, path_terms: Counts<'_>) -> Lengths {
+pub(crate) fn lengths(facts: &Facts, path_terms: HashCounts<'_>) -> Lengths {
     let of_path: u32 = path_terms.iter().map(|(_, count)| u32::from(count)).sum();
     [facts.terms_len, facts.def_terms_len(), of_path].map(|length| length as f32)
 }
 
-impl Fields<'_> {
-    /// Tells the terms that the file holds: where, by their place in the query, and how often. What the index tells of
-    /// words is not looked up in the facts.
-    fn for_common(&self, asked: &Asked, held: &Held, mut tell: impl FnMut(usize, usize, u16)) {
+impl FieldTerms<'_> {
+    /// Tells the terms that the file holds: where, by their place in the query, and how often. What the index
+    /// tells of words is not looked up in the facts.
+    fn for_common(&self, asked: &QueryTerms, held: &ImageTermHits, mut tell: impl FnMut(usize, usize, u16)) {
         match held.in_content(self.facts) {
             Some(words) => words.iter().for_each(|(term, field, count)| match field {
-                Field::Text => tell(0, *term as usize, *count),
-                Field::Name => tell(1, *term as usize, *count),
+                TermField::Text => tell(0, *term as usize, *count),
+                TermField::Name => tell(1, *term as usize, *count),
             }),
             None => {
                 asked.for_common(self.facts.terms().iter(), |term, count| tell(0, term, count));
@@ -69,9 +69,9 @@ impl Fields<'_> {
     }
 }
 
-/// What a query is worth: its terms with their weights, and the score of each file.
+/// A scored query: its terms with their weights, and the score of each file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lexical {
+pub(crate) struct LexicalQuery {
     pub(crate) terms: Vec<Term>,
     pub(crate) scores: Vec<f32>,
 }
@@ -80,15 +80,15 @@ pub(crate) struct Lexical {
 pub(crate) fn lexical<'a>(
     query: Vec<QueryTerm>,
     files: usize,
-    fields: impl Fn(usize) -> Fields<'a> + Sync,
-) -> Lexical {
+    fields: impl Fn(usize) -> FieldTerms<'a> + Sync,
+) -> LexicalQuery {
     let query = most_said(query);
     if query.is_empty() || files == 0 {
-        return Lexical { terms: Vec::new(), scores: vec![0.0; files] };
+        return LexicalQuery { terms: Vec::new(), scores: vec![0.0; files] };
     }
     let hashes: Vec<u32> = query.iter().map(|term| term.hash).collect();
-    let asked = Asked::of(hashes.iter().copied());
-    let held = Held::of((0..files).map(|file| fields(file).facts), &hashes);
+    let asked = QueryTerms::from_hashes(hashes.iter().copied());
+    let held = ImageTermHits::find((0..files).map(|file| fields(file).facts), &hashes);
     let average = averages(files, |file| fields(file).lengths);
     let hits = in_parallel(files, FILES_AT_A_TIME, |file| {
         let file = fields(file);
@@ -107,7 +107,7 @@ pub(crate) fn lexical<'a>(
         hits.iter().map(|(term, tf)| terms[*term].weight * tf * (K1 + 1.0) / (tf + K1)).sum::<f32>()
     };
     let scores = hits.iter().map(score).collect();
-    Lexical { terms, scores }
+    LexicalQuery { terms, scores }
 }
 
 /// `ln(1 + (N − n + ½) / (n + ½))`: the fewer of all hold it, the more it says.
@@ -139,7 +139,12 @@ fn normal_length(length: f32, average: f32) -> f32 {
 }
 
 /// The weighted frequency of each term that the file holds, in the order of the query.
-fn frequencies(file: &Fields<'_>, asked: &Asked, held: &Held, scales: [f32; 3]) -> Vec<(usize, f32)> {
+fn frequencies(
+    file: &FieldTerms<'_>,
+    asked: &QueryTerms,
+    held: &ImageTermHits,
+    scales: [f32; 3],
+) -> Vec<(usize, f32)> {
     let mut hits: Vec<(usize, f32)> = Vec::new();
     file.for_common(asked, held, |field, term, count| {
         let gain = f32::from(count) * scales[field];
@@ -153,22 +158,25 @@ fn frequencies(file: &Fields<'_>, asked: &Asked, held: &Held, scales: [f32; 3]) 
 }
 
 /// The terms of a query, to be looked for in the lists of files.
-pub(crate) struct Asked {
+pub(crate) struct QueryTerms {
     /// Hash and place in the query, sorted.
     by_hash: Vec<(u32, usize)>,
-    sieve: Sieve,
+    sieve: HashFilter,
 }
 
-impl Asked {
+impl QueryTerms {
     /// These, in the order of the query.
-    pub(crate) fn of(hashes: impl Iterator<Item = u32>) -> Asked {
+    pub(crate) fn from_hashes(hashes: impl Iterator<Item = u32>) -> QueryTerms {
         let mut by_hash: Vec<(u32, usize)> = hashes.enumerate().map(|(at, hash)| (hash, at)).collect();
         by_hash.sort_unstable();
-        Asked { sieve: Sieve::of(SIEVE_BITS, by_hash.iter().map(|(hash, _)| *hash)), by_hash }
+        QueryTerms {
+            sieve: HashFilter::from_hashes(SIEVE_BITS, by_hash.iter().map(|(hash, _)| *hash)),
+            by_hash,
+        }
     }
 
-    /// Tells the terms that a list holds too, by their place in the query and with their counts. Nearly all of a list is
-    /// passed over, so it is looked through from end to end and not searched for each term.
+    /// Tells the terms that a list holds too, by their place in the query and with their counts. Nearly all
+    /// of a list is passed over, so it is looked through from end to end and not searched for each term.
     pub(crate) fn for_common(
         &self,
         list: impl Iterator<Item = (u32, u16)>,

@@ -1,4 +1,4 @@
-//! How the tokens of a request are divided before anything is looked for.
+//! Divides the tokens of a request before the search begins.
 //!
 //! # Invariants
 //! 1. `skeleton + preamble + files = total ≤ window`: no reserve is more than the total can bear.
@@ -25,8 +25,8 @@ pub struct Split {
     pub files: u32,
 }
 
-/// Divides a budget: `max_tokens` holds where the request names no cap, `skeleton_ratio` (0..=0.5) of the total is kept
-/// for a parent's context if there is one.
+/// Divides a budget: `max_tokens` holds where the request names no cap, `skeleton_ratio` (0..=0.5) of the
+/// total is kept for a parent's context if there is one.
 ///
 /// ```
 /// use context::split;

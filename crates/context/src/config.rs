@@ -1,10 +1,11 @@
-//! What of a pipeline can be set.
+//! The settings of a pipeline.
 //!
 //! # Invariants
 //! 1. A pipeline never holds a configuration that was not checked.
 //!
 //! # Not here
-//! Workers and deadlines: [`ExecutorConfig`](crate::ExecutorConfig). The index's bounds. Where values come from.
+//! Workers and deadlines: [`ExecutorConfig`](crate::ExecutorConfig). The index's bounds. Where values come
+//! from.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,7 @@ const MAX_TOKENS_MAX: u32 = 1_000_000;
 const WEIGHT_MAX: f32 = 10.0;
 const SKELETON_RATIO_MAX: f32 = 0.5;
 
-/// What of a pipeline can be set.
+/// The settings of a pipeline.
 ///
 /// ```
 /// use context::PipelineConfig;
@@ -63,7 +64,7 @@ pub enum PipelineConfigError {
         key: String,
         /// What it was set to.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A name that no strategy has.
@@ -114,7 +115,7 @@ impl PipelineConfig {
             }
         }
         for rules in [&self.views.default, &self.views.strategize, &self.views.execute] {
-            crate::Filter::compile(&[rules])?;
+            crate::ViewFilter::compile(&[rules])?;
         }
         Ok(self)
     }

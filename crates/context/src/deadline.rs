@@ -1,8 +1,8 @@
-//! When to give up: a cancellation and a deadline in one thing to look at.
+//! A cancellation and a deadline in one value that work polls.
 //!
 //! # Invariants
-//! 1. Once a [`Stop`] said stop, it says so for ever: a cancelled generation stays cancelled, a clock never
-//!    goes back.
+//! 1. Once a [`StopCheck`] said stop, it says so for ever: a cancelled generation stays cancelled, a clock
+//!    never goes back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sync::{CancelReason, Clock, Observed};
 
-/// What work looks at, after at most 1 ms each time, to learn that nobody waits for it any more.
+/// A signal that work polls, after at most 1 ms each time, to learn that no caller waits for it any more.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,15 +26,15 @@ use sync::{CancelReason, Clock, Observed};
 /// assert_eq!(stop.check(), Err(Stopped::DeadlinePassed));
 /// ```
 #[derive(Clone)]
-pub struct Stop {
+pub struct StopCheck {
     observed: Observed,
     deadline: Option<Duration>,
     clock: Arc<dyn Clock>,
 }
 
-/// Why to stop.
+/// The reason to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stopped {
+pub enum StopCause {
     /// It was cancelled.
     #[error("cancelled: {0}")]
     Cancelled(CancelReason),
@@ -43,13 +43,13 @@ pub enum Stopped {
     DeadlinePassed,
 }
 
-impl Stop {
+impl StopCheck {
     /// Stops when `observed` is cancelled, or `clock` reaches `deadline` (`None`: never).
     pub fn new(observed: Observed, deadline: Option<Duration>, clock: Arc<dyn Clock>) -> Self {
         Self { observed, deadline, clock }
     }
 
-    /// Whether to stop now.
+    /// Returns true if the work must stop now.
     pub fn should_stop(&self) -> bool {
         self.observed.is_cancelled() || self.is_due()
     }
@@ -57,11 +57,11 @@ impl Stop {
     /// `Err` once it is time to stop, for use with `?`.
     ///
     /// # Errors
-    /// [`Stopped`], with the reason; of a cancel and a deadline the cancel.
-    pub fn check(&self) -> Result<(), Stopped> {
+    /// [`StopCause`], with the reason; of a cancel and a deadline the cancel.
+    pub fn check(&self) -> Result<(), StopCause> {
         match self.observed.reason() {
-            Some(reason) => Err(Stopped::Cancelled(reason)),
-            None if self.is_due() => Err(Stopped::DeadlinePassed),
+            Some(reason) => Err(StopCause::Cancelled(reason)),
+            None if self.is_due() => Err(StopCause::DeadlinePassed),
             None => Ok(()),
         }
     }
@@ -72,10 +72,10 @@ impl Stop {
     }
 
     /// The same, at half of the time that is left: for the first of two parts of some work.
-    pub(crate) fn halfway(&self) -> Stop {
+    pub(crate) fn halfway(&self) -> StopCheck {
         let now = self.clock.now();
         let half = |deadline: Duration| now.saturating_add(deadline.saturating_sub(now) / 2);
-        Stop { deadline: self.deadline.map(half), ..self.clone() }
+        StopCheck { deadline: self.deadline.map(half), ..self.clone() }
     }
 
     /// The cancellation alone, for work that waits for it.
@@ -88,7 +88,7 @@ impl Stop {
     }
 }
 
-impl fmt::Debug for Stop {
+impl fmt::Debug for StopCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stop")
             .field("observed", &self.observed)

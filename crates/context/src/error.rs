@@ -1,19 +1,20 @@
-//! Why there is no context.
+//! The errors of a request for a context.
 //!
 //! # Invariants
-//! 1. Only bad input, no project and a cancel are errors. Whatever else goes wrong gives less context and a note.
+//! 1. Only bad input, no project and a cancel are errors. Whatever else goes wrong gives less context and a
+//!    note.
 //!
 //! # Not here
 //! Codes, hints and exit status: the program adds them.
 
-use domain::context::{Focus, Name, ProjectNo};
+use domain::context::{Focus, Name, ProjectIndex};
 use domain::{ErrorClass, RelPath, did_you_mean};
 use sync::CancelReason;
 
 use crate::config::shown;
 use crate::view::GlobUnreadable;
 
-/// Why there is no context.
+/// The reason why there is no context.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It was called off. There is no partial context.
@@ -30,17 +31,17 @@ pub enum Error {
     /// There is nothing at what the request is about.
     #[error("there is no file or definition `{focus}`")]
     FocusNotFound {
-        /// What it is about.
+        /// Its subject.
         focus: Focus,
     },
     /// The lines that the request is about are not in their file.
     #[error("`{path}` has only {lines} {}", if *lines == 1 { "line" } else { "lines" })]
     FocusBeyond {
-        /// What it is about.
+        /// Its subject.
         focus: Focus,
         /// The file.
         path: RelPath,
-        /// How many lines it has.
+        /// The number of lines it has.
         lines: u32,
     },
     /// What the request is about is defined in too many places to say which is meant.
@@ -54,18 +55,18 @@ pub enum Error {
     /// What the request is about may not be seen.
     #[error("`{focus}` is left out by the view")]
     FocusExcluded {
-        /// What it is about.
+        /// Its subject.
         focus: Focus,
     },
     /// The request is about more than it may be.
     #[error("a request may be about 64 things for sure, this names {count}")]
     FocusTooMany {
-        /// How many it names.
+        /// The number that it names.
         count: usize,
     },
     /// The request names a project that there is not.
     #[error("there is no project number {}", .0.0)]
-    ProjectUnknown(ProjectNo),
+    ProjectUnknown(ProjectIndex),
     /// There is no project to look into.
     #[error("there is no project to look into")]
     NoProject,

@@ -10,57 +10,57 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use domain::Hash;
-use domain::context::Reason;
+use domain::context::ExclusionReason;
 use sync::primitives::{Mutex, lock};
 
-use crate::Project;
-use crate::index::{Facts, File, Lines, PathOnly, scan};
-use crate::part_scorer::{Met, Weigher, Words};
+use crate::IndexedRoot;
+use crate::index::{Facts, File, LineIndex, PathOnly, scan};
+use crate::part_scorer::{PartScorer, TermHits, WordTerms};
 
-/// What became of reading a file.
-pub(crate) type Reading = Result<Arc<ReadFile>, Reason>;
+/// The result of reading a file.
+pub(crate) type FileReadResult = Result<Arc<LoadedFile>, ExclusionReason>;
 
 /// A file as it was read.
 #[derive(Debug)]
-pub(crate) struct ReadFile {
+pub(crate) struct LoadedFile {
     /// Of the bytes.
     pub(crate) hash: Hash,
     /// What is no UTF-8 replaced.
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) lines: Arc<LineIndex>,
     /// The bytes themselves, where they are not those of the text.
     other_bytes: Option<Vec<u8>>,
     pub(crate) facts: Arc<Facts>,
-    met: OnceLock<Met>,
+    met: OnceLock<TermHits>,
 }
 
-impl ReadFile {
+impl LoadedFile {
     /// The bytes as they were read.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.other_bytes.as_deref().unwrap_or(self.lines.text().as_bytes())
     }
 
     /// Where the words of the query stand in the text. All who ask for one assembly ask with its words.
-    pub(crate) fn met(&self, weigher: &Weigher<'_>, words: &mut Words) -> &Met {
-        self.met.get_or_init(|| weigher.met(self.lines.text(), words))
+    pub(crate) fn find_terms(&self, weigher: &PartScorer<'_>, words: &mut WordTerms) -> &TermHits {
+        self.met.get_or_init(|| weigher.find_terms(self.lines.text(), words))
     }
 }
 
 /// The files of one assembly that were read.
 #[derive(Default)]
-pub(crate) struct Readings {
-    read: Mutex<HashMap<u32, Reading>>,
+pub(crate) struct FileReader {
+    read: Mutex<HashMap<u32, FileReadResult>>,
 }
 
-impl Readings {
+impl FileReader {
     /// The file with this number, read now if it was not before.
     pub(crate) fn get(
         &self,
         number: u32,
-        project: &Project,
+        project: &IndexedRoot,
         file: &File,
         max_bytes: usize,
         is_named: bool,
-    ) -> Reading {
+    ) -> FileReadResult {
         if let Some(reading) = lock(&self.read).get(&number) {
             return reading.clone();
         }
@@ -69,17 +69,21 @@ impl Readings {
     }
 }
 
-fn read(project: &Project, file: &File, max_bytes: usize, is_named: bool) -> Reading {
+fn read(project: &IndexedRoot, file: &File, max_bytes: usize, is_named: bool) -> FileReadResult {
     if let Some(why) = file.path_only.filter(|why| is_withheld(*why, is_named)) {
         return Err(left_out(why));
     }
     let bytes = project.source.read(&file.path, max_bytes).map_err(|error| {
-        if error.kind() == io::ErrorKind::NotFound { Reason::Changed } else { Reason::Unreadable }
+        if error.kind() == io::ErrorKind::NotFound {
+            ExclusionReason::Changed
+        } else {
+            ExclusionReason::Unreadable
+        }
     })?;
     if bytes.len() > max_bytes {
-        return Err(Reason::TooLarge);
+        return Err(ExclusionReason::TooLarge);
     }
-    let hash = Hash::of(&bytes);
+    let hash = Hash::from_content(&bytes);
     let is_known = Some(hash) == file.hash && !file.facts.is_lost();
     let facts = if is_known { Arc::clone(&file.facts) } else { Arc::new(scan(&file.path, &bytes)) };
     if let Some(why) = facts.path_only.filter(|why| is_withheld(*why, is_named)) {
@@ -92,11 +96,11 @@ fn read(project: &Project, file: &File, max_bytes: usize, is_named: bool) -> Rea
             (String::from_utf8_lossy(&bytes).into_owned(), Some(bytes))
         }
     };
-    let lines = Arc::new(Lines::new(text));
-    Ok(Arc::new(ReadFile { hash, lines, other_bytes, facts, met: OnceLock::new() }))
+    let lines = Arc::new(LineIndex::new(text));
+    Ok(Arc::new(LoadedFile { hash, lines, other_bytes, facts, met: OnceLock::new() }))
 }
 
-/// Whether such a file is not looked into. What no person wrote is shown to who names it for sure.
+/// Returns true if such a file is not looked into. What no person wrote is shown to who names it for sure.
 pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
     match why {
         PathOnly::Generated | PathOnly::LockFile => !is_named,
@@ -109,13 +113,13 @@ pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
 }
 
 /// What a receipt says of a file that is not looked into.
-pub fn left_out(why: PathOnly) -> Reason {
+pub fn left_out(why: PathOnly) -> ExclusionReason {
     match why {
-        PathOnly::Secret => Reason::Secret,
-        PathOnly::TooLarge => Reason::TooLarge,
-        PathOnly::Binary => Reason::Binary,
-        PathOnly::LongLines => Reason::LongLines,
-        PathOnly::Generated | PathOnly::LockFile => Reason::Generated,
-        PathOnly::Unreadable => Reason::Unreadable,
+        PathOnly::Secret => ExclusionReason::Secret,
+        PathOnly::TooLarge => ExclusionReason::TooLarge,
+        PathOnly::Binary => ExclusionReason::Binary,
+        PathOnly::LongLines => ExclusionReason::LongLines,
+        PathOnly::Generated | PathOnly::LockFile => ExclusionReason::Generated,
+        PathOnly::Unreadable => ExclusionReason::Unreadable,
     }
 }

@@ -1,26 +1,27 @@
-//! What a request is about: what it names for sure, and what its words happen to name.
+//! The focus of a request: the files and names that it gives explicitly, and those that its words match by
+//! chance.
 //!
 //! # Invariants
 //! 1. What is named for sure is found, may be seen and is not ambiguous, or there is no context.
 //! 2. Words that name too many places name none.
 //!
 //! # Not here
-//! Words that match: `lexical`.
+//! Words that match: `bm25`.
 
 use std::collections::BTreeSet;
 
 use domain::RelPath;
-use domain::context::{FOCUS_MAX, Focus, ProjectNo};
+use domain::context::{FOCUS_MAX, Focus, ProjectIndex};
 
 use crate::Error;
-use crate::index::{Facts, Field, Held, terms};
-use crate::request_inputs::{FileNo, Ground, Standing};
+use crate::index::{Facts, ImageTermHits, TermField, terms};
+use crate::request_inputs::{FileIndex, PathStatus, VisibleFiles};
 
 /// A name that more places define is not understood.
 const SYMBOL_PLACES_MAX: usize = 20;
 /// A word of a query that names more places than this names none.
 const MENTION_PLACES_MAX: usize = 3;
-/// How many words of a query are looked up, the first ones.
+/// The number of words of a query that are looked up, the first ones.
 const MENTIONS_MAX: usize = 64;
 const MENTION_LETTERS_MIN: usize = 3;
 
@@ -28,7 +29,7 @@ const MENTION_LETTERS_MIN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Anchor {
     /// The file.
-    pub file: FileNo,
+    pub file: FileIndex,
     /// First and last line; none: the whole file.
     pub span: Option<(u32, u32)>,
     /// Whether it was named for sure, and not just mentioned.
@@ -36,7 +37,7 @@ pub struct Anchor {
 }
 
 /// Finds what is named for sure.
-pub(crate) fn resolve(ground: &Ground, focus: &[Focus]) -> Result<Vec<Anchor>, Error> {
+pub(crate) fn resolve(ground: &VisibleFiles, focus: &[Focus]) -> Result<Vec<Anchor>, Error> {
     if focus.len() > FOCUS_MAX {
         return Err(Error::FocusTooMany { count: focus.len() });
     }
@@ -54,18 +55,18 @@ pub(crate) fn resolve(ground: &Ground, focus: &[Focus]) -> Result<Vec<Anchor>, E
 }
 
 fn file(
-    ground: &Ground,
+    ground: &VisibleFiles,
     focus: &Focus,
-    project: ProjectNo,
+    project: ProjectIndex,
     path: &RelPath,
     lines: Option<(u32, u32)>,
 ) -> Result<Anchor, Error> {
     let not_found = || Error::FocusNotFound { focus: focus.clone() };
     let file = match ground.standing(project, path) {
-        Standing::Seen(file) => file,
-        Standing::LeftOut => return Err(Error::FocusExcluded { focus: focus.clone() }),
-        Standing::Outside => return Err(not_found()),
-        Standing::NoProject => return Err(Error::ProjectUnknown(project)),
+        PathStatus::Seen(file) => file,
+        PathStatus::LeftOut => return Err(Error::FocusExcluded { focus: focus.clone() }),
+        PathStatus::Outside => return Err(not_found()),
+        PathStatus::NoProject => return Err(Error::ProjectUnknown(project)),
     };
     let span = match lines {
         None => None,
@@ -84,7 +85,7 @@ fn file(
     Ok(Anchor { file, span, is_pinned: true })
 }
 
-fn symbol(ground: &Ground, focus: &Focus, name: &str) -> Result<Vec<Anchor>, Error> {
+fn symbol(ground: &VisibleFiles, focus: &Focus, name: &str) -> Result<Vec<Anchor>, Error> {
     let mut places = defined(ground, name, SYMBOL_PLACES_MAX + 1);
     if places.is_empty() {
         // `Type::method` and `module.function` are defined under their last word.
@@ -106,13 +107,13 @@ fn symbol(ground: &Ground, focus: &Focus, name: &str) -> Result<Vec<Anchor>, Err
 }
 
 /// Where a name is defined, in the order of files; no more than `most` of them.
-pub(crate) fn defined(ground: &Ground, name: &str, most: usize) -> Vec<(FileNo, (u32, u32))> {
+pub(crate) fn defined(ground: &VisibleFiles, name: &str, most: usize) -> Vec<(FileIndex, (u32, u32))> {
     let mut places = Vec::new();
     // Whoever defines the name holds all words of it.
     let words: Vec<u32> = terms::of_text(name).into_iter().map(|(hash, _)| hash).collect();
-    let held = Held::of(ground.numbers().map(|number| &*ground.file(number).facts), &words);
+    let held = ImageTermHits::find(ground.numbers().map(|number| &*ground.file(number).facts), &words);
     let may_define = |facts: &Facts| match held.in_content(facts) {
-        Some(held) => held.iter().filter(|(_, field, _)| *field == Field::Name).count() == words.len(),
+        Some(held) => held.iter().filter(|(_, field, _)| *field == TermField::Name).count() == words.len(),
         None => words.iter().all(|word| facts.def_terms().get(*word) > 0),
     };
     for number in ground.numbers() {
@@ -135,7 +136,7 @@ fn is_ident(name: &str) -> bool {
 }
 
 /// What the words of a query happen to name: paths by their ends, definitions by their names.
-pub(crate) fn mentions(ground: &Ground, query: &str) -> Vec<Anchor> {
+pub(crate) fn mentions(ground: &VisibleFiles, query: &str) -> Vec<Anchor> {
     let mut anchors = BTreeSet::new();
     let mut looked_up = BTreeSet::new();
     for word in query.split_whitespace() {
@@ -179,7 +180,7 @@ fn looks_like_path(word: &str) -> bool {
     !is_address && (has_ending || (word.contains('/') && !word.ends_with('/')))
 }
 
-/// Whether a word is written as programs write names: English words are too often names of something.
+/// Returns true if a word is written as programs write names: English words are too often names of something.
 fn looks_like_name(word: &str) -> bool {
     let name = word.trim_end_matches("()");
     let letters = name.replace("::", "_");
@@ -190,7 +191,7 @@ fn looks_like_name(word: &str) -> bool {
 }
 
 /// Files whose path ends in these components; one more than can be understood is enough.
-fn with_ending(ground: &Ground, word: &str) -> Vec<(FileNo, Option<(u32, u32)>)> {
+fn with_ending(ground: &VisibleFiles, word: &str) -> Vec<(FileIndex, Option<(u32, u32)>)> {
     let ending = word.trim_start_matches("./").trim_start_matches('/').as_bytes();
     let ends_so = |path: &[u8]| {
         path.ends_with(ending) && (path.len() == ending.len() || path[path.len() - ending.len() - 1] == b'/')

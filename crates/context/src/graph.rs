@@ -1,10 +1,10 @@
-//! Which file of a project refers to which: names that one defines and another uses.
+//! The references between the files of a project: names that one file defines and another uses.
 //!
 //! # Invariants
-//! 1. The graph depends on the snapshot only: it is built once for it, and kept for other processes under a key that is
-//!    the snapshot's and the version's.
-//! 2. Two files are joined by at most one edge each way. Sums run in the order of identifiers, so the weights are the
-//!    same wherever, and on however many threads, it is built.
+//! 1. The graph depends on the snapshot only: it is built once for it, and kept for other processes under a
+//!    key that is the snapshot's and the version's.
+//! 2. Two files are joined by at most one edge each way. Sums run in the order of identifiers, so the weights
+//!    are the same wherever, and on however many threads, it is built.
 //!
 //! # Not here
 //! What is reached from where: the navigator.
@@ -14,9 +14,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use domain::Hash;
 
-use crate::hash_filter::Sieve;
-use crate::index::codec::{From, Out};
-use crate::index::{Counts, FACTS_VERSION, File, Snapshot, module_name, terms};
+use crate::hash_filter::HashFilter;
+use crate::index::codec::{Decoder, Encoder};
+use crate::index::{FACTS_VERSION, File, HashCounts, Snapshot, module_name, terms};
 use crate::parallel::in_parallel_with;
 
 /// A name that more files define says nothing about where it comes from.
@@ -24,17 +24,19 @@ const DEFINERS_MAX: usize = 8;
 /// Shorter names are said by chance.
 const NAME_LETTERS_MIN: usize = 3;
 const FILES_AT_A_TIME: usize = 256;
-/// How many files a file refers to at most, those it refers to most: the others are names that everything uses.
+/// The number of files a file refers to at most, those it refers to most: the others are names that
+/// everything uses.
 const ENDS_MAX: usize = 64;
 /// From so many letters on a name counts twice.
 const LONG_NAME_LETTERS: usize = 8;
 
-/// The version of building: what was kept by another is not used. To be raised with any change of what is joined.
+/// The version of building: what was kept by another is not used. To be raised with any change of what is
+/// joined.
 const GRAPH_VERSION: u32 = 1;
 
 /// References between the files of one snapshot, both ways, by their position in it.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Graph {
+pub(crate) struct ReferenceGraph {
     going: Lists,
     coming: Lists,
 }
@@ -49,9 +51,9 @@ struct Lists {
 
 /// The keys are hashes already, so they are only spread: a snapshot is asked for millions of them.
 #[derive(Default)]
-pub(crate) struct Spread(u64);
+pub(crate) struct SpreadHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for SpreadHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -69,11 +71,11 @@ impl Hasher for Spread {
     }
 }
 
-/// Most identifiers are defined nowhere, and the table of all definitions is far larger than what is near to a
-/// processor.
+/// Most identifiers are defined nowhere, and the table of all definitions is far larger than what is near to
+/// a processor.
 const SIEVE_BITS: u32 = 20;
 
-type ByName = HashMap<u32, Definers, BuildHasherDefault<Spread>>;
+type ByName = HashMap<u32, Definers, BuildHasherDefault<SpreadHasher>>;
 
 /// Files that define a name.
 struct Definers {
@@ -81,16 +83,16 @@ struct Definers {
     files: Vec<u32>,
 }
 
-impl Graph {
+impl ReferenceGraph {
     /// The graph of a snapshot.
-    pub(crate) fn of(snapshot: &Snapshot) -> Graph {
+    pub(crate) fn from_snapshot(snapshot: &Snapshot) -> ReferenceGraph {
         let definers = definers(snapshot);
-        let sieve = Sieve::of(SIEVE_BITS, definers.keys().copied());
+        let sieve = HashFilter::from_hashes(SIEVE_BITS, definers.keys().copied());
         let files = snapshot.files();
-        let scratch = || Scratch { sums: vec![0.0; files.len()], touched: Vec::new() };
+        let scratch = || EdgeSums { sums: vec![0.0; files.len()], touched: Vec::new() };
         let blocks: Vec<&[File]> = files.chunks(FILES_AT_A_TIME).collect();
         let blocks = in_parallel_with(blocks.len(), 1, scratch, |scratch, block| {
-            let mut going = Going::default();
+            let mut going = OutgoingEdges::default();
             for (number, file) in (block * FILES_AT_A_TIME..).zip(blocks[block]) {
                 scratch.refer(number as u32, file.facts.idents(), &definers, &sieve);
                 going.push(scratch);
@@ -99,7 +101,7 @@ impl Graph {
         });
         let counts = blocks.iter().map(|block| &*block.counts).collect::<Vec<_>>().concat();
         let edges = blocks.iter().map(|block| &*block.edges).collect::<Vec<_>>().concat();
-        both_ways(Going { counts, edges })
+        both_ways(OutgoingEdges { counts, edges })
     }
 
     /// What the graph of a snapshot is kept under: it is that of no other files.
@@ -112,12 +114,12 @@ impl Graph {
             named.push(u8::from(file.hash.is_some()));
             named.extend(file.hash.iter().flat_map(|hash| hash.as_bytes()));
         }
-        Hash::of(&named)
+        Hash::from_content(&named)
     }
 
     /// As it is kept: for each file how many edges go from it, then all of them.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Out::default();
+        let mut out = Encoder::default();
         let counts = self.going.starts.windows(2).map(|ends| ends[1] - ends[0]);
         counts.for_each(|count| out.number(count));
         for (to, weight) in &self.going.edges {
@@ -128,16 +130,16 @@ impl Graph {
     }
 
     /// The graph of so many files that was kept as these bytes.
-    pub(crate) fn decode(bytes: &[u8], files: usize) -> Option<Graph> {
-        let mut from = From::checked(bytes)?;
-        let counts = from.many(u32::try_from(files).ok()?, From::number)?;
-        let edge = |from: &mut From<'_>| {
+    pub(crate) fn decode(bytes: &[u8], files: usize) -> Option<ReferenceGraph> {
+        let mut from = Decoder::checked(bytes)?;
+        let counts = from.many(u32::try_from(files).ok()?, Decoder::number)?;
+        let edge = |from: &mut Decoder<'_>| {
             let (to, weight) = (from.number()?, f32::from_bits(from.number()?));
             ((to as usize) < files).then_some((to, weight))
         };
         let all = counts.iter().try_fold(0_u32, |sum, count| sum.checked_add(*count))?;
         let edges = from.many(all, edge)?;
-        from.is_empty().then(|| both_ways(Going { counts, edges }))
+        from.is_empty().then(|| both_ways(OutgoingEdges { counts, edges }))
     }
 
     /// The edges of a file.
@@ -158,23 +160,23 @@ impl Lists {
 
 /// The edges of some files, one file after the other.
 #[derive(Default)]
-struct Going {
-    /// How many edges each file has.
+struct OutgoingEdges {
+    /// The number of edges each file has.
     counts: Vec<u32>,
     edges: Vec<(u32, f32)>,
 }
 
 /// The edges of the file at hand.
-struct Scratch {
+struct EdgeSums {
     /// What they weigh so far, by their end.
     sums: Vec<f32>,
     /// The ends that have a sum.
     touched: Vec<u32>,
 }
 
-impl Scratch {
+impl EdgeSums {
     /// Sums up what a file refers to.
-    fn refer(&mut self, file: u32, idents: Counts<'_>, definers: &ByName, sieve: &Sieve) {
+    fn refer(&mut self, file: u32, idents: HashCounts<'_>, definers: &ByName, sieve: &HashFilter) {
         for (hash, count) in idents.iter().filter(|(hash, _)| sieve.may_hold(*hash)) {
             let Some(named) = definers.get(&hash) else { continue };
             if named.files.binary_search(&file).is_ok() {
@@ -192,11 +194,11 @@ impl Scratch {
     }
 }
 
-impl Going {
+impl OutgoingEdges {
     /// Takes over the edges of the next file, the strongest of them, and leaves the scratch empty.
-    fn push(&mut self, scratch: &mut Scratch) {
+    fn push(&mut self, scratch: &mut EdgeSums) {
         let from = self.edges.len();
-        let Scratch { sums, touched } = scratch;
+        let EdgeSums { sums, touched } = scratch;
         self.edges.extend(touched.drain(..).map(|to| (to, std::mem::take(&mut sums[to as usize]))));
         let own = &mut self.edges[from..];
         if own.len() > ENDS_MAX {
@@ -235,7 +237,7 @@ fn definers(snapshot: &Snapshot) -> ByName {
 }
 
 /// Each edge from both its ends: those that come in are counted first, so that they lie in one list.
-fn both_ways(Going { counts, edges }: Going) -> Graph {
+fn both_ways(OutgoingEdges { counts, edges }: OutgoingEdges) -> ReferenceGraph {
     let files = counts.len();
     let going = Lists { starts: starts(counts.into_iter()), edges };
     let mut counts = vec![0_u32; files];
@@ -248,7 +250,7 @@ fn both_ways(Going { counts, edges }: Going) -> Graph {
             next[*to as usize] += 1;
         }
     }
-    Graph { going, coming }
+    ReferenceGraph { going, coming }
 }
 
 /// Where lists of these lengths begin in one list, and where the last ends.
@@ -274,7 +276,7 @@ mod tests {
             ("c.rs", "fn main() { alpha(); alpha(); alpha(); alpha() }\n"),
         ];
         let files = files.map(|(path, text)| (RelPath::new(path).expect("a path"), text.as_bytes().to_vec()));
-        let graph = Graph::of(&Snapshot::of_files(files));
+        let graph = ReferenceGraph::from_snapshot(&Snapshot::of_files(files));
         // A long name counts twice, a name said four times counts twice.
         let edges = |file: u32| graph.edges(file).collect::<Vec<_>>();
         assert_eq!(edges(0), [(1, 2.0), (1, 1.0), (2, 2.0)]);
@@ -282,8 +284,11 @@ mod tests {
         assert_eq!(edges(2), [(0, 2.0)]);
         assert_eq!(edges(3), []);
         let kept = graph.encode();
-        assert_eq!(Graph::decode(&kept, 3).as_ref(), Some(&graph));
-        assert_eq!((Graph::decode(&kept, 4), Graph::decode(&kept[..kept.len() - 1], 3)), (None, None));
+        assert_eq!(ReferenceGraph::decode(&kept, 3).as_ref(), Some(&graph));
+        assert_eq!(
+            (ReferenceGraph::decode(&kept, 4), ReferenceGraph::decode(&kept[..kept.len() - 1], 3)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -292,7 +297,7 @@ mod tests {
             let named = |(path, text): &(&str, &str)| {
                 (RelPath::new(*path).expect("a path"), text.as_bytes().to_vec())
             };
-            Graph::key(&Snapshot::of_files(files.iter().map(named)))
+            ReferenceGraph::key(&Snapshot::of_files(files.iter().map(named)))
         };
         let base = key(&[("a.rs", "one"), ("b.rs", "two")]);
         assert_eq!(base, key(&[("b.rs", "two"), ("a.rs", "one")]));
@@ -313,7 +318,7 @@ mod tests {
             ("c.rs", "fn main() { checkout() }\n"),
         ];
         let files = files.map(|(path, text)| (RelPath::new(path).expect("a path"), text.as_bytes().to_vec()));
-        let graph = Graph::of(&Snapshot::of_files(files));
+        let graph = ReferenceGraph::from_snapshot(&Snapshot::of_files(files));
         let ends = |file: u32| graph.edges(file).map(|(end, _)| end).collect::<Vec<_>>();
         assert_eq!((ends(0), ends(1), ends(2)), (vec![2], vec![], vec![0]));
     }

@@ -1,4 +1,4 @@
-//! What a node may still ask for: the tokens of its window, reserved before they are used.
+//! The token ledger of a node: the tokens of its window, reserved before they are used.
 //!
 //! # Invariants
 //! 1. `used + reserved ≤ window` at every moment: looking and taking is one critical section.
@@ -32,7 +32,7 @@ pub struct ContextLedger {
     state: Arc<Mutex<LedgerView>>,
 }
 
-/// What a ledger holds at one moment. In tokens.
+/// The state of a ledger at one moment. In tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerView {
     /// All there ever was.
@@ -53,7 +53,7 @@ impl LedgerView {
 /// Too little is left to be of use: so many tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} tokens are left of the context budget")]
-pub struct Left(pub u32);
+pub struct InsufficientTokens(pub u32);
 
 impl ContextLedger {
     /// A ledger of `window` tokens.
@@ -65,11 +65,11 @@ impl ContextLedger {
     ///
     /// # Errors
     /// How much is left, if it is too little.
-    pub fn reserve(&self, tokens: u32) -> Result<Reservation, Left> {
+    pub fn reserve(&self, tokens: u32) -> Result<Reservation, InsufficientTokens> {
         let mut state = lock(&self.state);
         let left = state.available();
         if left < tokens && left < RESERVE_MIN {
-            return Err(Left(left));
+            return Err(InsufficientTokens(left));
         }
         let granted = tokens.min(left);
         state.reserved = state.reserved.saturating_add(granted);
@@ -103,7 +103,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How many were granted: perhaps fewer than asked for.
+    /// Returns the number of tokens that were granted: perhaps fewer than requested.
     pub fn granted(&self) -> u32 {
         self.granted
     }
@@ -147,7 +147,7 @@ mod tests {
         let ledger = ContextLedger::new(RESERVE_MIN);
         assert_eq!(ledger.reserve(5000).map(|held| held.granted()), Ok(RESERVE_MIN));
         let ledger = ContextLedger::new(RESERVE_MIN - 1);
-        assert_eq!(ledger.reserve(5000).map(|held| held.granted()), Err(Left(RESERVE_MIN - 1)));
+        assert_eq!(ledger.reserve(5000).map(|held| held.granted()), Err(InsufficientTokens(RESERVE_MIN - 1)));
         assert_eq!(ledger.reserve(10).map(|held| held.granted()), Ok(10));
     }
 

@@ -1,24 +1,25 @@
-//! How a plan gets its context: strategies that each propose something, run in parallel behind circuit
-//! breakers, and ten stages that make one text of it under a hard budget.
+//! Assembles the context of a plan: strategies that each propose files run in parallel behind circuit
+//! breakers, and ten stages make one text of the proposals under a hard budget.
 //!
 //! | word | where |
 //! |---|---|
 //! | [`Pipeline`] | from a request to a context |
 //! | [`stages`] | the ten stages, a trait and its default each |
 //! | [`strategies`] | the ways to find candidates |
-//! | [`Projects`], [`Source`] | what is looked into, and where files are read |
+//! | [`Projects`], [`IndexedContents`] | what is looked into, and where files are read |
 //! | [`TokenCounter`], [`ContextLedger`] | what a text costs, and what a node may still ask for |
 //! | [`Name`] | what a strategy is called, and the key of its breaker |
-//! | [`Stop`] | what a strategy looks at to learn that nobody waits for it any more |
-//! | [`Strategy`] | a way to find candidates |
-//! | [`Run`], [`Outcome`] | what one strategy came to, and what its breaker said |
+//! | [`StopCheck`] | what a strategy looks at to learn that nobody waits for it any more |
+//! | [`SearchStrategy`] | a way to find candidates |
+//! | [`StrategyRun`], [`RunOutcome`] | what one strategy came to, and what its breaker said |
 //! | [`index`] | what is known of a project's files and commits |
 //! | [`ports`] | the files and the history that it asks for |
 //! | [`ParallelStrategyExecutor`] | runs a batch of strategies: bounded, in time, in a fixed order |
 //!
 //! # Invariants
-//! 1. No IO but the index's own file, no runtime, no `unsafe`. A project's files and history come in through [`ports`]
-//!    and [`Source`], time through a [`sync::Clock`]; the executor's threads through [`sync::primitives`].
+//! 1. No IO but the index's own file, no runtime, no `unsafe`. A project's files and history come in through
+//!    [`ports`] and [`IndexedContents`], time through a [`sync::Clock`]; the executor's threads through
+//!    [`sync::primitives`].
 //! 2. What a strategy does wrong (fail, panic, hang, lie) stays with that strategy.
 //!
 //! # Not here
@@ -68,19 +69,19 @@ pub use domain::context::{Name, NameError};
 pub use error::Error;
 pub use snapshot_stats::SnapshotCache;
 
-pub use batch_result::{BatchCancelled, BreakerChange, Outcome, Run};
+pub use batch_result::{BatchCancelled, RunOutcome, StrategyBreakerChange, StrategyRun};
 pub use bm25::Term;
-pub use deadline::{Stop, Stopped};
+pub use deadline::{StopCause, StopCheck};
 pub use executor::{
     Batch, BreakerMove, ContextStrategies, Event, EventSink, ExecutorConfig, ExecutorConfigError,
-    ParallelStrategyExecutor, PoolView, Task,
+    ParallelStrategyExecutor, PoolView, StrategyTask,
 };
 pub use file_reader::left_out;
 pub use focus::Anchor;
-pub use ledger::{ContextLedger, LedgerView, Left, RESERVE_MIN, Reservation};
+pub use ledger::{ContextLedger, InsufficientTokens, LedgerView, RESERVE_MIN, Reservation};
 pub use pipeline::{Pipeline, PipelineParts};
-pub use project::{Opened, Project, Projects, Source};
-pub use request_inputs::{FileNo, Prepared, Standing};
-pub use strategy::{Strategy, StrategyError};
+pub use project::{IndexedContents, IndexedRoot, OpenedProjects, Projects};
+pub use request_inputs::{FileIndex, PathStatus, RequestInputs};
+pub use strategy::{SearchStrategy, StrategyError};
 pub use tokens::{LexicalCounter, TokenCounter};
-pub use view::{Filter, GlobUnreadable, ViewRules, Views};
+pub use view::{GlobUnreadable, ViewFilter, ViewRules, Views};

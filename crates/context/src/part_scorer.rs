@@ -1,7 +1,7 @@
-//! How well the parts of one file match the words of a query.
+//! Scores the parts of one file against the words of a query.
 //!
-//! Parts that the index knows are weighed by their words; those that a file is to be shown in, by where the words stand
-//! in its text.
+//! Parts that the index knows are weighed by their words; those that a file is to be shown in, by where the
+//! words stand in its text.
 //!
 //! # Invariants
 //! 1. A word counts in the part that holds its line.
@@ -11,11 +11,11 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use crate::bm25::{Asked, Term};
-use crate::graph::Spread;
+use crate::bm25::{QueryTerms, Term};
+use crate::graph::SpreadHasher;
 use crate::index::terms;
-use crate::index::terms::{Beginnings, Class, Splitter, WORD_BYTES_MAX, class, is_word_class};
-use crate::index::{Def, Part, Parts};
+use crate::index::terms::{Beginnings, ByteClass, Splitter, WORD_BYTES_MAX, class, is_word_class};
+use crate::index::{ContentPart, ContentParts, Def};
 
 /// A part of so many words is neither long nor short.
 const USUAL_WORDS: f32 = 100.0;
@@ -24,65 +24,65 @@ const K1: f32 = 1.2;
 const NAME_COUNTS: f32 = 2.0;
 
 /// Looks words up.
-pub(crate) struct Weigher<'a> {
+pub(crate) struct PartScorer<'a> {
     terms: &'a [Term],
-    asked: Asked,
+    asked: QueryTerms,
     beginnings: Beginnings,
 }
 
-/// Where the words of a query stand in a text.
+/// The positions of the words of a query in a text.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
-    /// How many terms there are up to the end of each line.
+pub(crate) struct TermHits {
+    /// The number of terms there are up to the end of each line.
     terms_to: Vec<u32>,
     /// The line, from 1, and the place of the term in the query; by line.
     hits: Vec<(u32, u32)>,
 }
 
-/// The words that were met: how many terms each has, and which of the query. Each is split once, since the files of a
-/// project say the same words again and again. They are one weigher's.
+/// The words that were met: how many terms each has, and which of the query. Each is split once, since the
+/// files of a project say the same words again and again. They are one weigher's.
 #[derive(Default)]
-pub(crate) struct Words {
-    known: HashMap<u64, (u32, Vec<u32>), BuildHasherDefault<Spread>>,
+pub(crate) struct WordTerms {
+    known: HashMap<u64, (u32, Vec<u32>), BuildHasherDefault<SpreadHasher>>,
     splitter: Splitter,
 }
 
 /// Lines of a file, and the name that is defined there.
-pub(crate) struct Stretch<'a> {
+pub(crate) struct NamedLines<'a> {
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) name: Option<&'a str>,
 }
 
-impl<'a> Weigher<'a> {
+impl<'a> PartScorer<'a> {
     pub(crate) fn new(terms: &'a [Term]) -> Self {
-        let asked = Asked::of(terms.iter().map(|term| term.hash));
-        let beginnings = Beginnings::of(terms.iter().map(|term| term.text.as_bytes()));
+        let asked = QueryTerms::from_hashes(terms.iter().map(|term| term.hash));
+        let beginnings = Beginnings::from_terms(terms.iter().map(|term| term.text.as_bytes()));
         Self { terms, asked, beginnings }
     }
 
     /// Looks for the words of the query in a text. Only words that begin like one of them are split.
-    pub(crate) fn met(&self, text: &str, words: &mut Words) -> Met {
+    pub(crate) fn find_terms(&self, text: &str, words: &mut WordTerms) -> TermHits {
         let bytes = text.as_bytes();
-        let mut met = Met::default();
+        let mut met = TermHits::default();
         let (mut line, mut terms, mut at) = (1, 0, 0);
         while at < bytes.len() {
             let start = at;
             match class(bytes[at]) {
-                Class::Other => at += 1,
-                Class::Newline => {
+                ByteClass::Other => at += 1,
+                ByteClass::Newline => {
                     met.terms_to.push(terms);
                     line += 1;
                     at += 1;
                 }
-                Class::Digit => at += run(&bytes[at..]),
-                Class::Lower | Class::Upper | Class::Underscore | Class::Wide => {
+                ByteClass::Digit => at += run(&bytes[at..]),
+                ByteClass::Lower | ByteClass::Upper | ByteClass::Underscore | ByteClass::Wide => {
                     let mut is_plain = true;
                     while let Some(byte) = bytes.get(at) {
                         match class(*byte) {
-                            Class::Lower | Class::Digit => {}
-                            Class::Upper | Class::Underscore | Class::Wide => is_plain = false,
-                            Class::Other | Class::Newline => break,
+                            ByteClass::Lower | ByteClass::Digit => {}
+                            ByteClass::Upper | ByteClass::Underscore | ByteClass::Wide => is_plain = false,
+                            ByteClass::Other | ByteClass::Newline => break,
                         }
                         at += 1;
                     }
@@ -109,9 +109,9 @@ impl<'a> Weigher<'a> {
     }
 
     /// The score of each part of a content that defines these.
-    pub(crate) fn part_scores(&self, parts: &Parts, defs: &[Def], words: &mut Words) -> Vec<f32> {
+    pub(crate) fn part_scores(&self, parts: &ContentParts, defs: &[Def], words: &mut WordTerms) -> Vec<f32> {
         let mut counts = vec![0.0_f32; self.terms.len()];
-        let mut score = |part: Part<'_>| {
+        let mut score = |part: ContentPart<'_>| {
             counts.fill(0.0);
             self.asked.for_common(part.terms.iter(), |term, count| counts[term] += f32::from(count));
             if let Some(def) = part.def.and_then(|def| defs.get(def)) {
@@ -124,9 +124,14 @@ impl<'a> Weigher<'a> {
     }
 
     /// The score of each stretch.
-    pub(crate) fn scores(&self, met: &Met, stretches: &[Stretch<'_>], words: &mut Words) -> Vec<f32> {
+    pub(crate) fn scores(
+        &self,
+        met: &TermHits,
+        stretches: &[NamedLines<'_>],
+        words: &mut WordTerms,
+    ) -> Vec<f32> {
         let mut counts = vec![0.0_f32; self.terms.len()];
-        let mut score = |stretch: &Stretch<'_>| {
+        let mut score = |stretch: &NamedLines<'_>| {
             let from = met.hits.partition_point(|(line, _)| *line < stretch.from);
             let inside = met.hits[from..].iter().take_while(|(line, _)| *line <= stretch.to);
             let is_named = stretch.name.is_some();
@@ -145,7 +150,7 @@ impl<'a> Weigher<'a> {
     }
 
     /// Counts the words of the name that is defined in a part.
-    fn count_name(&self, name: &str, words: &mut Words, counts: &mut [f32]) {
+    fn count_name(&self, name: &str, words: &mut WordTerms, counts: &mut [f32]) {
         for word in terms::words(name.as_bytes()) {
             if word.is_ascii() && !self.beginnings.shape(word).may_be_asked {
                 continue;
@@ -156,8 +161,8 @@ impl<'a> Weigher<'a> {
     }
 
     /// How many terms the word with this hash has, and which of the query.
-    fn word<'w>(&self, hash: u64, word: &[u8], words: &'w mut Words) -> (u32, &'w [u32]) {
-        let Words { known, splitter } = words;
+    fn word<'w>(&self, hash: u64, word: &[u8], words: &'w mut WordTerms) -> (u32, &'w [u32]) {
+        let WordTerms { known, splitter } = words;
         let known = known.entry(hash).or_insert_with(|| {
             let mut known = (0, Vec::new());
             splitter.split(word, &mut |term| {
@@ -179,9 +184,9 @@ impl<'a> Weigher<'a> {
     }
 }
 
-impl Met {
-    /// How many terms the lines of a stretch have.
-    fn terms_in(&self, stretch: &Stretch<'_>) -> u32 {
+impl TermHits {
+    /// Returns the number of terms the lines of a stretch have.
+    fn terms_in(&self, stretch: &NamedLines<'_>) -> u32 {
         let to = |line: u32| match (line as usize).min(self.terms_to.len()) {
             0 => 0,
             lines => self.terms_to[lines - 1],
@@ -190,7 +195,7 @@ impl Met {
     }
 }
 
-/// How many bytes the word or number at the beginning has.
+/// Returns the number of bytes the word or number at the beginning has.
 fn run(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| is_word_class(class(**byte))).count()
 }
@@ -198,7 +203,7 @@ fn run(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::{Language, Lines, Scanner, Span, spans};
+    use crate::index::{Language, LineIndex, LineSpan, Scanner, spans};
     use domain::RelPath;
 
     fn term(text: &str) -> Term {
@@ -208,11 +213,12 @@ mod tests {
     #[test]
     fn a_word_counts_in_the_part_that_holds_its_line() {
         let terms = [term("retry"), term("limit")];
-        let weigher = Weigher::new(&terms);
-        let met = weigher.met("one retryLimit\n2nd 33\nretries\n\nlast limit", &mut Words::default());
+        let weigher = PartScorer::new(&terms);
+        let met =
+            weigher.find_terms("one retryLimit\n2nd 33\nretries\n\nlast limit", &mut WordTerms::default());
         assert_eq!(met.hits, [(1, 0), (1, 1), (3, 0), (5, 1)]);
         assert_eq!(met.terms_to, [4, 4, 5, 5, 7]);
-        let stretch = |from, to, name| Stretch { from, to, name };
+        let stretch = |from, to, name| NamedLines { from, to, name };
         let scores = weigher.scores(
             &met,
             &[
@@ -222,7 +228,7 @@ mod tests {
                 stretch(4, 4, None),
                 stretch(5, 9, None),
             ],
-            &mut Words::default(),
+            &mut WordTerms::default(),
         );
         assert!(scores[0] > scores[1], "two words: {scores:?}");
         assert!(scores[2] > scores[1], "a name counts more: {scores:?}");
@@ -233,7 +239,7 @@ mod tests {
     #[test]
     fn parts_that_the_index_knows_weigh_as_much_as_the_same_lines_of_the_text() {
         let terms = ["retry", "limit", "retrylimit", "größe", "s3", "fly"].map(term);
-        let weigher = Weigher::new(&terms);
+        let weigher = PartScorer::new(&terms);
         let words = [
             "retries",
             "RetryLimit",
@@ -274,18 +280,18 @@ mod tests {
                 }
                 let text = if next(2) == 0 { text } else { text.trim_end().to_owned() };
                 let path = RelPath::new(path).unwrap();
-                let language = Language::of(&path, text.as_bytes());
+                let language = Language::detect(&path, text.as_bytes());
                 let (facts, parts) = Scanner::default().scan_parts(language, text.as_bytes());
-                let spans = spans(&Lines::new(text.clone()), &facts);
-                let stretch = |span: &Span| Stretch {
+                let spans = spans(&LineIndex::new(text.clone()), &facts);
+                let stretch = |span: &LineSpan| NamedLines {
                     from: span.from,
                     to: span.to,
                     name: span.def.map(|def| &*facts.defs()[def].name),
                 };
-                let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
-                let met = weigher.met(&text, &mut Words::default());
-                let by_text = weigher.scores(&met, &stretches, &mut Words::default());
-                let by_parts = weigher.part_scores(&parts, facts.defs(), &mut Words::default());
+                let stretches: Vec<NamedLines<'_>> = spans.iter().map(stretch).collect();
+                let met = weigher.find_terms(&text, &mut WordTerms::default());
+                let by_text = weigher.scores(&met, &stretches, &mut WordTerms::default());
+                let by_parts = weigher.part_scores(&parts, facts.defs(), &mut WordTerms::default());
                 assert_eq!(by_parts, by_text, "{text}");
                 weighed += by_parts.iter().filter(|score| **score > 0.0).count();
             }

@@ -47,7 +47,7 @@ fn fragment(text: String, counter: &dyn TokenCounter) -> Fragment {
         depth: Depth::Full,
         tokens: counter.tokens(&text),
         score: 1.0,
-        hash: Hash::of(text.as_bytes()),
+        hash: Hash::from_content(text.as_bytes()),
         is_whole: false,
         text,
         why: Vec::new(),

@@ -1,60 +1,61 @@
-//! What the context asks of the world: a project's files and its history.
+//! The ports of this crate: the files and the history of a project.
 //!
 //! # Invariants
 //! 1. This crate opens no file of a project and starts no process: it asks here.
 //! 2. What is answered may be out of date a moment later; whoever reads a file looks at the bytes it got.
 //!
 //! # Not here
-//! How a path is kept within its project, and how git is run: the crate `sandbox`; the engine brings them together.
+//! How a path is kept within its project, and how git is run: the crate `sandbox`; the engine brings them
+//! together.
 
 use std::error::Error;
 use std::io;
 
 use domain::RelPath;
 
-use crate::Stop;
+use crate::StopCheck;
 use crate::index::Oid;
 
 /// A regular file, as a walk met it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStat {
-    /// Where it is.
+    /// Its location.
     pub path: RelPath,
-    /// How long it is.
+    /// Its length.
     pub size: u64,
-    /// When it was written last, in nanoseconds since 1970.
+    /// The time when it was written last, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When its record changed last, in nanoseconds since 1970.
+    /// The time when its record changed last, in nanoseconds since 1970.
     pub ctime_ns: i64,
     /// Which file of its file system it is.
     pub inode: u64,
 }
 
-/// Whether nobody waits any more; once it said so, it says so for ever.
-pub type IsOver<'a> = dyn Fn() -> bool + Sync + 'a;
+/// Returns true if no caller waits any more; once true, it stays true.
+pub type StopPoll<'a> = dyn Fn() -> bool + Sync + 'a;
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walked {
-    /// Whether it came to its end: nobody stopped it.
+pub struct WalkSummary {
+    /// True if it came to its end: nobody stopped it.
     pub complete: bool,
     /// Directories that could not be read: what is below them was not told.
     pub unread: Vec<RelPath>,
 }
 
-impl Walked {
+impl WalkSummary {
     /// Every file was told.
-    pub fn all() -> Walked {
-        Walked { complete: true, unread: Vec::new() }
+    pub fn all() -> WalkSummary {
+        WalkSummary { complete: true, unread: Vec::new() }
     }
 
     /// Somebody stopped it.
-    pub fn stopped() -> Walked {
-        Walked { complete: false, unread: Vec::new() }
+    pub fn stopped() -> WalkSummary {
+        WalkSummary { complete: false, unread: Vec::new() }
     }
 }
 
-/// Why the world did not answer.
+/// The error of a port.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PortError {
@@ -66,13 +67,18 @@ pub struct PortError {
 }
 
 /// The files of a project, or of a sandbox over it.
-pub trait Tree: Send + Sync {
-    /// Tells every regular file that git tracks or does not ignore, in any order, from any thread; no link is followed. It looks
-    /// at `is_over` all the time, whether there is something to tell or not, and goes no further when that says so.
+pub trait FileTree: Send + Sync {
+    /// Tells every regular file that git tracks or does not ignore, in any order, from any thread; no link is
+    /// followed. It looks at `is_over` all the time, whether there is something to tell or not, and goes no
+    /// further when that says so.
     ///
     /// # Errors
     /// The root cannot be read.
-    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError>;
+    fn walk(
+        &self,
+        is_over: &StopPoll<'_>,
+        sink: &(dyn Fn(FileStat) + Sync),
+    ) -> Result<WalkSummary, PortError>;
 
     /// How long a file is, by its record: nothing of it is read.
     ///
@@ -80,8 +86,8 @@ pub trait Tree: Send + Sync {
     /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
     fn size(&self, path: &RelPath) -> io::Result<u64>;
 
-    /// The bytes of a file, or its first `max` if it is longer. The path is resolved within the project by the
-    /// kernel; a pipe or a device is an error and is not waited for.
+    /// The bytes of a file, or its first `max` if it is longer. The path is resolved within the project by
+    /// the kernel; a pipe or a device is an error and is not waited for.
     ///
     /// # Errors
     /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
@@ -93,7 +99,7 @@ pub trait Tree: Send + Sync {
 pub struct Commit {
     /// Its name.
     pub oid: Oid,
-    /// When it was made, in seconds since 1970.
+    /// The time when it was made, in seconds since 1970.
     pub at: i64,
     /// Its message.
     pub message: String,
@@ -106,10 +112,10 @@ pub const COMMIT_PATHS_MAX: usize = 30;
 
 /// The newest commits.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Log {
+pub struct CommitLog {
     /// The newest first, without merges.
     pub commits: Vec<Commit>,
-    /// Whether they end right before the commit that was asked for: it is an ancestor of all there is.
+    /// True if they end right before the commit that was asked for: it is an ancestor of all there is.
     pub joins: bool,
 }
 
@@ -119,7 +125,7 @@ pub trait History: Send + Sync {
     ///
     /// # Errors
     /// Git could not be asked.
-    fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError>;
+    fn head(&self, stop: &StopCheck) -> Result<Option<Oid>, PortError>;
 
     /// Where it was cut off, as a mark that is another when it is cut elsewhere; empty if it is whole.
     fn cut_at(&self) -> String;
@@ -128,7 +134,7 @@ pub trait History: Send + Sync {
     ///
     /// # Errors
     /// Git could not be asked, or was stopped.
-    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError>;
+    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &StopCheck) -> Result<CommitLog, PortError>;
 }
 
 /// The time on the wall, which files carry too.

@@ -9,12 +9,12 @@
 use std::io;
 use std::sync::Arc;
 
-use domain::context::{IndexLine, ProjectNo};
+use domain::context::{IndexLine, ProjectIndex};
 use domain::{Hash, RelPath};
 
-use crate::index::{Facts, Language, Outline, Parts, Snapshot, outline};
+use crate::index::{ContentParts, Facts, Language, Outline, Snapshot, outline};
 use crate::parallel::in_parallel;
-use crate::{Error, Stop, Views};
+use crate::{Error, StopCheck, Views};
 
 /// The projects of one plan, or of one person's working directory.
 pub trait Projects: Send + Sync {
@@ -22,14 +22,14 @@ pub trait Projects: Send + Sync {
     ///
     /// # Errors
     /// [`Error::NoProject`], [`Error::Projects`] or a cancel. What an index cannot do is a note.
-    fn open(&self, stop: &Stop) -> Result<Opened, Error>;
+    fn open(&self, stop: &StopCheck) -> Result<OpenedProjects, Error>;
 }
 
-/// What a request is answered from.
+/// The projects that a request is answered from.
 #[derive(Clone, Default)]
-pub struct Opened {
+pub struct OpenedProjects {
     /// The projects, in the order of their numbers.
-    pub projects: Vec<Project>,
+    pub projects: Vec<IndexedRoot>,
     /// What the update did.
     pub index: IndexLine,
     /// What did not go as it should.
@@ -38,33 +38,34 @@ pub struct Opened {
 
 /// One project.
 #[derive(Clone)]
-pub struct Project {
+pub struct IndexedRoot {
     /// Its number in the request.
-    pub no: ProjectNo,
+    pub no: ProjectIndex,
     /// What it is called where several are.
     pub alias: String,
     /// What the index knows of it.
     pub snapshot: Arc<Snapshot>,
     /// Where its files are read.
-    pub source: Arc<dyn Source>,
+    pub source: Arc<dyn IndexedContents>,
     /// Its own rules, which narrow the user's.
     pub views: Views,
 }
 
-/// Where the content of a project's files comes from.
-pub trait Source: Send + Sync {
-    /// The first `max_bytes + 1` bytes of a file below the project's root, never of anything that it leads out to.
+/// The source of the content of a project's files.
+pub trait IndexedContents: Send + Sync {
+    /// The first `max_bytes + 1` bytes of a file below the project's root, never of anything that it leads
+    /// out to.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if it is gone; any other: it cannot be read.
     fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>>;
 
-    /// Whether there is a file, without a byte of it being read.
+    /// Returns true if there is a file, without a byte of it being read.
     fn is_there(&self, path: &RelPath) -> bool;
 
-    /// The outlines of texts that are about to be shown, each given with the hash of its file and its facts, in their
-    /// order. Whoever keeps outlines looks there first.
-    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
+    /// The outlines of texts that are about to be shown, each given with the hash of its file and its facts,
+    /// in their order. Whoever keeps outlines looks there first.
+    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
         let _ = stop;
         in_parallel(texts.len(), 1, |at| {
             let (_, text, facts) = texts[at];
@@ -73,24 +74,25 @@ pub trait Source: Send + Sync {
     }
 
     /// The parts of contents, in their order; none where they are not kept.
-    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+    fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
         let _ = stop;
         vec![None; contents.len()]
     }
 
     /// Keeps the parts of contents, so that they need not be found again. They may go at any time.
-    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+    fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
         let _ = parts;
     }
 
     /// What followed from a snapshot and was kept under this key. Whoever keeps nothing has nothing.
-    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+    fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
         let _ = key;
         None
     }
 
-    /// Keeps what followed from a snapshot, so that the next process need not find it again. It may go at any time.
-    fn keep(&self, key: &Hash, bytes: &[u8]) {
+    /// Keeps what followed from a snapshot, so that the next process need not find it again. It may go at any
+    /// time.
+    fn store_derived(&self, key: &Hash, bytes: &[u8]) {
         let _ = (key, bytes);
     }
 }

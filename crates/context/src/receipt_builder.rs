@@ -3,35 +3,35 @@
 //! # Invariants
 //! 1. Every strategy has one line; every proposed file is included or counted under one reason.
 //! 2. Nothing is decided here: what the stages did is told.
-//! 3. The tokens add up: those of the files, also of those beyond the last line, are what was spent on files, and with all
-//!    other parts and what is free the whole.
+//! 3. The tokens add up: those of the files, also of those beyond the last line, are what was spent on files,
+//!    and with all other parts and what is free the whole.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::context::{
-    BudgetLine, Candidate, ContextRequest, EXCLUDED_LINES_MAX, ExcludedLine, Fragment, INCLUDED_LINES_MAX,
-    IncludedLine, IndexLine, MoreLine, Outcome, Reason, Receipt, StrategyLine,
+    BudgetLine, Candidate, ContextRequest, EXCLUDED_LINES_MAX, ExcludedLine, ExclusionReason, Fragment,
+    INCLUDED_LINES_MAX, IncludedLine, IndexLine, MoreLine, Receipt, StrategyLine, StrategyOutcome,
 };
 
 use crate::render::fragments;
-use crate::stages::{Item, LeftOut, Packed, Selection, Share, Showing};
-use crate::{Run, Split, TokenCounter};
+use crate::stages::{BudgetShare, ContextItem, ExcludedFile, PackResult, PartDetail, StrategySelection};
+use crate::{Split, StrategyRun, TokenCounter};
 
-/// What there is to tell.
-pub(crate) struct Account<'a> {
+/// The inputs of a receipt.
+pub(crate) struct ReceiptBuilder<'a> {
     pub(crate) request: &'a ContextRequest,
     pub(crate) index: &'a IndexLine,
     pub(crate) split: &'a Split,
     pub(crate) counter: &'a dyn TokenCounter,
-    pub(crate) selection: &'a Selection,
-    pub(crate) shares: &'a [Share],
-    pub(crate) runs: &'a [Run<Candidate>],
+    pub(crate) selection: &'a StrategySelection,
+    pub(crate) shares: &'a [BudgetShare],
+    pub(crate) runs: &'a [StrategyRun<Candidate>],
     pub(crate) dropped: &'a [u32],
-    pub(crate) items: &'a [Item],
-    pub(crate) packed: &'a Packed,
+    pub(crate) items: &'a [ContextItem],
+    pub(crate) packed: &'a PackResult,
     pub(crate) order: &'a [usize],
-    pub(crate) left_out: &'a [LeftOut],
+    pub(crate) left_out: &'a [ExcludedFile],
     pub(crate) preamble: &'a str,
     pub(crate) skeleton: &'a str,
     pub(crate) decisions: &'a [Fragment],
@@ -39,7 +39,7 @@ pub(crate) struct Account<'a> {
     pub(crate) tokens: u32,
 }
 
-/// What each part of the text costs: its share of the whole, in whole tokens.
+/// The cost of each part of the text: its share of the whole, in whole tokens.
 struct Costs {
     preamble: u32,
     skeleton: u32,
@@ -49,7 +49,7 @@ struct Costs {
 }
 
 /// The receipt of a context.
-pub(crate) fn receipt(account: &Account<'_>, notes: Vec<String>) -> Receipt {
+pub(crate) fn receipt(account: &ReceiptBuilder<'_>, notes: Vec<String>) -> Receipt {
     let (excluded, excluded_by) = excluded(account);
     let costs = costs(account);
     let shown = account.order.iter().map(|at| &account.items[*at]);
@@ -75,7 +75,7 @@ pub(crate) fn receipt(account: &Account<'_>, notes: Vec<String>) -> Receipt {
     }
 }
 
-fn costs(account: &Account<'_>) -> Costs {
+fn costs(account: &ReceiptBuilder<'_>) -> Costs {
     let decisions: String = account.decisions.iter().map(|fragment| fragment.text.as_str()).collect();
     let files = account.order.iter().map(|at| text_of(account, *at));
     let parts = [account.preamble, account.skeleton, &decisions].map(|part| account.counter.hundredths(part));
@@ -97,7 +97,7 @@ fn shares(tokens: u32, costs: &[u64]) -> Vec<u32> {
     costs.iter().map(share).collect()
 }
 
-fn budget(account: &Account<'_>, costs: &Costs) -> BudgetLine {
+fn budget(account: &ReceiptBuilder<'_>, costs: &Costs) -> BudgetLine {
     BudgetLine {
         window: account.request.budget.window,
         total: account.split.total,
@@ -109,7 +109,7 @@ fn budget(account: &Account<'_>, costs: &Costs) -> BudgetLine {
     }
 }
 
-fn strategies(account: &Account<'_>) -> Vec<StrategyLine> {
+fn strategies(account: &ReceiptBuilder<'_>) -> Vec<StrategyLine> {
     let selected =
         account.selection.selected.iter().zip(account.shares).zip(account.runs).zip(account.dropped);
     let ran = selected.map(|(((selected, share), run), dropped)| StrategyLine {
@@ -130,7 +130,7 @@ fn strategies(account: &Account<'_>) -> Vec<StrategyLine> {
         proposed: 0,
         cut: 0,
         ms: 0,
-        outcome: Outcome::Unavailable(refused.why.clone()),
+        outcome: StrategyOutcome::Unavailable(refused.why.clone()),
     });
     ran.chain(refused).collect()
 }
@@ -139,21 +139,23 @@ fn ms(elapsed: Duration) -> u32 {
     u32::try_from(elapsed.as_millis()).unwrap_or(u32::MAX)
 }
 
-fn outcome(outcome: &crate::Outcome) -> Outcome {
+fn outcome(outcome: &crate::RunOutcome) -> StrategyOutcome {
     match outcome {
-        crate::Outcome::Ok => Outcome::Ok,
-        crate::Outcome::Empty => Outcome::Empty,
-        crate::Outcome::Open { retry_after } => Outcome::Open { retry_after_ms: u64::from(ms(*retry_after)) },
-        crate::Outcome::Failed(message) => Outcome::Failed(message.clone()),
-        crate::Outcome::Panicked(message) => Outcome::Panicked(message.clone()),
-        crate::Outcome::TimedOut => Outcome::TimedOut,
-        crate::Outcome::NotStarted => Outcome::NotStarted,
-        crate::Outcome::Hung => Outcome::Hung,
+        crate::RunOutcome::Ok => StrategyOutcome::Ok,
+        crate::RunOutcome::Empty => StrategyOutcome::Empty,
+        crate::RunOutcome::Open { retry_after } => {
+            StrategyOutcome::Open { retry_after_ms: u64::from(ms(*retry_after)) }
+        }
+        crate::RunOutcome::Failed(message) => StrategyOutcome::Failed(message.clone()),
+        crate::RunOutcome::Panicked(message) => StrategyOutcome::Panicked(message.clone()),
+        crate::RunOutcome::TimedOut => StrategyOutcome::TimedOut,
+        crate::RunOutcome::NotStarted => StrategyOutcome::NotStarted,
+        crate::RunOutcome::Hung => StrategyOutcome::Hung,
     }
 }
 
 /// What is shown of a file.
-fn text_of(account: &Account<'_>, at: usize) -> String {
+fn text_of(account: &ReceiptBuilder<'_>, at: usize) -> String {
     let bought = account.packed.files.get(at).and_then(|bought| bought.as_ref().ok());
     let shown = account.items.get(at).zip(bought);
     let fragments = shown.map(|(item, bought)| fragments(item, bought, account.counter)).unwrap_or_default();
@@ -166,13 +168,14 @@ fn more(files: &[u32]) -> MoreLine {
     MoreLine { files: beyond.len() as u32, tokens: beyond.iter().sum() }
 }
 
-fn included(account: &Account<'_>, at: usize, tokens: u32) -> Option<IncludedLine> {
+fn included(account: &ReceiptBuilder<'_>, at: usize, tokens: u32) -> Option<IncludedLine> {
     let item = account.items.get(at)?;
     let bought = account.packed.files.get(at)?.as_ref().ok()?;
     Some(IncludedLine {
         place: item.place.clone(),
         depth: bought.depth(),
-        full_parts: bought.pieces.iter().filter(|showing| **showing == Some(Showing::Lines)).count() as u32,
+        full_parts: bought.pieces.iter().filter(|showing| **showing == Some(PartDetail::Lines)).count()
+            as u32,
         parts: item.pieces.len() as u32,
         tokens,
         score: item.score,
@@ -182,8 +185,8 @@ fn included(account: &Account<'_>, at: usize, tokens: u32) -> Option<IncludedLin
 }
 
 /// The best of what was left out, and how many by why.
-fn excluded(account: &Account<'_>) -> (Vec<ExcludedLine>, BTreeMap<Reason, u32>) {
-    let line = |left_out: &LeftOut| ExcludedLine {
+fn excluded(account: &ReceiptBuilder<'_>) -> (Vec<ExcludedLine>, BTreeMap<ExclusionReason, u32>) {
+    let line = |left_out: &ExcludedFile| ExcludedLine {
         place: left_out.place.clone(),
         reason: left_out.reason,
         score: left_out.score,

@@ -1,25 +1,25 @@
-//! What is shown, as text.
+//! Renders the packed files as text.
 //!
 //! # Invariants
 //! 1. The texts of the fragments, one after the other, are the text of the files.
-//! 2. Lines that are shown in full stand there as they are, between a line of their numbers and one of a gap, so they
-//!    are not taken for ours; a single line stands after its number.
+//! 2. Lines that are shown in full stand there as they are, between a line of their numbers and one of a gap,
+//!    so they are not taken for ours; a single line stands after its number.
 //! 3. A header is one line, whatever a path or a title holds.
 
 use std::fmt::Write;
 
-use domain::context::{Depth, Fragment, Name, Place};
+use domain::context::{Depth, FileLocation, Fragment, Name};
 use domain::path::is_unseen;
 use domain::{Hash, RelPath};
 
 use crate::TokenCounter;
-use crate::stages::{Bought, Item, Showing};
+use crate::stages::{ContextItem, PackedItem, PartDetail};
 
 /// How much of a title is shown.
 const TITLE_CHARS_MAX: usize = 60;
 
-/// What the line that names a file says.
-pub(crate) struct Header<'a> {
+/// The contents of the line that names a file.
+pub(crate) struct FileHeader<'a> {
     /// The project's name, where there are several.
     pub(crate) alias: Option<&'a str>,
     pub(crate) path: &'a RelPath,
@@ -30,7 +30,7 @@ pub(crate) struct Header<'a> {
 }
 
 /// The line that names a file.
-pub(crate) fn header_line(header: &Header<'_>) -> String {
+pub(crate) fn header_line(header: &FileHeader<'_>) -> String {
     let mut line = String::from("## ");
     if let Some(alias) = header.alias {
         line.push_str(alias);
@@ -50,7 +50,7 @@ pub(crate) fn header_line(header: &Header<'_>) -> String {
 }
 
 /// The line that names a file of which nothing is shown.
-pub(crate) fn listed_line(header: &Header<'_>) -> String {
+pub(crate) fn listed_line(header: &FileHeader<'_>) -> String {
     match header.alias {
         Some(alias) => format!("## {alias}:{}\n", header.path),
         None => format!("## {}\n", header.path),
@@ -68,17 +68,21 @@ pub(crate) fn gap_line() -> &'static str {
 }
 
 /// The fragments of a file, in the order of its lines: its header first.
-pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter) -> Vec<Fragment> {
+pub(crate) fn fragments(
+    item: &ContextItem,
+    bought: &PackedItem,
+    counter: &dyn TokenCounter,
+) -> Vec<Fragment> {
     let why: Vec<(Name, f32)> =
         item.hit.parts.iter().map(|(name, _, share)| (name.clone(), *share)).collect();
-    let fragment = |place: Place, depth: Depth, text: String| Fragment {
+    let fragment = |place: FileLocation, depth: Depth, text: String| Fragment {
         place: Some(place),
         kind: item.kind,
         depth,
         tokens: counter.tokens(&text),
         text,
         score: item.score,
-        hash: item.hash.unwrap_or_else(|| Hash::of(b"")),
+        hash: item.hash.unwrap_or_else(|| Hash::from_content(b"")),
         is_whole: false,
         why: why.clone(),
     };
@@ -88,13 +92,13 @@ pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter
     let mut shown = item.pieces.iter().zip(&bought.pieces).peekable();
     while let Some((piece, showing)) = shown.next() {
         let Some(showing) = showing else { continue };
-        let at = |from: u32, to: u32| Place { span: Some((from, to)), ..item.place.clone() };
-        if let Some(rung) = item.rung(piece, *showing) {
+        let at = |from: u32, to: u32| FileLocation { span: Some((from, to)), ..item.place.clone() };
+        if let Some(rung) = item.render_part(piece, *showing) {
             fragments.push(fragment(at(piece.from, piece.to), showing.depth(), rung));
-        } else if *showing == Showing::Lines {
+        } else if *showing == PartDetail::Lines {
             let mut to = piece.to;
             while let Some((next, _)) =
-                shown.next_if(|(next, showing)| **showing == Some(Showing::Lines) && next.from == to + 1)
+                shown.next_if(|(next, showing)| **showing == Some(PartDetail::Lines) && next.from == to + 1)
             {
                 to = next.to;
             }
@@ -106,9 +110,9 @@ pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter
     fragments
 }
 
-/// Lines in full. One line of several needs no line of numbers before it and no gap after it; blank lines before a gap
-/// say nothing.
-fn full_text(item: &Item, from: u32, to: u32) -> String {
+/// Lines in full. One line of several needs no line of numbers before it and no gap after it; blank lines
+/// before a gap say nothing.
+fn full_text(item: &ContextItem, from: u32, to: u32) -> String {
     let (first, all) = (from as usize, item.lines.len());
     let mut last = (to as usize).min(all);
     let goes_on = (to as usize) < all;

@@ -1,4 +1,4 @@
-//! What follows from a snapshot alone and is wanted by every request: the words of its paths and how many there are,
+//! The statistics of a snapshot that every request needs: the words of its paths and how many there are,
 //! its references, the files of its commits.
 //!
 //! # Invariants
@@ -9,34 +9,36 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use sync::primitives::{Mutex, lock};
 
-use crate::Source;
-use crate::bm25::{Fields, Lengths, lengths};
-use crate::graph::Graph;
+use crate::IndexedContents;
+use crate::bm25::{FieldTerms, Lengths, lengths};
+use crate::graph::ReferenceGraph;
 use crate::index::terms::PathTerms;
-use crate::index::{CommitFacts, Counts, EncodedCount, File, Snapshot};
+use crate::index::{CommitFacts, EncodedCount, File, HashCounts, Snapshot};
 
-/// How many snapshots the cache knows, the latest used.
+/// The number of snapshots the cache knows, the latest used.
 const SNAPSHOTS_MAX: usize = 16;
 
-/// What follows from one snapshot.
-pub(crate) struct Derived {
+/// The data that follows from one snapshot.
+pub(crate) struct SnapshotStats {
     /// The words of all paths, in the order of the files, and where those of each end.
     path_terms: (Vec<EncodedCount>, Vec<u32>),
     lengths: Vec<Lengths>,
-    graph: OnceLock<Graph>,
+    graph: OnceLock<ReferenceGraph>,
     /// Where the files of each commit stand, as far as they are there.
     commits: OnceLock<Vec<Vec<u32>>>,
 }
 
-impl Derived {
-    fn of(snapshot: &Snapshot) -> Derived {
+impl SnapshotStats {
+    fn from_snapshot(snapshot: &Snapshot) -> SnapshotStats {
         let (mut encoded, mut ends) = (Vec::new(), Vec::with_capacity(snapshot.files().len()));
         let mut paths = PathTerms::default();
         for file in snapshot.files() {
-            encoded.extend(paths.of(&file.path).into_iter().map(|(hash, count)| Counts::encode(hash, count)));
+            encoded.extend(
+                paths.of(&file.path).into_iter().map(|(hash, count)| HashCounts::encode(hash, count)),
+            );
             ends.push(encoded.len() as u32);
         }
-        let mut derived = Derived {
+        let mut derived = SnapshotStats {
             path_terms: (encoded, ends),
             lengths: Vec::new(),
             graph: OnceLock::new(),
@@ -56,26 +58,28 @@ impl Derived {
     }
 
     /// What a file of the snapshot is found by, by its place.
-    pub(crate) fn fields<'a>(&'a self, file: &'a File, at: usize) -> Fields<'a> {
-        Fields { facts: &file.facts, path_terms: self.path_terms(at), lengths: self.lengths[at] }
+    pub(crate) fn fields<'a>(&'a self, file: &'a File, at: usize) -> FieldTerms<'a> {
+        FieldTerms { facts: &file.facts, path_terms: self.path_terms(at), lengths: self.lengths[at] }
     }
 
     /// The words of a file's path.
-    fn path_terms(&self, file: usize) -> Counts<'_> {
+    fn path_terms(&self, file: usize) -> HashCounts<'_> {
         let (encoded, ends) = &self.path_terms;
         let from = file.checked_sub(1).map_or(0, |before| ends[before]);
-        Counts::of(&encoded[from as usize..ends[file] as usize])
+        HashCounts::new(&encoded[from as usize..ends[file] as usize])
     }
 
     /// The references, taken from where they were kept or built by whoever asks first.
-    pub(crate) fn graph(&self, snapshot: &Snapshot, source: &dyn Source) -> &Graph {
+    pub(crate) fn graph(&self, snapshot: &Snapshot, source: &dyn IndexedContents) -> &ReferenceGraph {
         self.graph.get_or_init(|| {
-            let key = Graph::key(snapshot);
-            let kept = source.kept(&key).and_then(|bytes| Graph::decode(&bytes, snapshot.files().len()));
+            let key = ReferenceGraph::key(snapshot);
+            let kept = source
+                .load_derived(&key)
+                .and_then(|bytes| ReferenceGraph::decode(&bytes, snapshot.files().len()));
             kept.unwrap_or_else(|| {
-                let graph = Graph::of(snapshot);
+                let graph = ReferenceGraph::from_snapshot(snapshot);
                 if !snapshot.files().iter().any(|file| file.facts.is_lost()) {
-                    source.keep(&key, &graph.encode());
+                    source.store_derived(&key, &graph.encode());
                 }
                 graph
             })
@@ -86,16 +90,16 @@ impl Derived {
 /// Remembers what followed from the snapshots that were used last. Shared by all pipelines of a process.
 #[derive(Default)]
 pub struct SnapshotCache {
-    known: Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>,
+    known: Mutex<Vec<(Weak<Snapshot>, Arc<SnapshotStats>)>>,
 }
 
 impl SnapshotCache {
     /// What follows from a snapshot. Two who ask at once may both make it; one of the two is kept.
-    pub(crate) fn of(&self, snapshot: &Arc<Snapshot>) -> Arc<Derived> {
+    pub(crate) fn of(&self, snapshot: &Arc<Snapshot>) -> Arc<SnapshotStats> {
         if let Some(derived) = self.find(snapshot) {
             return derived;
         }
-        let derived = Arc::new(Derived::of(snapshot));
+        let derived = Arc::new(SnapshotStats::from_snapshot(snapshot));
         let dropped = {
             let mut known = lock(&self.known);
             let (kept, mut dropped): (Vec<_>, Vec<_>) =
@@ -112,7 +116,7 @@ impl SnapshotCache {
         derived
     }
 
-    fn find(&self, snapshot: &Arc<Snapshot>) -> Option<Arc<Derived>> {
+    fn find(&self, snapshot: &Arc<Snapshot>) -> Option<Arc<SnapshotStats>> {
         let mut known = lock(&self.known);
         let at = known.iter().position(|(kept, _)| std::ptr::eq(kept.as_ptr(), Arc::as_ptr(snapshot)))?;
         let used = known.remove(at);

@@ -1,17 +1,17 @@
 //! A way to find candidates, and how it fails.
 //!
 //! # Not here
-//! Running one: a [`Strategy`] may fail, panic, hang or return too much, and
+//! Running one: a [`SearchStrategy`] may fail, panic, hang or return too much, and
 //! [`ParallelStrategyExecutor`](crate::ParallelStrategyExecutor) is where that is borne.
 
 use std::error::Error;
 
-use crate::{Name, Stop, Stopped};
+use crate::{Name, StopCause, StopCheck};
 
 /// A way to find candidates in what was prepared for all strategies.
 ///
 /// Strategies of one pipeline share their two types and are held as
-/// `Arc<dyn Strategy<Prepared = P, Candidate = C>>`.
+/// `Arc<dyn SearchStrategy<RequestInputs = P, Candidate = C>>`.
 ///
 /// ```
 /// use context::{Name, Stop, Strategy, StrategyError};
@@ -38,7 +38,7 @@ use crate::{Name, Stop, Stopped};
 ///     }
 /// }
 /// ```
-pub trait Strategy: Send + Sync {
+pub trait SearchStrategy: Send + Sync {
     /// What is prepared once and read by every strategy.
     type Prepared: Send + Sync + 'static;
     /// What is proposed.
@@ -49,8 +49,8 @@ pub trait Strategy: Send + Sync {
 
     /// Proposes at most `limit` candidates, the best first; what is over is cut.
     ///
-    /// Looks at `stop` after at most 1 ms of work. It has no effect but its answer, since an abandoned run goes
-    /// on beside later ones until it looks.
+    /// Looks at `stop` after at most 1 ms of work. It has no effect but its answer, since an abandoned run
+    /// goes on beside later ones until it looks.
     ///
     /// # Errors
     /// What kept it from an answer. Nothing found is no error.
@@ -58,16 +58,16 @@ pub trait Strategy: Send + Sync {
         &self,
         prepared: &Self::Prepared,
         limit: usize,
-        stop: &Stop,
+        stop: &StopCheck,
     ) -> Result<Vec<Self::Candidate>, StrategyError>;
 }
 
-/// Why a strategy has no answer.
+/// The error of a strategy.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
     /// It was told to stop, and did.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Stopped(#[from] StopCause),
     /// Something that it needed failed.
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),

@@ -1,15 +1,17 @@
-//! What may be seen: globs and bounds by view, the user's and each project's.
+//! The rules for visible files: globs and bounds by view, the user's and each project's.
 //!
 //! # Invariants
-//! 1. `exclude` beats `include`, and is joined over all levels; a field that a view leaves unset is `default`'s.
-//! 2. A project's rules narrow the user's and never widen them: a file must pass both, of two bounds the lower holds.
+//! 1. `exclude` beats `include`, and is joined over all levels; a field that a view leaves unset is
+//!    `default`'s.
+//! 2. A project's rules narrow the user's and never widen them: a file must pass both, of two bounds the
+//!    lower holds.
 //! 3. Rules are checked when they are compiled, once; looking at a path cannot fail.
 //!
 //! # Not here
 //! Secret files, which no rule shows: the index marks them, and they are only ever listed.
 
 use domain::RelPath;
-use domain::context::{Name, View};
+use domain::context::{ContextView, Name};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// The rules of one view, as they are written. What is unset is inherited.
@@ -21,7 +23,7 @@ pub struct ViewRules {
     pub exclude: Vec<String>,
     /// Larger files are only listed.
     pub max_file_kb: Option<u32>,
-    /// How many files may be in a context; 0: any.
+    /// The number of files that may be in a context; 0: any.
     pub max_files: Option<u32>,
     /// What a context may cost.
     pub max_tokens: Option<u32>,
@@ -61,20 +63,20 @@ impl Views {
     ///
     /// ```
     /// use context::{ViewRules, Views};
-    /// use domain::context::View;
+    /// use domain::context::ContextView;
     ///
     /// let default = ViewRules { max_files: Some(40), exclude: vec!["*.lock".into()], ..ViewRules::default() };
     /// let execute = ViewRules { exclude: vec!["docs/**".into()], ..ViewRules::default() };
     /// let views = Views { default, execute, ..Views::default() };
-    /// let rules = views.resolve(View::Execute);
+    /// let rules = views.resolve(ContextView::Execute);
     /// assert_eq!(rules.max_files, Some(40));
     /// assert_eq!(rules.exclude, ["*.lock", "docs/**"]);
     /// ```
-    pub fn resolve(&self, view: View) -> ViewRules {
+    pub fn resolve(&self, view: ContextView) -> ViewRules {
         match view {
-            View::Default => self.default.clone(),
-            View::Strategize => self.strategize.over(&self.default),
-            View::Execute => self.execute.over(&self.default),
+            ContextView::Default => self.default.clone(),
+            ContextView::Strategize => self.strategize.over(&self.default),
+            ContextView::Execute => self.execute.over(&self.default),
         }
     }
 }
@@ -85,24 +87,24 @@ impl Views {
 pub struct GlobUnreadable {
     /// As it is written.
     pub glob: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: String,
 }
 
 /// The rules that hold for one project in one view: the user's and the project's own, ready to be asked.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct ViewFilter {
     includes: Vec<GlobSet>,
     exclude: GlobSet,
     max_file_bytes: Option<u64>,
 }
 
-impl Filter {
+impl ViewFilter {
     /// Joins rules of several levels: all of them must be passed.
     ///
     /// # Errors
     /// The first glob that cannot be read.
-    pub fn compile(levels: &[&ViewRules]) -> Result<Filter, GlobUnreadable> {
+    pub fn compile(levels: &[&ViewRules]) -> Result<ViewFilter, GlobUnreadable> {
         let mut includes = Vec::new();
         let mut excluded = Vec::new();
         for rules in levels {
@@ -113,10 +115,10 @@ impl Filter {
             excluded.extend(rules.exclude.iter().cloned());
         }
         let bytes = levels.iter().filter_map(|rules| rules.max_file_kb).min().map(|kb| u64::from(kb) * 1024);
-        Ok(Filter { includes, exclude: set(&excluded)?, max_file_bytes: bytes })
+        Ok(ViewFilter { includes, exclude: set(&excluded)?, max_file_bytes: bytes })
     }
 
-    /// Whether the file may be seen.
+    /// Returns true if the file may be seen.
     pub fn admits(&self, path: &RelPath) -> bool {
         let text = String::from_utf8_lossy(path.as_bytes());
         let candidate = Candidate::new(text.as_ref());
@@ -124,7 +126,7 @@ impl Filter {
             && !self.exclude.is_match_candidate(&candidate)
     }
 
-    /// Whether a file of this size may be looked into.
+    /// Returns true if a file of this size may be looked into.
     pub fn admits_size(&self, bytes: u64) -> bool {
         self.max_file_bytes.is_none_or(|max| bytes <= max)
     }
@@ -172,7 +174,7 @@ mod tests {
     fn exclude_beats_include_at_every_level() {
         let user = rules(&["src/**", "*.md"], &["src/gen"]);
         let project = rules(&[], &["*.tmp.rs"]);
-        let filter = Filter::compile(&[&user, &project]).expect("globs");
+        let filter = ViewFilter::compile(&[&user, &project]).expect("globs");
         let table = [
             ("src/a.rs", true),
             ("src/deep/b.rs", true),
@@ -190,7 +192,7 @@ mod tests {
     fn a_project_narrows_and_never_widens() {
         let user = ViewRules { max_file_kb: Some(8), ..rules(&["src/**"], &[]) };
         let project = ViewRules { max_file_kb: Some(64), ..rules(&["**/*"], &[]) };
-        let filter = Filter::compile(&[&user, &project]).expect("globs");
+        let filter = ViewFilter::compile(&[&user, &project]).expect("globs");
         assert!(filter.admits(&path("src/a.rs")) && !filter.admits(&path("etc/a.rs")));
         assert!(filter.admits_size(8192) && !filter.admits_size(8193));
         assert_eq!(lowest_above_zero([Some(0), None, Some(9), Some(4)]), Some(4));
@@ -199,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_bad_glob_is_named() {
-        let error = Filter::compile(&[&rules(&["src/["], &[])]).expect_err("no glob");
+        let error = ViewFilter::compile(&[&rules(&["src/["], &[])]).expect_err("no glob");
         assert_eq!(error.glob, "src/[");
-        assert!(Filter::compile(&[&rules(&[], &["/"])]).is_err());
+        assert!(ViewFilter::compile(&[&rules(&[], &["/"])]).is_err());
     }
 }

@@ -21,8 +21,8 @@
 //! | `hostile` | strategies that lie, fail or hang; cancels; files that move |
 //! | `requests` | ten thousand random requests: within budget, the same twice, the receipt adds up |
 //!
-//! Time is a clock that the tests move, and threads meet at gates and channels, so nothing here depends on how
-//! fast the machine is. A watchdog ends a test whose event never comes.
+//! Time is a clock that the tests move, and threads meet at gates and channels, so nothing here depends on
+//! how fast the machine is. A watchdog ends a test whose event never comes.
 
 // Under a model checker the locks are not std's; `tests/shuttle` explores this code then.
 #![cfg(not(any(loom, shuttle)))]

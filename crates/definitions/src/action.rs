@@ -1,27 +1,27 @@
 //! An action, as it is written: a reusable piece of work with arguments.
 //!
 //! # Invariants
-//! Of an action without findings: it has a description, its arguments' defaults fit their own rules, and its templates
-//! name arguments alone.
+//! Of an action without findings: it has a description, its arguments' defaults fit their own rules, and its
+//! templates name arguments alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::RESERVED;
 use domain::{
-    Arg, ArgType, Automation, CHECKS_MAX, INVARIANTS_MAX, Invariant, InvariantScope, Known, RULE_PREFIX,
-    Rule, Run, ValidationMode, arg,
+    Arg, ArgType, Automation, CHECKS_MAX, CommandLine, INVARIANTS_MAX, Invariant, InvariantRule,
+    InvariantScope, RULE_PREFIX, TemplateScope, ValidationMode, arg,
 };
 use serde_json::Value;
 
 use crate::actor::{self, Actor};
 use crate::check;
-use crate::diagnostic::Place;
-use crate::freeze::AskedLimits;
+use crate::diagnostic::SourcePosition;
+use crate::freeze::RequestedLimits;
 use crate::keys;
 use crate::library::is_name;
 use crate::node::{self, PROMPT_BYTES_MAX};
-use crate::reader::{Fields, Reader};
-use crate::yaml::{Tree, Yaml};
+use crate::reader::{DefinitionReader, MapFields};
+use crate::yaml::{Yaml, YamlTree};
 
 /// How long a description may be.
 const DESCRIPTION_CHARS_MAX: usize = 200;
@@ -51,9 +51,9 @@ pub struct Action {
     pub invariants: Vec<Invariant>,
     /// What goes on without asking.
     pub automation: Option<Automation>,
-    /// What it may use.
-    pub limits: AskedLimits,
-    /// Whether nothing is to be written.
+    /// Its limits.
+    pub limits: RequestedLimits,
+    /// True if nothing is to be written.
     pub read_only: bool,
 }
 
@@ -67,7 +67,7 @@ pub enum ActorRef {
         /// Its name.
         name: String,
         /// Where it is named.
-        at: Place,
+        at: SourcePosition,
     },
     /// An actor that stands in the action.
     Inline(Box<Actor>),
@@ -107,8 +107,8 @@ impl StrategistRef {
 pub struct Check {
     /// Its name.
     pub name: String,
-    /// What is run.
-    pub run: Run,
+    /// The command.
+    pub run: CommandLine,
     /// Whether it can block.
     pub mode: ValidationMode,
     /// Its end, in seconds.
@@ -118,11 +118,12 @@ pub struct Check {
 }
 
 /// Reads an action; none when too little of it is understood.
-pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
+pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Action> {
     let fields = reader.fields(tree, "an action")?;
     fields.refuse_others(reader, &[keys::ACTION]);
     let args = fields.get("args").map(|tree| read_args(reader, tree)).unwrap_or_default();
-    let known = Known { args: args.keys().cloned().collect::<BTreeSet<_>>(), ..Known::default() };
+    let known =
+        TemplateScope { args: args.keys().cloned().collect::<BTreeSet<_>>(), ..TemplateScope::default() };
     let description = description(reader, &fields);
     let prompt = fields.get("prompt").and_then(|tree| reader.text("prompt", tree));
     for (key, text) in [("description", &description), ("prompt", &prompt)] {
@@ -147,7 +148,7 @@ pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
     let actor = fields.get("actor").map_or(Some(ActorRef::Default), |tree| actor_ref(reader, "actor", tree));
     let strategist = match fields.get("strategist") {
         None => Some(StrategistRef::Actor(ActorRef::Default)),
-        Some(Tree { value: Yaml::Text(word), .. }) if word == NONE => Some(StrategistRef::None),
+        Some(YamlTree { value: Yaml::Text(word), .. }) if word == NONE => Some(StrategistRef::None),
         Some(tree) => actor_ref(reader, "strategist", tree).map(StrategistRef::Actor),
     };
     let description = description?;
@@ -166,7 +167,7 @@ pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
     })
 }
 
-fn description(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<String> {
+fn description(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<String> {
     let Some(tree) = fields.get("description") else {
         reader.wrong(fields.at, "an action needs a `description`: what it does, in one line");
         return None;
@@ -181,7 +182,7 @@ fn description(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<String> {
     Some(text)
 }
 
-fn actor_ref(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<ActorRef> {
+fn actor_ref(reader: &DefinitionReader<'_>, key: &str, tree: &YamlTree) -> Option<ActorRef> {
     if !actor::is_named(tree) {
         return actor::read(reader, tree).map(|actor| ActorRef::Inline(Box::new(actor)));
     }
@@ -190,7 +191,7 @@ fn actor_ref(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<ActorRef> {
     Some(ActorRef::Named { name, at: tree.at })
 }
 
-fn read_args(reader: &Reader<'_>, tree: &Tree) -> BTreeMap<String, Arg> {
+fn read_args(reader: &DefinitionReader<'_>, tree: &YamlTree) -> BTreeMap<String, Arg> {
     let mut args: BTreeMap<String, Arg> = BTreeMap::new();
     let Some(fields) = reader.fields(tree, "`args`") else { return args };
     for (key, tree) in fields.entries() {
@@ -230,7 +231,7 @@ fn read_args(reader: &Reader<'_>, tree: &Tree) -> BTreeMap<String, Arg> {
     args
 }
 
-fn read_arg(reader: &Reader<'_>, tree: &Tree) -> Option<Arg> {
+fn read_arg(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Arg> {
     let fields = reader.fields(tree, "an argument")?;
     fields.refuse_others(reader, &[keys::ARG]);
     let text = |key: &str| fields.get(key).and_then(|tree| reader.text(key, tree));
@@ -250,7 +251,7 @@ fn read_arg(reader: &Reader<'_>, tree: &Tree) -> Option<Arg> {
     });
     Some(Arg {
         kind: kind.and_then(ArgType::parse).unwrap_or_default(),
-        default: fields.get("default").map(Tree::to_json),
+        default: fields.get("default").map(YamlTree::to_json),
         description: text("description").unwrap_or_default(),
         pattern: text("pattern"),
         choices: choices.unwrap_or_default(),
@@ -259,7 +260,7 @@ fn read_arg(reader: &Reader<'_>, tree: &Tree) -> Option<Arg> {
     })
 }
 
-fn read_checks(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Vec<Check> {
+fn read_checks(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateScope) -> Vec<Check> {
     let Yaml::List(items) = &tree.value else {
         reader.wrong(tree.at, format!("`validations` takes a list, this is {}", tree.kind()));
         return Vec::new();
@@ -271,9 +272,9 @@ fn read_checks(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Vec<Check> {
     items.iter().filter_map(|item| read_check(reader, item, known)).collect()
 }
 
-fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> {
-    let whole = |run: Run| Check {
-        name: run.shown(),
+fn read_check(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateScope) -> Option<Check> {
+    let whole = |run: CommandLine| Check {
+        name: run.render(),
         run,
         mode: ValidationMode::Required,
         timeout_s: CHECK_TIMEOUT_S,
@@ -291,7 +292,7 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
         return None;
     };
     let run = node::command(reader, "run", run_tree)?;
-    if let Run::Argv(argv) = &run {
+    if let CommandLine::Argv(argv) = &run {
         let items = run_tree.items();
         for (word, item) in argv.iter().zip(items) {
             check::template(reader, &reader.spot(item), "run", &word.to_string(), known);
@@ -316,7 +317,7 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
 }
 
 /// What a check says counts for its name: with the name of a rule it would speak for that.
-fn refuse_name_of_rule(reader: &Reader<'_>, at: Place, name: &str) {
+fn refuse_name_of_rule(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str) {
     if name.starts_with(RULE_PREFIX) {
         reader.wrong(
             at,
@@ -325,7 +326,7 @@ fn refuse_name_of_rule(reader: &Reader<'_>, at: Place, name: &str) {
     }
 }
 
-fn read_invariants(reader: &Reader<'_>, tree: &Tree) -> Vec<Invariant> {
+fn read_invariants(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<Invariant> {
     let Yaml::List(items) = &tree.value else {
         reader.wrong(tree.at, format!("`invariants` takes a list, this is {}", tree.kind()));
         return Vec::new();
@@ -336,7 +337,7 @@ fn read_invariants(reader: &Reader<'_>, tree: &Tree) -> Vec<Invariant> {
     items.iter().filter_map(|item| read_invariant(reader, item)).collect()
 }
 
-fn read_invariant(reader: &Reader<'_>, tree: &Tree) -> Option<Invariant> {
+fn read_invariant(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Invariant> {
     let scope = InvariantScope::Action;
     let told = |read: Result<Invariant, String>| read.map_err(|flaw| reader.wrong(tree.at, flaw)).ok();
     if let Yaml::Text(text) = &tree.value {
@@ -349,11 +350,11 @@ fn read_invariant(reader: &Reader<'_>, tree: &Tree) -> Option<Invariant> {
         Some(texts.into_iter().map(|(_, text)| text).collect::<Vec<String>>())
     };
     let count = |key: &str| fields.get(key).and_then(|tree| reader.count(key, tree, 0, u64::MAX >> 1));
-    let rules: Vec<Rule> = [
-        globs("never").map(Rule::Never),
-        globs("only").map(Rule::Only),
-        count("max_files").map(Rule::MaxFiles),
-        count("max_lines").map(Rule::MaxLines),
+    let rules: Vec<InvariantRule> = [
+        globs("never").map(InvariantRule::Never),
+        globs("only").map(InvariantRule::Only),
+        count("max_files").map(InvariantRule::MaxFiles),
+        count("max_lines").map(InvariantRule::MaxLines),
     ]
     .into_iter()
     .flatten()

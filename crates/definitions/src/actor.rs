@@ -1,24 +1,24 @@
 //! An actor, as it is written: nodes that need each other.
 //!
 //! # Invariants
-//! Of an actor without findings: its nodes have names, what they need is there, none need each other in a circle,
-//! `result` is a node, and so is what `fix` begins with.
+//! Of an actor without findings: its nodes have names, what they need is there, none need each other in a
+//! circle, `result` is a node, and so is what `fix` begins with.
 
 use std::collections::BTreeSet;
 
-use domain::{Does, Graph, GraphFlaw, MEMBER_SEPARATOR, Step, did_you_mean};
+use domain::{GraphFlaw, MEMBER_SEPARATOR, NodeKind, PlanGraph, PlanStep, did_you_mean};
 
-use crate::diagnostic::Place;
-use crate::freeze::AskedLimits;
+use crate::diagnostic::SourcePosition;
+use crate::freeze::RequestedLimits;
 use crate::keys;
 use crate::library::is_reference;
-use crate::node::{self, BRIEF, Node, NodeDoes};
-use crate::reader::{Fields, Reader};
-use crate::yaml::{Tree, Yaml};
+use crate::node::{self, BRIEF, NodeDef, NodeKindDef};
+use crate::reader::{DefinitionReader, MapFields};
+use crate::yaml::{Yaml, YamlTree};
 
 /// The node of an actor that is one.
 pub(crate) const ONLY_NODE: &str = "main";
-/// How many nodes an actor has at most, those of nested actors included.
+/// The number of nodes that an actor has at most, those of nested actors included.
 pub(crate) const NODES_MAX: usize = 500;
 
 /// An actor.
@@ -27,26 +27,27 @@ pub struct Actor {
     /// What it is good for.
     pub description: String,
     /// Its nodes, in the order of the file.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeDef>,
     /// Who mends what checks found.
-    pub fix: Option<Fix>,
+    pub fix: Option<RepairNode>,
     /// The node whose text is the answer.
     pub result: String,
-    /// What it may use.
-    pub limits: AskedLimits,
+    /// Its limits.
+    pub limits: RequestedLimits,
 }
 
-/// Who mends what checks found, as it is written. Which step that is `flatten` knows: it has the nested actors.
+/// Who mends what checks found, as it is written. Which step that is `flatten` knows: it has the nested
+/// actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fix {
+pub struct RepairNode {
     /// A node, or `ID/CHILD` within a nested actor. One that stands for an actor means who mends there.
     pub node: String,
     /// Where it is named; none when it is the only node.
-    pub at: Option<Place>,
+    pub at: Option<SourcePosition>,
 }
 
 /// Reads an actor; none when too little of it is understood.
-pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Actor> {
+pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Actor> {
     let fields = reader.fields(tree, "an actor")?;
     let nodes = match fields.get("nodes") {
         Some(nodes) => {
@@ -81,9 +82,9 @@ pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Actor> {
     })
 }
 
-fn read_nodes(reader: &Reader<'_>, tree: &Tree) -> Vec<Node> {
+fn read_nodes(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<NodeDef> {
     let Some(fields) = reader.fields(tree, "`nodes`") else { return Vec::new() };
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut nodes: Vec<NodeDef> = Vec::new();
     for (key, tree) in fields.entries() {
         let is_id = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if key.name.is_empty() || key.name.len() > 64 || !key.name.chars().all(is_id) {
@@ -91,8 +92,8 @@ fn read_nodes(reader: &Reader<'_>, tree: &Tree) -> Vec<Node> {
             reader.wrong(key.at, format!("`{}` is no name for a node: {rule}", key.name));
         }
         let node = match reader.fields(tree, "a node") {
-            Some(fields) => Node { at: key.at, ..node::read(reader, &key.name, &fields, &[]) },
-            None => Node::unread(&key.name, key.at),
+            Some(fields) => NodeDef { at: key.at, ..node::read(reader, &key.name, &fields, &[]) },
+            None => NodeDef::unread(&key.name, key.at),
         };
         if nodes.iter().all(|earlier| earlier.id != node.id) {
             nodes.push(node);
@@ -108,8 +109,8 @@ fn read_nodes(reader: &Reader<'_>, tree: &Tree) -> Vec<Node> {
 }
 
 /// The graph of the nodes, or what is wrong with it.
-fn graph(reader: &Reader<'_>, nodes: &[Node]) -> Option<Graph> {
-    let flaws = match Graph::new(&skeleton(nodes)) {
+fn graph(reader: &DefinitionReader<'_>, nodes: &[NodeDef]) -> Option<PlanGraph> {
+    let flaws = match PlanGraph::new(&skeleton(nodes)) {
         Ok(graph) => return Some(graph),
         Err(flaws) => flaws,
     };
@@ -130,27 +131,32 @@ fn graph(reader: &Reader<'_>, nodes: &[Node]) -> Option<Graph> {
 }
 
 /// The nodes as steps, for the rules of graphs alone.
-pub(crate) fn skeleton(nodes: &[Node]) -> Vec<Step> {
-    let step = |node: &Node| Step {
+pub(crate) fn skeleton(nodes: &[NodeDef]) -> Vec<PlanStep> {
+    let step = |node: &NodeDef| PlanStep {
         needs: Some(node.needs.clone()),
         on: node.on,
-        ..Step::new(&node.id, Does::Wait { seconds: 0 })
+        ..PlanStep::new(&node.id, NodeKind::Wait { seconds: 0 })
     };
     nodes.iter().map(step).collect()
 }
 
-fn named_node(reader: &Reader<'_>, fields: &Fields<'_>, key: &str, nodes: &[Node]) -> Option<String> {
+fn named_node(
+    reader: &DefinitionReader<'_>,
+    fields: &MapFields<'_>,
+    key: &str,
+    nodes: &[NodeDef],
+) -> Option<String> {
     let tree = fields.get(key)?;
     let name = reader.text(key, tree)?;
     node_called(reader, (key, tree.at), &name, nodes).map(|_| name)
 }
 
 fn node_called<'n>(
-    reader: &Reader<'_>,
-    (key, at): (&str, Place),
+    reader: &DefinitionReader<'_>,
+    (key, at): (&str, SourcePosition),
     name: &str,
-    nodes: &'n [Node],
-) -> Option<&'n Node> {
+    nodes: &'n [NodeDef],
+) -> Option<&'n NodeDef> {
     let found = nodes.iter().find(|node| node.id == name);
     if found.is_none() {
         let meant = did_you_mean(name, nodes.iter().map(|node| node.id.as_str()));
@@ -160,10 +166,10 @@ fn node_called<'n>(
 }
 
 /// Who mends: whom it names, or the only node if it is told the brief.
-fn fix(reader: &Reader<'_>, fields: &Fields<'_>, nodes: &[Node]) -> Option<Fix> {
+fn fix(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, nodes: &[NodeDef]) -> Option<RepairNode> {
     let Some(tree) = fields.get("fix") else {
         return match nodes {
-            [only] if may_mend(only) => Some(Fix { node: only.id.clone(), at: None }),
+            [only] if may_mend(only) => Some(RepairNode { node: only.id.clone(), at: None }),
             _ => None,
         };
     };
@@ -174,7 +180,7 @@ fn fix(reader: &Reader<'_>, fields: &Fields<'_>, nodes: &[Node]) -> Option<Fix> 
         }
         Some((outer, _)) => {
             let outer = node_called(reader, ("fix", tree.at), outer, nodes)?;
-            if !matches!(outer.does, NodeDoes::Actor { .. }) {
+            if !matches!(outer.does, NodeKindDef::Actor { .. }) {
                 let message =
                     format!("`fix` names `{name}`, and node `{}` has no nodes: it is no actor", outer.id);
                 reader.wrong(tree.at, message);
@@ -182,34 +188,35 @@ fn fix(reader: &Reader<'_>, fields: &Fields<'_>, nodes: &[Node]) -> Option<Fix> 
             }
         }
     }
-    Some(Fix { node: name, at: Some(tree.at) })
+    Some(RepairNode { node: name, at: Some(tree.at) })
 }
 
-/// Whether the only node of an actor mends: it is told the brief, or is an actor, which says itself who does.
-fn may_mend(node: &Node) -> bool {
-    matches!(node.does, NodeDoes::Actor { .. }) || is_told_the_brief(node)
+/// Returns true if the only node of an actor mends: it is told the brief, or is an actor, which says itself
+/// who does.
+fn may_mend(node: &NodeDef) -> bool {
+    matches!(node.does, NodeKindDef::Actor { .. }) || is_told_the_brief(node)
 }
 
-fn is_told_the_brief(node: &Node) -> bool {
+fn is_told_the_brief(node: &NodeDef) -> bool {
     let has = |text: &str| text.contains(BRIEF);
     match &node.does {
-        NodeDoes::Model { .. } | NodeDoes::External { .. } => true,
-        NodeDoes::Run(program) => {
+        NodeKindDef::Model { .. } | NodeKindDef::External { .. } => true,
+        NodeKindDef::Run(program) => {
             let in_argv = match &program.run {
-                domain::Run::Argv(argv) => argv.iter().any(|word| has(&word.to_string())),
-                domain::Run::Shell(_) => false,
+                domain::CommandLine::Argv(argv) => argv.iter().any(|word| has(&word.to_string())),
+                domain::CommandLine::Shell(_) => false,
             };
             in_argv
                 || program.stdin.as_deref().is_some_and(has)
                 || program.env.iter().any(|(_, value)| has(value))
         }
-        NodeDoes::Tool { .. } | NodeDoes::Actor { .. } => false,
+        NodeKindDef::Tool { .. } | NodeKindDef::Actor { .. } => false,
     }
 }
 
 /// What may be used; a definition can only ask for less than the user allows.
-pub(crate) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
-    let Some(fields) = reader.fields(tree, "`limits`") else { return AskedLimits::default() };
+pub(crate) fn limits(reader: &DefinitionReader<'_>, tree: &YamlTree) -> RequestedLimits {
+    let Some(fields) = reader.fields(tree, "`limits`") else { return RequestedLimits::default() };
     fields.refuse_others(reader, &[keys::LIMITS]);
     let count = |key: &str, max| fields.get(key).and_then(|tree| reader.count(key, tree, 0, max));
     let cost = fields.get("cost").and_then(|tree| {
@@ -223,7 +230,7 @@ pub(crate) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
     let parallel = fields
         .get("parallel")
         .and_then(|tree| reader.count("parallel", tree, 1, domain::PARALLEL_MAX.into()));
-    AskedLimits {
+    RequestedLimits {
         time_s: fields.get("time").and_then(|tree| reader.seconds("time", tree, 1, 30 * 86_400)),
         steps: count("steps", 1_000_000_000),
         tool_calls: count("tool_calls", 1_000_000_000),
@@ -233,7 +240,7 @@ pub(crate) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
     }
 }
 
-pub(crate) fn refuse_bad_name(reader: &Reader<'_>, at: Place, name: &str) {
+pub(crate) fn refuse_bad_name(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str) {
     if !is_reference(name) {
         reader.wrong(at, format!("`{name}` is no name of an actor: small letters, digits, `-` and `_`"));
     }
@@ -245,17 +252,17 @@ impl Actor {
         self.nodes
             .iter()
             .filter_map(|node| match &node.does {
-                NodeDoes::Actor { name, .. } => Some(name.as_str()),
-                NodeDoes::Model { .. }
-                | NodeDoes::Tool { .. }
-                | NodeDoes::Run(_)
-                | NodeDoes::External { .. } => None,
+                NodeKindDef::Actor { name, .. } => Some(name.as_str()),
+                NodeKindDef::Model { .. }
+                | NodeKindDef::Tool { .. }
+                | NodeKindDef::Run(_)
+                | NodeKindDef::External { .. } => None,
             })
             .collect()
     }
 }
 
-/// Whether a tree is the name of an actor, and not an actor.
-pub(crate) fn is_named(tree: &Tree) -> bool {
+/// Returns true if a tree is the name of an actor, and not an actor.
+pub(crate) fn is_named(tree: &YamlTree) -> bool {
     matches!(tree.value, Yaml::Text(_))
 }

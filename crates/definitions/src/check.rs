@@ -1,22 +1,22 @@
-//! Templates and conditions of a definition, held against the values that there are where they stand; and all that it names,
-//! against what there is.
+//! Templates and conditions of a definition, held against the values that there are where they stand; and all
+//! that it names, against what there is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::RESERVED;
-use domain::{Expr, Known, Run, Template, TemplatePath, nearest};
+use domain::{CommandLine, Expr, Template, TemplatePath, TemplateScope, nearest};
 use serde_json::Value;
 
 use crate::actor::Actor;
-use crate::diagnostic::{FindingKind, Place};
+use crate::diagnostic::{DiagnosticKind, SourcePosition};
 use crate::library::Library;
-use crate::node::{Node, NodeDoes};
-use crate::reader::Reader;
+use crate::node::{NodeDef, NodeKindDef};
+use crate::reader::DefinitionReader;
 use crate::references;
-use crate::spans::Spot;
+use crate::spans::ValueSpan;
 
 /// Which arguments an actor is known to be given.
-pub(crate) enum Given<'a> {
+pub(crate) enum KnownArguments<'a> {
     /// These.
     These(&'a BTreeSet<String>),
     /// Whoever uses it decides.
@@ -24,19 +24,24 @@ pub(crate) enum Given<'a> {
 }
 
 /// Looks at all that an actor names outside itself, and at all its templates and conditions.
-pub(crate) fn actor(reader: &Reader<'_>, library: &Library, actor: &Actor, given: &Given<'_>) {
+pub(crate) fn actor(
+    reader: &DefinitionReader<'_>,
+    library: &Library,
+    actor: &Actor,
+    given: &KnownArguments<'_>,
+) {
     let all: BTreeSet<String> = actor.nodes.iter().map(|node| node.id.clone()).collect();
     for node in &actor.nodes {
         references::outside(reader, library, node);
         let before = before(actor, node);
         let later = all.difference(&before).cloned().collect();
         let args = match given {
-            Given::These(args) => (*args).clone(),
-            Given::Unknown => BTreeSet::new(),
+            KnownArguments::These(args) => (*args).clone(),
+            KnownArguments::Unknown => BTreeSet::new(),
         };
-        let known = Known { args, nodes: before, later, in_run: true };
-        let refuse = |path: &TemplatePath, known: &Known| unknown(path, known, given);
-        for Written { label, key, text } in templates(node) {
+        let known = TemplateScope { args, nodes: before, later, in_run: true };
+        let refuse = |path: &TemplatePath, known: &TemplateScope| unknown(path, known, given);
+        for NodeTemplate { label, key, text } in templates(node) {
             checked_template(reader, &node.spot(&key), &label, &text, &|path| refuse(path, &known));
         }
         if let Some(condition) = &node.only_if {
@@ -51,10 +56,10 @@ pub(crate) fn actor(reader: &Reader<'_>, library: &Library, actor: &Actor, given
     }
 }
 
-/// The nodes that are settled before one begins. Also where needs make no sense, which was told of: what else is wrong is
-/// told beside it.
-fn before(actor: &Actor, node: &Node) -> BTreeSet<String> {
-    let named: BTreeMap<&str, &Node> = actor.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+/// The nodes that are settled before one begins. Also where needs make no sense, which was told of: what else
+/// is wrong is told beside it.
+fn before(actor: &Actor, node: &NodeDef) -> BTreeSet<String> {
+    let named: BTreeMap<&str, &NodeDef> = actor.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     let mut found = BTreeSet::new();
     let mut left: Vec<&String> = node.needs.iter().collect();
     while let Some(need) = left.pop() {
@@ -67,41 +72,59 @@ fn before(actor: &Actor, node: &Node) -> BTreeSet<String> {
     found
 }
 
-/// Why there is no value at a path. Where the arguments are not known, a word may be one, unless it is a slip for a value
-/// that every plan has.
-fn unknown(path: &TemplatePath, known: &Known, given: &Given<'_>) -> Option<String> {
+/// Why there is no value at a path. Where the arguments are not known, a word may be one, unless it is a slip
+/// for a value that every plan has.
+fn unknown(path: &TemplatePath, known: &TemplateScope, given: &KnownArguments<'_>) -> Option<String> {
     let why = known.check(path).err()?;
     let is_open = match (given, path.segments()) {
-        (Given::These(_), _) => false,
-        (Given::Unknown, [args, _]) if args == "args" => true,
-        (Given::Unknown, [word]) => nearest(word, RESERVED).is_none(),
-        (Given::Unknown, _) => false,
+        (KnownArguments::These(_), _) => false,
+        (KnownArguments::Unknown, [args, _]) if args == "args" => true,
+        (KnownArguments::Unknown, [word]) => nearest(word, RESERVED).is_none(),
+        (KnownArguments::Unknown, _) => false,
     };
     (!is_open).then(|| why.to_string())
 }
 
 /// Looks at one template that sees what `known` says.
-pub(crate) fn template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, known: &Known) {
+pub(crate) fn template(
+    reader: &DefinitionReader<'_>,
+    spot: &ValueSpan,
+    key: &str,
+    text: &str,
+    known: &TemplateScope,
+) {
     checked_template(reader, spot, key, text, &|path| known.check(path).err().map(|why| why.to_string()));
 }
 
-type Refuse<'a> = &'a dyn Fn(&TemplatePath) -> Option<String>;
+type PathCheck<'a> = &'a dyn Fn(&TemplatePath) -> Option<String>;
 
-fn checked_template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, refuse: Refuse<'_>) {
+fn checked_template(
+    reader: &DefinitionReader<'_>,
+    spot: &ValueSpan,
+    key: &str,
+    text: &str,
+    refuse: PathCheck<'_>,
+) {
     match Template::parse(text) {
         Err(flaw) => reader.wrong(spot.of(text, flaw.at), format!("`{key}`: {flaw}")),
         Ok(template) => {
             for (path, at) in template.paths().zip(Template::places(text)) {
                 if let Some(why) = refuse(path) {
                     let message = format!("`{key}`: {why}");
-                    reader.tell(FindingKind::TemplateUnknown, spot.of(text, at), message);
+                    reader.report(DiagnosticKind::TemplateUnknown, spot.of(text, at), message);
                 }
             }
         }
     }
 }
 
-fn condition_holds(reader: &Reader<'_>, at: Place, key: &str, text: &str, refuse: Refuse<'_>) {
+fn condition_holds(
+    reader: &DefinitionReader<'_>,
+    at: SourcePosition,
+    key: &str,
+    text: &str,
+    refuse: PathCheck<'_>,
+) {
     match Expr::parse(text) {
         Err(flaw) => {
             let letter = text.get(..flaw.at).map_or(0, |before| before.chars().count()) + 1;
@@ -116,36 +139,36 @@ fn condition_holds(reader: &Reader<'_>, at: Place, key: &str, text: &str, refuse
 }
 
 /// A template of a node.
-struct Written {
+struct NodeTemplate {
     /// What it is called in a sentence.
     label: String,
-    /// Where it stands, as of [`crate::Places`].
+    /// Where it stands, as of [`crate::NodeSpans`].
     key: String,
     text: String,
 }
 
-fn templates(node: &Node) -> Vec<Written> {
-    let mut found: Vec<Written> = Vec::new();
+fn templates(node: &NodeDef) -> Vec<NodeTemplate> {
+    let mut found: Vec<NodeTemplate> = Vec::new();
     let mut add = |label: &str, key: String, text: &str| {
-        found.push(Written { label: label.to_owned(), key, text: text.to_owned() });
+        found.push(NodeTemplate { label: label.to_owned(), key, text: text.to_owned() });
     };
     match &node.does {
-        NodeDoes::Model { system, prompt, .. } => {
+        NodeKindDef::Model { system, prompt, .. } => {
             add("system", "system".to_owned(), system);
             add("prompt", "prompt".to_owned(), prompt);
         }
-        NodeDoes::External { prompt, .. } => add("prompt", "prompt".to_owned(), prompt),
-        NodeDoes::Tool { with, .. } => leaves("with", with, &mut |key, text| add("with", key, text)),
-        NodeDoes::Actor { with, .. } => {
+        NodeKindDef::External { prompt, .. } => add("prompt", "prompt".to_owned(), prompt),
+        NodeKindDef::Tool { with, .. } => leaves("with", with, &mut |key, text| add("with", key, text)),
+        NodeKindDef::Actor { with, .. } => {
             for (name, value) in with {
                 leaves(&format!("with.{name}"), value, &mut |key, text| add("with", key, text));
             }
         }
-        NodeDoes::Run(_) => {}
+        NodeKindDef::Run(_) => {}
     }
     if let Some(program) = node.does.program() {
-        let label = if matches!(node.does, NodeDoes::Run(_)) { "run" } else { "external" };
-        if let Run::Argv(argv) = &program.run {
+        let label = if matches!(node.does, NodeKindDef::Run(_)) { "run" } else { "external" };
+        if let CommandLine::Argv(argv) = &program.run {
             for (at, word) in argv.iter().enumerate() {
                 add(label, format!("{label}.{at}"), &word.to_string());
             }

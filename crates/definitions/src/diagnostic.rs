@@ -1,4 +1,4 @@
-//! What is wrong with a definition, and where.
+//! Diagnostics of a definition: a problem with its position.
 
 use std::fmt;
 use std::io;
@@ -8,16 +8,16 @@ use domain::ArgError;
 
 /// A place in a file, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct SourcePosition {
     /// The line.
     pub line: u64,
     /// The letter in it.
     pub column: u64,
 }
 
-/// Which rule a finding is about.
+/// The rule that a diagnostic is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FindingKind {
+pub enum DiagnosticKind {
     /// It is not what an action or an actor looks like.
     Invalid,
     /// A placeholder names no value.
@@ -32,22 +32,22 @@ pub enum FindingKind {
     ActorNotFound,
 }
 
-/// Something that is wrong with a definition.
+/// A problem of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct Diagnostic {
     /// The file, as people know it.
     pub file: String,
-    /// Where in it.
-    pub at: Place,
-    /// Which rule.
-    pub kind: FindingKind,
+    /// The position in it.
+    pub at: SourcePosition,
+    /// The rule.
+    pub kind: DiagnosticKind,
     /// What is wrong, and what was probably meant.
     pub message: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { file, at: Place { line, column }, message, .. } = self;
+        let Diagnostic { file, at: SourcePosition { line, column }, message, .. } = self;
         match line {
             0 => write!(f, "{file}: {message}"),
             line => write!(f, "{file}:{line}:{column}: {message}"),
@@ -55,7 +55,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why there is no definition.
+/// An error of loading a definition.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// Nothing has this name.
@@ -63,7 +63,7 @@ pub enum DefinitionError {
     NotFound {
         /// `action` or `actor`.
         kind: &'static str,
-        /// What was asked for.
+        /// The argument as it was given.
         name: String,
         /// What was probably meant, in words.
         meant: String,
@@ -81,7 +81,7 @@ pub enum DefinitionError {
     },
     /// It is not sound; all that was found.
     #[error("{}", headline(.0))]
-    Invalid(Vec<Finding>),
+    Invalid(Vec<Diagnostic>),
     /// Its arguments are not what they have to be; all that was found.
     #[error("{}", args_headline(.0))]
     Args(Vec<ArgError>),
@@ -90,7 +90,7 @@ pub enum DefinitionError {
     NoActor,
 }
 
-fn headline(findings: &[Finding]) -> String {
+fn headline(findings: &[Diagnostic]) -> String {
     match findings {
         [only] => only.to_string(),
         [first, ..] => format!("{} has {} faults", first.file, findings.len()),

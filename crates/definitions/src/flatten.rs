@@ -1,15 +1,16 @@
 //! An actor as one list of steps: nested actors put in, names made whole, arguments put where they are used.
 //!
 //! # How
-//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that stands for the actor. What a template
-//! of the nested actor calls `nodes.X` is `nodes.ID/X` then, and an argument of `with` is replaced by what was given,
-//! which is a template of the outer actor. Arguments of the plan are known by now and put in as they are.
+//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that stands for the actor.
+//! What a template of the nested actor calls `nodes.X` is `nodes.ID/X` then, and an argument of `with` is
+//! replaced by what was given, which is a template of the outer actor. Arguments of the plan are known by now
+//! and put in as they are.
 //!
 //! # Invariants
 //! 1. A step comes after all that it needs; among those that could come next the first in the file does.
 //! 2. What an argument was given for never becomes an option of a program.
-//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it: one that came
-//!    with a project gets nothing without the user's yes by naming a built-in one.
+//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it: one
+//!    that came with a project gets nothing without the user's yes by naming a built-in one.
 //! 4. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
 //!    [`NODES_MAX`].
 
@@ -17,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::{RESERVED, WORD_BYTES_MAX, value_text};
 use domain::{
-    ArgError, ByteText, CommandTask, DefinitionSource, Does, Expr, ExternalTask, Graph, MEMBER_SEPARATOR,
-    ModelTask, Run, Step, Template, TemplatePath, arg,
+    ArgError, ByteText, CommandLine, CommandTask, DefinitionSource, Expr, ExternalTask, MEMBER_SEPARATOR,
+    ModelTask, NodeKind, PlanGraph, PlanStep, Template, TemplatePath, arg,
 };
 use serde_json::{Map, Value, json};
 
 use crate::actor::{Actor, NODES_MAX, skeleton};
-use crate::check::{self, Given};
-use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
-use crate::inherit::Inherited;
-use crate::library::{Kind, Library, Loaded, Origin};
-use crate::node::{self, Node, NodeDoes, RunSpec};
-use crate::reader::Reader;
+use crate::check::{self, KnownArguments};
+use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::inherit::InheritedSettings;
+use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
+use crate::node::{self, NodeDef, NodeKindDef, RunSpec};
+use crate::reader::DefinitionReader;
 use crate::server_tool::ServerTool;
 use crate::{TOOL_GROUPS, TOOL_NAMES};
 
@@ -41,7 +42,7 @@ const READING: [&str; 4] = ["read", TOOL_NAMES[0], TOOL_NAMES[1], TOOL_NAMES[2]]
 
 /// What part an actor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ActorRole {
     /// It works.
     Execute,
     /// It only reads.
@@ -50,30 +51,30 @@ pub(crate) enum Part {
 
 /// An actor that is put into the list.
 #[derive(Clone, Copy)]
-pub(crate) struct Whose<'a> {
+pub(crate) struct ActorOrigin<'a> {
     pub(crate) actor: &'a Actor,
     /// The file that its findings are told of.
     pub(crate) file: &'a str,
-    /// The file that answers for what it asks for: its own, or that of a definition around it that may be somebody
-    /// else's. `None` if the user or the program wrote all of them.
+    /// The file that answers for what it asks for: its own, or that of a definition around it that may be
+    /// somebody else's. `None` if the user or the program wrote all of them.
     pub(crate) asker: Option<&'a str>,
 }
 
 /// The list that grows, and all that was found on the way.
-pub(crate) struct Flattening<'a> {
+pub(crate) struct Flattener<'a> {
     library: &'a Library,
     args: &'a BTreeMap<String, Value>,
     /// The names of arguments; none when only those who use the actor know them.
     declared: Option<BTreeSet<String>>,
-    part: Part,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) findings: Vec<Finding>,
+    part: ActorRole,
+    pub(crate) steps: Vec<PlanStep>,
+    pub(crate) findings: Vec<Diagnostic>,
     pub(crate) arg_errors: Vec<ArgError>,
     pub(crate) sources: Vec<DefinitionSource>,
     /// The places of those that may be somebody else's.
     pub(crate) foreign: BTreeSet<String>,
     /// What files of projects ask for, in words.
-    pub(crate) asks: BTreeSet<Ask>,
+    pub(crate) asks: BTreeSet<ForeignAsk>,
     /// The arguments of the plan that a text of a node names.
     pub(crate) used: BTreeSet<String>,
     names: Vec<String>,
@@ -85,31 +86,31 @@ pub(crate) struct Flattening<'a> {
 
 /// Something that a file of a project asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ask {
+pub(crate) struct ForeignAsk {
     pub(crate) file: String,
     /// In words.
     pub(crate) what: String,
 }
 
 /// Where in the plan an actor stands.
-struct Scope {
+struct ActorScope {
     /// What its nodes' names begin with.
     prefix: String,
     /// What it was given, in the plan's own terms.
     given: BTreeMap<String, Value>,
     /// The condition of the actors around it.
     only_if: Option<Expr>,
-    inherited: Inherited,
+    inherited: InheritedSettings,
 }
 
-impl<'a> Flattening<'a> {
+impl<'a> Flattener<'a> {
     pub(crate) fn new(
         library: &'a Library,
         args: &'a BTreeMap<String, Value>,
         declared: Option<BTreeSet<String>>,
-        part: Part,
-    ) -> Flattening<'a> {
-        Flattening {
+        part: ActorRole,
+    ) -> Flattener<'a> {
+        Flattener {
             library,
             args,
             declared,
@@ -128,23 +129,24 @@ impl<'a> Flattening<'a> {
     }
 
     /// Puts the outermost actor in.
-    pub(crate) fn add(&mut self, name: &str, whose: Whose<'_>) {
+    pub(crate) fn add(&mut self, name: &str, whose: ActorOrigin<'_>) {
         self.names.push(name.to_owned());
-        let scope = Scope {
+        let scope = ActorScope {
             prefix: String::new(),
             given: BTreeMap::new(),
             only_if: None,
-            inherited: Inherited::default(),
+            inherited: InheritedSettings::default(),
         };
         self.fix = self.add_nodes(whose, &scope);
         self.names.pop();
     }
 
     /// Puts the nodes of an actor in; the step that mends in it.
-    fn add_nodes(&mut self, whose: Whose<'_>, scope: &Scope) -> Option<String> {
-        let reader = Reader::new(whose.file);
+    fn add_nodes(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope) -> Option<String> {
+        let reader = DefinitionReader::new(whose.file);
         let known = self.names_in(scope);
-        let given = if self.declared.is_some() { Given::These(&known) } else { Given::Unknown };
+        let given =
+            if self.declared.is_some() { KnownArguments::These(&known) } else { KnownArguments::Unknown };
         check::actor(&reader, self.library, whose.actor, &given);
         let found = reader.findings();
         if !found.is_empty() {
@@ -162,11 +164,11 @@ impl<'a> Flattening<'a> {
     }
 
     /// The names of the arguments that an actor is given there.
-    fn names_in(&self, scope: &Scope) -> BTreeSet<String> {
+    fn names_in(&self, scope: &ActorScope) -> BTreeSet<String> {
         self.declared.iter().flatten().chain(scope.given.keys()).cloned().collect()
     }
 
-    fn add_node(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node) {
+    fn add_node(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope, node: &NodeDef) {
         let name = format!("{}{}", scope.prefix, node.id);
         let own_if = node.only_if.as_deref();
         let own_if = own_if.and_then(|text| self.condition(whose, scope, node.place("if"), text));
@@ -175,14 +177,14 @@ impl<'a> Flattening<'a> {
             let until = self.condition(whose, scope, node.place("repeat.until"), &repeat.until)?;
             Some(domain::Repeat { until: until.to_string(), max: repeat.max })
         });
-        if let NodeDoes::Actor { name: nested, with } = &node.does {
+        if let NodeKindDef::Actor { name: nested, with } = &node.does {
             self.add_nested(whose, scope, node, (nested, with), only_if);
             return;
         }
         let Some(does) = self.does(whose, scope, node) else { return };
         // A wait ends by itself.
-        let is_wait = matches!(does, Does::Wait { .. });
-        self.steps.push(Step {
+        let is_wait = matches!(does, NodeKind::Wait { .. });
+        self.steps.push(PlanStep {
             needs: Some(node.needs.iter().map(|need| format!("{}{need}", scope.prefix)).collect()),
             on: node.on,
             only_if: only_if.map(|expr| expr.to_string()),
@@ -190,15 +192,15 @@ impl<'a> Flattening<'a> {
             retries: node.retries,
             ignore: node.ignore.clone(),
             repeat: until,
-            ..Step::new(name, does)
+            ..PlanStep::new(name, does)
         });
     }
 
     fn add_nested(
         &mut self,
-        whose: Whose<'_>,
-        scope: &Scope,
-        node: &Node,
+        whose: ActorOrigin<'_>,
+        scope: &ActorScope,
+        node: &NodeDef,
         (nested, with): (&str, &Map<String, Value>),
         only_if: Option<Expr>,
     ) {
@@ -208,23 +210,28 @@ impl<'a> Flattening<'a> {
             let circle = self.names.iter().skip_while(|outer| *outer != nested).map(String::as_str);
             let circle: Vec<&str> = circle.chain([nested]).collect();
             let message = format!("actors are made of each other: {}", circle.join(" → "));
-            return self.tell(whose, FindingKind::ActorCycle, node.place("actor"), message);
+            return self.report(whose, DiagnosticKind::ActorCycle, node.place("actor"), message);
         }
         if self.names.len() >= DEPTH_MAX {
             let message = format!("actors are nested deeper than {DEPTH_MAX}: {}", self.names.join(" → "));
-            return self.tell(whose, FindingKind::ActorTooLarge, node.place("actor"), message);
+            return self.report(whose, DiagnosticKind::ActorTooLarge, node.place("actor"), message);
         }
         let loaded = match self.library.actor(nested) {
             Ok(loaded) => loaded,
             Err(DefinitionError::Invalid(findings)) => return self.findings.extend(findings),
             Err(error @ DefinitionError::NotFound { .. }) => {
-                return self.tell(whose, FindingKind::ActorNotFound, node.place("actor"), error.to_string());
+                return self.report(
+                    whose,
+                    DiagnosticKind::ActorNotFound,
+                    node.place("actor"),
+                    error.to_string(),
+                );
             }
             Err(
                 error @ (DefinitionError::Unreadable { .. }
                 | DefinitionError::Args(_)
                 | DefinitionError::NoActor),
-            ) => return self.tell(whose, FindingKind::Invalid, node.place("actor"), error.to_string()),
+            ) => return self.report(whose, DiagnosticKind::Invalid, node.place("actor"), error.to_string()),
         };
         self.sources.push(source(Kind::Actor, &loaded));
         self.foreign.extend(foreign(&loaded));
@@ -233,30 +240,31 @@ impl<'a> Flattening<'a> {
             given.insert(key.clone(), self.replaced_value(whose, scope, node, value));
         }
         let prefix = format!("{name}{MEMBER_SEPARATOR}");
-        let inner = Scope { prefix, given, only_if: only_if.clone(), inherited: Inherited::from(node) };
+        let inner =
+            ActorScope { prefix, given, only_if: only_if.clone(), inherited: InheritedSettings::from(node) };
         self.names.push(nested.to_owned());
         let (file, found) = (label(&loaded), self.findings.len());
         // A foreign definition gets no more by naming a trusted one than by itself.
         let asker = if loaded.origin.is_foreign() { Some(file.as_str()) } else { whose.asker };
-        let whose = Whose { actor: &loaded.definition, file: &file, asker };
+        let whose = ActorOrigin { actor: &loaded.definition, file: &file, asker };
         let mender = self.add_nodes(whose, &inner);
         if self.findings.len() == found {
             self.menders.insert(name.clone(), mender);
         }
         self.names.pop();
         let result = format!("{name}/{}", loaded.definition.result);
-        self.steps.push(Step {
+        self.steps.push(PlanStep {
             needs: Some(node.needs.iter().map(|need| format!("{}{need}", scope.prefix)).collect()),
             on: node.on,
             only_if: only_if.map(|expr| expr.to_string()),
-            ..Step::new(name, Does::Actor { name: nested.to_owned(), result })
+            ..PlanStep::new(name, NodeKind::Actor { name: nested.to_owned(), result })
         });
     }
 
-    fn does(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node) -> Option<Does> {
+    fn does(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope, node: &NodeDef) -> Option<NodeKind> {
         Some(match &node.does {
-            NodeDoes::Model { model, system, prompt, tools, context_tokens, max_turns, output } => {
-                Does::Model(ModelTask {
+            NodeKindDef::Model { model, system, prompt, tools, context_tokens, max_turns, output } => {
+                NodeKind::Model(ModelTask {
                     model: model.clone(),
                     system: self.text(whose, scope, node, system).to_string(),
                     prompt: self.text(whose, scope, node, prompt).to_string(),
@@ -266,91 +274,108 @@ impl<'a> Flattening<'a> {
                     output: output.clone(),
                 })
             }
-            NodeDoes::Tool { name, with } => {
+            NodeKindDef::Tool { name, with } => {
                 let with = self.replaced_value(whose, scope, node, with);
                 self.tool(whose, node, name, with)?
             }
-            NodeDoes::Run(program) => Does::Command(self.command(whose, scope, node, program)),
-            NodeDoes::External { program, prompt } => Does::External(ExternalTask {
+            NodeKindDef::Run(program) => NodeKind::Command(self.command(whose, scope, node, program)),
+            NodeKindDef::External { program, prompt } => NodeKind::External(ExternalTask {
                 command: self.command(whose, scope, node, program),
                 prompt: self.text(whose, scope, node, prompt).to_string(),
             }),
-            NodeDoes::Actor { .. } => return None,
+            NodeKindDef::Actor { .. } => return None,
         })
     }
 
-    /// A strategist reads, whatever it is. What the tools of a server do only its settings say: the gate looks at them.
-    fn tools(&mut self, whose: Whose<'_>, node: &Node, named: Option<&[String]>) -> Option<Vec<String>> {
+    /// A strategist reads, whatever it is. What the tools of a server do only its settings say: the gate
+    /// looks at them.
+    fn tools(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        node: &NodeDef,
+        named: Option<&[String]>,
+    ) -> Option<Vec<String>> {
         for tool in named.into_iter().flatten() {
             self.server(whose, tool);
         }
-        let is_ours = |(_, tool): &(usize, &String)| ServerTool::of(tool).is_none();
+        let is_ours = |(_, tool): &(usize, &String)| ServerTool::parse(tool).is_none();
         let mut named_ours = named.into_iter().flatten().enumerate().filter(is_ours);
         let writing = named_ours.find(|(_, tool)| !READING.contains(&tool.as_str()));
         match (self.part, named, writing) {
-            (Part::Execute, None, _) => Some(TOOL_GROUPS.map(str::to_owned).to_vec()),
-            (Part::Strategize, None, _) => Some(vec![TOOL_GROUPS[0].to_owned()]),
-            (Part::Execute, Some(named), _) | (Part::Strategize, Some(named), None) => Some(named.to_vec()),
-            (Part::Strategize, Some(_), Some((at, tool))) => {
+            (ActorRole::Execute, None, _) => Some(TOOL_GROUPS.map(str::to_owned).to_vec()),
+            (ActorRole::Strategize, None, _) => Some(vec![TOOL_GROUPS[0].to_owned()]),
+            (ActorRole::Execute, Some(named), _) | (ActorRole::Strategize, Some(named), None) => {
+                Some(named.to_vec())
+            }
+            (ActorRole::Strategize, Some(_), Some((at, tool))) => {
                 let message =
                     format!("node `{}` of a strategist may only read, and `{tool}` may do more", node.id);
-                self.tell(whose, FindingKind::Invalid, node.place(&format!("tools.{at}")), message);
+                self.report(whose, DiagnosticKind::Invalid, node.place(&format!("tools.{at}")), message);
                 None
             }
         }
     }
 
     /// A tool of a server is the user's, whatever a project's file says.
-    fn server(&mut self, whose: Whose<'_>, tool: &str) {
-        let Some(ServerTool { server, .. }) = ServerTool::of(tool) else { return };
+    fn server(&mut self, whose: ActorOrigin<'_>, tool: &str) {
+        let Some(ServerTool { server, .. }) = ServerTool::parse(tool) else { return };
         if let Some(file) = whose.asker {
-            self.asks.insert(Ask { file: file.to_owned(), what: format!("your server {server}") });
+            self.asks.insert(ForeignAsk { file: file.to_owned(), what: format!("your server {server}") });
         }
     }
 
-    /// The steps from before there were tools stay what they were, unless a value is known only when they run.
-    fn tool(&mut self, whose: Whose<'_>, node: &Node, name: &str, with: Value) -> Option<Does> {
+    /// The steps from before there were tools stay what they were, unless a value is known only when they
+    /// run.
+    fn tool(&mut self, whose: ActorOrigin<'_>, node: &NodeDef, name: &str, with: Value) -> Option<NodeKind> {
         self.server(whose, name);
         let text = |key: &str| with[key].as_str().unwrap_or_default().to_owned();
         let is_open = ["path", "text", "old", "new"].iter().any(|key| text(key).contains("{{"));
         let path = ByteText::from(text("path").as_str());
         let does = match (name, is_open) {
-            ("read", false) => Does::Read { path },
-            ("write", false) => Does::Write { path, text: text("text") },
-            ("edit", false) => Does::Edit { path, old: text("old"), new: text("new") },
-            ("wait", _) => Does::Wait { seconds: with["seconds"].as_u64().unwrap_or(0) },
-            ("read", true) => Does::Tool { name: "read_file".to_owned(), with },
+            ("read", false) => NodeKind::Read { path },
+            ("write", false) => NodeKind::Write { path, text: text("text") },
+            ("edit", false) => NodeKind::Edit { path, old: text("old"), new: text("new") },
+            ("wait", _) => NodeKind::Wait { seconds: with["seconds"].as_u64().unwrap_or(0) },
+            ("read", true) => NodeKind::Tool { name: "read_file".to_owned(), with },
             ("write", true) => {
                 let with = json!({ "path": with["path"], "content": with["text"] });
-                Does::Tool { name: "write_file".to_owned(), with }
+                NodeKind::Tool { name: "write_file".to_owned(), with }
             }
-            ("edit", true) => Does::Tool { name: "edit_file".to_owned(), with },
-            (_, _) => Does::Tool { name: name.to_owned(), with },
+            ("edit", true) => NodeKind::Tool { name: "edit_file".to_owned(), with },
+            (_, _) => NodeKind::Tool { name: name.to_owned(), with },
         };
         let reads = match &does {
-            Does::Tool { name, .. } => READING.contains(&name.as_str()) || ServerTool::of(name).is_some(),
-            Does::Read { .. } | Does::Wait { .. } => true,
-            Does::Write { .. }
-            | Does::Edit { .. }
-            | Does::Command(_)
-            | Does::Model(_)
-            | Does::External(_)
-            | Does::Actor { .. } => false,
+            NodeKind::Tool { name, .. } => {
+                READING.contains(&name.as_str()) || ServerTool::parse(name).is_some()
+            }
+            NodeKind::Read { .. } | NodeKind::Wait { .. } => true,
+            NodeKind::Write { .. }
+            | NodeKind::Edit { .. }
+            | NodeKind::Command(_)
+            | NodeKind::Model(_)
+            | NodeKind::External(_)
+            | NodeKind::Actor { .. } => false,
         };
-        if self.part == Part::Strategize && !reads {
+        if self.part == ActorRole::Strategize && !reads {
             let message =
                 format!("node `{}` of a strategist may only read, and `{name}` may do more", node.id);
-            self.tell(whose, FindingKind::Invalid, node.place("tool"), message);
+            self.report(whose, DiagnosticKind::Invalid, node.place("tool"), message);
             return None;
         }
         Some(does)
     }
 
-    fn command(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, program: &RunSpec) -> CommandTask {
+    fn command(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        scope: &ActorScope,
+        node: &NodeDef,
+        program: &RunSpec,
+    ) -> CommandTask {
         self.ask(whose, program);
         let run = match &program.run {
-            Run::Shell(line) => Run::Shell(line.clone()),
-            Run::Argv(argv) => Run::Argv(self.argv(whose, scope, node, argv)),
+            CommandLine::Shell(line) => CommandLine::Shell(line.clone()),
+            CommandLine::Argv(argv) => CommandLine::Argv(self.argv(whose, scope, node, argv)),
         };
         // Values that every plan has may be given to a nested actor too; they are no arguments of the plan.
         let names = self.names_in(scope).into_iter().filter(|name| !RESERVED.contains(&name.as_str()));
@@ -370,8 +395,8 @@ impl<'a> Flattening<'a> {
         }
         let stdin = program.stdin.as_ref().map(|text| self.text(whose, scope, node, text).to_string());
         let in_argv = match &run {
-            Run::Argv(argv) => argv.iter().any(|word| word.to_string().contains("{{")),
-            Run::Shell(_) => false,
+            CommandLine::Argv(argv) => argv.iter().any(|word| word.to_string().contains("{{")),
+            CommandLine::Shell(_) => false,
         };
         let is_open = |text: &String| text.contains("{{");
         let expand =
@@ -386,23 +411,29 @@ impl<'a> Flattening<'a> {
             pass_env: program.pass_env.clone(),
             writable: program.writable.iter().map(|path| path.as_str().into()).collect(),
             stdin,
-            writes: program.writes && self.part == Part::Execute,
+            writes: program.writes && self.part == ActorRole::Execute,
             expand,
         }
     }
 
     /// What a file that came with a project wants, and only its user can allow.
-    fn ask(&mut self, whose: Whose<'_>, program: &RunSpec) {
+    fn ask(&mut self, whose: ActorOrigin<'_>, program: &RunSpec) {
         let Some(file) = whose.asker else { return };
         let network = program.network.then(|| "the network".to_owned());
         let variables = program.pass_env.iter().map(|name| format!("your variable {name}"));
         let paths = program.writable.iter().map(|path| format!("to write {path}"));
         let ports = program.allow_loopback.iter().map(|port| format!("port {port} of this machine"));
         let asked = network.into_iter().chain(ports).chain(variables).chain(paths);
-        self.asks.extend(asked.map(|what| Ask { file: file.to_owned(), what }));
+        self.asks.extend(asked.map(|what| ForeignAsk { file: file.to_owned(), what }));
     }
 
-    fn argv(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, argv: &[ByteText]) -> Vec<ByteText> {
+    fn argv(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        scope: &ActorScope,
+        node: &NodeDef,
+        argv: &[ByteText],
+    ) -> Vec<ByteText> {
         let mut is_past_options = false;
         let mut words = Vec::with_capacity(argv.len());
         for word in argv {
@@ -430,11 +461,11 @@ impl<'a> Flattening<'a> {
     }
 
     /// A template in the plan's own terms.
-    fn text(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, source: &str) -> Template {
+    fn text(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope, node: &NodeDef, source: &str) -> Template {
         // What is no template was told of before.
         let template = Template::parse(source).unwrap_or_default();
-        let inner = template.replaced(&|path| match renamed(scope, path) {
-            Some(path) => Some(Template::of(path)),
+        let inner = template.replace_paths(&|path| match renamed(scope, path) {
+            Some(path) => Some(Template::from_path(path)),
             None => scope.given.get(arg_name(path)?).map(as_template),
         });
         let inner = match inner {
@@ -442,20 +473,27 @@ impl<'a> Flattening<'a> {
             Err(text) => {
                 let message =
                     format!("`{text}` cannot stand before a placeholder: it ends with a sign of its own");
-                self.tell(whose, FindingKind::Invalid, node.at, message);
+                self.report(whose, DiagnosticKind::Invalid, node.at, message);
                 return Template::default();
             }
         };
         self.used.extend(inner.paths().filter_map(arg_name).map(str::to_owned));
         let args = self.args;
-        let folded = inner
-            .replaced(&|path| args.get(arg_name(path)?).map(|value| Template::literal(&value_text(value))));
+        let folded = inner.replace_paths(&|path| {
+            args.get(arg_name(path)?).map(|value| Template::literal(&value_text(value)))
+        });
         // What cannot be put in now is put in when the step runs.
         folded.unwrap_or(inner)
     }
 
     /// Every text of a value in the plan's own terms.
-    fn replaced_value(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, value: &Value) -> Value {
+    fn replaced_value(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        scope: &ActorScope,
+        node: &NodeDef,
+        value: &Value,
+    ) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(whose, scope, node, text).to_string()),
             Value::Array(items) => {
@@ -474,10 +512,16 @@ impl<'a> Flattening<'a> {
     }
 
     /// A condition in the plan's own terms.
-    fn condition(&mut self, whose: Whose<'_>, scope: &Scope, at: Place, text: &str) -> Option<Expr> {
+    fn condition(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        scope: &ActorScope,
+        at: SourcePosition,
+        text: &str,
+    ) -> Option<Expr> {
         let expr = Expr::parse(text).ok()?;
         let args = self.args;
-        let replaced = expr.replaced(&|path: &TemplatePath| -> Result<Expr, String> {
+        let replaced = expr.replace_paths(&|path: &TemplatePath| -> Result<Expr, String> {
             if let Some(path) = renamed(scope, path) {
                 return Ok(Expr::Path(path));
             }
@@ -499,21 +543,27 @@ impl<'a> Flattening<'a> {
                     .map_or_else(|| Expr::Path(path.clone()), |value| Expr::Literal(value.clone()))),
             }
         });
-        replaced.map_err(|message| self.tell(whose, FindingKind::Invalid, at, message)).ok()
+        replaced.map_err(|message| self.report(whose, DiagnosticKind::Invalid, at, message)).ok()
     }
 
-    fn too_large(&mut self, whose: Whose<'_>, at: Place) {
+    fn too_large(&mut self, whose: ActorOrigin<'_>, at: SourcePosition) {
         let message = format!("the actor has more than {NODES_MAX} nodes, those of nested actors included");
-        self.tell(whose, FindingKind::ActorTooLarge, at, message);
+        self.report(whose, DiagnosticKind::ActorTooLarge, at, message);
     }
 
-    pub(crate) fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
-        self.findings.push(Finding { file: whose.file.to_owned(), at, kind, message });
+    pub(crate) fn report(
+        &mut self,
+        whose: ActorOrigin<'_>,
+        kind: DiagnosticKind,
+        at: SourcePosition,
+        message: String,
+    ) {
+        self.findings.push(Diagnostic { file: whose.file.to_owned(), at, kind, message });
     }
 }
 
 /// The path of a sibling's value in the plan's own terms; none when it is about no node.
-fn renamed(scope: &Scope, path: &TemplatePath) -> Option<TemplatePath> {
+fn renamed(scope: &ActorScope, path: &TemplatePath) -> Option<TemplatePath> {
     let (node, rest) = path.node()?;
     Some(TemplatePath::of_node(&format!("{}{node}", scope.prefix), rest))
 }
@@ -527,13 +577,13 @@ fn arg_name(path: &TemplatePath) -> Option<&str> {
     }
 }
 
-/// Whether a command looks for its line of `--for-each` in a variable.
-fn names_item(run: &Run) -> bool {
+/// Returns true if a command looks for its line of `--for-each` in a variable.
+fn names_item(run: &CommandLine) -> bool {
     let is_there =
         |text: &str| ["$ITEM", "${ITEM", "$ARG_ITEM", "${ARG_ITEM"].iter().any(|name| text.contains(name));
     match run {
-        Run::Shell(line) => is_there(line),
-        Run::Argv(argv) => argv.iter().any(|word| is_there(&word.to_string())),
+        CommandLine::Shell(line) => is_there(line),
+        CommandLine::Argv(argv) => argv.iter().any(|word| is_there(&word.to_string())),
     }
 }
 
@@ -556,7 +606,7 @@ fn joined(outer: Option<Expr>, own: Option<Expr>) -> Option<Expr> {
 
 /// The nodes so that each comes after what it needs, and else in the order of the file.
 fn order(actor: &Actor) -> Vec<usize> {
-    let Ok(graph) = Graph::new(&skeleton(&actor.nodes)) else { return Vec::new() };
+    let Ok(graph) = PlanGraph::new(&skeleton(&actor.nodes)) else { return Vec::new() };
     let mut left: BTreeSet<usize> = (0..graph.len()).collect();
     let mut order = Vec::with_capacity(graph.len());
     while let Some(next) =
@@ -569,20 +619,21 @@ fn order(actor: &Actor) -> Vec<usize> {
 }
 
 /// How a definition's findings name it.
-pub(crate) fn label<T>(loaded: &Loaded<T>) -> String {
+pub(crate) fn label<T>(loaded: &LoadedDefinition<T>) -> String {
     match loaded.origin {
-        Origin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
-        Origin::File | Origin::Project | Origin::User => loaded.place.clone(),
+        DefinitionOrigin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
+        DefinitionOrigin::File | DefinitionOrigin::Project | DefinitionOrigin::User => loaded.place.clone(),
     }
 }
 
-/// Returns the place of a definition that may be somebody else's; `None` if it is the user's or the program's.
-pub(crate) fn foreign<T>(loaded: &Loaded<T>) -> Option<String> {
+/// Returns the place of a definition that may be somebody else's; `None` if it is the user's or the
+/// program's.
+pub(crate) fn foreign<T>(loaded: &LoadedDefinition<T>) -> Option<String> {
     loaded.origin.is_foreign().then(|| loaded.place.clone())
 }
 
 /// What a plan keeps of where it came from.
-pub(crate) fn source<T>(kind: Kind, loaded: &Loaded<T>) -> DefinitionSource {
+pub(crate) fn source<T>(kind: Kind, loaded: &LoadedDefinition<T>) -> DefinitionSource {
     DefinitionSource {
         kind: kind.as_str().to_owned(),
         name: loaded.name.clone(),

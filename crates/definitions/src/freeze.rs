@@ -1,29 +1,29 @@
-//! What a plan keeps of its definitions: action, actors and arguments joined, so that later edits do not touch it.
+//! The frozen definition of a plan: action, actors and arguments joined, so that later edits do not touch it.
 //!
 //! # Invariants
-//! 1. All that is wrong with the action, its actors and its arguments is told at once.
+//! 1. All problems of the action, its actors and its arguments are reported at once.
 //! 2. What a definition says about automation and limits only ever makes them stricter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Automation, ByteText, DefinitionSource, Does, Invariant, Limits, PlanSpec, RootNo, Run, Step, Strategist,
-    Template, Validation, Values, arg, expand_argv,
+    Automation, ByteText, CommandLine, DefinitionSource, Invariant, Limits, NodeKind, PlanSpec, PlanStep,
+    RootIndex, Strategist, Template, Validation, Values, arg, expand_argv,
 };
 use serde_json::Value;
 
 use crate::action::{Action, ActorRef, Check, StrategistRef};
 use crate::actor::Actor;
-use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
-use crate::flatten::{Ask, Flattening, ITEM, Part, Whose, foreign, label, source};
-use crate::library::{Kind, Library, Loaded, Origin};
+use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::flatten::{ActorOrigin, ActorRole, Flattener, ForeignAsk, ITEM, foreign, label, source};
+use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 
 /// How an actor is called that stands in an action.
 const INLINE: &str = "inline";
 
-/// What a definition asks for; none leaves it as it is.
+/// The limits that a definition requests; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AskedLimits {
+pub struct RequestedLimits {
     /// Seconds of work.
     pub time_s: Option<u64>,
     /// Steps.
@@ -38,11 +38,11 @@ pub struct AskedLimits {
     pub parallel: Option<u32>,
 }
 
-impl AskedLimits {
+impl RequestedLimits {
     /// The smaller of each.
     #[must_use]
-    pub fn and(self, other: AskedLimits) -> AskedLimits {
-        AskedLimits {
+    pub fn and(self, other: RequestedLimits) -> RequestedLimits {
+        RequestedLimits {
             time_s: smaller(self.time_s, other.time_s),
             steps: smaller(self.steps, other.steps),
             tool_calls: smaller(self.tool_calls, other.tool_calls),
@@ -60,7 +60,7 @@ fn smaller<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     }
 }
 
-/// Who thinks about what names no strategist of its own.
+/// The strategist of definitions that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StrategistDefault {
     /// Nobody said anything, so nobody does; who finds a model may say otherwise.
@@ -97,29 +97,30 @@ impl StrategistDefault {
     }
 }
 
-/// What the settings and the command line say about a definition.
+/// The settings and the command line for freezing a definition.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct FreezeOptions {
     /// The actor that was asked for, instead of the action's.
-    pub actor: Option<Loaded<Actor>>,
+    pub actor: Option<LoadedDefinition<Actor>>,
     /// `actor.default`.
     pub actor_default: Option<ChosenActor>,
     /// `actor.strategist`.
     pub strategist_default: StrategistDefault,
     /// `model.default`.
     pub model_default: Option<String>,
-    /// What this one of many plans is about: the argument `item`, which reaches its actor whatever that reads.
+    /// What this one of many plans is about: the argument `item`, which reaches its actor whatever that
+    /// reads.
     pub item: Option<String>,
 }
 
 /// A definition as a plan keeps it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frozen {
+pub struct FrozenDefinition {
     /// The action's name; none for a task in words.
     pub action: Option<String>,
     /// One line about it.
     pub title: String,
-    /// Whether that line names the item.
+    /// True if that line names the item.
     pub title_has_item: bool,
     /// The task.
     pub prompt: String,
@@ -127,8 +128,9 @@ pub struct Frozen {
     pub args: BTreeMap<String, Value>,
     /// When it is done.
     pub definition_of_done: Vec<String>,
-    /// What execute does. Paths outside (`writable`) are as they were written; an end that is not named is none.
-    pub steps: Vec<Step>,
+    /// What execute does. Paths outside (`writable`) are as they were written; an end that is not named is
+    /// none.
+    pub steps: Vec<PlanStep>,
     /// The step that mends.
     pub fix: Option<String>,
     /// The step whose text is the answer.
@@ -141,9 +143,9 @@ pub struct Frozen {
     pub invariants: Vec<Invariant>,
     /// What goes on without asking.
     pub automation: Option<Automation>,
-    /// What it may use.
-    pub limits: AskedLimits,
-    /// Whether nothing is written.
+    /// Its limits.
+    pub limits: RequestedLimits,
+    /// True if nothing is written.
     pub read_only: bool,
     /// The files that it was made from.
     pub sources: Vec<DefinitionSource>,
@@ -153,11 +155,11 @@ pub struct Frozen {
     pub asks: Vec<String>,
     /// The places of these files.
     pub asking: Vec<String>,
-    /// Whether a step wants the model that the settings name, and they name none.
+    /// True if a step wants the model that the settings name, and they name none.
     pub misses_model: bool,
 }
 
-impl Frozen {
+impl FrozenDefinition {
     /// Puts it into a plan that knows all else.
     pub fn put_into(self, spec: &mut PlanSpec) {
         spec.steps = self.steps;
@@ -172,7 +174,7 @@ impl Frozen {
             domain::plan::invariant::effective(spec.invariants.drain(..).chain(self.invariants));
         spec.read_only = self.read_only;
         spec.sources = self.sources;
-        let AskedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = self.limits;
+        let RequestedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = self.limits;
         spec.time_limit_s = time_s.map_or(spec.time_limit_s, |asked| asked.min(spec.time_limit_s));
         spec.limits = Limits {
             steps: smaller(steps, spec.limits.steps),
@@ -193,10 +195,10 @@ impl Frozen {
 /// All that is wrong with any of them.
 pub fn freeze_action(
     library: &Library,
-    loaded: &Loaded<Action>,
+    loaded: &LoadedDefinition<Action>,
     given: &[(String, String)],
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
     let mut given = given.to_vec();
     if let Some(item) = &surroundings.item
         && loaded.definition.args.contains_key(ITEM)
@@ -213,9 +215,9 @@ pub fn freeze_action(
 /// All that is wrong with it and its actors; or nobody would do it.
 pub fn preview_action(
     library: &Library,
-    loaded: &Loaded<Action>,
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
+    loaded: &LoadedDefinition<Action>,
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
     join(library, loaded, BTreeMap::new(), surroundings)
 }
 
@@ -225,22 +227,22 @@ pub fn preview_action(
 /// All that is wrong with it and the actors that it is made of.
 pub fn preview_actor(
     library: &Library,
-    loaded: &Loaded<Actor>,
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
+    loaded: &LoadedDefinition<Actor>,
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
     let file = label(loaded);
     let args = BTreeMap::new();
-    let here = Here { library, args: &args, declared: None, file: &file, origin: loaded.origin };
-    let flat = here.loaded(loaded, Part::Execute)?;
+    let here = FreezeScope { library, args: &args, declared: None, file: &file, origin: loaded.origin };
+    let flat = here.loaded(loaded, ActorRole::Execute)?;
     Ok(frozen(typed("", false), flat, None, surroundings))
 }
 
 fn join(
     library: &Library,
-    loaded: &Loaded<Action>,
+    loaded: &LoadedDefinition<Action>,
     mut args: BTreeMap<String, Value>,
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
     let action = &loaded.definition;
     let file = label(loaded);
     let item = surroundings.item.as_deref();
@@ -248,11 +250,11 @@ fn join(
         args.entry(ITEM.to_owned()).or_insert_with(|| item.into());
     }
     let declared = Some(action.args.keys().cloned().chain(item.map(|_| ITEM.to_owned())).collect());
-    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin };
+    let here = FreezeScope { library, args: &args, declared, file: &file, origin: loaded.origin };
     let default = surroundings.actor_default.as_ref();
     let actor = match &surroundings.actor {
-        Some(asked) => Some(here.loaded(asked, Part::Execute)?),
-        None => here.actor(&action.actor, default, Part::Execute)?,
+        Some(asked) => Some(here.loaded(asked, ActorRole::Execute)?),
+        None => here.actor(&action.actor, default, ActorRole::Execute)?,
     };
     let actor = actor.ok_or(DefinitionError::NoActor)?;
     let strategist = here.strategist(&action.strategist, surroundings, &actor)?;
@@ -283,7 +285,7 @@ fn join(
     Ok(joined)
 }
 
-/// Whether a template names the item.
+/// Returns true if a template names the item.
 fn names_item(text: &str) -> bool {
     let template = Template::parse(text).unwrap_or_default();
     template.paths().any(|path| match path.segments() {
@@ -293,9 +295,23 @@ fn names_item(text: &str) -> bool {
     })
 }
 
-fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &Surroundings) -> Frozen {
-    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut foreign, mut asks, uses_item: _ } =
-        actor;
+fn frozen(
+    action: Action,
+    actor: FlattenedActor,
+    strategist: Option<FlattenedActor>,
+    surroundings: &FreezeOptions,
+) -> FrozenDefinition {
+    let FlattenedActor {
+        name: _,
+        mut steps,
+        fix,
+        result,
+        limits,
+        mut sources,
+        mut foreign,
+        mut asks,
+        uses_item: _,
+    } = actor;
     let mut limits = action.limits.and(limits);
     let model = surroundings.model_default.as_deref();
     let mut misses_model = set_model(&mut steps, model);
@@ -307,7 +323,7 @@ fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &
         misses_model |= set_model(&mut flat.steps, model);
         Strategist { name: flat.name, steps: flat.steps, result: flat.result }
     });
-    Frozen {
+    FrozenDefinition {
         action: None,
         title: String::new(),
         title_has_item: false,
@@ -338,11 +354,11 @@ fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &
 pub fn freeze_actor(
     library: &Library,
     task: &str,
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
-    let loaded = Loaded {
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
+    let loaded = LoadedDefinition {
         name: String::new(),
-        origin: Origin::User,
+        origin: DefinitionOrigin::User,
         place: "the command line".to_owned(),
         digest: String::new(),
         text: String::new(),
@@ -350,7 +366,7 @@ pub fn freeze_actor(
     };
     let frozen = join(library, &loaded, BTreeMap::new(), surroundings)?;
     let sources = frozen.sources.into_iter().filter(|source| source.kind != Kind::Action.as_str()).collect();
-    Ok(Frozen { action: None, sources, ..frozen })
+    Ok(FrozenDefinition { action: None, sources, ..frozen })
 }
 
 /// The action that a task in words is; `has_item`, and the words may name the item.
@@ -366,12 +382,13 @@ fn typed(task: &str, has_item: bool) -> Action {
         validations: Vec::new(),
         invariants: Vec::new(),
         automation: None,
-        limits: AskedLimits::default(),
+        limits: RequestedLimits::default(),
         read_only: false,
     }
 }
 
-/// Words of a person as a template: they are none, but for `{{item}}` where there is one, with spaces or without.
+/// Words of a person as a template: they are none, but for `{{item}}` where there is one, with spaces or
+/// without.
 fn worded(text: &str, has_item: bool) -> String {
     let literal = |part: &str| Template::literal(part).to_string();
     let (mut template, mut done) = (String::new(), 0);
@@ -387,39 +404,39 @@ fn worded(text: &str, has_item: bool) -> String {
 }
 
 /// Where an action stands.
-struct Here<'a> {
+struct FreezeScope<'a> {
     library: &'a Library,
     args: &'a BTreeMap<String, Value>,
-    /// As of [`Flattening::new`].
+    /// As of [`Flattener::new`].
     declared: Option<BTreeSet<String>>,
     file: &'a str,
-    origin: Origin,
+    origin: DefinitionOrigin,
 }
 
 /// An actor in one list of steps.
-struct Flat {
+struct FlattenedActor {
     name: String,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     fix: Option<String>,
     result: String,
-    limits: AskedLimits,
+    limits: RequestedLimits,
     sources: Vec<DefinitionSource>,
     foreign: BTreeSet<String>,
-    asks: BTreeSet<Ask>,
-    /// Whether a text of it names the item.
+    asks: BTreeSet<ForeignAsk>,
+    /// True if a text of it names the item.
     uses_item: bool,
 }
 
-impl Here<'_> {
+impl FreezeScope<'_> {
     fn actor(
         &self,
         named: &ActorRef,
         default: Option<&ChosenActor>,
-        part: Part,
-    ) -> Result<Option<Flat>, DefinitionError> {
+        part: ActorRole,
+    ) -> Result<Option<FlattenedActor>, DefinitionError> {
         match (named, default) {
             (ActorRef::Inline(actor), _) => {
-                let whose = Whose { actor, file: self.file, asker: self.asker() };
+                let whose = ActorOrigin { actor, file: self.file, asker: self.asker() };
                 self.flat(INLINE, whose, part, Vec::new()).map(Some)
             }
             (ActorRef::Named { name, at }, _) => self.loaded(&self.named(name, *at)?, part).map(Some),
@@ -435,32 +452,36 @@ impl Here<'_> {
         self.origin.is_foreign().then_some(self.file)
     }
 
-    fn loaded(&self, loaded: &Loaded<Actor>, part: Part) -> Result<Flat, DefinitionError> {
+    fn loaded(
+        &self,
+        loaded: &LoadedDefinition<Actor>,
+        part: ActorRole,
+    ) -> Result<FlattenedActor, DefinitionError> {
         self.loaded_by(loaded, part, None)
     }
 
     /// The same for an actor that a project's settings chose, if they did.
     fn loaded_by(
         &self,
-        loaded: &Loaded<Actor>,
-        part: Part,
+        loaded: &LoadedDefinition<Actor>,
+        part: ActorRole,
         by: Option<&DefinitionSource>,
-    ) -> Result<Flat, DefinitionError> {
+    ) -> Result<FlattenedActor, DefinitionError> {
         let file = label(loaded);
         let around = self.asker().or(by.map(|by| by.place.as_str()));
         let asker = if loaded.origin.is_foreign() { Some(file.as_str()) } else { around };
-        let whose = Whose { actor: &loaded.definition, file: &file, asker };
+        let whose = ActorOrigin { actor: &loaded.definition, file: &file, asker };
         let sources = [source(Kind::Actor, loaded)].into_iter().chain(by.cloned()).collect();
         let mut flat = self.flat(&loaded.name, whose, part, sources)?;
         flat.foreign.extend(foreign(loaded));
         Ok(flat)
     }
 
-    fn named(&self, name: &str, at: Place) -> Result<Loaded<Actor>, DefinitionError> {
+    fn named(&self, name: &str, at: SourcePosition) -> Result<LoadedDefinition<Actor>, DefinitionError> {
         self.library.actor(name).map_err(|error| match error {
             DefinitionError::NotFound { .. } => {
-                let (kind, message) = (FindingKind::ActorNotFound, error.to_string());
-                DefinitionError::Invalid(vec![Finding { file: self.file.to_owned(), at, kind, message }])
+                let (kind, message) = (DiagnosticKind::ActorNotFound, error.to_string());
+                DefinitionError::Invalid(vec![Diagnostic { file: self.file.to_owned(), at, kind, message }])
             }
             DefinitionError::Unreadable { .. }
             | DefinitionError::Invalid(_)
@@ -469,28 +490,29 @@ impl Here<'_> {
         })
     }
 
-    /// Nobody thinks about a task for an actor that would not be told: whoever wants it all the same names a strategist.
+    /// Nobody thinks about a task for an actor that would not be told: whoever wants it all the same names a
+    /// strategist.
     fn strategist(
         &self,
         named: &StrategistRef,
-        surroundings: &Surroundings,
-        actor: &Flat,
-    ) -> Result<Option<Flat>, DefinitionError> {
+        surroundings: &FreezeOptions,
+        actor: &FlattenedActor,
+    ) -> Result<Option<FlattenedActor>, DefinitionError> {
         let StrategistRef::Actor(named) = named else { return Ok(None) };
         if *named == ActorRef::Default && !actor.steps.iter().any(listens) {
             return Ok(None);
         }
-        self.actor(named, surroundings.strategist_default.chosen(), Part::Strategize)
+        self.actor(named, surroundings.strategist_default.chosen(), ActorRole::Strategize)
     }
 
     fn flat(
         &self,
         name: &str,
-        whose: Whose<'_>,
-        part: Part,
+        whose: ActorOrigin<'_>,
+        part: ActorRole,
         sources: Vec<DefinitionSource>,
-    ) -> Result<Flat, DefinitionError> {
-        let mut flattening = Flattening::new(self.library, self.args, self.declared.clone(), part);
+    ) -> Result<FlattenedActor, DefinitionError> {
+        let mut flattening = Flattener::new(self.library, self.args, self.declared.clone(), part);
         flattening.add(name, whose);
         if !flattening.findings.is_empty() {
             let mut findings = flattening.findings;
@@ -501,7 +523,7 @@ impl Here<'_> {
         if !flattening.arg_errors.is_empty() {
             return Err(DefinitionError::Args(flattening.arg_errors));
         }
-        Ok(Flat {
+        Ok(FlattenedActor {
             name: name.to_owned(),
             steps: flattening.steps,
             fix: flattening.fix,
@@ -515,8 +537,8 @@ impl Here<'_> {
     }
 }
 
-/// Whether a step is told of the strategy.
-fn listens(step: &Step) -> bool {
+/// Returns true if a step is told of the strategy.
+fn listens(step: &PlanStep) -> bool {
     let names = |text: &str| {
         let template = Template::parse(text).unwrap_or_default();
         template
@@ -524,29 +546,29 @@ fn listens(step: &Step) -> bool {
             .any(|path| matches!(path.segments(), [word] if word == "prompt" || word == "strategy"))
     };
     match &step.does {
-        Does::Model(_) | Does::External(_) => true,
-        Does::Command(task) => {
+        NodeKind::Model(_) | NodeKind::External(_) => true,
+        NodeKind::Command(task) => {
             let in_argv = match &task.run {
-                Run::Argv(argv) => argv.iter().any(|word| names(&word.to_string())),
-                Run::Shell(_) => false,
+                CommandLine::Argv(argv) => argv.iter().any(|word| names(&word.to_string())),
+                CommandLine::Shell(_) => false,
             };
             let in_env = task.env.iter().any(|(_, value)| names(&value.to_string()));
             task.expand && (in_argv || in_env || task.stdin.as_deref().is_some_and(names))
         }
-        Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::Tool { .. }
-        | Does::Actor { .. } => false,
+        NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Tool { .. }
+        | NodeKind::Actor { .. } => false,
     }
 }
 
 /// Puts the model that the settings name where a step wants it; true when they name none.
-fn set_model(steps: &mut [Step], default: Option<&str>) -> bool {
+fn set_model(steps: &mut [PlanStep], default: Option<&str>) -> bool {
     let mut is_missing = false;
     for step in steps {
-        if let Does::Model(task) = &mut step.does
+        if let NodeKind::Model(task) = &mut step.does
             && task.model == "default"
         {
             match default {
@@ -560,10 +582,10 @@ fn set_model(steps: &mut [Step], default: Option<&str>) -> bool {
 
 fn validation(check: &Check, values: &Values) -> Result<Validation, DefinitionError> {
     let run = match &check.run {
-        Run::Shell(line) => Run::Shell(line.clone()),
-        Run::Argv(argv) => Run::Argv(expand_argv(argv, values).map_err(|error| {
+        CommandLine::Shell(line) => CommandLine::Shell(line.clone()),
+        CommandLine::Argv(argv) => CommandLine::Argv(expand_argv(argv, values).map_err(|error| {
             let (name, rule) = (check.name.clone(), error.to_string());
-            DefinitionError::Args(vec![domain::ArgError::Invalid { value: check.run.shown(), name, rule }])
+            DefinitionError::Args(vec![domain::ArgError::Invalid { value: check.run.render(), name, rule }])
         })?),
     };
     Ok(Validation {
@@ -571,7 +593,7 @@ fn validation(check: &Check, values: &Values) -> Result<Validation, DefinitionEr
         run,
         mode: check.mode,
         timeout_s: check.timeout_s,
-        root: RootNo(0),
+        root: RootIndex(0),
         cwd: check.cwd.as_deref().map(ByteText::from).unwrap_or_default(),
         // Its file was trusted as a whole, or no plan is made from it.
         needs_trust: false,

@@ -1,30 +1,30 @@
-//! What a node that stands for an actor gives to the nodes of that actor.
+//! The settings that the nodes of an actor inherit from the node that stands for it.
 //!
 //! An actor's node does nothing itself, so what would bound a node that works bounds each of its nodes.
 //!
 //! # Invariants
 //! A node never gets a later end than it names; what it says of retries stands.
 
-use crate::node::Node;
+use crate::node::NodeDef;
 
 /// What the nodes of an actor inherit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedSettings {
     timeout_s: Option<u64>,
     retries: Option<u32>,
     ignore: Vec<String>,
 }
 
-impl Inherited {
+impl InheritedSettings {
     /// What this node, which stands for an actor and has inherited itself, hands on.
-    pub(crate) fn from(node: &Node) -> Inherited {
-        Inherited { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
+    pub(crate) fn from(node: &NodeDef) -> InheritedSettings {
+        InheritedSettings { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
     }
 
     /// The node with what it inherits.
-    pub(crate) fn put_into(&self, node: &Node) -> Node {
+    pub(crate) fn put_into(&self, node: &NodeDef) -> NodeDef {
         let own = node.timeout_s.into_iter();
-        Node {
+        NodeDef {
             timeout_s: own.chain(self.timeout_s).min(),
             retries: node.retries.or(self.retries),
             ignore: node.ignore.iter().chain(&self.ignore).cloned().collect(),

@@ -1,20 +1,20 @@
 //! Definitions: actions and actors as people write them, in YAML, and what a plan freezes of them.
 //!
-//! # The way of a definition
-//! `library` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which everything knows its
-//! place. `reader`, `action`, `actor` and `node` make an [`Action`] or an [`Actor`] of the tree. `check` looks at
-//! templates and conditions, `flatten` puts nested actors into one list of steps, and `freeze` joins all that with the
-//! arguments into a [`Frozen`], which a plan keeps.
+//! # The lifecycle of a definition
+//! `library` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which
+//! everything knows its place. `reader`, `action`, `actor` and `node` make an [`Action`] or an [`Actor`] of
+//! the tree. `check` looks at templates and conditions, `flatten` puts nested actors into one list of steps,
+//! and `freeze` joins all that with the arguments into a [`FrozenDefinition`], which a plan keeps.
 //!
 //! # Invariants
-//! 1. What is not understood is a [`Finding`] with its place; nothing is guessed or left out. All findings of a
-//!    definition are told at once.
-//! 2. A definition that has no finding can be frozen with any arguments that fit.
+//! 1. Everything that is not understood is a [`Diagnostic`] with its position; nothing is guessed or left
+//!    out. All diagnostics of a definition are reported at once.
+//! 2. A definition that has no diagnostic can be frozen with any arguments that fit.
 //! 3. A file is read once: what was checked is what is frozen and hashed.
 //! 4. No value of an argument ever becomes a part of a shell's text or an option of a program.
 //!
 //! # Not here
-//! Running any of it (`plans`), and settings: who asks passes in what they say.
+//! Running any of it (`engine`), and reading settings: the caller passes them in.
 
 #![forbid(unsafe_code)]
 
@@ -40,19 +40,22 @@ mod spans;
 mod yaml;
 
 pub use action::{Action, ActorRef, Check, StrategistRef};
-pub use actor::{Actor, Fix};
-pub use diagnostic::{DefinitionError, Finding, FindingKind, Place};
+pub use actor::{Actor, RepairNode};
+pub use diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 pub use freeze::{
-    AskedLimits, ChosenActor, Frozen, StrategistDefault, Surroundings, freeze_action, freeze_actor,
-    preview_action, preview_actor,
+    ChosenActor, FreezeOptions, FrozenDefinition, RequestedLimits, StrategistDefault, freeze_action,
+    freeze_actor, preview_action, preview_actor,
 };
-pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name, is_reference};
-pub use listing::Listed;
-pub use node::{Node, NodeDoes, RunSpec};
+pub use library::{
+    ConfiguredNames, DEFINITION_BYTES_MAX, DefinitionOrigin, Kind, Library, LoadedDefinition, is_name,
+    is_reference,
+};
+pub use listing::DefinitionListing;
+pub use node::{NodeDef, NodeKindDef, RunSpec};
 pub use schema::{action_schema, actor_schema};
 pub use server_tool::ServerTool;
 pub use show::{action_value, actor_value};
-pub use spans::Places;
+pub use spans::NodeSpans;
 
 use actors::tool::PLAN_DECIDE;
 

@@ -1,10 +1,11 @@
-//! Where definitions are, and which one a name means: the project's, then the user's, then that of the program.
+//! The search path of definitions: a name means the project's, then the user's, then that of the program.
 //!
 //! # Invariants
-//! 0. A built-in name means the built-in definition, or the user's own. A project's definition of that name is
-//!    `project:NAME`, and nothing else.
+//! 0. A built-in name means the built-in definition, or the user's own. A project's definition of that name
+//!    is `project:NAME`, and nothing else.
 //! 1. A file's name is its definition's: there is no registry.
-//! 2. A file is read once, never more of it than [`DEFINITION_BYTES_MAX`], and what was read is what was hashed.
+//! 2. A file is read once, never more of it than [`DEFINITION_BYTES_MAX`], and what was read is what was
+//!    hashed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +16,21 @@ use domain::did_you_mean;
 
 use crate::action::{self, Action};
 use crate::actor::{self, Actor};
-use crate::check::{self, Given};
-use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
-use crate::reader::Reader;
+use crate::check::{self, KnownArguments};
+use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::reader::DefinitionReader;
 use crate::{builtin, yaml};
 
 /// How large a definition may be.
 pub const DEFINITION_BYTES_MAX: u64 = 256 * 1024;
-/// How many definitions of one folder are looked at.
+/// The number of definitions of one folder that are looked at.
 const LISTED_MAX: usize = 1_000;
 /// The folder of a project.
 const PROJECT_FOLDER: &str = ".cleveragents";
 /// How long a name may be.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What is defined.
+/// The kind of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A piece of work.
@@ -55,9 +56,9 @@ impl Kind {
     }
 }
 
-/// Whose a definition is.
+/// The origin of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
+pub enum DefinitionOrigin {
     /// A file that was named itself.
     File,
     /// A project's.
@@ -68,27 +69,27 @@ pub enum Origin {
     BuiltIn,
 }
 
-impl Origin {
+impl DefinitionOrigin {
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Origin::File => "file",
-            Origin::Project => "project",
-            Origin::User => "user",
-            Origin::BuiltIn => "built in",
+            DefinitionOrigin::File => "file",
+            DefinitionOrigin::Project => "project",
+            DefinitionOrigin::User => "user",
+            DefinitionOrigin::BuiltIn => "built in",
         }
     }
 
-    /// Whether it may be somebody else's: what it asks for, only the user can allow.
+    /// Returns true if it may be somebody else's: what it asks for, only the user can allow.
     pub const fn is_foreign(self) -> bool {
         match self {
-            Origin::File | Origin::Project => true,
-            Origin::User | Origin::BuiltIn => false,
+            DefinitionOrigin::File | DefinitionOrigin::Project => true,
+            DefinitionOrigin::User | DefinitionOrigin::BuiltIn => false,
         }
     }
 }
 
-/// Whether a text is a name of a definition or an argument.
+/// Returns true if a text is a name of a definition or an argument.
 pub fn is_name(text: &str) -> bool {
     let part =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -100,7 +101,7 @@ pub fn is_name(text: &str) -> bool {
 /// What a name begins with that means a project's definition only.
 const PROJECT_PREFIX: &str = "project:";
 
-/// Whether a text can refer to a definition: a name, or `project:NAME`.
+/// Returns true if a text can refer to a definition: a name, or `project:NAME`.
 pub fn is_reference(text: &str) -> bool {
     is_name(text.strip_prefix(PROJECT_PREFIX).unwrap_or(text))
 }
@@ -110,20 +111,23 @@ fn is_built_in(kind: Kind, name: &str) -> bool {
 }
 
 /// Returns how a definition of this origin and file name is called.
-pub(crate) fn name_of(kind: Kind, origin: Origin, name: &str) -> String {
+pub(crate) fn name_of(kind: Kind, origin: DefinitionOrigin, name: &str) -> String {
     match origin {
-        Origin::Project if is_built_in(kind, name) => format!("{PROJECT_PREFIX}{name}"),
-        Origin::Project | Origin::File | Origin::User | Origin::BuiltIn => name.to_owned(),
+        DefinitionOrigin::Project if is_built_in(kind, name) => format!("{PROJECT_PREFIX}{name}"),
+        DefinitionOrigin::Project
+        | DefinitionOrigin::File
+        | DefinitionOrigin::User
+        | DefinitionOrigin::BuiltIn => name.to_owned(),
     }
 }
 
 /// A definition that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded<T> {
+pub struct LoadedDefinition<T> {
     /// Its name.
     pub name: String,
-    /// Whose it is.
-    pub origin: Origin,
+    /// Its origin.
+    pub origin: DefinitionOrigin,
     /// Its file, or `built in`.
     pub place: String,
     /// The BLAKE3 hash of its text.
@@ -136,7 +140,7 @@ pub struct Loaded<T> {
 
 /// What the settings describe and definitions name; none where nobody has looked.
 #[derive(Clone, Debug, Default)]
-pub struct Configured {
+pub struct ConfiguredNames {
     /// Servers of tools.
     pub servers: Option<BTreeSet<String>>,
     /// Providers of models.
@@ -146,14 +150,14 @@ pub struct Configured {
 /// All places where definitions lie.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    pub(crate) folders: Vec<(Origin, PathBuf)>,
-    pub(crate) configured: Configured,
+    pub(crate) folders: Vec<(DefinitionOrigin, PathBuf)>,
+    pub(crate) configured: ConfiguredNames,
 }
 
 /// A text with its name, before anybody understood it.
-pub(crate) struct Source {
+pub(crate) struct DefinitionText {
     pub(crate) name: String,
-    pub(crate) origin: Origin,
+    pub(crate) origin: DefinitionOrigin,
     pub(crate) place: String,
     text: String,
 }
@@ -161,14 +165,15 @@ pub(crate) struct Source {
 impl Library {
     /// The definitions of these projects, the first one first, and of the user.
     pub fn new(project_roots: &[PathBuf], user_folder: Option<PathBuf>) -> Library {
-        let projects = project_roots.iter().map(|root| (Origin::Project, root.join(PROJECT_FOLDER)));
-        let folders = projects.chain(user_folder.map(|folder| (Origin::User, folder))).collect();
-        Library { folders, configured: Configured::default() }
+        let projects =
+            project_roots.iter().map(|root| (DefinitionOrigin::Project, root.join(PROJECT_FOLDER)));
+        let folders = projects.chain(user_folder.map(|folder| (DefinitionOrigin::User, folder))).collect();
+        Library { folders, configured: ConfiguredNames::default() }
     }
 
     /// The same, which also holds definitions against this.
     #[must_use]
-    pub fn knowing(self, configured: Configured) -> Library {
+    pub fn knowing(self, configured: ConfiguredNames) -> Library {
         Library { configured, ..self }
     }
 
@@ -176,7 +181,7 @@ impl Library {
     ///
     /// # Errors
     /// There is none, its file cannot be read, or it is not sound.
-    pub fn action(&self, name: &str) -> Result<Loaded<Action>, DefinitionError> {
+    pub fn action(&self, name: &str) -> Result<LoadedDefinition<Action>, DefinitionError> {
         self.as_action(self.source(Kind::Action, name)?)
     }
 
@@ -184,15 +189,15 @@ impl Library {
     ///
     /// # Errors
     /// It cannot be read, or it is not sound.
-    pub fn action_file(&self, path: &Path) -> Result<Loaded<Action>, DefinitionError> {
-        self.as_action(source_of(Kind::Action, path, Origin::File)?)
+    pub fn action_file(&self, path: &Path) -> Result<LoadedDefinition<Action>, DefinitionError> {
+        self.as_action(source_of(Kind::Action, path, DefinitionOrigin::File)?)
     }
 
     /// The actor with this name.
     ///
     /// # Errors
     /// There is none, its file cannot be read, or it is not sound.
-    pub fn actor(&self, name: &str) -> Result<Loaded<Actor>, DefinitionError> {
+    pub fn actor(&self, name: &str) -> Result<LoadedDefinition<Actor>, DefinitionError> {
         self.as_actor(self.source(Kind::Actor, name)?)
     }
 
@@ -200,8 +205,8 @@ impl Library {
     ///
     /// # Errors
     /// It cannot be read, or it is not sound.
-    pub fn actor_file(&self, path: &Path) -> Result<Loaded<Actor>, DefinitionError> {
-        self.as_actor(source_of(Kind::Actor, path, Origin::File)?)
+    pub fn actor_file(&self, path: &Path) -> Result<LoadedDefinition<Actor>, DefinitionError> {
+        self.as_actor(source_of(Kind::Actor, path, DefinitionOrigin::File)?)
     }
 
     /// The names of a kind, each once.
@@ -223,14 +228,14 @@ impl Library {
     }
 
     /// Returns the file that a name means; `None` if there is none, or a built-in definition is meant.
-    fn find(&self, kind: Kind, name: &str) -> Option<(Origin, PathBuf)> {
+    fn find(&self, kind: Kind, name: &str) -> Option<(DefinitionOrigin, PathBuf)> {
         let (plain, is_of_project) = match name.strip_prefix(PROJECT_PREFIX) {
             Some(plain) => (plain, true),
             None => (name, false),
         };
-        let is_meant = |origin: Origin| match origin {
-            Origin::Project => is_of_project || !is_built_in(kind, plain),
-            Origin::User | Origin::File | Origin::BuiltIn => !is_of_project,
+        let is_meant = |origin: DefinitionOrigin| match origin {
+            DefinitionOrigin::Project => is_of_project || !is_built_in(kind, plain),
+            DefinitionOrigin::User | DefinitionOrigin::File | DefinitionOrigin::BuiltIn => !is_of_project,
         };
         let file = Path::new(kind.folder()).join(format!("{plain}.yaml"));
         let meant = self.folders.iter().filter(|(origin, _)| is_meant(*origin) && is_name(plain));
@@ -252,7 +257,7 @@ impl Library {
         }
     }
 
-    fn source(&self, kind: Kind, name: &str) -> Result<Source, DefinitionError> {
+    fn source(&self, kind: Kind, name: &str) -> Result<DefinitionText, DefinitionError> {
         if let Some((origin, path)) = self.find(kind, name) {
             return source_of(kind, &path, origin);
         }
@@ -274,38 +279,48 @@ impl Library {
         }
     }
 
-    pub(crate) fn as_action(&self, source: Source) -> Result<Loaded<Action>, DefinitionError> {
+    pub(crate) fn as_action(
+        &self,
+        source: DefinitionText,
+    ) -> Result<LoadedDefinition<Action>, DefinitionError> {
         understood(source, |reader, tree| {
             let action = action::read(reader, tree)?;
             let given: BTreeSet<String> = action.args.keys().cloned().collect();
             let inline = [Some(&action.actor), action.strategist.actor()].into_iter().flatten();
             inline.filter_map(action::ActorRef::inline).for_each(|actor| {
-                check::actor(reader, self, actor, &Given::These(&given));
+                check::actor(reader, self, actor, &KnownArguments::These(&given));
             });
             Some(action)
         })
     }
 
-    pub(crate) fn as_actor(&self, source: Source) -> Result<Loaded<Actor>, DefinitionError> {
+    pub(crate) fn as_actor(
+        &self,
+        source: DefinitionText,
+    ) -> Result<LoadedDefinition<Actor>, DefinitionError> {
         understood(source, |reader, tree| {
             let actor = actor::read(reader, tree)?;
-            check::actor(reader, self, &actor, &Given::Unknown);
+            check::actor(reader, self, &actor, &KnownArguments::Unknown);
             Some(actor)
         })
     }
 }
 
-pub(crate) fn built_in(name: &str, text: &str) -> Source {
-    Source {
+pub(crate) fn built_in(name: &str, text: &str) -> DefinitionText {
+    DefinitionText {
         name: name.to_owned(),
-        origin: Origin::BuiltIn,
+        origin: DefinitionOrigin::BuiltIn,
         place: "built in".to_owned(),
         text: text.to_owned(),
     }
 }
 
 /// Reads a file, once and not too much of it.
-pub(crate) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
+pub(crate) fn source_of(
+    kind: Kind,
+    path: &Path,
+    origin: DefinitionOrigin,
+) -> Result<DefinitionText, DefinitionError> {
     let unreadable = |source: io::Error| DefinitionError::Unreadable { path: path.to_owned(), source };
     let place = path.display().to_string();
     // A pipe or a device would never end.
@@ -316,8 +331,12 @@ pub(crate) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Sourc
     let file = fs::File::open(path).map_err(unreadable)?;
     file.take(DEFINITION_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let whole = |message: String| {
-        let finding =
-            Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
+        let finding = Diagnostic {
+            file: place.clone(),
+            at: SourcePosition::default(),
+            kind: DiagnosticKind::Invalid,
+            message,
+        };
         DefinitionError::Invalid(vec![finding])
     };
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > DEFINITION_BYTES_MAX {
@@ -325,7 +344,7 @@ pub(crate) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Sourc
     }
     let text = String::from_utf8(bytes).map_err(|_| whole("a definition is text in UTF-8".to_owned()))?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Source { name: name_of(kind, origin, &name), origin, place, text })
+    Ok(DefinitionText { name: name_of(kind, origin, &name), origin, place, text })
 }
 
 /// The files of a folder that can be definitions, by name; a folder that is not there has none.
@@ -345,12 +364,12 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
 }
 
 fn understood<T>(
-    source: Source,
-    read: impl FnOnce(&Reader<'_>, &yaml::Tree) -> Option<T>,
-) -> Result<Loaded<T>, DefinitionError> {
-    let Source { name, origin, place, text } = source;
-    let file = if origin == Origin::BuiltIn { format!("{name} ({place})") } else { place.clone() };
-    let reader = Reader::of(&file, &text);
+    source: DefinitionText,
+    read: impl FnOnce(&DefinitionReader<'_>, &yaml::YamlTree) -> Option<T>,
+) -> Result<LoadedDefinition<T>, DefinitionError> {
+    let DefinitionText { name, origin, place, text } = source;
+    let file = if origin == DefinitionOrigin::BuiltIn { format!("{name} ({place})") } else { place.clone() };
+    let reader = DefinitionReader::with_text(&file, &text);
     let definition = match yaml::parse(&text) {
         Ok(tree) => read(&reader, &tree),
         Err(no) => {
@@ -362,7 +381,7 @@ fn understood<T>(
     match definition {
         Some(definition) if findings.is_empty() => {
             let digest = blake3::hash(text.as_bytes()).to_hex().to_string();
-            Ok(Loaded { name, origin, place, digest, text, definition })
+            Ok(LoadedDefinition { name, origin, place, digest, text, definition })
         }
         Some(_) | None => Err(DefinitionError::Invalid(findings)),
     }

@@ -1,31 +1,31 @@
 //! All definitions of a kind, with what is wrong with each.
 //!
 //! # Invariants
-//! Every definition that is there is listed, also one that is hidden or not sound. One that is made of others is sound if
-//! they can be put together.
+//! Every definition that is there is listed, also one that is hidden or not sound. One that is made of others
+//! is sound if they can be put together.
 
 use std::path::Path;
 
 use crate::builtin;
-use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
-use crate::freeze::{Frozen, Surroundings, preview_action, preview_actor};
-use crate::library::{Kind, Library, Origin, Source, built_in, files, name_of, source_of};
+use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::freeze::{FreezeOptions, FrozenDefinition, preview_action, preview_actor};
+use crate::library::{DefinitionOrigin, DefinitionText, Kind, Library, built_in, files, name_of, source_of};
 
 /// A line of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
+pub struct DefinitionListing {
     /// Its name.
     pub name: String,
     /// Whose it is.
-    pub origin: Origin,
+    pub origin: DefinitionOrigin,
     /// Its file, or `built in`.
     pub place: String,
     /// What it says about itself.
     pub description: String,
     /// Whose definition of the same name is taken instead.
-    pub hidden_by: Option<Origin>,
-    /// What is wrong with it.
-    pub findings: Vec<Finding>,
+    pub hidden_by: Option<DefinitionOrigin>,
+    /// Its problems.
+    pub findings: Vec<Diagnostic>,
 }
 
 impl Library {
@@ -33,8 +33,8 @@ impl Library {
     ///
     /// # Errors
     /// A folder cannot be read.
-    pub fn list(&self, kind: Kind) -> Result<Vec<Listed>, DefinitionError> {
-        let mut listed: Vec<Listed> = Vec::new();
+    pub fn list(&self, kind: Kind) -> Result<Vec<DefinitionListing>, DefinitionError> {
+        let mut listed: Vec<DefinitionListing> = Vec::new();
         for (origin, folder) in &self.folders {
             for path in files(&folder.join(kind.folder()))? {
                 listed.push(match source_of(kind, &path, *origin) {
@@ -60,30 +60,30 @@ impl Library {
     }
 
     /// A line of the list: what is wrong with a definition itself, or with what it is made of.
-    fn line(&self, kind: Kind, source: Source) -> Listed {
+    fn line(&self, kind: Kind, source: DefinitionText) -> DefinitionListing {
         let (name, origin, place) = (source.name.clone(), source.origin, source.place.clone());
-        let around = Surroundings::default();
+        let around = FreezeOptions::default();
         let read = match kind {
             Kind::Action => self.as_action(source).map(|action| {
-                let found = found(preview_action(self, &action, &around));
+                let found = diagnostics_of(preview_action(self, &action, &around));
                 (action.definition.description, found)
             }),
             Kind::Actor => self.as_actor(source).map(|actor| {
-                let found = found(preview_actor(self, &actor, &around));
+                let found = diagnostics_of(preview_actor(self, &actor, &around));
                 (actor.definition.description, found)
             }),
         };
         match read {
             Ok((description, findings)) => {
-                Listed { name, origin, place, description, hidden_by: None, findings }
+                DefinitionListing { name, origin, place, description, hidden_by: None, findings }
             }
-            Err(error) => Listed { name, origin, place, ..faulty(error) },
+            Err(error) => DefinitionListing { name, origin, place, ..faulty(error) },
         }
     }
 }
 
 /// What is wrong with what a definition is made of.
-fn found(frozen: Result<Frozen, DefinitionError>) -> Vec<Finding> {
+fn diagnostics_of(frozen: Result<FrozenDefinition, DefinitionError>) -> Vec<Diagnostic> {
     match frozen {
         Err(DefinitionError::Invalid(findings)) => findings,
         Ok(_)
@@ -96,16 +96,33 @@ fn found(frozen: Result<Frozen, DefinitionError>) -> Vec<Finding> {
     }
 }
 
-fn unreadable(kind: Kind, path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
+fn unreadable(
+    kind: Kind,
+    path: &Path,
+    origin: DefinitionOrigin,
+    error: &DefinitionError,
+) -> DefinitionListing {
     let place = path.display().to_string();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name_of(kind, origin, &name);
     let message = error.to_string();
-    let finding = Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
-    Listed { name, origin, place, description: String::new(), hidden_by: None, findings: vec![finding] }
+    let finding = Diagnostic {
+        file: place.clone(),
+        at: SourcePosition::default(),
+        kind: DiagnosticKind::Invalid,
+        message,
+    };
+    DefinitionListing {
+        name,
+        origin,
+        place,
+        description: String::new(),
+        hidden_by: None,
+        findings: vec![finding],
+    }
 }
 
-fn faulty(error: DefinitionError) -> Listed {
+fn faulty(error: DefinitionError) -> DefinitionListing {
     let findings = match error {
         DefinitionError::Invalid(findings) => findings,
         DefinitionError::NotFound { .. }
@@ -113,9 +130,9 @@ fn faulty(error: DefinitionError) -> Listed {
         | DefinitionError::Args(_)
         | DefinitionError::NoActor => Vec::new(),
     };
-    Listed {
+    DefinitionListing {
         name: String::new(),
-        origin: Origin::File,
+        origin: DefinitionOrigin::File,
         place: String::new(),
         description: String::new(),
         hidden_by: None,

@@ -1,20 +1,20 @@
 //! A node of an actor, as it is written.
 
 use actors::tool::{Catalog, ToolError};
-use domain::{ByteText, On, RelPath, Run, Template};
+use domain::{ByteText, CommandLine, NeedsCondition, RelPath, Template};
 use serde_json::{Map, Value, json};
 
 use crate::actor;
-use crate::diagnostic::{FindingKind, Place};
+use crate::diagnostic::{DiagnosticKind, SourcePosition};
 use crate::keys;
-use crate::reader::{Fields, Reader};
-use crate::spans::{Places, Spot};
-use crate::yaml::{Tree, Yaml};
+use crate::reader::{DefinitionReader, MapFields};
+use crate::spans::{NodeSpans, ValueSpan};
+use crate::yaml::{Yaml, YamlTree};
 use crate::{TOOL_GROUPS, TOOL_NAMES};
 
 /// The end of a model's or a tool's node that names none, in seconds.
 const CALL_TIMEOUT_S: u64 = 600;
-/// How often a model is asked that names no number.
+/// The number of times that a model is asked that names no number.
 const TURNS: u64 = 50;
 /// What a node is asked that names no prompt.
 pub(crate) const BRIEF: &str = "{{prompt}}";
@@ -25,24 +25,24 @@ const OLD_TOOLS: [&str; 4] = ["read", "write", "edit", "wait"];
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct NodeDef {
     /// Its name within its actor.
     pub id: String,
-    /// Where it stands.
-    pub at: Place,
-    /// Where its values stand.
-    pub places: Places,
-    /// What it does.
-    pub does: NodeDoes,
+    /// Its position.
+    pub at: SourcePosition,
+    /// The positions of its values.
+    pub places: NodeSpans,
+    /// Its effect.
+    pub does: NodeKindDef,
     /// What has to be settled before it.
     pub needs: Vec<String>,
     /// How that has to have ended.
-    pub on: On,
+    pub on: NeedsCondition,
     /// Its condition.
     pub only_if: Option<String>,
     /// Its end, in seconds, when it names one.
     pub timeout_s: Option<u64>,
-    /// How often it is done again when it failed.
+    /// The number of times that it is done again when it failed.
     pub retries: Option<u32>,
     /// Files that are no part of the result.
     pub ignore: Vec<String>,
@@ -52,20 +52,20 @@ pub struct Node {
 
 /// What a node does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NodeDoes {
+pub enum NodeKindDef {
     /// Lets a model work.
     Model {
         /// `PROVIDER/NAME`, or `default`.
         model: String,
         /// What it is told about its part.
         system: String,
-        /// What it is asked.
+        /// Its prompt.
         prompt: String,
         /// What it may call; none: what fits its part.
         tools: Option<Vec<String>>,
         /// How much context it gets.
         context_tokens: Option<u32>,
-        /// How often it is asked.
+        /// The number of times that it is asked.
         max_turns: u32,
         /// The schema of its answer.
         output: Option<Value>,
@@ -83,7 +83,7 @@ pub enum NodeDoes {
     External {
         /// The program.
         program: RunSpec,
-        /// What it is asked.
+        /// Its prompt.
         prompt: String,
     },
     /// Lets another actor work.
@@ -98,8 +98,8 @@ pub enum NodeDoes {
 /// A program and what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSpec {
-    /// What is run.
-    pub run: Run,
+    /// The command.
+    pub run: CommandLine,
     /// What it reads.
     pub stdin: Option<String>,
     /// Where, below the project's root.
@@ -108,36 +108,36 @@ pub struct RunSpec {
     pub env: Vec<(String, String)>,
     /// Variables passed on to it.
     pub pass_env: Vec<String>,
-    /// Whether it may use the network.
+    /// True if it may use the network.
     pub network: bool,
     /// Ports of this machine's loopback that it may reach.
     pub allow_loopback: Vec<u16>,
     /// Paths outside that it may write.
     pub writable: Vec<String>,
-    /// Whether it may change files.
+    /// True if it may change files.
     pub writes: bool,
 }
 
-impl NodeDoes {
+impl NodeKindDef {
     /// The program that it runs.
     pub fn program(&self) -> Option<&RunSpec> {
         match self {
-            NodeDoes::Run(program) | NodeDoes::External { program, .. } => Some(program),
-            NodeDoes::Model { .. } | NodeDoes::Tool { .. } | NodeDoes::Actor { .. } => None,
+            NodeKindDef::Run(program) | NodeKindDef::External { program, .. } => Some(program),
+            NodeKindDef::Model { .. } | NodeKindDef::Tool { .. } | NodeKindDef::Actor { .. } => None,
         }
     }
 }
 
-impl Node {
+impl NodeDef {
     /// One of which it is not known what it does: others can be held against it all the same.
-    pub(crate) fn unread(id: &str, at: Place) -> Node {
-        Node {
+    pub(crate) fn unread(id: &str, at: SourcePosition) -> NodeDef {
+        NodeDef {
             id: id.to_owned(),
             at,
-            places: Places::default(),
-            does: NodeDoes::Tool { name: String::new(), with: Value::Null },
+            places: NodeSpans::default(),
+            does: NodeKindDef::Tool { name: String::new(), with: Value::Null },
             needs: Vec::new(),
-            on: On::default(),
+            on: NeedsCondition::default(),
             only_if: None,
             timeout_s: None,
             retries: None,
@@ -147,33 +147,38 @@ impl Node {
     }
 
     /// Where the value of a key stands.
-    pub(crate) fn spot(&self, key: &str) -> Spot {
-        self.places.spot(key).cloned().unwrap_or_else(|| Spot::only(self.at))
+    pub(crate) fn spot(&self, key: &str) -> ValueSpan {
+        self.places.spot(key).cloned().unwrap_or_else(|| ValueSpan::only(self.at))
     }
 
-    pub(crate) fn place(&self, key: &str) -> Place {
+    pub(crate) fn place(&self, key: &str) -> SourcePosition {
         self.places.spot(key).map_or(self.at, |spot| spot.at)
     }
 }
 
 /// Reads a node.
-pub(crate) fn read(reader: &Reader<'_>, id: &str, fields: &Fields<'_>, more: &[&[keys::KeyDoc]]) -> Node {
+pub(crate) fn read(
+    reader: &DefinitionReader<'_>,
+    id: &str,
+    fields: &MapFields<'_>,
+    more: &[&[keys::KeyDoc]],
+) -> NodeDef {
     let common = common(reader, id, fields);
     let Some(kind) = kind(reader, id, fields) else { return common };
-    let (does, own): (Option<NodeDoes>, Vec<&[keys::KeyDoc]>) = match kind {
+    let (does, own): (Option<NodeKindDef>, Vec<&[keys::KeyDoc]>) = match kind {
         "model" => (model(reader, fields), vec![keys::MODEL]),
         "tool" => (tool(reader, fields), vec![keys::TOOL]),
-        "run" => (run(reader, fields).map(NodeDoes::Run), vec![keys::RUN, keys::PROGRAM]),
+        "run" => (run(reader, fields).map(NodeKindDef::Run), vec![keys::RUN, keys::PROGRAM]),
         "external" => (external(reader, fields), vec![keys::EXTERNAL, keys::PROGRAM]),
         _ => (nested(reader, id, fields), vec![keys::NESTED]),
     };
     let known: Vec<&[keys::KeyDoc]> = own.iter().chain([&keys::NODE]).chain(more).copied().collect();
     fields.refuse_others(reader, &known);
-    Node { does: does.unwrap_or_else(|| common.does.clone()), ..common }
+    NodeDef { does: does.unwrap_or_else(|| common.does.clone()), ..common }
 }
 
 /// The one key that says what a node does.
-fn kind(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<&'static str> {
+fn kind(reader: &DefinitionReader<'_>, id: &str, fields: &MapFields<'_>) -> Option<&'static str> {
     let named: Vec<&'static str> =
         keys::NODE_KINDS.into_iter().filter(|kind| fields.get(kind).is_some()).collect();
     match named[..] {
@@ -194,14 +199,16 @@ fn kind(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<&'static s
     }
 }
 
-fn common(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Node {
+fn common(reader: &DefinitionReader<'_>, id: &str, fields: &MapFields<'_>) -> NodeDef {
     let words = |key: &str| fields.get(key).map(|tree| reader.words(key, tree)).unwrap_or_default();
     let on = fields.get("on").and_then(|tree| reader.one_of("on", tree, &keys::ON));
     let retries = fields.get("retries").and_then(|tree| reader.count("retries", tree, 0, keys::RETRIES_MAX));
-    Node {
-        places: Places::of(fields, reader.lines()),
+    NodeDef {
+        places: NodeSpans::from_fields(fields, reader.lines()),
         needs: words("needs"),
-        on: on.and_then(|word| On::ALL.into_iter().find(|on| on.as_str() == word)).unwrap_or_default(),
+        on: on
+            .and_then(|word| NeedsCondition::ALL.into_iter().find(|on| on.as_str() == word))
+            .unwrap_or_default(),
         only_if: fields.get("if").and_then(|tree| condition(reader, "if", tree)),
         timeout_s: fields
             .get("timeout")
@@ -209,19 +216,19 @@ fn common(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Node {
         retries: retries.and_then(|retries| u32::try_from(retries).ok()),
         ignore: words("ignore"),
         repeat: fields.get("repeat").and_then(|tree| repeat(reader, tree)),
-        ..Node::unread(id, fields.at)
+        ..NodeDef::unread(id, fields.at)
     }
 }
 
 /// A condition: a text, or a bare `true` or `false`.
-fn condition(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<String> {
+fn condition(reader: &DefinitionReader<'_>, key: &str, tree: &YamlTree) -> Option<String> {
     match &tree.value {
         Yaml::Boolean(value) => Some(value.to_string()),
         Yaml::Null | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => reader.text(key, tree),
     }
 }
 
-fn repeat(reader: &Reader<'_>, tree: &Tree) -> Option<domain::Repeat> {
+fn repeat(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<domain::Repeat> {
     let fields = reader.fields(tree, "a `repeat`")?;
     fields.refuse_others(reader, &[keys::REPEAT]);
     let until = fields.get("until").and_then(|tree| condition(reader, "until", tree));
@@ -232,7 +239,7 @@ fn repeat(reader: &Reader<'_>, tree: &Tree) -> Option<domain::Repeat> {
     Some(domain::Repeat { until: until?, max: u8::try_from(max?).ok()? })
 }
 
-fn model(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
+fn model(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     let text = |key: &str| fields.get(key).and_then(|tree| reader.text(key, tree));
     let tree = fields.get("model")?;
     let model = reader.text("model", tree);
@@ -253,7 +260,7 @@ fn model(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
             reader.count("tokens", fields.get("tokens")?, 0, keys::CONTEXT_TOKENS_MAX)
         });
     let turns = fields.get("max_turns").and_then(|tree| reader.count("max_turns", tree, 1, keys::TURNS_MAX));
-    Some(NodeDoes::Model {
+    Some(NodeKindDef::Model {
         model: model?,
         system: text("system").unwrap_or_default(),
         prompt: prompt(reader, fields),
@@ -264,7 +271,7 @@ fn model(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
     })
 }
 
-fn prompt(reader: &Reader<'_>, fields: &Fields<'_>) -> String {
+fn prompt(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> String {
     let Some(tree) = fields.get("prompt") else { return BRIEF.to_owned() };
     let text = reader.text("prompt", tree).unwrap_or_default();
     if text.len() > PROMPT_BYTES_MAX {
@@ -274,7 +281,7 @@ fn prompt(reader: &Reader<'_>, fields: &Fields<'_>) -> String {
 }
 
 /// Tools of other programs are called `SERVER.TOOL`, and are known only when their server is asked.
-fn tools(reader: &Reader<'_>, tree: &Tree) -> Vec<String> {
+fn tools(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<String> {
     let named = reader.texts("tools", tree, false).unwrap_or_default();
     for (at, name) in &named {
         known_tool(reader, *at, name, &TOOL_GROUPS);
@@ -282,7 +289,7 @@ fn tools(reader: &Reader<'_>, tree: &Tree) -> Vec<String> {
     named.into_iter().map(|(_, name)| name).collect()
 }
 
-fn known_tool(reader: &Reader<'_>, at: Place, name: &str, also: &[&'static str]) {
+fn known_tool(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str, also: &[&'static str]) {
     let known = || TOOL_NAMES.iter().chain(also).copied();
     if !name.contains('.') && !known().any(|tool| tool == name) {
         let meant = domain::did_you_mean(name, known());
@@ -291,7 +298,7 @@ fn known_tool(reader: &Reader<'_>, at: Place, name: &str, also: &[&'static str])
 }
 
 /// `{field: type}` as a JSON schema; a map that has a `type` of its own is one already.
-fn output(reader: &Reader<'_>, tree: &Tree) -> Option<Value> {
+fn output(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Value> {
     let fields = reader.fields(tree, "an `output`")?;
     let mut properties = Map::new();
     for (key, tree) in fields.entries() {
@@ -315,7 +322,7 @@ fn output(reader: &Reader<'_>, tree: &Tree) -> Option<Value> {
     }))
 }
 
-fn tool(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
+fn tool(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     let tree = fields.get("tool")?;
     let name = reader.text("tool", tree)?;
     let with = match fields.get("with") {
@@ -328,12 +335,12 @@ fn tool(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
         known_tool(reader, tree.at, &name, &OLD_TOOLS);
         fits(reader, fields.get("with").map_or(tree.at, |with| with.at), &name, &with);
     }
-    Some(NodeDoes::Tool { name, with })
+    Some(NodeKindDef::Tool { name, with })
 }
 
-/// Holds the arguments against the tool's schema. What a server's tool takes is known when the server is asked, and what a
-/// placeholder becomes when the node runs: a text, so that what takes none cannot be one.
-fn fits(reader: &Reader<'_>, at: Place, name: &str, with: &Value) {
+/// Holds the arguments against the tool's schema. What a server's tool takes is known when the server is
+/// asked, and what a placeholder becomes when the node runs: a text, so that what takes none cannot be one.
+fn fits(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str, with: &Value) {
     let catalog = Catalog::builtin();
     let Ok(tool) = catalog.find(name) else { return };
     let Err(ToolError::InvalidArguments { problems, .. }) = tool.check_input(with) else { return };
@@ -349,7 +356,7 @@ fn fits(reader: &Reader<'_>, at: Place, name: &str, with: &Value) {
 }
 
 /// The steps that were there before there were tools; their arguments are few and known.
-fn old_tool(reader: &Reader<'_>, at: Place, name: &str, with: &Value) {
+fn old_tool(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str, with: &Value) {
     let (wanted, form): (&[&str], &str) = match name {
         "read" => (&["path"], "`with: { path: … }`"),
         "write" => (&["path", "text"], "`with: { path: …, text: … }`"),
@@ -379,11 +386,11 @@ fn old_tool(reader: &Reader<'_>, at: Place, name: &str, with: &Value) {
     }
 }
 
-fn run(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<RunSpec> {
+fn run(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<RunSpec> {
     program(reader, fields, "run")
 }
 
-fn external(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
+fn external(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     if let Some(tree) = fields.get("stdin") {
         reader.wrong(tree.at, "an `external` agent is spoken to on its standard input: use `prompt`");
     }
@@ -393,10 +400,10 @@ fn external(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
         return None;
     }
     let program = program(reader, fields, "external")?;
-    Some(NodeDoes::External { program, prompt: prompt(reader, fields) })
+    Some(NodeKindDef::External { program, prompt: prompt(reader, fields) })
 }
 
-fn program(reader: &Reader<'_>, fields: &Fields<'_>, key: &'static str) -> Option<RunSpec> {
+fn program(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, key: &'static str) -> Option<RunSpec> {
     let run = command(reader, key, fields.get(key)?);
     let words = |key: &str| fields.get(key).map(|tree| reader.words(key, tree)).unwrap_or_default();
     let flag = |key: &str, otherwise| {
@@ -428,7 +435,7 @@ fn program(reader: &Reader<'_>, fields: &Fields<'_>, key: &'static str) -> Optio
 }
 
 /// A command: a list is an argv, a text is for the shell and holds no templates.
-pub(crate) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run> {
+pub(crate) fn command(reader: &DefinitionReader<'_>, key: &str, tree: &YamlTree) -> Option<CommandLine> {
     let words = reader.texts(key, tree, true)?;
     if let Yaml::Text(line) = &tree.value {
         if line.trim().is_empty() {
@@ -440,18 +447,18 @@ pub(crate) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run
                 "`{shown}`: a line for the shell has no placeholders, since a value would be read as code; \
                  use \"$ARG_NAME\" for an argument, `env:` for other values, or write a list"
             );
-            reader.tell(FindingKind::TemplateInShell, reader.spot(tree).of(line, at), message);
+            reader.report(DiagnosticKind::TemplateInShell, reader.spot(tree).of(line, at), message);
         }
-        return Some(Run::Shell(line.clone()));
+        return Some(CommandLine::Shell(line.clone()));
     }
     if words.first().is_none_or(|(_, program)| program.is_empty()) {
         reader.wrong(tree.at, format!("`{key}` names no program"));
     }
-    Some(Run::Argv(words.iter().map(|(_, word)| ByteText::from(word.as_str())).collect()))
+    Some(CommandLine::Argv(words.iter().map(|(_, word)| ByteText::from(word.as_str())).collect()))
 }
 
 /// A directory below the project's root.
-pub(crate) fn cwd(reader: &Reader<'_>, tree: &Tree) -> Option<String> {
+pub(crate) fn cwd(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<String> {
     let text = reader.text("cwd", tree)?;
     let text = text.trim_start_matches("./").trim_end_matches('/').to_owned();
     if text.is_empty() || text == "." {
@@ -466,7 +473,7 @@ pub(crate) fn cwd(reader: &Reader<'_>, tree: &Tree) -> Option<String> {
     }
 }
 
-fn writable(reader: &Reader<'_>, tree: &Tree) -> Vec<String> {
+fn writable(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<String> {
     let paths = reader.texts("writable", tree, false).unwrap_or_default();
     for (at, path) in &paths {
         if !path.starts_with('/') && !path.starts_with("~/") {
@@ -479,7 +486,7 @@ fn writable(reader: &Reader<'_>, tree: &Tree) -> Vec<String> {
     paths.into_iter().map(|(_, path)| path).collect()
 }
 
-fn nested(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<NodeDoes> {
+fn nested(reader: &DefinitionReader<'_>, id: &str, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     if let Some((key, _)) = fields.entry("repeat") {
         let message = format!(
             "`repeat` is for a node that works itself, and node `{id}` stands for an actor: write it at the node of \
@@ -497,13 +504,13 @@ fn nested(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<NodeDoes
             with.to_json().as_object().cloned().unwrap_or_default()
         }
     };
-    Some(NodeDoes::Actor { name, with })
+    Some(NodeKindDef::Actor { name, with })
 }
 
 /// The end of a node, in seconds; of a program none when it names none: then the caller's holds.
-pub(crate) fn timeout_s(node: &Node) -> Option<u64> {
+pub(crate) fn timeout_s(node: &NodeDef) -> Option<u64> {
     node.timeout_s.or(match node.does {
-        NodeDoes::Model { .. } | NodeDoes::Tool { .. } => Some(CALL_TIMEOUT_S),
-        NodeDoes::Run(_) | NodeDoes::External { .. } | NodeDoes::Actor { .. } => None,
+        NodeKindDef::Model { .. } | NodeKindDef::Tool { .. } => Some(CALL_TIMEOUT_S),
+        NodeKindDef::Run(_) | NodeKindDef::External { .. } | NodeKindDef::Actor { .. } => None,
     })
 }

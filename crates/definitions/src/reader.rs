@@ -1,68 +1,69 @@
 //! Takes a tree apart, key by key, and collects what is wrong with it.
 //!
 //! # Invariants
-//! Every key of a map is either taken or told as unknown; every value that is taken is of the wanted type or told as wrong.
+//! Every key of a map is either taken or told as unknown; every value that is taken is of the wanted type or
+//! told as wrong.
 
 use std::cell::RefCell;
 
 use domain::{allowed_durations, did_you_mean, seconds_in};
 use serde_json::Value;
 
-use crate::diagnostic::{Finding, FindingKind, Place};
+use crate::diagnostic::{Diagnostic, DiagnosticKind, SourcePosition};
 use crate::keys::KeyDoc;
-use crate::spans::{Lines, Spot};
-use crate::yaml::{Key, Tree, Yaml};
+use crate::spans::{LineOffsets, ValueSpan};
+use crate::yaml::{Yaml, YamlKey, YamlTree};
 
 /// The file that is being read, and what was found in it.
-pub(crate) struct Reader<'f> {
+pub(crate) struct DefinitionReader<'f> {
     file: &'f str,
-    lines: Lines<'f>,
-    findings: RefCell<Vec<Finding>>,
+    lines: LineOffsets<'f>,
+    findings: RefCell<Vec<Diagnostic>>,
 }
 
-impl<'f> Reader<'f> {
+impl<'f> DefinitionReader<'f> {
     /// Of what was read before.
-    pub(crate) fn new(file: &'f str) -> Reader<'f> {
-        Reader::of(file, "")
+    pub(crate) fn new(file: &'f str) -> DefinitionReader<'f> {
+        DefinitionReader::with_text(file, "")
     }
 
     /// Of a file with this text.
-    pub(crate) fn of(file: &'f str, text: &'f str) -> Reader<'f> {
-        Reader { file, lines: Lines::of(text), findings: RefCell::new(Vec::new()) }
+    pub(crate) fn with_text(file: &'f str, text: &'f str) -> DefinitionReader<'f> {
+        DefinitionReader { file, lines: LineOffsets::new(text), findings: RefCell::new(Vec::new()) }
     }
 
-    pub(crate) fn lines(&self) -> &Lines<'f> {
+    pub(crate) fn lines(&self) -> &LineOffsets<'f> {
         &self.lines
     }
 
     /// Where a value stands, and what is within it.
-    pub(crate) fn spot(&self, tree: &Tree) -> Spot {
+    pub(crate) fn spot(&self, tree: &YamlTree) -> ValueSpan {
         match &tree.value {
             Yaml::Text(text) => self.lines.spot(tree.at, text),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => {
-                Spot::only(tree.at)
+                ValueSpan::only(tree.at)
             }
         }
     }
 
-    pub(crate) fn findings(self) -> Vec<Finding> {
+    pub(crate) fn findings(self) -> Vec<Diagnostic> {
         let mut findings = self.findings.into_inner();
         findings.sort();
         findings.dedup();
         findings
     }
 
-    pub(crate) fn wrong(&self, at: Place, message: impl Into<String>) {
-        self.tell(FindingKind::Invalid, at, message);
+    pub(crate) fn wrong(&self, at: SourcePosition, message: impl Into<String>) {
+        self.report(DiagnosticKind::Invalid, at, message);
     }
 
-    pub(crate) fn tell(&self, kind: FindingKind, at: Place, message: impl Into<String>) {
-        let finding = Finding { file: self.file.to_owned(), at, kind, message: message.into() };
+    pub(crate) fn report(&self, kind: DiagnosticKind, at: SourcePosition, message: impl Into<String>) {
+        let finding = Diagnostic { file: self.file.to_owned(), at, kind, message: message.into() };
         self.findings.borrow_mut().push(finding);
     }
 
     /// The fields of a map; none when it is no map.
-    pub(crate) fn fields<'t>(&self, tree: &'t Tree, what: &'static str) -> Option<Fields<'t>> {
+    pub(crate) fn fields<'t>(&self, tree: &'t YamlTree, what: &'static str) -> Option<MapFields<'t>> {
         match &tree.value {
             Yaml::Map(entries) => {
                 for (at, (key, _)) in entries.iter().enumerate() {
@@ -70,7 +71,7 @@ impl<'f> Reader<'f> {
                         self.wrong(key.at, format!("the key `{}` stands here twice", key.name));
                     }
                 }
-                Some(Fields { entries, at: tree.at, what })
+                Some(MapFields { entries, at: tree.at, what })
             }
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) => {
                 self.wrong(tree.at, format!("{what} is a map of keys, this is {}", tree.kind()));
@@ -79,7 +80,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn text(&self, key: &str, tree: &Tree) -> Option<String> {
+    pub(crate) fn text(&self, key: &str, tree: &YamlTree) -> Option<String> {
         match &tree.value {
             Yaml::Text(text) => Some(text.clone()),
             Yaml::Number(_) | Yaml::Boolean(_) => {
@@ -93,7 +94,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn boolean(&self, key: &str, tree: &Tree) -> Option<bool> {
+    pub(crate) fn boolean(&self, key: &str, tree: &YamlTree) -> Option<bool> {
         match &tree.value {
             Yaml::Boolean(value) => Some(*value),
             Yaml::Null | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
@@ -102,7 +103,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn count(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+    pub(crate) fn count(&self, key: &str, tree: &YamlTree, min: u64, max: u64) -> Option<u64> {
         let number = match &tree.value {
             Yaml::Number(number) => number.as_u64(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => None,
@@ -121,7 +122,7 @@ impl<'f> Reader<'f> {
     }
 
     /// A list of whole numbers.
-    pub(crate) fn counts(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Vec<u64> {
+    pub(crate) fn counts(&self, key: &str, tree: &YamlTree, min: u64, max: u64) -> Vec<u64> {
         match &tree.value {
             Yaml::List(items) => items.iter().filter_map(|item| self.count(key, item, min, max)).collect(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => {
@@ -131,7 +132,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn number(&self, key: &str, tree: &Tree) -> Option<f64> {
+    pub(crate) fn number(&self, key: &str, tree: &YamlTree) -> Option<f64> {
         match &tree.value {
             Yaml::Number(number) => number.as_f64(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
@@ -141,7 +142,7 @@ impl<'f> Reader<'f> {
     }
 
     /// A duration, in seconds.
-    pub(crate) fn seconds(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+    pub(crate) fn seconds(&self, key: &str, tree: &YamlTree, min: u64, max: u64) -> Option<u64> {
         let seconds = match &tree.value {
             Yaml::Text(text) => seconds_in(text),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => None,
@@ -157,7 +158,12 @@ impl<'f> Reader<'f> {
     }
 
     /// A list of texts, with their places; one text alone is a list of one where `or_one`.
-    pub(crate) fn texts(&self, key: &str, tree: &Tree, or_one: bool) -> Option<Vec<(Place, String)>> {
+    pub(crate) fn texts(
+        &self,
+        key: &str,
+        tree: &YamlTree,
+        or_one: bool,
+    ) -> Option<Vec<(SourcePosition, String)>> {
         match &tree.value {
             Yaml::List(items) => {
                 let texts = items.iter().map(|item| Some((item.at, self.text(key, item)?)));
@@ -171,13 +177,13 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn words(&self, key: &str, tree: &Tree) -> Vec<String> {
+    pub(crate) fn words(&self, key: &str, tree: &YamlTree) -> Vec<String> {
         let texts = self.texts(key, tree, false).unwrap_or_default();
         texts.into_iter().map(|(_, text)| text).collect()
     }
 
     /// One of these words.
-    pub(crate) fn one_of(&self, key: &str, tree: &Tree, words: &[&'static str]) -> Option<&'static str> {
+    pub(crate) fn one_of(&self, key: &str, tree: &YamlTree, words: &[&'static str]) -> Option<&'static str> {
         let text = self.text(key, tree)?;
         let found = words.iter().find(|word| **word == text).copied();
         if found.is_none() {
@@ -190,35 +196,35 @@ impl<'f> Reader<'f> {
         found
     }
 
-    fn no<T>(&self, wanted: &str, key: &str, tree: &Tree) -> Option<T> {
+    fn no<T>(&self, wanted: &str, key: &str, tree: &YamlTree) -> Option<T> {
         self.wrong(tree.at, format!("`{key}` takes {wanted}, this is {}", tree.kind()));
         None
     }
 }
 
 /// The fields of a map.
-pub(crate) struct Fields<'t> {
-    entries: &'t [(Key, Tree)],
-    pub(crate) at: Place,
+pub(crate) struct MapFields<'t> {
+    entries: &'t [(YamlKey, YamlTree)],
+    pub(crate) at: SourcePosition,
     what: &'static str,
 }
 
-impl<'t> Fields<'t> {
+impl<'t> MapFields<'t> {
     /// The value of a key, the first if it stands twice.
-    pub(crate) fn get(&self, name: &str) -> Option<&'t Tree> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'t YamlTree> {
         self.entry(name).map(|(_, tree)| tree)
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Option<&'t (Key, Tree)> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&'t (YamlKey, YamlTree)> {
         self.entries.iter().find(|(key, _)| key.name == name)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &'t (Key, Tree)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'t (YamlKey, YamlTree)> {
         self.entries.iter()
     }
 
     /// Tells of keys that are not among these.
-    pub(crate) fn refuse_others(&self, reader: &Reader<'_>, known: &[&[KeyDoc]]) {
+    pub(crate) fn refuse_others(&self, reader: &DefinitionReader<'_>, known: &[&[KeyDoc]]) {
         let names = || known.iter().flat_map(|keys| keys.iter()).map(|key| key.name);
         for (key, _) in self.entries {
             if !names().any(|name| name == key.name) {
@@ -234,7 +240,7 @@ impl<'t> Fields<'t> {
     }
 }
 
-fn shown(tree: &Tree) -> String {
+fn shown(tree: &YamlTree) -> String {
     match tree.to_json() {
         Value::String(text) => format!("`{}`", text.chars().take(60).collect::<String>()),
         value @ (Value::Number(_) | Value::Bool(_)) => format!("`{value}`"),

@@ -1,38 +1,39 @@
-//! What a node names outside its actor: servers and providers of the settings, and other actors.
+//! Checks the references of a node outside its actor: servers and providers of the settings, and other
+//! actors.
 
 use domain::did_you_mean;
 
-use crate::diagnostic::{FindingKind, Place};
+use crate::diagnostic::{DiagnosticKind, SourcePosition};
 use crate::library::Library;
-use crate::node::{Node, NodeDoes};
-use crate::reader::Reader;
+use crate::node::{NodeDef, NodeKindDef};
+use crate::reader::DefinitionReader;
 use crate::server_tool::ServerTool;
 
 /// The model that the settings name: whose it is they know.
 const DEFAULT: &str = "default";
 
 /// Tells of what is not there, as far as anybody has looked.
-pub(crate) fn outside(reader: &Reader<'_>, library: &Library, node: &Node) {
+pub(crate) fn outside(reader: &DefinitionReader<'_>, library: &Library, node: &NodeDef) {
     match &node.does {
-        NodeDoes::Model { model, tools, .. } => {
+        NodeKindDef::Model { model, tools, .. } => {
             provider(reader, library, node.place("model"), model);
             for (at, tool) in tools.iter().flatten().enumerate() {
                 server(reader, library, node.place(&format!("tools.{at}")), tool);
             }
         }
-        NodeDoes::Tool { name, .. } => server(reader, library, node.place("tool"), name),
-        NodeDoes::Actor { name, .. } => {
+        NodeKindDef::Tool { name, .. } => server(reader, library, node.place("tool"), name),
+        NodeKindDef::Actor { name, .. } => {
             if let Some(missing) = library.missing_actor(name) {
-                reader.tell(FindingKind::ActorNotFound, node.place("actor"), missing);
+                reader.report(DiagnosticKind::ActorNotFound, node.place("actor"), missing);
             }
         }
-        NodeDoes::Run(_) | NodeDoes::External { .. } => {}
+        NodeKindDef::Run(_) | NodeKindDef::External { .. } => {}
     }
 }
 
-fn server(reader: &Reader<'_>, library: &Library, at: Place, tool: &str) {
+fn server(reader: &DefinitionReader<'_>, library: &Library, at: SourcePosition, tool: &str) {
     let (Some(ServerTool { server, .. }), Some(servers)) =
-        (ServerTool::of(tool), &library.configured.servers)
+        (ServerTool::parse(tool), &library.configured.servers)
     else {
         return;
     };
@@ -45,7 +46,7 @@ fn server(reader: &Reader<'_>, library: &Library, at: Place, tool: &str) {
     }
 }
 
-fn provider(reader: &Reader<'_>, library: &Library, at: Place, model: &str) {
+fn provider(reader: &DefinitionReader<'_>, library: &Library, at: SourcePosition, model: &str) {
     let (Some((provider, _)), Some(providers)) = (model.split_once('/'), &library.configured.providers)
     else {
         return;

@@ -1,21 +1,22 @@
-//! The step that mends what checks found: `fix` of an actor, followed into the actors that it is made of.
+//! The repair step, which repairs what checks found: `fix` of an actor, followed into the actors that it is
+//! made of.
 
-use domain::{Does, MEMBER_SEPARATOR, nearest};
+use domain::{MEMBER_SEPARATOR, NodeKind, nearest};
 
-use crate::actor::Fix;
-use crate::diagnostic::FindingKind;
-use crate::flatten::{Flattening, Whose};
+use crate::actor::RepairNode;
+use crate::diagnostic::DiagnosticKind;
+use crate::flatten::{ActorOrigin, Flattener};
 
-impl Flattening<'_> {
+impl Flattener<'_> {
     /// The step that mends in an actor whose steps begin with `prefix` and are all there.
-    pub(crate) fn mender(&mut self, whose: Whose<'_>, prefix: &str) -> Option<String> {
+    pub(crate) fn mender(&mut self, whose: ActorOrigin<'_>, prefix: &str) -> Option<String> {
         let fix = whose.actor.fix.as_ref()?;
         let name = format!("{prefix}{}", fix.node);
         let Some(step) = self.steps.iter().find(|step| step.node == name) else {
             self.no_such_node(whose, prefix, fix);
             return None;
         };
-        if !matches!(step.does, Does::Actor { .. }) {
+        if !matches!(step.does, NodeKind::Actor { .. }) {
             return Some(name);
         }
         // One that is not sound was told of.
@@ -25,13 +26,14 @@ impl Flattening<'_> {
                 "`fix` names `{0}`, an actor in which nobody mends: name one of its nodes, as {0}{MEMBER_SEPARATOR}NODE",
                 fix.node
             );
-            self.tell(whose, FindingKind::Invalid, at, message);
+            self.report(whose, DiagnosticKind::Invalid, at, message);
         }
         mender
     }
 
-    /// Tells of a node that a nested actor does not have, if that actor is sound: else its nodes are not known.
-    fn no_such_node(&mut self, whose: Whose<'_>, prefix: &str, fix: &Fix) {
+    /// Tells of a node that a nested actor does not have, if that actor is sound: else its nodes are not
+    /// known.
+    fn no_such_node(&mut self, whose: ActorOrigin<'_>, prefix: &str, fix: &RepairNode) {
         let Some((outer, child)) = fix.node.split_once(MEMBER_SEPARATOR) else { return };
         let actor = format!("{prefix}{outer}");
         let Some(at) = fix.at.filter(|_| self.menders.contains_key(&actor)) else { return };
@@ -43,6 +45,6 @@ impl Flattening<'_> {
             None => format!("; `{outer}` has {}", names.join(", ")),
         };
         let message = format!("`fix` names `{}`, which is no node{all}", fix.node);
-        self.tell(whose, FindingKind::Invalid, at, message);
+        self.report(whose, DiagnosticKind::Invalid, at, message);
     }
 }

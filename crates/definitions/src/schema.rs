@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::keys::{self, KeyDoc, Takes};
+use crate::keys::{self, KeyDoc, KeyType};
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
@@ -73,38 +73,38 @@ fn object(keys: &[KeyDoc]) -> Value {
 }
 
 fn property(key: &KeyDoc) -> Value {
-    let mut schema = taken(key.takes);
+    let mut schema = value_schema(key.takes);
     schema["description"] = json!(key.doc);
     schema
 }
 
-fn taken(takes: Takes) -> Value {
+fn value_schema(takes: KeyType) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     match takes {
-        Takes::Text => json!({ "type": "string" }),
-        Takes::Condition => json!({ "type": ["string", "boolean"] }),
-        Takes::Boolean => json!({ "type": "boolean" }),
-        Takes::Number => json!({ "type": "number" }),
-        Takes::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Takes::Span => json!({ "type": "string", "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$" }),
-        Takes::Texts => texts(),
-        Takes::Counts { min, max } => {
+        KeyType::Text => json!({ "type": "string" }),
+        KeyType::Condition => json!({ "type": ["string", "boolean"] }),
+        KeyType::Boolean => json!({ "type": "boolean" }),
+        KeyType::Number => json!({ "type": "number" }),
+        KeyType::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        KeyType::Span => json!({ "type": "string", "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$" }),
+        KeyType::Texts => texts(),
+        KeyType::Counts { min, max } => {
             json!({ "type": "array", "items": { "type": "integer", "minimum": min, "maximum": max } })
         }
-        Takes::TextOrTexts => json!({ "oneOf": [{ "type": "string" }, texts()] }),
-        Takes::OneOf(words) => json!({ "enum": words }),
-        Takes::Anything => json!({}),
-        Takes::TextMap => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
-        Takes::Map => json!({ "type": "object" }),
-        Takes::Keys(keys) => object(keys),
-        Takes::MapOf(keys) => {
+        KeyType::TextOrTexts => json!({ "oneOf": [{ "type": "string" }, texts()] }),
+        KeyType::OneOf(words) => json!({ "enum": words }),
+        KeyType::Anything => json!({}),
+        KeyType::TextMap => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        KeyType::Map => json!({ "type": "object" }),
+        KeyType::Keys(keys) => object(keys),
+        KeyType::MapOf(keys) => {
             json!({ "type": "object", "additionalProperties": { "oneOf": [object(keys), { "type": "null" }] } })
         }
-        Takes::ListOf(keys) => {
+        KeyType::ListOf(keys) => {
             json!({ "type": "array", "items": { "oneOf": [{ "type": "string" }, object(keys)] } })
         }
-        Takes::Actor => json!({ "oneOf": [{ "type": "string" }, { "$ref": "#/$defs/actor" }] }),
-        Takes::Nodes => {
+        KeyType::Actor => json!({ "oneOf": [{ "type": "string" }, { "$ref": "#/$defs/actor" }] }),
+        KeyType::Nodes => {
             json!({ "type": "object", "minProperties": 1, "additionalProperties": { "$ref": "#/$defs/node" } })
         }
     }

@@ -18,7 +18,7 @@ pub struct ServerTool<'a> {
 
 impl<'a> ServerTool<'a> {
     /// What a name means; none when it is a tool or a group of ours.
-    pub fn of(name: &'a str) -> Option<ServerTool<'a>> {
+    pub fn parse(name: &'a str) -> Option<ServerTool<'a>> {
         let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
         Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
     }

@@ -1,13 +1,13 @@
 //! Definitions as they are understood: with all defaults, and with the actors that they name put in.
 
-use domain::{CommandTask, Does, On, Step, Strategist, typed_seconds};
+use domain::{CommandTask, NeedsCondition, NodeKind, PlanStep, Strategist, format_seconds};
 use serde_json::{Map, Value, json};
 
 use crate::action::{Action, StrategistRef};
-use crate::freeze::{AskedLimits, Frozen};
+use crate::freeze::{FrozenDefinition, RequestedLimits};
 
 /// An action with its actor, its arguments as they were declared.
-pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
+pub fn action_value(action: &Action, frozen: Option<&FrozenDefinition>) -> Value {
     let mut value = json!({ "description": action.description, "prompt": action.prompt });
     let put = |value: &mut Value, key: &str, what: Value| {
         let is_empty = what.is_null()
@@ -26,7 +26,7 @@ pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
         put(&mut value, "strategist", json!("none"));
     }
     let checks = action.validations.iter().map(|check| {
-        json!({ "name": check.name, "run": check.run, "mode": check.mode, "timeout": typed_seconds(check.timeout_s) })
+        json!({ "name": check.name, "run": check.run, "mode": check.mode, "timeout": format_seconds(check.timeout_s) })
     });
     put(&mut value, "validations", checks.collect());
     put(&mut value, "invariants", action.invariants.iter().map(invariant_value).collect());
@@ -37,7 +37,7 @@ pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
 }
 
 /// An actor in one list of nodes.
-pub fn actor_value(frozen: &Frozen) -> Value {
+pub fn actor_value(frozen: &FrozenDefinition) -> Value {
     let mut value = json!({ "nodes": nodes_value(&frozen.steps), "result": frozen.result });
     if let Some(fix) = &frozen.fix {
         value["fix"] = json!(fix);
@@ -53,19 +53,19 @@ fn strategist_value(strategist: &Strategist) -> Value {
     json!({ "nodes": nodes_value(&strategist.steps), "result": strategist.result })
 }
 
-fn nodes_value(steps: &[Step]) -> Value {
+fn nodes_value(steps: &[PlanStep]) -> Value {
     Value::Object(steps.iter().map(|step| (step.node.clone(), node_value(step))).collect())
 }
 
-fn node_value(step: &Step) -> Value {
+fn node_value(step: &PlanStep) -> Value {
     let mut node = match &step.does {
-        Does::Command(task) => command_value("run", task),
-        Does::External(task) => {
+        NodeKind::Command(task) => command_value("run", task),
+        NodeKind::External(task) => {
             let mut node = command_value("external", &task.command);
             node["prompt"] = json!(task.prompt);
             node
         }
-        Does::Model(task) => {
+        NodeKind::Model(task) => {
             let mut node = json!({
                 "model": task.model, "prompt": task.prompt, "tools": task.tools, "max_turns": task.max_turns,
             });
@@ -80,26 +80,26 @@ fn node_value(step: &Step) -> Value {
             }
             node
         }
-        Does::Tool { name, with } => json!({ "tool": name, "with": with }),
-        Does::Read { path } => json!({ "tool": "read", "with": { "path": path } }),
-        Does::Write { path, text } => json!({ "tool": "write", "with": { "path": path, "text": text } }),
-        Does::Edit { path, old, new } => {
+        NodeKind::Tool { name, with } => json!({ "tool": name, "with": with }),
+        NodeKind::Read { path } => json!({ "tool": "read", "with": { "path": path } }),
+        NodeKind::Write { path, text } => json!({ "tool": "write", "with": { "path": path, "text": text } }),
+        NodeKind::Edit { path, old, new } => {
             json!({ "tool": "edit", "with": { "path": path, "old": old, "new": new } })
         }
-        Does::Wait { seconds } => json!({ "tool": "wait", "with": { "seconds": seconds } }),
-        Does::Actor { name, result } => json!({ "actor": name, "result": result }),
+        NodeKind::Wait { seconds } => json!({ "tool": "wait", "with": { "seconds": seconds } }),
+        NodeKind::Actor { name, result } => json!({ "actor": name, "result": result }),
     };
     if let Some(needs) = step.needs.as_ref().filter(|needs| !needs.is_empty()) {
         node["needs"] = json!(needs);
     }
-    if step.on != On::Success {
+    if step.on != NeedsCondition::Success {
         node["on"] = json!(step.on.as_str());
     }
     if let Some(condition) = &step.only_if {
         node["if"] = json!(condition);
     }
     if let Some(seconds) = step.ends_after_s() {
-        node["timeout"] = json!(typed_seconds(seconds));
+        node["timeout"] = json!(format_seconds(seconds));
     }
     if let Some(retries) = step.retries {
         node["retries"] = json!(retries);
@@ -147,10 +147,10 @@ fn invariant_value(invariant: &domain::Invariant) -> Value {
     value
 }
 
-fn limits_value(limits: &AskedLimits) -> Value {
-    let AskedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = limits;
+fn limits_value(limits: &RequestedLimits) -> Value {
+    let RequestedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = limits;
     let entries = [
-        ("time", time_s.map(|seconds| json!(typed_seconds(seconds)))),
+        ("time", time_s.map(|seconds| json!(format_seconds(seconds)))),
         ("steps", steps.map(|steps| json!(steps))),
         ("tool_calls", tool_calls.map(|calls| json!(calls))),
         ("tokens", tokens.map(|tokens| json!(tokens))),

@@ -1,15 +1,15 @@
-//! Where the values of a node stand in its file, and the placeholders within its texts.
+//! The source positions of a node's values, and of the placeholders within its texts.
 //!
 //! # How
-//! A placeholder stands in the file as it does in the text, whatever the style of that, and in the same order: the n-th
-//! `{{` of a text is the n-th from where the text begins. Where something else is found there (an escape, an alias), the
-//! place of the text is told.
+//! A placeholder stands in the file as it does in the text, whatever the style of that, and in the same
+//! order: the n-th `{{` of a text is the n-th from where the text begins. Where something else is found there
+//! (an escape, an alias), the place of the text is told.
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::Place;
-use crate::reader::Fields;
-use crate::yaml::{Tree, Yaml};
+use crate::diagnostic::SourcePosition;
+use crate::reader::MapFields;
+use crate::yaml::{Yaml, YamlTree};
 
 const OPEN: &str = "{{";
 /// Of how many placeholders of a text the places are looked for; of others that of the text is told.
@@ -17,19 +17,19 @@ const PLACED_MAX: usize = 1_000;
 
 /// A text of a file, by the lines that it has.
 #[derive(Debug, Default)]
-pub(crate) struct Lines<'f> {
+pub(crate) struct LineOffsets<'f> {
     text: &'f str,
     /// The byte at which each line begins.
     begins: Vec<usize>,
 }
 
-impl<'f> Lines<'f> {
-    pub(crate) fn of(text: &'f str) -> Lines<'f> {
+impl<'f> LineOffsets<'f> {
+    pub(crate) fn new(text: &'f str) -> LineOffsets<'f> {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
-        Lines { text, begins: [0].into_iter().chain(ends).collect() }
+        LineOffsets { text, begins: [0].into_iter().chain(ends).collect() }
     }
 
-    fn byte(&self, place: Place) -> Option<usize> {
+    fn byte(&self, place: SourcePosition) -> Option<usize> {
         let line = usize::try_from(place.line.checked_sub(1)?).ok()?;
         let begin = *self.begins.get(line)?;
         let letters = usize::try_from(place.column.checked_sub(1)?).ok()?;
@@ -37,16 +37,16 @@ impl<'f> Lines<'f> {
         Some(begin + at)
     }
 
-    fn place(&self, byte: usize) -> Place {
+    fn place(&self, byte: usize) -> SourcePosition {
         let line = self.begins.partition_point(|begin| *begin <= byte).max(1);
         let before = &self.text[self.begins[line - 1]..byte];
-        Place { line: line as u64, column: before.chars().count() as u64 + 1 }
+        SourcePosition { line: line as u64, column: before.chars().count() as u64 + 1 }
     }
 
     /// Where a text stands that begins at a place.
-    pub(crate) fn spot(&self, at: Place, text: &str) -> Spot {
+    pub(crate) fn spot(&self, at: SourcePosition, text: &str) -> ValueSpan {
         let Some(begin) = self.byte(at).filter(|_| text.contains(OPEN)) else {
-            return Spot { at, opens: Vec::new() };
+            return ValueSpan { at, opens: Vec::new() };
         };
         let in_file = self.text[begin..].match_indices(OPEN).map(|(found, _)| begin + found);
         let opens = text.match_indices(OPEN).zip(in_file).take(PLACED_MAX).map(|((in_text, _), in_file)| {
@@ -54,25 +54,25 @@ impl<'f> Lines<'f> {
             let line = placeholder.lines().next().unwrap_or_default();
             if self.text[in_file..].starts_with(line) { self.place(in_file) } else { at }
         });
-        Spot { at, opens: opens.collect() }
+        ValueSpan { at, opens: opens.collect() }
     }
 }
 
 /// Where a value stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub(crate) at: Place,
+pub(crate) struct ValueSpan {
+    pub(crate) at: SourcePosition,
     /// Of a text: where each `{{` stands.
-    opens: Vec<Place>,
+    opens: Vec<SourcePosition>,
 }
 
-impl Spot {
-    pub(crate) fn only(at: Place) -> Spot {
-        Spot { at, opens: Vec::new() }
+impl ValueSpan {
+    pub(crate) fn only(at: SourcePosition) -> ValueSpan {
+        ValueSpan { at, opens: Vec::new() }
     }
 
     /// Where the placeholder stands that begins at this byte of the text.
-    pub(crate) fn of(&self, text: &str, byte: usize) -> Place {
+    pub(crate) fn of(&self, text: &str, byte: usize) -> SourcePosition {
         let before = text.get(..byte).map_or(0, |before| before.matches(OPEN).count());
         self.opens.get(before).copied().unwrap_or(self.at)
     }
@@ -80,41 +80,41 @@ impl Spot {
 
 /// Where the values of a node stand, by their keys: `prompt`, `tools.0`, `with.path`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    spots: BTreeMap<String, Spot>,
+pub struct NodeSpans {
+    spots: BTreeMap<String, ValueSpan>,
 }
 
-impl Places {
-    pub(crate) fn of(fields: &Fields<'_>, lines: &Lines<'_>) -> Places {
-        let mut places = Places::default();
+impl NodeSpans {
+    pub(crate) fn from_fields(fields: &MapFields<'_>, lines: &LineOffsets<'_>) -> NodeSpans {
+        let mut places = NodeSpans::default();
         for (key, tree) in fields.entries() {
             places.add(key.name.clone(), tree, lines);
         }
         places
     }
 
-    fn add(&mut self, key: String, tree: &Tree, lines: &Lines<'_>) {
+    fn add(&mut self, key: String, tree: &YamlTree, lines: &LineOffsets<'_>) {
         let spot = match &tree.value {
             Yaml::Text(text) => lines.spot(tree.at, text),
             Yaml::List(items) => {
                 for (at, item) in items.iter().enumerate() {
                     self.add(format!("{key}.{at}"), item, lines);
                 }
-                Spot::only(tree.at)
+                ValueSpan::only(tree.at)
             }
             Yaml::Map(entries) => {
                 for (inner, item) in entries {
                     self.add(format!("{key}.{}", inner.name), item, lines);
                 }
-                Spot::only(tree.at)
+                ValueSpan::only(tree.at)
             }
-            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) => Spot::only(tree.at),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) => ValueSpan::only(tree.at),
         };
         // Of a key that stands twice the first is read.
         self.spots.entry(key).or_insert(spot);
     }
 
-    pub(crate) fn spot(&self, key: &str) -> Option<&Spot> {
+    pub(crate) fn spot(&self, key: &str) -> Option<&ValueSpan> {
         self.spots.get(key)
     }
 }

@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 
-use crate::diagnostic::Place;
+use crate::diagnostic::SourcePosition;
 
-/// How many values aliases may add to a file.
+/// The number of values that aliases may add to a file.
 const ALIASED_VALUES_MAX: usize = 10_000;
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tree {
-    pub(crate) at: Place,
+pub(crate) struct YamlTree {
+    pub(crate) at: SourcePosition,
     pub(crate) value: Yaml,
 }
 
@@ -29,23 +29,23 @@ pub(crate) enum Yaml {
     Boolean(bool),
     Number(Number),
     Text(String),
-    List(Vec<Tree>),
-    Map(Vec<(Key, Tree)>),
+    List(Vec<YamlTree>),
+    Map(Vec<(YamlKey, YamlTree)>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) at: Place,
+pub(crate) struct YamlKey {
+    pub(crate) at: SourcePosition,
     pub(crate) name: String,
 }
 
 /// Where a text stops being YAML, and why.
-pub(crate) struct NoYaml {
-    pub(crate) at: Place,
+pub(crate) struct YamlError {
+    pub(crate) at: SourcePosition,
     pub(crate) why: String,
 }
 
-pub(crate) fn parse(text: &str) -> Result<Tree, NoYaml> {
+pub(crate) fn parse(text: &str) -> Result<YamlTree, YamlError> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::Error,
@@ -55,13 +55,15 @@ pub(crate) fn parse(text: &str) -> Result<Tree, NoYaml> {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_VALUES_MAX },
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let at = error.location().map_or(Place::default(), |location| place(&location));
+        let at = error.location().map_or(SourcePosition::default(), |location| place(&location));
         match tab(text) {
-            Some(tab) => NoYaml { at: tab, why: "a tab cannot indent a line in YAML: use spaces".to_owned() },
+            Some(tab) => {
+                YamlError { at: tab, why: "a tab cannot indent a line in YAML: use spaces".to_owned() }
+            }
             None => {
                 let error = error.without_snippet().to_string();
                 let why = error.lines().next().unwrap_or_default().trim();
-                NoYaml { at, why: in_our_words(without_place(why)) }
+                YamlError { at, why: in_our_words(without_place(why)) }
             }
         }
     })
@@ -89,26 +91,26 @@ fn without_place(why: &str) -> &str {
     }
 }
 
-/// The first line that is indented by a tab. In a text of several lines one may be meant: it is looked for only when the
-/// whole is no YAML.
-fn tab(text: &str) -> Option<Place> {
+/// The first line that is indented by a tab. In a text of several lines one may be meant: it is looked for
+/// only when the whole is no YAML.
+fn tab(text: &str) -> Option<SourcePosition> {
     let lines = text.lines().zip(1..);
     let mut tabs = lines.filter_map(|(line, number)| {
         let indent = &line[..line.len() - line.trim_start().len()];
         let column = indent.find('\t')?;
-        (!line.trim().is_empty()).then_some(Place { line: number, column: column as u64 + 1 })
+        (!line.trim().is_empty()).then_some(SourcePosition { line: number, column: column as u64 + 1 })
     });
     tabs.next()
 }
 
-fn place(location: &Location) -> Place {
-    Place { line: location.line(), column: location.column() }
+fn place(location: &Location) -> SourcePosition {
+    SourcePosition { line: location.line(), column: location.column() }
 }
 
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+impl<'de> Deserialize<'de> for YamlTree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<YamlTree, D::Error> {
         let spanned: Spanned<Yaml> = Spanned::deserialize(deserializer)?;
-        Ok(Tree { at: place(&spanned.referenced), value: spanned.value })
+        Ok(YamlTree { at: place(&spanned.referenced), value: spanned.value })
     }
 }
 
@@ -171,7 +173,7 @@ impl<'de> Visitor<'de> for AnyYaml {
         let mut map = Vec::new();
         while let Some(key) = entries.next_key::<Spanned<KeyName>>()? {
             let at = place(&key.referenced);
-            map.push((Key { at, name: key.value.0 }, entries.next_value()?));
+            map.push((YamlKey { at, name: key.value.0 }, entries.next_value()?));
         }
         Ok(Yaml::Map(map))
     }
@@ -218,9 +220,9 @@ impl<'de> Deserialize<'de> for KeyName {
     }
 }
 
-impl Tree {
+impl YamlTree {
     /// The entries of a list; none of all else.
-    pub(crate) fn items(&self) -> &[Tree] {
+    pub(crate) fn items(&self) -> &[YamlTree] {
         match &self.value {
             Yaml::List(items) => items,
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => &[],
@@ -246,7 +248,7 @@ impl Tree {
             Yaml::Boolean(value) => Value::Bool(*value),
             Yaml::Number(number) => Value::Number(number.clone()),
             Yaml::Text(text) => Value::String(text.clone()),
-            Yaml::List(items) => Value::Array(items.iter().map(Tree::to_json).collect()),
+            Yaml::List(items) => Value::Array(items.iter().map(YamlTree::to_json).collect()),
             Yaml::Map(entries) => {
                 let entries = entries.iter().map(|(key, value)| (key.name.clone(), value.to_json()));
                 Value::Object(entries.collect::<Map<_, _>>())

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A value that comes out of [`resolve`] is of its declared type and within its bounds, defaults included.
-//! 2. Every argument that was declared has a value, and none was given that was not declared; all that is wrong is told at
-//!    once.
+//! 2. Every argument that was declared has a value, and none was given that was not declared; all that is
+//!    wrong is told at once.
 //!
 //! # Not here
 //! How values reach templates ([`crate::template`]) and commands (`$ARG_NAME`, see [`variable`]).
@@ -16,16 +16,16 @@ use serde_json::{Number, Value};
 
 use crate::suggest::did_you_mean;
 
-/// How long one value may be.
+/// Limits how long one value may be.
 pub const ARG_BYTES_MAX: usize = 64 * 1024;
-/// How many values a list may have.
+/// Limits how many values a list may have.
 pub const ARG_ITEMS_MAX: usize = 1_000;
-/// How large a compiled pattern may be.
+/// Limits how large a compiled pattern may be.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// How much of a wrong value is repeated.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgType {
@@ -102,7 +102,7 @@ pub struct Arg {
     pub max: Option<f64>,
 }
 
-/// Why a plan does not get its arguments.
+/// The reason why a plan does not get its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgError {
     /// One has no default and was not given.
@@ -174,7 +174,9 @@ pub fn resolve(
         };
         match value {
             Ok(value) => drop(values.insert(name.clone(), value)),
-            Err(Broken { value, rule }) => errors.push(ArgError::Invalid { name: name.clone(), value, rule }),
+            Err(BrokenArgRule { value, rule }) => {
+                errors.push(ArgError::Invalid { name: name.clone(), value, rule })
+            }
         }
     }
     if errors.is_empty() { Ok(values) } else { Err(errors) }
@@ -183,7 +185,7 @@ pub fn resolve(
 /// A rule that a value breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be `{value}`: {rule}")]
-pub struct Broken {
+pub struct BrokenArgRule {
     /// The value, as far as it is repeated.
     pub value: String,
     /// The rule.
@@ -191,13 +193,13 @@ pub struct Broken {
 }
 
 impl Arg {
-    /// What is wrong with the declaration itself, a sentence each.
+    /// Returns what is wrong with the declaration itself, a sentence each.
     pub fn flaws(&self) -> Vec<String> {
         let mut flaws = Vec::new();
         let kind = self.kind.in_words();
         let has_text = matches!(self.kind, ArgType::String | ArgType::List);
         if let Some(pattern) = &self.pattern {
-            match compiled(pattern) {
+            match compile_pattern(pattern) {
                 _ if !has_text => flaws.push(format!("`pattern` is for a string or a list, not for {kind}")),
                 Ok(_) => {}
                 Err(why) => flaws.push(format!("`pattern` is no regular expression: {why}")),
@@ -227,12 +229,12 @@ impl Arg {
         flaws
     }
 
-    /// Whether it can be this.
+    /// Checks whether it can be this.
     ///
     /// # Errors
     /// The first rule that the value breaks.
-    pub fn check(&self, value: &Value) -> Result<(), Broken> {
-        let broken = |rule: String| Err(Broken { value: shown(value), rule });
+    pub fn check(&self, value: &Value) -> Result<(), BrokenArgRule> {
+        let broken = |rule: String| Err(BrokenArgRule { value: render_value(value), rule });
         match (self.kind, value) {
             (ArgType::String, Value::String(text)) => {
                 self.check_text(text)?;
@@ -250,7 +252,10 @@ impl Arg {
                         | Value::Number(_)
                         | Value::Array(_)
                         | Value::Object(_) => {
-                            return Err(Broken { value: shown(item), rule: "a list has texts".to_owned() });
+                            return Err(BrokenArgRule {
+                                value: render_value(item),
+                                rule: "a list has texts".to_owned(),
+                            });
                         }
                     }
                 }
@@ -264,20 +269,20 @@ impl Arg {
     }
 
     /// The value in what was typed.
-    fn read(&self, texts: &[&str]) -> Result<Value, Broken> {
+    fn read(&self, texts: &[&str]) -> Result<Value, BrokenArgRule> {
         let value = match (self.kind, texts) {
             (ArgType::List, texts) => Value::Array(texts.iter().map(|text| Value::from(*text)).collect()),
             (_, [_, again, ..]) => {
                 let rule = "it is given twice, and only a list can be".to_owned();
-                return Err(Broken { value: cut(again), rule });
+                return Err(BrokenArgRule { value: truncate(again), rule });
             }
             (ArgType::String, [text]) => Value::from(*text),
             (kind @ (ArgType::Integer | ArgType::Number | ArgType::Boolean), [text]) => {
-                match typed(kind, text) {
+                match parse_typed(kind, text) {
                     Some(value) => value,
                     None => {
                         let rule = format!("it has to be {}", kind.in_words());
-                        return Err(Broken { value: cut(text), rule });
+                        return Err(BrokenArgRule { value: truncate(text), rule });
                     }
                 }
             }
@@ -286,8 +291,8 @@ impl Arg {
         self.check(&value).map(|()| value)
     }
 
-    fn check_text(&self, text: &str) -> Result<(), Broken> {
-        let broken = |rule: String| Err(Broken { value: cut(text), rule });
+    fn check_text(&self, text: &str) -> Result<(), BrokenArgRule> {
+        let broken = |rule: String| Err(BrokenArgRule { value: truncate(text), rule });
         if text.len() > ARG_BYTES_MAX {
             return broken(format!("it has at most {ARG_BYTES_MAX} bytes"));
         }
@@ -295,7 +300,7 @@ impl Arg {
             return broken("it holds no NUL".to_owned());
         }
         if let Some(pattern) = &self.pattern {
-            match compiled(pattern) {
+            match compile_pattern(pattern) {
                 Ok(regex) if regex.is_match(text) => {}
                 Ok(_) => return broken(format!("it has to match `{pattern}`")),
                 Err(why) => {
@@ -306,10 +311,10 @@ impl Arg {
         self.check_choice(&Value::from(text))
     }
 
-    fn check_number(&self, value: &Value, number: &Number) -> Result<(), Broken> {
+    fn check_number(&self, value: &Value, number: &Number) -> Result<(), BrokenArgRule> {
         self.check_choice(value)?;
         let number = number.as_f64().unwrap_or(f64::NAN);
-        let broken = |rule: String| Err(Broken { value: shown(value), rule });
+        let broken = |rule: String| Err(BrokenArgRule { value: render_value(value), rule });
         match (self.min, self.max) {
             (Some(min), _) if number < min => broken(format!("it is at least {min}")),
             (_, Some(max)) if number > max => broken(format!("it is at most {max}")),
@@ -317,8 +322,8 @@ impl Arg {
         }
     }
 
-    fn check_size(&self, value: &Value, size: f64, of: &str) -> Result<(), Broken> {
-        let broken = |rule: String| Err(Broken { value: shown(value), rule });
+    fn check_size(&self, value: &Value, size: f64, of: &str) -> Result<(), BrokenArgRule> {
+        let broken = |rule: String| Err(BrokenArgRule { value: render_value(value), rule });
         match (self.min, self.max) {
             (Some(min), _) if size < min => broken(format!("it has at least {min} {of}")),
             (_, Some(max)) if size > max => broken(format!("it has at most {max} {of}")),
@@ -326,24 +331,26 @@ impl Arg {
         }
     }
 
-    fn check_choice(&self, value: &Value) -> Result<(), Broken> {
+    fn check_choice(&self, value: &Value) -> Result<(), BrokenArgRule> {
         if self.choices.is_empty() || self.choices.contains(value) {
             return Ok(());
         }
-        let choices: Vec<String> = self.choices.iter().map(shown).collect();
-        Err(Broken { value: shown(value), rule: format!("it is one of {}", choices.join(", ")) })
+        let choices: Vec<String> = self.choices.iter().map(render_value).collect();
+        Err(BrokenArgRule {
+            value: render_value(value),
+            rule: format!("it is one of {}", choices.join(", ")),
+        })
     }
 }
 
-fn typed(kind: ArgType, text: &str) -> Option<Value> {
+fn parse_typed(kind: ArgType, text: &str) -> Option<Value> {
     match kind {
         ArgType::Integer => {
             let positive = text.parse::<u64>().map(Value::from).ok();
             positive.or_else(|| text.parse::<i64>().map(Value::from).ok())
         }
-        ArgType::Number => {
-            typed(ArgType::Integer, text).or_else(|| Number::from_f64(text.parse().ok()?).map(Value::Number))
-        }
+        ArgType::Number => parse_typed(ArgType::Integer, text)
+            .or_else(|| Number::from_f64(text.parse().ok()?).map(Value::Number)),
         ArgType::Boolean => text.parse::<bool>().map(Value::from).ok(),
         ArgType::String | ArgType::List => None,
     }
@@ -353,7 +360,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64()
 }
 
-fn compiled(pattern: &str) -> Result<Regex, String> {
+fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|error| {
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default().trim();
@@ -361,16 +368,16 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-fn shown(value: &Value) -> String {
+fn render_value(value: &Value) -> String {
     match value {
-        Value::String(text) => cut(text),
+        Value::String(text) => truncate(text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            cut(&value.to_string())
+            truncate(&value.to_string())
         }
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

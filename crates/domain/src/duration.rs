@@ -1,21 +1,21 @@
 //! Durations as people type them: `30s`, `10m`, `1h30m`.
 //!
 //! # Invariants
-//! 1. What [`typed_seconds`] prints, [`seconds_in`] reads back as the same.
+//! 1. What [`format_seconds`] prints, [`seconds_in`] reads back as the same.
 //! 2. No text is taken for a duration that it does not say in full, and none makes a function here panic.
 
 /// The units, the largest first, and how many seconds each has.
 pub const DURATION_UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// The seconds in `30s`, `10m`, `2h`, `30d`, and such in a row, the larger unit first: `1h30m`. None for anything else, and
-/// for what is too long to count.
+/// The seconds in `30s`, `10m`, `2h`, `30d`, and such in a row, the larger unit first: `1h30m`. None for
+/// anything else, and for what is too long to count.
 ///
 /// ```
-/// use domain::{seconds_in, typed_seconds};
+/// use domain::{seconds_in, format_seconds};
 ///
 /// assert_eq!(seconds_in("1h30m"), Some(5_400));
 /// assert_eq!(seconds_in("30m1h"), None);
-/// assert_eq!(typed_seconds(5_400), "1h30m");
+/// assert_eq!(format_seconds(5_400), "1h30m");
 /// ```
 pub fn seconds_in(text: &str) -> Option<u64> {
     let mut rest = text.trim();
@@ -39,7 +39,7 @@ pub fn seconds_in(text: &str) -> Option<u64> {
 /// Durations that are given as examples, in seconds.
 const EXAMPLES_S: [u64; 3] = [30, 600, 7_200];
 
-/// What is allowed, with examples that are: `a duration from 0s to 5m, like 30s`.
+/// Returns what is allowed, with examples that are: `a duration from 0s to 5m, like 30s`.
 ///
 /// ```
 /// use domain::allowed_durations;
@@ -50,14 +50,14 @@ const EXAMPLES_S: [u64; 3] = [30, 600, 7_200];
 /// ```
 pub fn allowed_durations(min_s: u64, max_s: u64) -> String {
     let within = EXAMPLES_S.into_iter().filter(|seconds| (min_s..=max_s).contains(seconds));
-    let mut like: Vec<String> = within.map(typed_seconds).collect();
-    let last = like.pop().unwrap_or_else(|| typed_seconds(max_s));
+    let mut like: Vec<String> = within.map(format_seconds).collect();
+    let last = like.pop().unwrap_or_else(|| format_seconds(max_s));
     let like = if like.is_empty() { last } else { format!("{} or {last}", like.join(", ")) };
-    format!("a duration from {} to {}, like {like}", typed_seconds(min_s), typed_seconds(max_s))
+    format!("a duration from {} to {}, like {like}", format_seconds(min_s), format_seconds(max_s))
 }
 
 /// Seconds as they are typed: `1h30m`, `0s`.
-pub fn typed_seconds(seconds: u64) -> String {
+pub fn format_seconds(seconds: u64) -> String {
     let mut left = seconds;
     let mut text = String::new();
     for (unit, each) in DURATION_UNITS {

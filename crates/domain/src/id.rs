@@ -117,7 +117,7 @@ ulid_id! {
     WorkerId, "a worker id"
 }
 
-/// Why a text is not an id.
+/// The reason why a text is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Too short or too long.
@@ -157,12 +157,12 @@ fn parse_ulid(what: &'static str, text: &str) -> Result<Ulid, IdError> {
 /// The number of a tool call within a plan's attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CallNo(pub u32);
+pub struct CallNumber(pub u32);
 
-/// Which of a plan's projects a path lies in.
+/// The index of a project among a plan's projects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct RootNo(pub u16);
+pub struct RootIndex(pub u16);
 
 /// Which ownership of a job a write belongs to: each new owner gets the next one, so an older owner is told
 /// apart.
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<JobId>(&format!("\"{TEXT}\"")).unwrap(), id);
         assert!(serde_json::from_str::<JobId>("\"no id\"").is_err());
         assert!(serde_json::from_str::<JobId>("7").is_err());
-        assert_eq!(serde_json::to_string(&(CallNo(1), RootNo(2), Fence(3))).unwrap(), "[1,2,3]");
+        assert_eq!(serde_json::to_string(&(CallNumber(1), RootIndex(2), Fence(3))).unwrap(), "[1,2,3]");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::change::file_state::Hash;
 use crate::id::{BootId, Fence, PlanId};
 use crate::time::Ms;
 
-/// What can be locked.
+/// A resource that can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockResource {
     /// A plan.
@@ -85,12 +85,12 @@ impl Lock {
         })
     }
 
-    /// Whether this is the taking that `held` was: by the same holder, under the same number.
+    /// Returns whether this is the taking that `held` was: by the same holder, under the same number.
     pub fn is_of(&self, held: &Lock) -> bool {
         self.resource == held.resource && self.fence == held.fence && self.owner == held.owner
     }
 
-    /// Whether somebody holds it in this boot.
+    /// Returns whether somebody holds it in this boot.
     pub fn is_held(&self, boot: BootId, now: Ms) -> bool {
         self.boot == boot && self.lease_until > now
     }

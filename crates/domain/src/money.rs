@@ -1,8 +1,8 @@
-//! Money as people type it: dollars, kept as millionths.
+//! Money as users type it: dollars, stored as millionths.
 //!
 //! # Invariants
 //! 1. No floating point: what is typed is what is kept.
-//! 2. What [`typed`] prints, [`parse`] reads back as the same amount.
+//! 2. What [`format_dollars`] prints, [`parse`] reads back as the same amount.
 
 /// A dollar, in millionths.
 const DOLLAR: u64 = 1_000_000;
@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Option<u64> {
 }
 
 /// The amount as it is typed, with two places after the point at least.
-pub fn typed(micros: u64) -> String {
+pub fn format_dollars(micros: u64) -> String {
     let part = format!("{:06}", micros % DOLLAR);
     let (cents, rest) = part.split_at(2);
     format!("{}.{cents}{}", micros / DOLLAR, rest.trim_end_matches('0'))
@@ -48,7 +48,7 @@ mod tests {
             ("0", 0, "0.00"),
             ("1000000", 1_000_000_000_000, "1000000.00"),
         ] {
-            assert_eq!((parse(text), typed(micros).as_str()), (Some(micros), shown));
+            assert_eq!((parse(text), format_dollars(micros).as_str()), (Some(micros), shown));
             assert_eq!(parse(shown), Some(micros));
         }
         for wrong in

@@ -1,4 +1,4 @@
-//! Where a changed file lies: a path below the root of a project.
+//! Relative paths: the place of a changed file below the root of a project.
 //!
 //! # Invariants
 //! 1. A [`RelPath`] has 1..=4096 bytes, is relative, holds no NUL and no empty, `.` or `..` component.
@@ -10,7 +10,7 @@
 
 use std::fmt::{self, Write};
 
-/// How long a path may be.
+/// Limits how long a path may be.
 pub const PATH_BYTES_MAX: usize = 4096;
 
 /// A path below a root, as bytes: file names are not always UTF-8.
@@ -28,7 +28,7 @@ pub const PATH_BYTES_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Box<[u8]>);
 
-/// Why bytes are not a path below a root.
+/// The reason why bytes are not a path below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// No bytes at all.
@@ -116,19 +116,21 @@ impl AsRef<[u8]> for RelPath {
     }
 }
 
-/// Whether a terminal obeys a character instead of showing it: controls, and the marks that make text run the other way.
+/// Whether a terminal obeys a character instead of showing it: controls, and the marks that make text run the
+/// other way.
 pub fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or has no width. In prose
-/// those without width join letters and emoji, and stay.
+/// Whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or has no
+/// width. In prose those without width join letters and emoji, and stay.
 pub fn is_unseen(character: char) -> bool {
     is_obeyed(character)
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// Text as it is; bytes that are not UTF-8 and characters that are [not seen](is_unseen) as `\xNN`, the backslash as `\\`.
+/// Text as it is; bytes that are not UTF-8 and characters that are [not seen](is_unseen) as `\xNN`, the
+/// backslash as `\\`.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {

@@ -5,9 +5,9 @@ const BEGINNING_MIN: usize = 3;
 /// Of so many letters one may be wrong.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if they are at most
-/// a third of it; else one that `word` is the beginning of; else the only one that has it as a whole word between `-`, `_`, `.`
-/// and `/`. Of equals the first.
+/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if
+/// they are at most a third of it; else one that `word` is the beginning of; else the only one that has it as
+/// a whole word between `-`, `_`, `.` and `/`. Of equals the first.
 ///
 /// ```
 /// use domain::nearest;
@@ -40,7 +40,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// How many letters are changed, added, left out, or swapped with their neighbour.
+/// Returns how many letters are changed, added, left out, or swapped with their neighbour.
 fn edits(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before_last: Vec<usize> = Vec::new();

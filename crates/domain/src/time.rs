@@ -31,7 +31,7 @@ impl Ms {
         Ms(self.0.saturating_add(Ms::from(duration).0))
     }
 
-    /// How long ago `earlier` was; nothing, when it is yet to come.
+    /// Returns how long ago `earlier` was; nothing, when it is yet to come.
     #[must_use]
     pub fn since(self, earlier: Ms) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

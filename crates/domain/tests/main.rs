@@ -2,10 +2,10 @@
 //! space.
 //!
 //! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
-//! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
-//! `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans: `plan_state`,
-//! `plan_moves`, `plan_following`, `decision`, `automation`, `plan_spec`, `validation`, `lock`, `told`; of definitions: `arg`, `template`, `expr`,
-//! `graph`, `invariant`.
+//! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`;
+//! of changes: `net`, `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans:
+//! `plan_state`, `plan_moves`, `plan_following`, `decision`, `automation`, `plan_spec`, `validation`, `lock`,
+//! `told`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
 
 #![allow(
     clippy::unwrap_used,

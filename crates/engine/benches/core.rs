@@ -1,14 +1,14 @@
 //! What the four pillars cost, beside their peers, in one run.
 //!
-//! `cargo xtask bench core` prints, after the measured values, one line a row:
-//! `bench NAME/PEER ours=N peer=N ratio=N unit=U`. Times are CPU nanoseconds of the measuring thread, the least of
-//! several rounds; a ratio above 1 means that ours is better, whatever the unit. Checks are measured while another
-//! thread writes the checked word every millisecond, and every result goes through `black_box`.
+//! `cargo xtask bench core` prints, after the measured values, one line a row: `bench NAME/PEER ours=N peer=N
+//! ratio=N unit=U`. Times are CPU nanoseconds of the measuring thread, the least of several rounds; a ratio
+//! above 1 means that ours is better, whatever the unit. Checks are measured while another thread writes the
+//! checked word every millisecond, and every result goes through `black_box`.
 //!
 //! # Fairness
 //! `failsafe` and `recloser` keep more statistics than a count. `Mutex<HashMap>` does the bare append that
-//! `record_change` and `record_error` do under a fence, idempotently and with a decision: there the ratio says what
-//! that costs.
+//! `record_change` and `record_error` do under a fence, idempotently and with a decision: there the ratio
+//! says what that costs.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,8 +38,9 @@ mod rows {
     use std::time::{Duration, Instant};
 
     use domain::{
-        Base, BootId, CallNo, ChangeId, Claim, ClaimRequest, Draft, ErrorCategory, ErrorId, FileState, JobId,
-        Ms, NewChange, NewError, NewJob, Phase, PlanId, Policy, RelPath, RootNo, StepId, WorkerId,
+        Base, BootId, CallNumber, ChangeDraft, ChangeId, Claim, ClaimRequest, ErrorCategory, ErrorId,
+        FileState, JobId, Ms, NewChange, NewError, NewJob, Phase, PlanId, RecoveryPolicy, RelPath, RootIndex,
+        StepId, WorkerId,
     };
     use engine::{ErrorRecoveryService, PlanExecutionContext, RandomIds};
     use failsafe::CircuitBreaker as _;
@@ -342,7 +343,8 @@ mod rows {
 
     const RECORDS: u64 = 80_000;
 
-    /// Operations a second of wall time, on so many threads: the best of several rounds, each on a fresh `make()`.
+    /// Operations a second of wall time, on so many threads: the best of several rounds, each on a fresh
+    /// `make()`.
     fn per_second<T: Sync>(threads: usize, make: impl Fn() -> T, op: impl Fn(&T, u64) + Sync) -> f64 {
         let mut best = 0_f64;
         for _ in 0..5 {
@@ -372,9 +374,10 @@ mod rows {
 
     fn change(n: u64) -> NewChange {
         let path = RelPath::new(format!("src/{n}.rs")).unwrap();
-        let draft = Draft::between(path, None, Some(FileState::file(b"fn main() {}\n", 0o644))).unwrap();
+        let draft =
+            ChangeDraft::between(path, None, Some(FileState::file(b"fn main() {}\n", 0o644))).unwrap();
         let id = ChangeId::from_u128(n.into());
-        NewChange { id, call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
+        NewChange { id, call: CallNumber(1), root: RootIndex(0), base: Base::Known, draft }
     }
 
     /// The peer of both records: find or create a list by key, and append.
@@ -423,7 +426,7 @@ mod rows {
         for threads in [1, 2, 4, 8] {
             let make = || {
                 let (store, claim) = claimed();
-                (ErrorRecoveryService::new(store, Policy::default()), claim)
+                (ErrorRecoveryService::new(store, RecoveryPolicy::default()), claim)
             };
             let ours = per_second(threads, make, |(service, claim), n| {
                 black_box(ready(service.record_error(claim, error(n))).unwrap());

@@ -1,8 +1,8 @@
-//! The files of the data directory, opened without waiting for anybody.
+//! Opens the files of the data directory without waiting for another process.
 //!
 //! # Invariants
-//! 1. A pipe, a device, a socket or a directory in the place of one of our files is an error that names it, and is
-//!    neither read nor written.
+//! 1. A pipe, a device, a socket or a directory in the place of one of our files is an error that names it,
+//!    and is neither read nor written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,12 +1,14 @@
-//! Plans from the first word to the user's files: the verbs that people and programs use.
+//! The engine of one data directory: joins its store, its sandboxes and its journals.
 //!
-//! [`Engine`] joins store, sandbox and journal of one data directory. Each verb has a file: `use_plan`, `execute`,
-//! `apply`, `undo`, `cancel`, `guide`; whether one goes on without being asked says `verdict`; what they read about a plan is in `facts`, `diff`, `logs`. The phases themselves are jobs
-//! and are done by `phases`, whoever claims them.
+//! Each command on a plan has a file: `plan::create`, `plan::execute`, `plan::cancel`, `plan::guidance`,
+//! `apply`, `apply::undo`. `plan::gates` decides if a plan continues without approval. `query::details`,
+//! `query::diff` and `query::logs` read plans. The phases themselves are jobs: `run` does them, in the
+//! process that claims the job.
 //!
 //! # Invariants
 //! 1. Every move of a plan goes through the store, by the one transition function of `domain`.
-//! 2. Phases run under a claim. Undo, and an apply after an undo, are no phases: they run under the plan's lock.
+//! 2. Phases run under a claim. Undo, and an apply after an undo, are no phases: they run under the plan's
+//!    lock.
 //! 3. The user's files are written by the journal alone.
 //! 4. Recovery of unfinished applies is the first act of every engine.
 //!
@@ -18,55 +20,55 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use domain::{BootId, PlanId, Policy, Redactor, WallMs};
-use sandbox::journal::{Boot, Journals, Stuck};
+use domain::{BootId, PlanId, RecoveryPolicy, Redactor, WallMs};
+use sandbox::journal::{Boot, Journals, StuckJournal};
 use sandbox::{ChildProgram, CopyWatch};
 use store::{SqliteOptions, SqliteStore, Store};
 use sync::Clock;
 use sync::primitives::{Mutex, lock};
 
 use crate::apply::check_validity::RecheckWhen;
-use crate::apply::crash_recovery::{OpenApply, RecoveredApply, RecoveryError};
+use crate::apply::crash_recovery::{RecoveredApply, RecoveryError, UnsettledApply};
 use crate::clock::{BootClock, wall_now};
 use crate::context::{Contexts, ContextsSetup};
 use crate::models::ModelsSetup;
 use crate::redaction::SecretFilter;
-use crate::workers::breaker_log::breakers_told;
+use crate::workers::breaker_log::breaker_event_sink;
 use worker::AsyncWorker;
 use worker::ErrorRecoveryService;
 use worker::{Ids, RandomIds};
 
-/// What an engine works with.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Where everything is kept; made when it is not there, mode 0700.
+    /// The directory of all stored data; created with mode 0700 if it does not exist.
     pub data_dir: PathBuf,
-    /// Where sandboxes are made.
+    /// The directory of the sandboxes.
     pub sandbox_dir: PathBuf,
     /// The program whose children run commands.
     pub child: ChildProgram,
-    /// How many files, and how many bytes, a copy of a plan's projects may have.
+    /// The most files, and the most bytes, that a copy of a plan's projects may have.
     pub copy_max: (u64, u64),
-    /// How many plans process at once in the store.
+    /// The number of plans of the store that may be processed at the same time.
     pub plan_concurrency: u32,
-    /// How long a job stays owned by a worker that is not heard of.
+    /// The time for which a job stays leased to a worker that does not renew the lease.
     pub lease: Duration,
-    /// How long what an interrupted command changed may take to be captured; afterwards its sandbox is kept. At most
-    /// 5 min.
+    /// The time limit for capturing the changes of an interrupted command; afterwards its sandbox is
+    /// retained. At most 5 min.
     pub capture_wait: Duration,
     /// When an apply runs the required checks again, unless it says so itself.
     pub recheck: RecheckWhen,
-    /// How far recovery goes by itself.
-    pub recovery: Policy,
-    /// How long an applied plan can be undone.
+    /// The failures from which a plan recovers without the user.
+    pub recovery: RecoveryPolicy,
+    /// The time for which an applied plan can be undone.
     pub retention: Duration,
-    /// What models are asked with.
+    /// The setup of the models.
     pub models: ModelsSetup,
-    /// What contexts are made with.
+    /// The setup of the context pipeline.
     pub contexts: ContextsSetup,
 }
 
-/// Why an engine could not be opened.
+/// An error of opening an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineOpenError {
     /// The data directory cannot be used.
@@ -79,8 +81,8 @@ pub enum EngineOpenError {
     },
     /// The store cannot be opened.
     #[error(transparent)]
-    Store(#[from] store::OpenError),
-    /// An apply that was broken off can be neither finished nor taken back now.
+    Store(#[from] store::StoreOpenError),
+    /// An interrupted apply can be neither finished nor rolled back now.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// Contexts cannot be made like this.
@@ -91,14 +93,14 @@ pub enum EngineOpenError {
 /// Plans of one data directory. `Clone` is the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) house: Arc<House>,
+    pub(crate) inner: Arc<EngineInner>,
     recovered: Arc<[RecoveredApply]>,
-    open: Arc<[OpenApply]>,
+    open: Arc<[UnsettledApply]>,
     set_aside: Arc<[PathBuf]>,
 }
 
-/// What all verbs share.
-pub(crate) struct House {
+/// The shared state of an [`Engine`] and of everything that runs for it.
+pub(crate) struct EngineInner {
     pub(crate) options: EngineOptions,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) store_file: crate::workers::store_identity::StoreFile,
@@ -111,16 +113,16 @@ pub(crate) struct House {
     pub(crate) models: crate::models::Models,
     /// The context pipeline of this process.
     pub(crate) contexts: Contexts,
-    /// The workers of this process, to be told of a cancel at once.
+    /// The workers of this process, which are notified of a cancel at once.
     pub(crate) workers: Mutex<Vec<AsyncWorker>>,
-    /// What went wrong last in this process, should the store not take it.
+    /// The last failure in this process, in case the store does not accept it.
     pub(crate) last_failure: Mutex<Option<String>>,
     /// Copies of projects that are being made, to be shown.
     copies: Mutex<BTreeMap<PlanId, Weak<CopyWatch>>>,
 }
 
 impl Engine {
-    /// Opens the store, and first of all finishes or takes back every apply that was broken off.
+    /// Opens the store, and first of all finishes or rolls back every interrupted apply.
     ///
     /// # Errors
     /// The data directory or the store cannot be used, or an apply is stuck.
@@ -132,15 +134,17 @@ impl Engine {
         }
     }
 
-    /// The same, though an apply is stuck: for those who look at what is open, or give it up.
+    /// The same, even if an apply is stuck: for commands that list unsettled applies or abandon them.
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub async fn open_to_mend(options: EngineOptions) -> Result<Self, EngineOpenError> {
+    pub async fn open_for_repair(options: EngineOptions) -> Result<Self, EngineOpenError> {
         Ok(Self::open_and_recover(options).await?.0)
     }
 
-    async fn open_and_recover(options: EngineOptions) -> Result<(Self, Option<Stuck>), EngineOpenError> {
+    async fn open_and_recover(
+        options: EngineOptions,
+    ) -> Result<(Self, Option<StuckJournal>), EngineOpenError> {
         let data_dir = |source| EngineOpenError::DataDir { dir: options.data_dir.clone(), source };
         make_private(&options.data_dir).map_err(data_dir)?;
         crate::data_files::refuse_others(&options.data_dir).map_err(data_dir)?;
@@ -153,20 +157,21 @@ impl Engine {
         })?);
         let store_file = crate::workers::store_identity::StoreFile::in_dir(&options.data_dir);
         let boot = Boot::present().map_err(data_dir)?;
-        let journals = Journals::open(&options.data_dir, boot, Arc::new(crate::apply::crash_recovery::Lines))
-            .map_err(data_dir)?;
+        let journals =
+            Journals::open(&options.data_dir, boot, Arc::new(crate::apply::crash_recovery::LineMerger))
+                .map_err(data_dir)?;
         let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
-        let redactor = Arc::new(crate::redaction::Secrets::of(&options.data_dir, &options.models.providers));
+        let redactor = Arc::new(crate::redaction::Secrets::new(&options.data_dir, &options.models.providers));
         let models =
             crate::models::Models::new(options.models.clone(), Arc::clone(&clock), &options.data_dir);
-        let contexts = Contexts::of(
+        let contexts = Contexts::with_secrets(
             &options.contexts,
             &options.data_dir,
             Arc::clone(&redactor),
             Arc::clone(&clock),
-            breakers_told(&options.data_dir),
+            breaker_event_sink(&options.data_dir),
         )?;
-        let house = House {
+        let inner = EngineInner {
             options,
             store,
             store_file,
@@ -182,11 +187,11 @@ impl Engine {
             last_failure: Mutex::default(),
             copies: Mutex::default(),
         };
-        let house = Arc::new(house);
+        let inner = Arc::new(inner);
         let recovery =
-            crate::apply::crash_recovery::recover(&house, &crate::apply::locks::RootLocks::default()).await?;
+            crate::apply::crash_recovery::recover(&inner, &crate::apply::locks::RootLocks::default()).await?;
         let engine = Self {
-            house,
+            inner,
             recovered: recovery.ended.into(),
             open: recovery.open.into(),
             set_aside: recovery.set_aside.into(),
@@ -194,53 +199,54 @@ impl Engine {
         Ok((engine, recovery.stuck))
     }
 
-    /// What lay among the journals without being a file, and was set aside when this engine was opened.
+    /// The entries of the journal directory that are no files, and that were moved away when this engine was
+    /// opened.
     pub fn set_aside_files(&self) -> &[PathBuf] {
         &self.set_aside
     }
 
-    /// What was finished or taken back when this engine was opened.
+    /// The applies that were finished or rolled back when this engine was opened.
     pub fn recovered(&self) -> &[RecoveredApply] {
         &self.recovered
     }
 
-    /// What was begun and could not be brought to its end when this engine was opened.
-    pub fn open_applies(&self) -> &[OpenApply] {
+    /// The applies that could not be settled when this engine was opened.
+    pub fn open_applies(&self) -> &[UnsettledApply] {
         &self.open
     }
 
-    /// What takes secrets out of texts before they are shown; none when its key can be neither read nor made, and then
-    /// nothing that may hold a secret must be shown.
+    /// The redactor of texts that are shown. `None` if its key can be neither read nor created; then nothing
+    /// that may hold a secret must be shown.
     pub fn redactor(&self) -> Option<Arc<Redactor>> {
-        self.house.redactor.redactor()
+        self.inner.redactor.redactor()
     }
 
-    /// What takes secrets out of answers.
+    /// The filter that takes secrets out of answers.
     pub fn secret_filter(&self) -> SecretFilter {
-        SecretFilter::new(&self.house.redactor)
+        SecretFilter::new(&self.inner.redactor)
     }
 
-    /// How many files and bytes of its projects were copied for a plan so far; none while none are.
+    /// Returns the number of files and bytes that were copied for a plan so far; `None` if nothing is copied.
     pub fn copied(&self, plan: PlanId) -> Option<(u64, u64)> {
-        let copies = lock(&self.house.copies);
+        let copies = lock(&self.inner.copies);
         let copied = copies.get(&plan).and_then(Weak::upgrade)?.copied();
         (copied.0 > 0).then_some(copied)
     }
 
-    /// The store, for what no verb tells.
+    /// The store, for facts that no command reports.
     pub fn store(&self) -> &dyn Store {
-        self.house.store.as_ref()
+        self.inner.store.as_ref()
     }
 }
 
-impl House {
-    /// How long a run may wind down: capture what is left, and store that.
+impl EngineInner {
+    /// The time limit for winding a run down: capturing its last changes and storing them.
     pub(crate) fn wind_down_wait(&self) -> Duration {
         // The store is asked four times at most: whose the job is, for the call, for the error, for the sandbox.
         self.options.capture_wait.saturating_add(crate::run::STORE_WAIT * 4)
     }
 
-    /// Counts the copy that is about to be made for a plan, within the bounds of the settings.
+    /// Registers the copy that is about to be made for a plan, within the limits of the settings.
     pub(crate) fn watch_copy(&self, plan: PlanId) -> Arc<CopyWatch> {
         let (files, bytes) = self.options.copy_max;
         let watch = Arc::new(CopyWatch::new(files, bytes));
@@ -263,6 +269,6 @@ pub(crate) fn make_private(dir: &std::path::Path) -> std::io::Result<()> {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("data_dir", &self.house.options.data_dir).finish_non_exhaustive()
+        f.debug_struct("Engine").field("data_dir", &self.inner.options.data_dir).finish_non_exhaustive()
     }
 }

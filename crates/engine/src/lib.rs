@@ -1,21 +1,22 @@
-//! Runs plans: what joins the pure rules, the stores and the workers of this machine.
+//! Runs plans: joins the pure rules, the stores and the workers of this machine.
 //!
 //! # Where to begin
-//! - [`Engine`]: the plans of one data directory, and the commands on them. `plan` creates, executes, moves on, cancels;
-//!   `query` reads and never writes; `apply` is all that can touch the user's files, recovery included.
-//! - `run`: what a claimed job does: phases, nodes, calls, the plan's sandbox.
+//! - [`Engine`]: the plans of one data directory, and the commands on them. `plan` creates, executes, moves
+//!   on, cancels; `query` reads and never writes; `apply` is all that can touch the user's files, recovery
+//!   included.
+//! - `run`: the work of a claimed job: phases, nodes, calls, the plan's sandbox.
 //! - `workers`: the only folder that knows of other processes. `maintenance`: `doctor` and `gc`.
 //! - [`context::Contexts`]: from a request to the files and lines that a model is given.
 //! - [`tools`]: the built-in tools. The crate `worker` is re-exported here.
 //!
 //! # Invariants
 //! 1. A phase never reaches back: it returns a value, and the engine stores it.
-//! 2. Time, ids, tasks and threads come in through ports ([`sync::Clock`], [`Ids`], [`Runtime`]), so that a test or a
-//!    simulation owns them.
+//! 2. Time, ids, tasks and threads come in through ports ([`sync::Clock`], [`Ids`], [`Runtime`]), so that a
+//!    test or a simulation owns them.
 //! 3. No lock is held across an `.await`, and no foreign code runs under one.
 //!
 //! # Not here
-//! Rules (`domain`), SQL (`store`), and how anything is shown to people (the program).
+//! Rules (`domain`), SQL (`store`), and printing anything for users (the program).
 
 #![forbid(unsafe_code)]
 
@@ -34,48 +35,50 @@ mod run;
 pub mod tools;
 mod workers;
 
-pub use apply::abandon::{SetAside, SetAsideError};
+pub use apply::abandon::{AbandonError, AbandonedApply};
 pub use apply::check_validity::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
 pub use apply::crash_recovery::{
-    FoundJournal, OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError,
+    JournalState, RecoveredApply, RecoveredEnd, RecoveryError, UnsettledApply, UnsettledReason,
 };
 pub use apply::locks::LocksError;
-pub use apply::merge::{Conflict, ConflictPlace, MergingError};
-pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
+pub use apply::merge::{Conflict, ConflictPlace, MergeError};
+pub use apply::{ApplyError, ApplyPreview, ApplyRequest, ApplySummary};
 pub use clock::{BootClock, wall_now};
 pub use context::answer::context_answer;
 pub use engine::{Engine, EngineOpenError, EngineOptions};
-pub use maintenance::doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
+pub use maintenance::doctor::{DoctorFinding, DoctorReport, Leftovers, doctor_without_store};
 pub use maintenance::gc::{GcError, GcReport, GcRequest};
-pub use maintenance::retained_sandboxes::{KeptSandbox, kept_in};
+pub use maintenance::retained_sandboxes::{RetainedSandbox, retained_dir_of};
 pub use mcp_servers::{McpSettings, ServerSettings, Servers};
 pub use models::{
-    Cast, Mode, ModelsError, ModelsSetup, OfModels, Price, ProviderSettings, ProviderView, Renewal, Speaks,
-    builtin_providers, cast_of,
+    ModelSettings, ModelsError, ModelsSetup, Participants, Price, Protocol, ProviderSettings, ProviderView,
+    RecordingMode, SettingsReload, builtin_providers, cast_of,
 };
 pub use plan::cancel::{CancelError, CancelReport};
 pub use plan::create::{NewPlanRequest, UseError};
 pub use plan::execute::{ExecuteError, ExecuteOptions};
-pub use plan::gates::Gated;
-pub use plan::guidance::{GUIDANCE_BYTES_MAX, GuideError, Guided, Taken};
+pub use plan::gates::GateStatus;
+pub use plan::guidance::{GUIDANCE_BYTES_MAX, GuidanceError, GuidanceMode, GuidanceOutcome};
 pub use plan::limits::LimitsError;
 pub use query::artifacts::{Artifact, ArtifactsError};
-pub use query::decisions::{Affected, DecisionFacts, FindDecisionError};
-pub use query::details::{ASK_MODEL, PlanFacts, PlanRow, StepFacts, Waits};
-pub use query::diff::{ChangedFiles, DiffFacts, DiffRequest, FileDiff, Unread};
+pub use query::decisions::{Affected, DecisionDetails, FindDecisionError};
+pub use query::details::{ASK_MODEL, PlanDetails, PlanRow, StepDetails, WaitReason};
+pub use query::diff::{ChangedFiles, DiffDetails, DiffRequest, FileDiff, UnreadContent};
 pub use query::error_times::ErrorMoment;
 pub use query::find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use query::forecast::{Forecast, ForecastKind, ForecastPath, Forecasts};
 pub use query::logs::{CallLog, Reveal};
-pub use query::overview::{Glance, GlanceStep, Glances, Seen};
+pub use query::overview::{CurrentStep, OverviewSnapshot, PlanOverview, PlanSummary};
 pub use query::queue_position::QueuePlace;
 pub use redaction::SecretFilter;
 pub use worker::{
-    AsyncWorker, ChangesetHandle, EndedCall, ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError,
-    PlanExecutionContext, Ports, RandomIds, RunFailure, RunningJob, Runtime, Settled, StartError, Stop,
-    StopReport, TaskKind, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews, WorkerReport,
+    AsyncWorker, ChangesetHandle, EndedCall, ErrorRecoveryService, Ids, JobRun, JobRunner, JobSettlement,
+    PlanError, PlanExecutionContext, Ports, RandomIds, RunFailure, RunningJob, Runtime, StopMode, StopReport,
+    TaskKind, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews, WorkerReport, WorkerStartError,
 };
-pub use workers::breaker_log::{BreakerChange, StrategyBreaker, reset_strategy_breakers, strategy_breakers};
-pub use workers::notify::{Onlooker, Waiter};
+pub use workers::breaker_log::{
+    ProviderBreakerChange, StrategyBreaker, reset_strategy_breakers, strategy_breakers,
+};
+pub use workers::notify::{PlanWaiter, StoreWatcher};
 pub use workers::pool::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
-pub use workers::registry::Starting;
+pub use workers::registry::StartLock;

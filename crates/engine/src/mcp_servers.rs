@@ -1,4 +1,4 @@
-//! The servers whose tools models may call: what the settings say of them, and which of them a plan needs.
+//! The MCP servers whose tools models may call: their settings, and the servers that a plan needs.
 //!
 //! A tool of a server is called `SERVER.TOOL`; `SERVER.*` means all of them.
 //!
@@ -7,16 +7,16 @@
 //! 2. A server may change the projects only where the settings, the phase and the plan all let it.
 //!
 //! # Not here
-//! Starting them (`phases::servers`), and the protocol (`actors::mcp`).
+//! Starting them (`run::call::mcp_server`), and the protocol (`actors::mcp`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use definitions::ServerTool;
-use domain::{Does, PlanSpec, Step, did_you_mean};
+use domain::{NodeKind, PlanSpec, PlanStep, did_you_mean};
 
 pub use actors::mcp::McpSettings;
 
-use crate::engine::House;
+use crate::engine::EngineInner;
 
 /// How long the name of a server's tool may be.
 const TOOL_CHARS_MAX: usize = 128;
@@ -26,7 +26,8 @@ const TOOL_CHARS_MAX: usize = 128;
 pub struct ServerSettings {
     /// Its program, and how its tools are taken.
     pub program: McpSettings,
-    /// Whether it may change files at all; one that may not sees the projects read-only, and its tools only read.
+    /// True if it may change files at all; one that may not sees the projects read-only, and its tools only
+    /// read.
     pub writes: bool,
 }
 
@@ -40,19 +41,19 @@ pub(crate) fn only_reads(tool: &ServerTool<'_>, settings: &ServerSettings) -> bo
 }
 
 /// What a step names of servers.
-pub(crate) fn named(step: &Step) -> Vec<ServerTool<'_>> {
+pub(crate) fn named(step: &PlanStep) -> Vec<ServerTool<'_>> {
     let names: Vec<&str> = match &step.does {
-        Does::Model(task) => task.tools.iter().map(String::as_str).collect(),
-        Does::Tool { name, .. } => vec![name.as_str()],
-        Does::Command(_)
-        | Does::External(_)
-        | Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::Actor { .. } => Vec::new(),
+        NodeKind::Model(task) => task.tools.iter().map(String::as_str).collect(),
+        NodeKind::Tool { name, .. } => vec![name.as_str()],
+        NodeKind::Command(_)
+        | NodeKind::External(_)
+        | NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Actor { .. } => Vec::new(),
     };
-    names.into_iter().filter_map(ServerTool::of).collect()
+    names.into_iter().filter_map(ServerTool::parse).collect()
 }
 
 /// Why there is no server of this name.
@@ -62,15 +63,15 @@ pub(crate) fn unknown(servers: &Servers, name: &str) -> String {
 }
 
 /// What stands in the way of the servers that a plan needs. None is started for it.
-pub(crate) fn preflight(house: &House, spec: &PlanSpec) -> Vec<String> {
-    let servers = &house.options.models.servers;
+pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
+    let servers = &engine.options.models.servers;
     let of_strategist = spec.strategist.iter().flat_map(|strategist| &strategist.steps);
     let mut seen = BTreeSet::new();
     let mut findings = Vec::new();
     for step in spec.steps.iter().chain(of_strategist) {
         for named in named(step) {
             let ServerTool { server, tool } = named;
-            let is_call = matches!(step.does, Does::Tool { .. });
+            let is_call = matches!(step.does, NodeKind::Tool { .. });
             findings.extend(no_tool(server, tool, is_call).map(|why| format!("node {}: {why}", step.node)));
             if seen.insert(server) {
                 let why = match servers.get(server) {
@@ -129,11 +130,11 @@ mod tests {
 
     #[test]
     fn a_name_with_a_dot_is_a_servers_and_a_star_means_all_of_it() {
-        assert_eq!(ServerTool::of("read_file"), None);
-        assert_eq!(ServerTool::of("plan.decide"), None, "it is ours");
-        assert_eq!(ServerTool::of("files.read"), Some(ServerTool { server: "files", tool: Some("read") }));
-        assert_eq!(ServerTool::of("files.*"), Some(ServerTool { server: "files", tool: None }));
-        assert_eq!(ServerTool::of("files.a.b"), Some(ServerTool { server: "files", tool: Some("a.b") }));
+        assert_eq!(ServerTool::parse("read_file"), None);
+        assert_eq!(ServerTool::parse("plan.decide"), None, "it is ours");
+        assert_eq!(ServerTool::parse("files.read"), Some(ServerTool { server: "files", tool: Some("read") }));
+        assert_eq!(ServerTool::parse("files.*"), Some(ServerTool { server: "files", tool: None }));
+        assert_eq!(ServerTool::parse("files.a.b"), Some(ServerTool { server: "files", tool: Some("a.b") }));
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_tool_only_reads_when_the_settings_say_so() {
-        let (read, all) = (ServerTool::of("files.read").unwrap(), ServerTool::of("files.*").unwrap());
+        let (read, all) = (ServerTool::parse("files.read").unwrap(), ServerTool::parse("files.*").unwrap());
         assert!(
             only_reads(&read, &settings(true, &["read"])) && !only_reads(&all, &settings(true, &["read"]))
         );

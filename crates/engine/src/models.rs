@@ -1,33 +1,35 @@
-//! The models of this process: who is asked, what that may cost, and how their breakers stand.
+//! The models of this process: their providers, their prices, and the state of their breakers.
 //!
 //! # Invariants
-//! 1. Providers are made when a model is first asked for; an engine that asks none reads no key and makes no client. They
-//!    are made anew where a process that outlives a change of the settings meets a plan (`renewal`); breakers stay.
-//! 2. As soon as keys are read the redactor knows them: before that nobody here could show one.
-//! 3. The process has one set of breakers, whatever number of plans it works on; how they change is told (`breakers`).
+//! 1. Providers are made when a model is first asked for; an engine that asks none reads no key and makes no
+//!    client. They are made again where a process that outlives a change of the settings meets a plan
+//!    ([`SettingsReload`]); breakers stay.
+//! 2. As soon as keys are read the redactor knows them: before that no code here could show one.
+//! 3. The process has one set of breakers, whatever number of plans it works on; `workers::breaker_log` logs
+//!    their changes.
 //!
 //! # Not here
-//! The turns of a model (`phases::model`) and the wire (`actors::model`).
+//! The turns of a model (`run::node::model`) and the wire (`actors::model`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use actors::model::{
-    Prices, PricesError, ProviderError, Providers, ProvidersSetup, RecordingError, Resolved,
+    Prices, PricesError, ProviderError, Providers, ProvidersSetup, RecordingError, ResolvedModel,
 };
-use domain::{Does, On, PlanSpec, SpendKind, Step};
+use domain::{NeedsCondition, NodeKind, PlanSpec, PlanStep, SpendKind};
 use sync::primitives::{Mutex, lock};
 use sync::{BreakerConfig, CircuitBreaker, Clock};
 
 pub use actors::model::{
-    Cast, Mode, Price, ProviderSettings, ProviderView, Speaks, builtin_providers, cast_of,
+    Participants, Price, Protocol, ProviderSettings, ProviderView, RecordingMode, builtin_providers, cast_of,
 };
 
-use crate::engine::{Engine, House};
+use crate::engine::{Engine, EngineInner};
 use crate::mcp_servers::Servers;
 use crate::redaction::Secrets;
-use crate::workers::breaker_log::Board;
+use crate::workers::breaker_log::BreakerLog;
 
 /// What models are asked with.
 #[derive(Clone, Debug)]
@@ -39,23 +41,23 @@ pub struct ModelsSetup {
     /// The servers whose tools models may call.
     pub servers: Arc<Servers>,
     /// Whether calls are kept, or answered from what was kept.
-    pub mode: Mode,
+    pub mode: RecordingMode,
     /// What all plans together may spend on models in one day (UTC), in millionths of a dollar.
     pub day_cost: Option<u64>,
     /// How often a provider fails in a row until it is given a rest, and for how long.
     pub breakers: BreakerConfig,
     /// How the settings are read again; none for a process that ends with what it was started for.
-    pub renewal: Option<Renewal>,
+    pub renewal: Option<SettingsReload>,
 }
 
 /// What the settings say of providers and of prices, by name.
-pub type OfModels = (Arc<BTreeMap<String, ProviderSettings>>, Arc<BTreeMap<String, Price>>);
+pub type ModelSettings = (Arc<BTreeMap<String, ProviderSettings>>, Arc<BTreeMap<String, Price>>);
 
 /// Reads what the settings say of models by now; none when they cannot be read.
 #[derive(Clone)]
-pub struct Renewal(pub Arc<dyn Fn() -> Option<OfModels> + Send + Sync>);
+pub struct SettingsReload(pub Arc<dyn Fn() -> Option<ModelSettings> + Send + Sync>);
 
-impl std::fmt::Debug for Renewal {
+impl std::fmt::Debug for SettingsReload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Renewal")
     }
@@ -68,7 +70,7 @@ impl Default for ModelsSetup {
             providers: Arc::default(),
             prices: Arc::default(),
             servers: Arc::default(),
-            mode: Mode::Live,
+            mode: RecordingMode::Live,
             day_cost: None,
             breakers: BreakerConfig::default(),
             renewal: None,
@@ -92,7 +94,7 @@ pub enum ModelsError {
 
 /// Why a model cannot be asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoModel {
+pub(crate) enum ModelUnavailable {
     /// None can.
     #[error(transparent)]
     All(Arc<ModelsError>),
@@ -107,7 +109,7 @@ pub(crate) struct Models {
     clock: Arc<dyn Clock>,
     made: OnceLock<Result<Arc<Providers>, Arc<ModelsError>>>,
     /// Those that took their place, and the settings that they were made of.
-    renewed: Mutex<Option<(OfModels, Arc<Providers>)>>,
+    renewed: Mutex<Option<(ModelSettings, Arc<Providers>)>>,
     breakers: OnceLock<CircuitBreaker>,
     data_dir: PathBuf,
 }
@@ -123,25 +125,29 @@ impl Models {
         self.setup.day_cost
     }
 
-    /// Whether calls are answered from a recording.
+    /// Returns true if calls are answered from a recording.
     pub(crate) fn is_replay(&self) -> bool {
-        matches!(self.setup.mode, Mode::Replay(_))
+        matches!(self.setup.mode, RecordingMode::Replay(_))
     }
 
     /// Who answers for `PROVIDER/NAME`.
-    pub(crate) fn resolve(&self, model: &str, secrets: &Secrets) -> Result<Resolved, NoModel> {
-        Ok(self.providers(secrets).map_err(NoModel::All)?.resolve(model)?)
+    pub(crate) fn resolve(&self, model: &str, secrets: &Secrets) -> Result<ResolvedModel, ModelUnavailable> {
+        Ok(self.providers(secrets).map_err(ModelUnavailable::All)?.resolve(model)?)
     }
 
-    /// Whether this process takes plans of whoever left them, and so has another environment than they.
+    /// Returns true if this process takes plans of whoever left them, and so has another environment than
+    /// they.
     pub(crate) fn is_of_worker(&self) -> bool {
         self.setup.renewal.is_some()
     }
 
-    /// Makes providers anew, if the settings say something else by now or a model cannot be asked with those that are.
+    /// Makes providers anew, if the settings say something else by now or a model cannot be asked with those
+    /// that are.
     pub(crate) fn renew(&self, spec: &PlanSpec, secrets: &Secrets) {
         let models = models_of(spec);
-        let Some(Renewal(read)) = self.setup.renewal.as_ref().filter(|_| !models.is_empty()) else { return };
+        let Some(SettingsReload(read)) = self.setup.renewal.as_ref().filter(|_| !models.is_empty()) else {
+            return;
+        };
         let Some(now) = read() else { return };
         let known = lock(&self.renewed).as_ref().map(|(settings, _)| settings.clone());
         let known =
@@ -155,7 +161,7 @@ impl Models {
         }
         // What cannot be made is told by those that are.
         let Ok(providers) = self.make(&now) else { return };
-        secrets.know(&providers.secrets());
+        secrets.register_secrets(&providers.secrets());
         *lock(&self.renewed) = Some((now, Arc::new(providers)));
     }
 
@@ -167,18 +173,18 @@ impl Models {
         let made = self.made.get_or_init(|| {
             let of = (Arc::clone(&self.setup.providers), Arc::clone(&self.setup.prices));
             let providers = self.make(&of).map_err(Arc::new)?;
-            secrets.know(&providers.secrets());
+            secrets.register_secrets(&providers.secrets());
             Ok(Arc::new(providers))
         });
         made.as_ref().map(Arc::clone).map_err(Arc::clone)
     }
 
-    fn make(&self, (providers, prices): &OfModels) -> Result<Providers, ModelsError> {
+    fn make(&self, (providers, prices): &ModelSettings) -> Result<Providers, ModelsError> {
         let setup = ProvidersSetup {
             settings: providers.as_ref().clone(),
-            prices: Prices::listed(prices)?,
+            prices: Prices::with_overrides(prices)?,
             breakers: self.breakers()?,
-            news: Arc::new(Board::of(&self.data_dir)),
+            news: Arc::new(BreakerLog::in_dir(&self.data_dir)),
             mode: self.setup.mode.clone(),
         };
         Ok(Providers::new(setup, &|name| std::env::var(name).ok())?)
@@ -194,8 +200,9 @@ impl Models {
     }
 }
 
-impl House {
-    /// The variables of the environment that the keys for a plan's models come from; none of a replay, which needs none.
+impl EngineInner {
+    /// The variables of the environment that the keys for a plan's models come from; none of a replay, which
+    /// needs none.
     pub(crate) fn key_variables(&self, spec: &PlanSpec) -> BTreeSet<String> {
         let models = models_of(spec);
         if models.is_empty() || self.models.is_replay() {
@@ -213,7 +220,7 @@ fn models_of(spec: &PlanSpec) -> BTreeMap<&str, &str> {
     let of_strategist = spec.strategist.iter().flat_map(|strategist| &strategist.steps);
     let mut found = BTreeMap::new();
     for step in spec.steps.iter().chain(of_strategist) {
-        if let Does::Model(task) = &step.does {
+        if let NodeKind::Model(task) = &step.does {
             found.entry(task.model.as_str()).or_insert(step.node.as_str());
         }
     }
@@ -221,30 +228,30 @@ fn models_of(spec: &PlanSpec) -> BTreeMap<&str, &str> {
 }
 
 /// What stands in the way of the models that a plan asks. Nobody is asked for it.
-pub(crate) fn preflight(house: &House, spec: &PlanSpec) -> Vec<String> {
+pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     let models = models_of(spec);
     if models.is_empty() {
         return Vec::new();
     }
-    let providers = match house.models.providers(&house.redactor) {
+    let providers = match engine.models.providers(&engine.redactor) {
         Ok(providers) => providers,
-        Err(error) => return vec![told(error.as_ref())],
+        Err(error) => return vec![error_chain(error.as_ref())],
     };
     let finding = |(model, node): (&str, &str)| {
         let why = providers.check(model).err()?;
-        Some(format!("node {node} asks {model}: {}", told(&why)))
+        Some(format!("node {node} asks {model}: {}", error_chain(&why)))
     };
     let unfit = models.into_iter().filter_map(finding);
-    unfit.chain(without_means(house, spec)).collect()
+    unfit.chain(without_means(engine, spec)).collect()
 }
 
 /// What a limit of nothing keeps from being asked for certain: the models of steps that nothing comes before.
-fn without_means(house: &House, spec: &PlanSpec) -> Vec<String> {
+fn without_means(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     let of_strategist = spec.strategist.as_ref().map_or(&[][..], |strategist| &strategist.steps);
     let all = asked_first(of_strategist).chain(asked_first(&spec.steps));
     let costs = |model: &str| {
-        let price = house.models.resolve(model, &house.redactor).ok().and_then(|resolved| resolved.price);
-        !house.models.is_replay() && price.is_some_and(|price| price.input.max(price.output) > 0)
+        let price = engine.models.resolve(model, &engine.redactor).ok().and_then(|resolved| resolved.price);
+        !engine.models.is_replay() && price.is_some_and(|price| price.input.max(price.output) > 0)
     };
     let mut findings = Vec::new();
     for (node, model) in all {
@@ -259,27 +266,27 @@ fn without_means(house: &House, spec: &PlanSpec) -> Vec<String> {
 }
 
 /// The models of steps that nothing comes before and nothing can skip, each with its node.
-fn asked_first(steps: &[Step]) -> impl Iterator<Item = (&str, &str)> {
+fn asked_first(steps: &[PlanStep]) -> impl Iterator<Item = (&str, &str)> {
     steps.iter().enumerate().filter_map(|(at, step)| {
         let is_first = step.needs.as_ref().map_or(at == 0, Vec::is_empty);
-        let is_certain = is_first && step.only_if.is_none() && step.on != On::Failure;
+        let is_certain = is_first && step.only_if.is_none() && step.on != NeedsCondition::Failure;
         match &step.does {
-            Does::Model(task) if is_certain => Some((step.node.as_str(), task.model.as_str())),
-            Does::Model(_)
-            | Does::Command(_)
-            | Does::Read { .. }
-            | Does::Write { .. }
-            | Does::Edit { .. }
-            | Does::Wait { .. }
-            | Does::Tool { .. }
-            | Does::External(_)
-            | Does::Actor { .. } => None,
+            NodeKind::Model(task) if is_certain => Some((step.node.as_str(), task.model.as_str())),
+            NodeKind::Model(_)
+            | NodeKind::Command(_)
+            | NodeKind::Read { .. }
+            | NodeKind::Write { .. }
+            | NodeKind::Edit { .. }
+            | NodeKind::Wait { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::External(_)
+            | NodeKind::Actor { .. } => None,
         }
     })
 }
 
 /// An error with all that it comes from, as far as it does not say so itself.
-pub(crate) fn told(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -298,17 +305,18 @@ impl Engine {
     /// # Errors
     /// The recording cannot be made or used.
     pub fn ready_models(&self) -> Result<(), Arc<ModelsError>> {
-        self.house.models.providers(&self.house.redactor).map(drop)
+        self.inner.models.providers(&self.inner.redactor).map(drop)
     }
 
-    /// The models that a plan asks and of which nobody can say what they cost: no limit of money holds for them.
+    /// The models that a plan asks and of which nobody can say what they cost: no limit of money holds for
+    /// them.
     pub fn unpriced(&self, spec: &PlanSpec) -> Vec<String> {
         let models = models_of(spec);
         if models.is_empty() {
             return Vec::new();
         }
         // Whoever cannot be asked at all is told so elsewhere.
-        let Ok(providers) = self.house.models.providers(&self.house.redactor) else { return Vec::new() };
+        let Ok(providers) = self.inner.models.providers(&self.inner.redactor) else { return Vec::new() };
         models.into_keys().filter(|model| providers.is_unpriced(model)).map(str::to_owned).collect()
     }
 
@@ -317,16 +325,16 @@ impl Engine {
     /// # Errors
     /// The recording cannot be made or used.
     pub fn provider_views(&self) -> Result<Vec<ProviderView>, Arc<ModelsError>> {
-        Ok(self.house.models.providers(&self.house.redactor)?.views())
+        Ok(self.inner.models.providers(&self.inner.redactor)?.views())
     }
 
     /// Of a run that is recorded: how many calls are by now. None when it is none, or nothing was asked.
     pub fn recorded_calls(&self) -> Option<u32> {
-        self.house.models.made.get()?.as_ref().ok()?.recorded_calls()
+        self.inner.models.made.get()?.as_ref().ok()?.recorded_calls()
     }
 
     /// Of a replay: how many recorded calls nobody has asked for. None when it is none, or nothing was asked.
     pub fn unused_recorded_calls(&self) -> Option<usize> {
-        self.house.models.made.get()?.as_ref().ok()?.unused_calls()
+        self.inner.models.made.get()?.as_ref().ok()?.unused_calls()
     }
 }

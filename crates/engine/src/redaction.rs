@@ -1,13 +1,13 @@
 //! The redactor of this data directory: made when it is first needed, with a key that stays.
 //!
 //! # Invariants
-//! 1. Keys of providers that stand in the environment, and passwords in their addresses, are known from the start; keys that
-//!    stand in files from the moment that this process has read them.
-//! 2. The values of variables that are passed to commands are known from the moment that a plan names them, and to other
-//!    processes by prints: keyed hashes that are stored with the data.
+//! 1. Keys of providers that stand in the environment, and passwords in their addresses, are known from the
+//!    start; keys that stand in files from the moment that this process has read them.
+//! 2. The values of variables that are passed to commands are known from the moment that a plan names them,
+//!    and to other processes by prints: keyed hashes that are stored with the data.
 //! 3. What was known stays known, and has the same mark; where no key can be kept, as long as the process.
-//! 4. Prints are of use under their own key only. So the data directory is not opened with another key ([`check_key`]): what
-//!    was known would be shown.
+//! 4. Prints are of use under their own key only. So the data directory is not opened with another key
+//!    ([`check_key`]): what was known would be shown.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -66,13 +66,14 @@ const PLAIN_BEGINNINGS: [&str; 3] = ["LC_", "XDG_", "CARGO_HOME"];
 
 /// The file with the key.
 const KEY_FILE: &str = "redaction.key";
-/// The file with the prints of values that were passed on, and with the fingerprint of the key that they were made with.
+/// The file with the prints of values that were passed on, and with the fingerprint of the key that they were
+/// made with.
 const PRINTS_FILE: &str = "redaction.known";
 /// How a line with a fingerprint begins.
 const KEY_LINE: &str = "key ";
 /// How long a fingerprint is.
 const FINGERPRINT_CHARS: usize = 32;
-/// How much of it is read.
+/// The most bytes of it that are read.
 const PRINTS_BYTES_MAX: u64 = 256 * 1024;
 
 /// Takes secrets out of what is stored and shown.
@@ -87,8 +88,8 @@ pub(crate) struct Secrets {
     redactor: Mutex<Option<Option<Arc<Redactor>>>>,
 }
 
-/// Takes secrets out of answers, as they are known at that moment. Contents and outputs are redacted before, by what they
-/// are; this finds secrets in names of files, which are stored exactly.
+/// Takes secrets out of answers, as they are known at that moment. Contents and outputs are redacted before,
+/// by what they are; this finds secrets in names of files, which are stored exactly.
 #[derive(Clone)]
 pub struct SecretFilter(Arc<Secrets>);
 
@@ -133,7 +134,7 @@ impl std::fmt::Debug for SecretFilter {
 }
 
 impl Secrets {
-    pub(crate) fn of(data_dir: &Path, providers: &BTreeMap<String, ProviderSettings>) -> Self {
+    pub(crate) fn new(data_dir: &Path, providers: &BTreeMap<String, ProviderSettings>) -> Self {
         Self {
             key_file: data_dir.join(KEY_FILE),
             prints_file: data_dir.join(PRINTS_FILE),
@@ -148,13 +149,13 @@ impl Secrets {
     }
 
     /// From now on these are secrets too.
-    pub(crate) fn know(&self, keys: &[String]) {
+    pub(crate) fn register_secrets(&self, keys: &[String]) {
         self.learn(keys);
     }
 
-    /// From now on the values of these variables are secrets: they are passed to a command. Other processes find them by
-    /// their prints.
-    pub(crate) fn know_passed<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
+    /// From now on the values of these variables are secrets: they are passed to a command. Other processes
+    /// find them by their prints.
+    pub(crate) fn register_passed<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
         let is_secret = |name: &&str| {
             !PLAIN_NAMES.contains(name) && !PLAIN_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
         };
@@ -179,7 +180,8 @@ impl Secrets {
         Some(known)
     }
 
-    /// The text without its secrets. When no redactor can be made, nothing of the text is left: it is never shown raw.
+    /// The text without its secrets. When no redactor can be made, nothing of the text is left: it is never
+    /// shown raw.
     pub(crate) fn redact_text(&self, text: &str) -> String {
         match self.redactor() {
             Some(redactor) => redactor.redact_str(text).into_owned(),
@@ -195,8 +197,8 @@ impl Secrets {
         }
     }
 
-    /// The beginning and the end of an output without its secrets. They are taken out first, so that no part of one is left
-    /// where the output is cut.
+    /// The beginning and the end of an output without its secrets. They are taken out first, so that no part
+    /// of one is left where the output is cut.
     pub(crate) fn bounded(&self, output: &sandbox::command::Output, head: usize, tail: usize) -> String {
         output
             .bounded_after(head, tail, |bytes| self.redact_text(&String::from_utf8_lossy(bytes)).into_bytes())
@@ -224,8 +226,8 @@ impl Secrets {
     }
 }
 
-/// Returns an error if the key is damaged, or is not the one that the prints were made with. It names the file, and the way
-/// out where the key is lost.
+/// Returns an error if the key is damaged, or is not the one that the prints were made with. It names the
+/// file, and the way out where the key is lost.
 pub(crate) fn check_key(data_dir: &Path) -> io::Result<()> {
     check_files(&data_dir.join(KEY_FILE), &data_dir.join(PRINTS_FILE))
 }
@@ -261,7 +263,7 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a fingerprint is whole.
+/// Returns true if a fingerprint is whole.
 fn is_whole(fingerprint: &&str) -> bool {
     fingerprint.len() == FINGERPRINT_CHARS && fingerprint.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
@@ -287,8 +289,8 @@ fn read_lines(file: &Path) -> String {
     }
 }
 
-/// Adds the prints of these values, and with them which key they are made with. All is written at once, so that two
-/// processes do not mix their lines.
+/// Adds the prints of these values, and with them which key they are made with. All is written at once, so
+/// that two processes do not mix their lines.
 fn store_prints(file: &Path, key: &[u8; 32], redactor: &Redactor, values: &[String]) -> io::Result<()> {
     let known = read_prints(file);
     let new = values.iter().flat_map(|value| redactor.prints(value)).filter(|print| !known.contains(print));
@@ -317,7 +319,7 @@ fn read_key(file: &Path) -> io::Result<[u8; 32]> {
     Ok(key)
 }
 
-/// Whether something is there that is no key: too short, or no file.
+/// Returns true if something is there that is no key: too short, or no file.
 fn is_no_key(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput)
 }

@@ -1,14 +1,15 @@
 //! The harness of the model checks: cases that must hold, and naive twins of the same cases that must fail.
 //!
-//! A *case* is a promise explored over many thread schedules by loom or shuttle. A *twin* runs the same body on
-//! a naive implementation, such as the bug of one of the four seed reports; the explorer must find its *symptom*.
-//! A case whose twins survive proves nothing, so a surviving twin fails the run like a broken promise does.
+//! A *case* is a promise explored over many thread schedules by loom or shuttle. A *twin* runs the same body
+//! on a naive implementation, such as the bug of one of the four seed reports; the explorer must find its
+//! *symptom*. A case whose twins survive proves nothing, so a surviving twin fails the run like a broken
+//! promise does.
 //!
 //! # How a run goes
 //! 1. A test binary (`harness = false`) lists its cases and calls [`main`].
 //! 2. Each case explores in this process. Its body calls [`execution`] first, so that schedules are counted.
-//! 3. Each twin explores in a child process, because loom aborts on a deadlock. The child's panic hook looks for
-//!    the symptom in the panic message, prints it with the count and exits.
+//! 3. Each twin explores in a child process, because loom aborts on a deadlock. The child's panic hook looks
+//!    for the symptom in the panic message, prints it with the count and exits.
 //!
 //! # Not here
 //! The explorers themselves: a case calls loom or shuttle as it needs, bounded by [`effort`].

@@ -1,9 +1,11 @@
-//! `cargo xtask bench changes [--files N] [--rounds N]`: applying 1000 one-line edits, durably, beside `git apply`.
+//! `cargo xtask bench changes [--files N] [--rounds N]`: applying 1000 one-line edits, durably, beside `git
+//! apply`.
 //!
-//! Ours is the journal from its first byte to the moment that it is put away: when it says so, the edits survive a loss
-//! of power. The peer is `git apply` of the same edits as it is, which survives nothing; then with one `syncfs`, which
-//! is what ours does; then with an `fdatasync` of each file. Wall milliseconds, medians, ours and the peers in turns,
-//! apply and undo in turns. The recording of changes is the store's part of this benchmark.
+//! Ours is the journal from its first byte to the moment that it is put away: when it says so, the edits
+//! survive a loss of power. The peer is `git apply` of the same edits as it is, which survives nothing; then
+//! with one `syncfs`, which is what ours does; then with an `fdatasync` of each file. Wall milliseconds,
+//! medians, ours and the peers in turns, apply and undo in turns. The recording of changes is the store's
+//! part of this benchmark.
 //!
 //! # Fairness
 //! Ours runs in this process; that git has to be started (about a millisecond) is a part of how it is used.
@@ -30,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use row::{Better, median, option, row};
 use sandbox::journal::{JournalId, JournalKind};
-use trees::{Planted, Tree, line, text};
+use trees::{BenchTree, PlantedFile, line, text};
 
 /// What is done to a peer's files after it has written them.
 #[derive(Clone, Copy)]
@@ -86,26 +88,26 @@ fn main() {
 }
 
 /// So many files with 20 lines each, one line of each edited.
-fn one_line_edits(files: usize) -> (Tree, Tree) {
+fn one_line_edits(files: usize) -> (BenchTree, BenchTree) {
     let path = |file: usize| format!("src/d{:03}/f{file:05}.txt", file / 25);
-    let (mut before, mut after) = (Tree::new(), Tree::new());
+    let (mut before, mut after) = (BenchTree::new(), BenchTree::new());
     for file in 0..files {
         let old = text(file, 20);
         let new = old.replacen(&line(file, 9, "line"), &line(file, 9, "LINE"), 1);
-        before.insert(path(file), Planted { bytes: old.into_bytes(), mode: 0o644 });
-        after.insert(path(file), Planted { bytes: new.into_bytes(), mode: 0o644 });
+        before.insert(path(file), PlantedFile { bytes: old.into_bytes(), mode: 0o644 });
+        after.insert(path(file), PlantedFile { bytes: new.into_bytes(), mode: 0o644 });
     }
     (before, after)
 }
 
 /// Journal; commit; files, sync and end.
-fn apply(dir: &Path, number: usize, [from, to]: [&Tree; 2]) -> [Duration; 3] {
+fn apply(dir: &Path, number: usize, [from, to]: [&BenchTree; 2]) -> [Duration; 3] {
     let journals = requests::journals(&dir.join("data"));
     let id = JournalId::from_u128(number as u128 + 1);
     let request = requests::request(id, JournalKind::Apply, &dir.join("ours"), requests::changes(from, to));
     settle(dir);
     let start = Instant::now();
-    let prepared = journals.prepare(request, &requests::NoContent).unwrap();
+    let prepared = journals.prepare(request, &requests::EmptyContentSource).unwrap();
     let written = start.elapsed();
     let committed = prepared.commit().unwrap();
     let sealed = start.elapsed();
@@ -115,7 +117,7 @@ fn apply(dir: &Path, number: usize, [from, to]: [&Tree; 2]) -> [Duration; 3] {
     [written, sealed - written, done - sealed]
 }
 
-fn git_apply(dir: &Path, reverse: bool, synced: Synced, to: &Tree) -> Duration {
+fn git_apply(dir: &Path, reverse: bool, synced: Synced, to: &BenchTree) -> Duration {
     let root = dir.join("gits");
     let mut command = trees::git(&root);
     command.args(["apply", "-p2"]).args(reverse.then_some("-R")).arg("../patch");
@@ -138,7 +140,7 @@ fn settle(dir: &Path) {
 }
 
 /// The tree that lies there, of which no file is new or gone.
-fn read(root: &Path, files: usize) -> Tree {
+fn read(root: &Path, files: usize) -> BenchTree {
     let (mut tree, _) = one_line_edits(files);
     tree.iter_mut().for_each(|(path, file)| file.bytes = fs::read(root.join(path)).unwrap());
     tree

@@ -1,4 +1,5 @@
-//! The two ports for contents: what capture hands bytes to, and what restore and apply take them from.
+//! The two ports for contents: the sink that capture writes to, and the source that restore and apply read
+//! from.
 //!
 //! They stand here because capture and restore use them; the engine joins them with the store.
 
@@ -7,24 +8,24 @@ use std::path::PathBuf;
 
 use domain::Hash;
 
-/// What was kept.
+/// A content that a sink stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredContent {
     /// The hash of all the bytes.
     pub hash: Hash,
-    /// How many there were.
+    /// The number of bytes.
     pub size: u64,
-    /// Whether they are text, as [`domain::is_text`] tells from the beginning and the size.
+    /// True if they are text, as [`domain::is_text`] tells from the beginning and the size.
     pub text: bool,
 }
 
-/// Keeps contents by their hash.
+/// Stores contents by their hash.
 pub trait ContentSink: Sync {
     /// Reads to the end and keeps what was read. The same bytes again are kept once.
     ///
     /// # Errors
     /// Reading or keeping failed; nothing of it counts as kept.
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept>;
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent>;
 }
 
 /// A file that has one content, under a name that nobody writes to.
@@ -32,11 +33,11 @@ pub trait ContentSink: Sync {
 pub struct ContentFile {
     /// Its name.
     pub path: PathBuf,
-    /// Whether its bytes are known to be on disk.
+    /// True if its bytes are known to be on disk.
     pub is_synced: bool,
 }
 
-/// Gives kept contents back.
+/// Returns stored contents.
 pub trait ContentSource: Sync {
     /// A reader of the content with this hash.
     ///
@@ -44,8 +45,8 @@ pub trait ContentSource: Sync {
     /// Nothing is kept under it ([`io::ErrorKind::NotFound`]), or it cannot be read.
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>>;
 
-    /// The file that has this content and may be hard-linked by a caller that needs the content for long; `None` if there
-    /// is none. The caller compares it with the hash.
+    /// The file that has this content and may be hard-linked by a caller that needs the content for long;
+    /// `None` if there is none. The caller compares it with the hash.
     fn linkable_file(&self, _hash: &Hash) -> Option<ContentFile> {
         None
     }

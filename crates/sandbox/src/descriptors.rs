@@ -1,7 +1,7 @@
 //! The open-file limit of this process, and the wait for room when the system has none.
 //!
-//! A process that runs plans raises its soft limit to the hard one: the usual 1,024 are used up by about 40 commands.
-//! Programs that it starts for a user get the limit back that the process was started with.
+//! A process that runs plans raises its soft limit to the hard one: the usual 1,024 are used up by about 40
+//! commands. Programs that it starts for a user get the limit back that the process was started with.
 //!
 //! # Invariants
 //! 1. The limit is raised at most once, and the original value is never overwritten.
@@ -77,7 +77,8 @@ pub fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Whether the system had no descriptor, process or thread left. It may have one when another command has ended.
+/// Returns true if the system had no descriptor, process or thread left. It may have one when another command
+/// has ended.
 pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -90,7 +91,7 @@ pub fn is_exhausted(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Whether this error of the system says that something has run out.
+/// Returns true if this error of the system says that something has run out.
 pub(crate) fn is_exhaustion(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::AGAIN)
 }
@@ -107,8 +108,8 @@ pub fn wait_for_room(is_over: impl Fn() -> bool) -> io::Result<()> {
     })
 }
 
-/// Calls `attempt` until the system has room for it. Gives up when `is_over`, and when no command of this process runs
-/// that could make room; then returns the last error.
+/// Calls `attempt` until the system has room for it. Gives up when `is_over`, and when no command of this
+/// process runs that could make room; then returns the last error.
 ///
 /// # Errors
 /// Those of `attempt`.

@@ -55,7 +55,8 @@ impl HiddenPaths {
         self.paths.iter().map(PathBuf::as_path).find(|hidden| path.starts_with(hidden))
     }
 
-    /// The hidden paths inside a project. Those that the project itself is below do not count: a person agreed to it.
+    /// The hidden paths inside a project. Those that the project itself is below do not count: a person
+    /// agreed to it.
     pub fn within(&self, project: &Path) -> HiddenInProject {
         let inside = self.paths.iter().filter_map(|path| path.strip_prefix(project).ok());
         let prefixes = inside.map(|way| way.as_os_str().as_bytes().to_vec());
@@ -63,7 +64,8 @@ impl HiddenPaths {
     }
 }
 
-/// Finds directories without links, each once: most hidden paths are in the same few directories, which are often absent.
+/// Finds directories without links, each once: most hidden paths are in the same few directories, which are
+/// often absent.
 #[derive(Default)]
 struct Resolver {
     known: HashMap<PathBuf, Option<PathBuf>>,
@@ -76,7 +78,9 @@ impl Resolver {
             return known.clone();
         }
         let real = match (dir.parent(), dir.file_name()) {
-            (Some(parent), Some(name)) => self.real(parent).map(|parent| parent.join(name)).and_then(found),
+            (Some(parent), Some(name)) => {
+                self.real(parent).map(|parent| parent.join(name)).and_then(resolve_existing)
+            }
             // The root, or a path that ends in `..`.
             (Some(_), None) | (None, _) => fs::canonicalize(dir).ok(),
         };
@@ -86,7 +90,7 @@ impl Resolver {
 }
 
 /// A path in a directory without links, itself without links; `None` if nothing is there.
-fn found(path: PathBuf) -> Option<PathBuf> {
+fn resolve_existing(path: PathBuf) -> Option<PathBuf> {
     let metadata = fs::symlink_metadata(&path).ok()?;
     if metadata.is_symlink() { fs::canonicalize(path).ok() } else { Some(path) }
 }

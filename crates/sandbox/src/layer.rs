@@ -1,4 +1,5 @@
-//! A throw-away overlay over a sandbox: what runs in it sees the plan's tree, and what it writes is gone afterwards.
+//! A throw-away overlay over a sandbox: a command in it sees the plan's tree, and its writes are gone
+//! afterwards.
 //!
 //! # Invariants
 //! 1. Nothing written in a layer reaches the sandbox, so nothing of it is ever captured.
@@ -8,12 +9,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use domain::RootNo;
+use domain::RootIndex;
 
 use crate::open::overlay::Namespaces;
-use crate::view::{View, ViewRoot};
+use crate::view::{SandboxView, ViewRoot};
 
-/// Why there is no layer.
+/// The reason that no layer was opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// None can be had here: what runs must run in the sandbox, and what it changes must be put back.
@@ -27,7 +28,7 @@ pub enum LayerError {
 /// The tree of one project in a layer.
 #[derive(Debug)]
 pub(crate) struct LayerRoot {
-    pub(crate) no: RootNo,
+    pub(crate) no: RootIndex,
     pub(crate) path: PathBuf,
     pub(crate) tree: OwnedFd,
     pub(crate) read_only: bool,
@@ -47,15 +48,15 @@ impl Layer {
     }
 
     /// The tree of a project as it is seen in the layer.
-    pub fn root(&self, no: RootNo) -> Option<BorrowedFd<'_>> {
+    pub fn root(&self, no: RootIndex) -> Option<BorrowedFd<'_>> {
         self.roots.iter().find(|root| root.no == no).map(|root| root.tree.as_fd())
     }
 
-    /// What a command needs to run in it.
+    /// Returns the view that a command needs to run in it.
     ///
     /// # Errors
     /// There are no more descriptors to be had.
-    pub fn view(&self) -> io::Result<View> {
+    pub fn view(&self) -> io::Result<SandboxView> {
         let roots = self.roots.iter().map(|root| {
             Ok(ViewRoot {
                 no: root.no,
@@ -65,7 +66,7 @@ impl Layer {
                 read_only: root.read_only,
             })
         });
-        Ok(View {
+        Ok(SandboxView {
             user_namespace: self.namespaces.user.as_ref().map(OwnedFd::try_clone).transpose()?,
             mount_namespace: Some(self.namespaces.mount.try_clone()?),
             roots: roots.collect::<io::Result<_>>()?,

@@ -1,9 +1,11 @@
-//! The files of a project, for whoever reads all of them: what git tracks or does not ignore, and nothing beyond the root.
+//! The files of a project, for callers that read all of them: what git tracks or does not ignore, and nothing
+//! beyond the root.
 //!
 //! # Invariants
 //! 1. Every directory and file is opened beneath the root by the kernel, and no link is followed.
 //! 2. Only regular files are told and read: a pipe is not waited for.
-//! 3. What belongs to version control or to this program is not told, nor what is hidden; that is not read either.
+//! 3. What belongs to version control or to this program is not told, nor what is hidden; that is not read
+//!    either.
 //!
 //! # Not here
 //! Which of the files are worth reading: that is the index's.
@@ -18,10 +20,10 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use domain::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
+use crate::capture::{CaptureFilter, CaptureRules, GITIGNORE, PathClass, TrackedRepository};
 use crate::file_tools::read_file;
 use crate::fs::beneath::{BeneathError, open_root};
-use crate::fs::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
+use crate::fs::listing::{LOOK_ENTRIES, ListingEntry, kind_of, list_unless, open_dir, stat_beneath};
 use crate::hidden_paths::{HiddenInProject, HiddenPaths};
 
 /// A project's tree, or that of a sandbox over it, held open.
@@ -35,41 +37,41 @@ pub struct ProjectTree {
 /// A regular file, as the walk met it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Where it is.
+    /// Its path.
     pub path: RelPath,
-    /// How long it is.
+    /// Its length in bytes.
     pub size: u64,
     /// When it was written last, in nanoseconds since 1970.
     pub mtime_ns: i64,
     /// When its record changed last, in nanoseconds since 1970.
     pub ctime_ns: i64,
-    /// Which file of its file system it is.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// What a walk shows, and what it leaves out.
+/// The entries that a walk shows, and those that it leaves out.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkRules<'a> {
     /// What is ignored.
     pub(crate) rules: &'a CaptureRules,
-    /// Whether git is asked for its index, so that what is tracked counts although it is ignored.
+    /// True if git is asked for its index, so that what is tracked counts although it is ignored.
     pub(crate) asks_git: bool,
     /// Device and inode of directories that are no part of the project wherever they are.
     pub(crate) leave_out: &'a [(u64, u64)],
 }
 
 /// An entry of a directory that a walk met.
-pub(crate) struct Met<'a> {
+pub(crate) struct TreeEntry<'a> {
     pub(crate) path: RelPath,
     pub(crate) stat: &'a Stat,
     pub(crate) kind: FileType,
-    /// Whether it is a part of the project: git tracks it or does not ignore it. What is in a directory that does not count
-    /// is not met.
+    /// True if it is a part of the project: git tracks it or does not ignore it. What is in a directory that
+    /// does not count is not met.
     pub(crate) counts: bool,
 }
 
-/// Whether nobody waits any more; once it said so, it says so for ever.
-pub type IsOver<'a> = dyn Fn() -> bool + Sync + 'a;
+/// Returns true if no caller waits any more; after that it always returns true.
+pub type WalkStopCheck<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// How many directories are listed while what lies in others is told.
 const DIRS_AHEAD: usize = 64;
@@ -83,10 +85,10 @@ const THREADS_MAX: usize = 8;
 /// Of more directories that cannot be read a walk does not tell which, and is not complete.
 const UNREAD_MAX: usize = 1000;
 
-/// Whether a walk told everything.
+/// The result of a walk: complete or cut short, and the directories that it could not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEnd {
-    /// Whether it came to its end: nobody stopped it.
+    /// True if it came to its end: nobody stopped it.
     pub is_complete: bool,
     /// Directories that could not be read; what is below them was not told.
     pub unread: Vec<RelPath>,
@@ -94,11 +96,11 @@ pub struct WalkEnd {
 
 impl WalkEnd {
     /// What lies in a directory; none if it is gone, or now noted as one that cannot be read.
-    fn noting(
+    fn tolerate_unreadable(
         &mut self,
         dir: Option<&RelPath>,
-        listed: io::Result<Vec<Entry>>,
-    ) -> io::Result<Option<Vec<Entry>>> {
+        listed: io::Result<Vec<ListingEntry>>,
+    ) -> io::Result<Option<Vec<ListingEntry>>> {
         match (listed, dir) {
             (Ok(entries), _) => return Ok(Some(entries)),
             (Err(why), None) => return Err(why),
@@ -125,17 +127,18 @@ impl ProjectTree {
 
     /// The same tree without these paths.
     #[must_use]
-    pub fn hiding(self, hidden: &HiddenPaths) -> ProjectTree {
+    pub fn with_hidden(self, hidden: &HiddenPaths) -> ProjectTree {
         ProjectTree { hidden: hidden.within(&self.project), ..self }
     }
 
-    /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are listed on several cores,
-    /// some of them ahead. `is_over` is looked at for each directory and every `LOOK_ENTRIES` entries, whatever they are.
+    /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are
+    /// listed on several cores, some of them ahead. `is_over` is looked at for each directory and every
+    /// `LOOK_ENTRIES` entries, whatever they are.
     ///
     /// # Errors
     /// The root cannot be read.
-    pub fn walk(&self, is_over: &IsOver<'_>, tell: &mut dyn FnMut(TreeFile)) -> io::Result<WalkEnd> {
-        let mut tracked = Tracked::of(&self.project);
+    pub fn walk(&self, is_over: &WalkStopCheck<'_>, tell: &mut dyn FnMut(TreeFile)) -> io::Result<WalkEnd> {
+        let mut tracked = TrackedRepository::new(&self.project);
         let how = WalkRules { rules: &CaptureRules::default(), asks_git: true, leave_out: &[] };
         self.walk_entries(&mut tracked, how, is_over, &mut |met| {
             if met.counts && met.kind == FileType::RegularFile {
@@ -145,23 +148,25 @@ impl ProjectTree {
         })
     }
 
-    /// Shows every entry to `meet`, until that says no: files, directories and links, and whatever else is there.
+    /// Shows every entry to `meet`, until that says no: files, directories and links, and whatever else is
+    /// there.
     pub(crate) fn walk_entries(
         &self,
-        tracked: &mut Tracked,
+        tracked: &mut TrackedRepository,
         how: WalkRules<'_>,
-        is_over: &IsOver<'_>,
-        meet: &mut dyn FnMut(Met<'_>) -> bool,
+        is_over: &WalkStopCheck<'_>,
+        meet: &mut dyn FnMut(TreeEntry<'_>) -> bool,
     ) -> io::Result<WalkEnd> {
-        let filter =
-            Filter::new(self.root.as_fd(), tracked, &self.project, how.rules).hiding(self.hidden.clone());
+        let filter = CaptureFilter::new(self.root.as_fd(), tracked, &self.project, how.rules)
+            .with_hidden(self.hidden.clone());
         let end = WalkEnd { is_complete: true, unread: Vec::new() };
-        let mut walk = Walk { filter, how, waiting: vec![None], at_once: 0, looked: 0, end, is_over, meet };
+        let mut walk =
+            TreeWalk { filter, how, waiting: vec![None], at_once: 0, looked: 0, end, is_over, meet };
         thread::scope(|scope| {
             let mut ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
             while !ahead.is_empty() {
                 let listed: Vec<_> =
-                    ahead.into_iter().flat_map(|share| share.listed(self, is_over)).collect();
+                    ahead.into_iter().flat_map(|share| share.take_listings(self, is_over)).collect();
                 // While these are gone through, the next are listed.
                 ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
                 for (dir, entries) in listed.into_iter().rev() {
@@ -177,7 +182,7 @@ impl ProjectTree {
         })
     }
 
-    /// How long a file is; it is not opened for that.
+    /// Returns the length of a file without opening it.
     ///
     /// # Errors
     /// It is not there, no regular file, leads out of the project, or cannot be looked at.
@@ -206,8 +211,8 @@ impl ProjectTree {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         dirs: Vec<Option<RelPath>>,
-        is_over: &'scope IsOver<'_>,
-    ) -> Vec<Share<'scope>> {
+        is_over: &'scope WalkStopCheck<'_>,
+    ) -> Vec<ListingBatch<'scope>> {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
         let is_shared = threads > 1 && dirs.len() >= DIRS_TO_SHARE;
         let shares = dirs.chunks(if is_shared { dirs.len().div_ceil(threads) } else { DIRS_AHEAD });
@@ -216,17 +221,21 @@ impl ProjectTree {
             let others = Arc::clone(&dirs);
             let thread = thread::Builder::new().name("tree-walk".to_owned());
             let list = move || self.list_all(&others, is_over);
-            Share { dirs, thread: is_shared.then(|| thread.spawn_scoped(scope, list).ok()).flatten() }
+            ListingBatch { dirs, thread: is_shared.then(|| thread.spawn_scoped(scope, list).ok()).flatten() }
         };
         shares.map(begin).collect()
     }
 
     /// What lies in each of some directories; once it is over, whatever was found by then.
-    fn list_all(&self, dirs: &[Option<RelPath>], is_over: &IsOver<'_>) -> Vec<io::Result<Vec<Entry>>> {
+    fn list_all(
+        &self,
+        dirs: &[Option<RelPath>],
+        is_over: &WalkStopCheck<'_>,
+    ) -> Vec<io::Result<Vec<ListingEntry>>> {
         dirs.iter().map(|dir| self.list(dir.as_ref(), is_over)).collect()
     }
 
-    fn list(&self, dir: Option<&RelPath>, is_over: &IsOver<'_>) -> io::Result<Vec<Entry>> {
+    fn list(&self, dir: Option<&RelPath>, is_over: &WalkStopCheck<'_>) -> io::Result<Vec<ListingEntry>> {
         if is_over() {
             return Ok(Vec::new());
         }
@@ -236,18 +245,18 @@ impl ProjectTree {
 }
 
 /// Directories that are listed by a thread; without one, when they are asked for.
-struct Share<'scope> {
+struct ListingBatch<'scope> {
     dirs: Arc<[Option<RelPath>]>,
-    thread: Option<ScopedJoinHandle<'scope, Vec<io::Result<Vec<Entry>>>>>,
+    thread: Option<ScopedJoinHandle<'scope, Vec<io::Result<Vec<ListingEntry>>>>>,
 }
 
-impl Share<'_> {
+impl ListingBatch<'_> {
     /// What lies in each of them.
-    fn listed(
+    fn take_listings(
         self,
         tree: &ProjectTree,
-        is_over: &IsOver<'_>,
-    ) -> Vec<(Option<RelPath>, io::Result<Vec<Entry>>)> {
+        is_over: &WalkStopCheck<'_>,
+    ) -> Vec<(Option<RelPath>, io::Result<Vec<ListingEntry>>)> {
         let listed = match self.thread.map(ScopedJoinHandle::join) {
             Some(Ok(listed)) => listed,
             Some(Err(panicked)) => std::panic::resume_unwind(panicked),
@@ -258,8 +267,8 @@ impl Share<'_> {
 }
 
 /// A walk that is under way.
-struct Walk<'a> {
-    filter: Filter<'a>,
+struct TreeWalk<'a> {
+    filter: CaptureFilter<'a>,
     how: WalkRules<'a>,
     /// Directories that are not listed yet, the next one last.
     waiting: Vec<Option<RelPath>>,
@@ -268,11 +277,11 @@ struct Walk<'a> {
     /// How many entries it came by.
     looked: usize,
     end: WalkEnd,
-    is_over: &'a IsOver<'a>,
-    meet: &'a mut dyn FnMut(Met<'_>) -> bool,
+    is_over: &'a WalkStopCheck<'a>,
+    meet: &'a mut dyn FnMut(TreeEntry<'_>) -> bool,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// The next to be listed: few at first, so that something is told however little time there is.
     fn next_dirs(&mut self) -> Vec<Option<RelPath>> {
         self.at_once = (2 * self.at_once).clamp(1, DIRS_AHEAD);
@@ -280,11 +289,15 @@ impl Walk<'_> {
     }
 
     /// Tells what lies in a directory; whether there was time for all of it.
-    fn go_through(&mut self, dir: Option<&RelPath>, entries: io::Result<Vec<Entry>>) -> io::Result<bool> {
+    fn go_through(
+        &mut self,
+        dir: Option<&RelPath>,
+        entries: io::Result<Vec<ListingEntry>>,
+    ) -> io::Result<bool> {
         if (self.is_over)() {
             return Ok(false);
         }
-        let Some(entries) = self.end.noting(dir, entries)? else { return Ok(true) };
+        let Some(entries) = self.end.tolerate_unreadable(dir, entries)? else { return Ok(true) };
         if !entries.iter().any(|entry| entry.name.as_bytes() == GITIGNORE.as_bytes()) {
             self.filter.has_no_rules(dir);
         }
@@ -300,7 +313,7 @@ impl Walk<'_> {
             if counts && kind == FileType::Directory {
                 self.waiting.push(Some(path.clone()));
             }
-            if !(self.meet)(Met { path, stat: &entry.stat, kind, counts }) {
+            if !(self.meet)(TreeEntry { path, stat: &entry.stat, kind, counts }) {
                 return Ok(false);
             }
         }
@@ -308,7 +321,7 @@ impl Walk<'_> {
     }
 
     /// Whether an entry is a part of the project; none if there was no time to find out.
-    fn counts(&mut self, path: &RelPath, entry: &Entry) -> Option<bool> {
+    fn counts(&mut self, path: &RelPath, entry: &ListingEntry) -> Option<bool> {
         let is_dir = entry.kind() == FileType::Directory;
         match entry.kind() {
             FileType::Directory if self.how.leave_out.contains(&(entry.stat.st_dev, entry.stat.st_ino)) => {
@@ -318,7 +331,7 @@ impl Walk<'_> {
                 self.filter.is_git_s(path, is_dir, self.is_over)
             }
             FileType::RegularFile | FileType::Directory | FileType::Symlink => {
-                Some(self.filter.class(path, is_dir) == Class::Captured)
+                Some(self.filter.class(path, is_dir) == PathClass::Captured)
             }
             FileType::Fifo
             | FileType::Socket

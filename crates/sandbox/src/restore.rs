@@ -1,5 +1,5 @@
-//! Putting recorded changes into a sandbox: the net changes of a plan that is resumed, or the inverse ones of a node
-//! that is tried again.
+//! Putting recorded changes into a sandbox: the net changes of a plan that is resumed, or the inverse ones of
+//! a node that is tried again.
 //!
 //! # Invariants
 //! 1. What is restored is not reported by the next scan, and keeps the base it was recorded with.
@@ -12,11 +12,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo, is_of_no_project};
+use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootIndex, is_of_no_project};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::capture::{Memory, Seen, Watched};
+use crate::capture::{CaptureRoot, ScanCache, ScannedPath};
 use crate::content::ContentSource;
 use crate::fs::beneath;
 use crate::fs::beneath::BeneathError;
@@ -28,14 +28,14 @@ const LINK_BYTES_MAX: u64 = 4096;
 /// How much of a content is in memory at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why a change could not be put into the sandbox. What came before it is in.
+/// The reason that a change could not be put into the sandbox. The changes before it are in.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// No such project is open.
     #[error("the sandbox has no project {}", .root.0)]
     NoSuchRoot {
         /// Which.
-        root: RootNo,
+        root: RootIndex,
     },
     /// It lies in a directory that is never written.
     #[error("{path} is protected")]
@@ -73,7 +73,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// What becomes of the same changes, tried again.
+    /// Returns the class of the error, which decides on a retry of the same changes.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NoSuchRoot { .. } | Self::Protected { .. } => ErrorClass::Bug,
@@ -85,14 +85,15 @@ impl RestoreError {
     }
 }
 
-/// Whether a file could not be written because it belongs to another: in a user namespace only our own ids exist.
+/// Returns true if a file could not be written because it belongs to another: in a user namespace only our
+/// own ids exist.
 pub fn is_foreign_owner(why: &io::Error) -> bool {
     why.raw_os_error() == Some(libc::EOVERFLOW)
 }
 
 /// Puts each change in; removals first, so that what takes their place finds it free.
 pub(crate) fn restore(
-    roots: &mut [Watched],
+    roots: &mut [CaptureRoot],
     changes: &[NetChange],
     source: &dyn ContentSource,
 ) -> Result<(), RestoreError> {
@@ -105,10 +106,10 @@ pub(crate) fn restore(
         }
     }
     // Backwards, what lies in a directory comes before the directory.
-    let mut removals: Vec<(RootNo, &RelPath)> = changes.iter().filter_map(removal).collect();
+    let mut removals: Vec<(RootIndex, &RelPath)> = changes.iter().filter_map(removal).collect();
     removals.sort();
     // A directory that denies it is opened for as long as this takes, and gets its mode in the end.
-    let dirs: Vec<(RootNo, &RelPath)> = changes.iter().filter_map(changed_dir).collect();
+    let dirs: Vec<(RootIndex, &RelPath)> = changes.iter().filter_map(changed_dir).collect();
     for (no, path) in &dirs {
         open_up(root_of(roots, *no)?.tree.as_fd(), path)?;
     }
@@ -121,7 +122,7 @@ pub(crate) fn restore(
     for (change, after) in makings {
         make(root_of(roots, change.root)?.tree.as_fd(), &change.path, &after, source)?;
     }
-    let mut modes: Vec<(RootNo, &RelPath, u16)> = changes.iter().filter_map(mode_of_dir).collect();
+    let mut modes: Vec<(RootIndex, &RelPath, u16)> = changes.iter().filter_map(mode_of_dir).collect();
     modes.sort();
     for (no, path, mode) in modes.into_iter().rev() {
         set_dir_mode(root_of(roots, no)?.tree.as_fd(), path, mode)?;
@@ -132,17 +133,17 @@ pub(crate) fn restore(
     Ok(())
 }
 
-fn root_of(roots: &mut [Watched], no: RootNo) -> Result<&mut Watched, RestoreError> {
+fn root_of(roots: &mut [CaptureRoot], no: RootIndex) -> Result<&mut CaptureRoot, RestoreError> {
     roots.iter_mut().find(|root| root.no == no).ok_or(RestoreError::NoSuchRoot { root: no })
 }
 
 /// A directory that is changed or removed.
-fn changed_dir(change: &NetChange) -> Option<(RootNo, &RelPath)> {
+fn changed_dir(change: &NetChange) -> Option<(RootIndex, &RelPath)> {
     let is_dir = change.before.is_some_and(|before| before.kind == Kind::Dir);
     is_dir.then_some((change.root, &change.path))
 }
 
-fn mode_of_dir(change: &NetChange) -> Option<(RootNo, &RelPath, u16)> {
+fn mode_of_dir(change: &NetChange) -> Option<(RootIndex, &RelPath, u16)> {
     let after = change.after.filter(|after| after.kind == Kind::Dir)?;
     Some((change.root, &change.path, after.mode))
 }
@@ -157,11 +158,11 @@ fn open_up(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
 
 fn set_dir_mode(tree: BorrowedFd<'_>, path: &RelPath, mode: u16) -> Result<(), RestoreError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let held = beneath::open(tree, path, flags, Mode::empty(), beneath::Links::Refuse)?;
+    let held = beneath::open(tree, path, flags, Mode::empty(), beneath::LinkPolicy::Refuse)?;
     crate::fs::listing::chmod_held(held.as_fd(), Mode::from_raw_mode(u32::from(mode))).map_err(at(path))
 }
 
-fn removal(change: &NetChange) -> Option<(RootNo, &RelPath)> {
+fn removal(change: &NetChange) -> Option<(RootIndex, &RelPath)> {
     match (&change.from, change.after) {
         (Some(from), _) => Some((change.root, from)),
         (None, None) => Some((change.root, &change.path)),
@@ -170,9 +171,9 @@ fn removal(change: &NetChange) -> Option<(RootNo, &RelPath)> {
 }
 
 /// What the next scan compares with.
-fn remember(memory: &mut Memory, change: &NetChange) {
+fn remember(memory: &mut ScanCache, change: &NetChange) {
     let mut set = |path: &RelPath, origin: Option<FileState>, last: Option<FileState>, base: Base| {
-        let seen = memory.paths.entry(path.clone()).or_insert_with(|| Seen::first(origin, base));
+        let seen = memory.paths.entry(path.clone()).or_insert_with(|| ScannedPath::first(origin, base));
         (seen.last, seen.stamp, seen.reported) = (last, None, true);
     };
     match &change.from {
@@ -292,7 +293,7 @@ fn link_target(
         .open(&after.hash)
         .and_then(|reader| reader.take(LINK_BYTES_MAX).read_to_end(&mut target))
         .map_err(content)?;
-    if Hash::of(&target) != after.hash {
+    if Hash::from_content(&target) != after.hash {
         return Err(RestoreError::WrongContent { path: path.clone() });
     }
     CString::new(target).map_err(|_| RestoreError::WrongContent { path: path.clone() })

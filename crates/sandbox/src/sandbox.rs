@@ -4,106 +4,114 @@
 //! 1. It lives as long as this value: dropping it closes the descriptors that hold its mounts and removes its
 //!    directory. A process that is killed leaves a directory that can be swept, and no mount.
 //!    One that is to be kept leaves its directory whatever happens, until it is opened again or discarded.
-//! 2. The first use waits until the kernel's file clock has passed the opening, so that every base is judged rightly.
+//! 2. The first use waits until the kernel's file clock has passed the opening, so that every base is judged
+//!    rightly.
 //!
 //! # Not here
-//! How it is opened: [`ladder`](crate::ladder). There is no commit: applying is the journal's business.
+//! How it is opened: [`open`](mod@crate::open). There is no commit: applying is the journal's business.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use domain::{Base, FileState, NetChange, RelPath, RootNo};
+use domain::{Base, FileState, NetChange, RelPath, RootIndex};
 use rustix::fs::{Mode, OFlags};
 
 use crate::capture;
-use crate::capture::{CaptureError, CaptureRules, Captured, Scan, Seen, Watched, Where, read_state};
+use crate::capture::{
+    CaptureError, CaptureReport, CaptureRoot, CaptureRules, ScanContext, ScanSource, ScannedPath, read_state,
+};
 use crate::content::{ContentSink, ContentSource};
 use crate::fs::beneath;
-use crate::fs::beneath::Links;
+use crate::fs::beneath::LinkPolicy;
 use crate::hidden_paths::{HiddenInProject, HiddenPaths};
 use crate::layer::{Layer, LayerError, LayerRoot};
-use crate::open::baseline::Opened;
-use crate::open::copy::Skipped;
-use crate::open::dir::{Claimed, Keeper};
+use crate::open::baseline::OpenTimes;
+use crate::open::copy::SkippedFiles;
+use crate::open::dir::{RetainHandle, SandboxDir};
 use crate::open::identity;
 use crate::open::overlay;
-use crate::open::overlay::{Cover, Namespaces};
-use crate::open::strategy::{PassedOver, Rung};
+use crate::open::overlay::{Namespaces, OverlayTarget};
+use crate::open::strategy::{SandboxStrategy, SkippedSandboxStrategy};
 use crate::restore;
 use crate::restore::RestoreError;
 use crate::tree_stamp::TreeStamp;
-use crate::view::{View, ViewRoot};
+use crate::view::{SandboxView, ViewRoot};
 
 /// One project in a sandbox.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct SandboxRoot {
     pub(crate) path: PathBuf,
     pub(crate) copy: Option<PathBuf>,
     pub(crate) read_only: bool,
 }
 
-/// What a rung made.
+/// The parts that a strategy created for a sandbox.
 #[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) opened: Opened,
+pub(crate) struct SandboxParts {
+    pub(crate) opened: OpenTimes,
     pub(crate) namespaces: Option<Namespaces>,
-    pub(crate) watched: Vec<Watched>,
-    pub(crate) roots: Vec<Root>,
-    pub(crate) skipped: Skipped,
+    pub(crate) watched: Vec<CaptureRoot>,
+    pub(crate) roots: Vec<SandboxRoot>,
+    pub(crate) skipped: SkippedFiles,
 }
 
 /// An open sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
-    rung: Rung,
-    passed_over: Vec<PassedOver>,
-    made: Made,
+    rung: SandboxStrategy,
+    passed_over: Vec<SkippedSandboxStrategy>,
+    made: SandboxParts,
     layers: AtomicU32,
-    claimed: Claimed,
+    claimed: SandboxDir,
     hidden: HiddenPaths,
 }
 
 /// No such project is open in the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sandbox has no project {}", .0.0)]
-pub struct NoSuchRoot(pub RootNo);
+pub struct NoSuchRoot(pub RootIndex);
 
 impl Sandbox {
-    pub(crate) fn new(rung: Rung, passed_over: Vec<PassedOver>, made: Made, claimed: Claimed) -> Sandbox {
+    pub(crate) fn new(
+        rung: SandboxStrategy,
+        passed_over: Vec<SkippedSandboxStrategy>,
+        made: SandboxParts,
+        claimed: SandboxDir,
+    ) -> Sandbox {
         let (layers, hidden) = (AtomicU32::new(0), HiddenPaths::default());
         Sandbox { rung, passed_over, made, layers, claimed, hidden }
     }
 
     /// The same sandbox, in which these paths are neither captured nor written by a tool.
     #[must_use]
-    pub fn hiding(self, hidden: HiddenPaths) -> Sandbox {
+    pub fn with_hidden(self, hidden: HiddenPaths) -> Sandbox {
         Sandbox { hidden, ..self }
     }
 
     /// The hidden paths of a project.
-    pub fn hidden(&self, no: RootNo) -> HiddenInProject {
+    pub fn hidden(&self, no: RootIndex) -> HiddenInProject {
         let root = self.made.watched.iter().find(|root| root.no == no);
         root.map(|root| self.hidden.within(&root.path)).unwrap_or_default()
     }
 
-    /// How the plan's tree is kept apart from the user's.
-    pub fn rung(&self) -> Rung {
+    /// Returns the strategy that keeps the plan's tree apart from the user's.
+    pub fn strategy(&self) -> SandboxStrategy {
         self.rung
     }
 
-    /// The better rungs that do not serve here, and why.
-    pub fn passed_over(&self) -> &[PassedOver] {
+    /// Returns the better strategies that do not work here, with the reasons.
+    pub fn skipped_strategies(&self) -> &[SkippedSandboxStrategy] {
         &self.passed_over
     }
 
-    /// What a copy does not have; nothing is missing from an overlay.
-    pub fn skipped(&self) -> Skipped {
+    /// Returns the counts of files that a copy does not have; nothing is missing from an overlay.
+    pub fn skipped(&self) -> SkippedFiles {
         self.made.skipped
     }
 
-    /// Where it lies.
+    /// Returns its directory.
     pub fn dir(&self) -> &Path {
         self.claimed.path()
     }
@@ -113,7 +121,8 @@ impl Sandbox {
         self.made.opened.at_ms()
     }
 
-    /// The user's trees at the moment of the opening; what is seen in the sandbox is theirs as they were then.
+    /// The user's trees at the moment of the opening; what is seen in the sandbox is theirs as they were
+    /// then.
     ///
     /// # Errors
     /// A project cannot be looked at.
@@ -127,17 +136,17 @@ impl Sandbox {
     ///
     /// # Errors
     /// There is no such project.
-    pub fn root(&self, no: RootNo) -> Result<BorrowedFd<'_>, NoSuchRoot> {
+    pub fn root(&self, no: RootIndex) -> Result<BorrowedFd<'_>, NoSuchRoot> {
         self.made.opened.wait();
         let root = self.made.watched.iter().find(|root| root.no == no);
         root.map(|root| root.tree.as_fd()).ok_or(NoSuchRoot(no))
     }
 
-    /// What a command needs to run in it.
+    /// Returns the view that a command needs to run in it.
     ///
     /// # Errors
     /// There are no more descriptors to be had.
-    pub fn view(&self) -> io::Result<View> {
+    pub fn view(&self) -> io::Result<SandboxView> {
         self.made.opened.wait();
         let namespaces = self.made.namespaces.as_ref();
         let user = namespaces.and_then(|namespaces| namespaces.user.as_ref());
@@ -150,35 +159,40 @@ impl Sandbox {
                 read_only: root.read_only,
             })
         });
-        Ok(View {
+        Ok(SandboxView {
             user_namespace: user.map(OwnedFd::try_clone).transpose()?,
             mount_namespace: namespaces.map(|namespaces| namespaces.mount.try_clone()).transpose()?,
             roots: roots.collect::<io::Result<_>>()?,
         })
     }
 
-    /// What changed since the last scan. No command may be running.
+    /// Returns the changes since the last scan. No command may be running.
     ///
     /// # Errors
     /// Something could not be read or kept. Then nothing was reported, and the next scan finds it all.
-    pub fn scan(&mut self, sink: &dyn ContentSink, rules: &CaptureRules) -> Result<Captured, CaptureError> {
+    pub fn scan(
+        &mut self,
+        sink: &dyn ContentSink,
+        rules: &CaptureRules,
+    ) -> Result<CaptureReport, CaptureError> {
         self.made.opened.wait();
-        let scan = Scan { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
+        let scan = ScanContext { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
         capture::scan(&mut self.made.watched, scan)
     }
 
-    /// Keeps the bases of what a long command has changed so far, before the user changes them too. Reports nothing.
+    /// Keeps the bases of what a long command has changed so far, before the user changes them too. Reports
+    /// nothing.
     ///
     /// # Errors
     /// As [`Sandbox::scan`]; what was kept until then stays kept.
     pub fn save_bases(&mut self, sink: &dyn ContentSink, rules: &CaptureRules) -> Result<(), CaptureError> {
         self.made.opened.wait();
-        let scan = Scan { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
+        let scan = ScanContext { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
         capture::save_bases(&mut self.made.watched, scan)
     }
 
-    /// A file tool is about to replace or remove what lies at `path`: that becomes the base, and it is known. Returns
-    /// it, so that the tool can compare it with what the model has read.
+    /// A file tool is about to replace or remove what lies at `path`: that becomes the base, and it is known.
+    /// Returns it, so that the tool can compare it with what the model has read.
     ///
     /// On an overlay the file is brought up first: from then on nobody else changes what the tool replaces.
     ///
@@ -186,21 +200,21 @@ impl Sandbox {
     /// It cannot be read or kept.
     pub fn keep_base(
         &mut self,
-        no: RootNo,
+        no: RootIndex,
         path: &RelPath,
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<Option<FileState>, CaptureError> {
         self.made.opened.wait();
         let Some(root) = self.made.watched.iter_mut().find(|root| root.no == no) else { return Ok(None) };
-        if let Where::Upper(_) = root.changes {
+        if let ScanSource::Upper(_) = root.changes {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
             // Where that is refused the file is read as it is: the rule of the unchanged original then applies.
-            drop(beneath::open(root.tree.as_fd(), path, flags, Mode::empty(), Links::Refuse));
+            drop(beneath::open(root.tree.as_fd(), path, flags, Mode::empty(), LinkPolicy::Refuse));
         }
         let read = read_state(root.tree.as_fd(), path, root.whose(), sink, rules.max_file_bytes)?;
         let state = read.map(|(state, _)| state);
-        let first = || Seen::first(state, Base::Known);
+        let first = || ScannedPath::first(state, Base::Known);
         root.memory.paths.entry(path.clone()).or_insert_with(first);
         Ok(state)
     }
@@ -217,7 +231,7 @@ impl Sandbox {
     /// A throw-away layer over the sandbox.
     ///
     /// # Errors
-    /// [`LayerError::Unavailable`] on every rung but the overlay, and where overlays cannot be stacked further.
+    /// [`LayerError::Unavailable`] with every strategy but the overlay, and where overlays cannot be stacked further.
     pub fn layer(&self) -> Result<Layer, LayerError> {
         self.made.opened.wait();
         let unavailable = |why: String| LayerError::Unavailable { why };
@@ -226,12 +240,12 @@ impl Sandbox {
         };
         let number = self.layers.fetch_add(1, Ordering::Relaxed);
         let dir = self.dir().join(format!("layer-{number}"));
-        let covers: Vec<Cover<'_>> = self
+        let covers: Vec<OverlayTarget<'_>> = self
             .made
             .watched
             .iter()
             .zip(&self.made.roots)
-            .map(|(watched, root)| Cover {
+            .map(|(watched, root)| OverlayTarget {
                 path: &root.path,
                 lower: watched.tree.as_fd(),
                 dir: dir.join(watched.no.0.to_string()),
@@ -258,32 +272,33 @@ impl Sandbox {
         Ok(Layer::new(dir, Namespaces { user, mount: mounted.namespaces.mount }, roots))
     }
 
-    /// Makes it outlive its owner, because what was done in it could not be captured: from now on its directory stays
-    /// until it is opened again by [`reopen`](crate::reopen()), which gives `note` back, or discarded. The note may have
-    /// [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
+    /// Makes it outlive its owner, because what was done in it could not be captured: from now on its
+    /// directory stays until it is opened again by [`reopen`](crate::reopen()), which gives `note` back, or
+    /// discarded. The note may have [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
     ///
     /// It takes no space: a disk that is full is the usual reason.
     ///
     /// # Errors
     /// It could not be marked, or what is in it may not survive a crash of the machine.
-    pub fn keep(&mut self, note: &str) -> io::Result<()> {
-        self.claimed.keep(note)
+    pub fn retain(&mut self, note: &str) -> io::Result<()> {
+        self.claimed.retain(note)
     }
 
-    /// What can say that it is kept while somebody else works in it.
-    pub fn keeper(&self) -> Option<Keeper> {
-        self.claimed.keeper()
+    /// Returns a handle that retains it while another thread works in it.
+    pub fn retain_handle(&self) -> Option<RetainHandle> {
+        self.claimed.retain_handle()
     }
 
-    /// What was done in it is captured: it goes with its owner again.
+    /// Ends the retention: the work in it is captured, and it is removed with its owner again.
     ///
     /// # Errors
     /// The mark could not be removed; it goes all the same, unless its owner dies before.
-    pub fn keep_no_more(&mut self) -> io::Result<()> {
-        self.claimed.keep_no_more()
+    pub fn unretain(&mut self) -> io::Result<()> {
+        self.claimed.unretain()
     }
 
-    /// Ends it and removes its directory, unless it is to be kept. Dropping does the same, without saying what failed.
+    /// Ends it and removes its directory, unless it is to be kept. Dropping does the same, without saying
+    /// what failed.
     ///
     /// # Errors
     /// Something could not be removed; it will be swept at the next start.

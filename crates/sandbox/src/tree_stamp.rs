@@ -1,15 +1,15 @@
-//! Whether the user's tree is as it was when a sandbox was opened over it.
+//! Compares the user's tree with its state when a sandbox was opened over it.
 //!
-//! A [`TreeStamp`] names the moment of the opening. From then on the kernel stamps whatever changes with a later time, so one
-//! walk that compares times finds all that moved, and reads no content.
+//! A [`TreeStamp`] names the moment of the opening. From then on the kernel stamps whatever changes with a
+//! later time, so one walk that compares times finds all that moved, and reads no content.
 //!
 //! # Invariants
-//! 1. A tree that moved is never called unmoved: a changed file has a later change time; of a removed or a moved one tells
-//!    the directory that it was in.
-//! 2. A tree may be called moved though every file is as it was: a file that was touched, or a name that came into a directory
-//!    and left it again.
-//! 3. What git or the rules ignore does not count, and neither do version control's own files. A directory that an ignored
-//!    name came into, or left, is told apart: a counted file may have left it too.
+//! 1. A tree that moved is never called unmoved: a changed file has a later change time; of a removed or a
+//!    moved one tells the directory that it was in.
+//! 2. A tree may be called moved though every file is as it was: a file that was touched, or a name that came
+//!    into a directory and left it again.
+//! 3. What git or the rules ignore does not count, and neither do version control's own files. A directory
+//!    that an ignored name came into, or left, is told apart: a counted file may have left it too.
 //! 4. In another boot, over other directories, or after the clock was set back, nothing is known.
 //!
 //! # Not here
@@ -18,16 +18,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-use crate::capture::{CaptureRules, Tracked};
+use crate::capture::{CaptureRules, TrackedRepository};
 use crate::fs::beneath;
-use crate::open::baseline::{Moment, Opened, OpenedRecord};
+use crate::open::baseline::{OpenTimes, OpenTimesRecord, Timestamp};
 use crate::open::identity;
 use crate::open::lock_record::boot_id;
-use crate::project_tree::{IsOver, Met, ProjectTree, WalkRules};
+use crate::project_tree::{ProjectTree, TreeEntry, WalkRules, WalkStopCheck};
 
 /// How many places are named; of more only the number is told.
 const PLACES_MAX: usize = 200;
@@ -35,38 +35,38 @@ const PLACES_MAX: usize = 200;
 /// The trees of some projects at the moment when a sandbox was opened over them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeStamp {
-    opened: OpenedRecord,
+    opened: OpenTimesRecord,
     boot: String,
     /// Device and inode of each project.
     roots: Vec<(u64, u64)>,
 }
 
-/// How to compare trees with a stamp.
+/// The parameters of a comparison of trees with a stamp.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeComparison<'a> {
     /// The projects, in the order of the stamp.
     pub roots: &'a [PathBuf],
-    /// What is ignored.
+    /// The rules for ignored files.
     pub rules: &'a CaptureRules,
     /// Directories that belong to the program, wherever they are.
     pub leave_out: &'a [PathBuf],
-    /// Whether git is asked what it tracks, so that a tracked file counts although it is ignored.
+    /// True if git is asked what it tracks, so that a tracked file counts although it is ignored.
     pub asks_git: bool,
     /// After so many entries the comparison ends, and is not whole.
     pub entries_max: usize,
 }
 
-/// What changed in trees since a stamp.
+/// The changes in trees since a stamp.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeMoves {
-    /// Files, links and directories that changed, came or left, in order; a directory from which something left is named for
-    /// what is not named itself. `None` is the project's own directory.
-    pub places: Vec<(RootNo, Option<RelPath>)>,
-    /// How many more there are.
+    /// Files, links and directories that changed, came or left, in order; a directory from which something
+    /// left is named for what is not named itself. `None` is the project's own directory.
+    pub places: Vec<(RootIndex, Option<RelPath>)>,
+    /// The number of further ones.
     pub more: usize,
-    /// Whether a directory may have lost a counted file: an ignored name came into it or left it.
+    /// True if a directory may have lost a counted file: an ignored name came into it or left it.
     pub is_unsure: bool,
-    /// Whether all was looked at, and times tell anything.
+    /// True if all was looked at, and times tell anything.
     pub is_whole: bool,
 }
 
@@ -76,12 +76,12 @@ impl TreeMoves {
         TreeMoves::default()
     }
 
-    /// Whether the trees are certainly as they were.
+    /// Returns true if the trees are certainly as they were.
     pub fn is_none(&self) -> bool {
         self.is_whole && !self.is_unsure && self.places.is_empty() && self.more == 0
     }
 
-    fn name(&mut self, root: RootNo, path: Option<RelPath>) {
+    fn name(&mut self, root: RootIndex, path: Option<RelPath>) {
         match self.places.len() < PLACES_MAX {
             true => self.places.push((root, path)),
             false => self.more += 1,
@@ -90,18 +90,18 @@ impl TreeMoves {
 }
 
 impl TreeStamp {
-    pub(crate) fn new(opened: &Opened, roots: Vec<(u64, u64)>) -> std::io::Result<TreeStamp> {
+    pub(crate) fn new(opened: &OpenTimes, roots: Vec<(u64, u64)>) -> std::io::Result<TreeStamp> {
         Ok(TreeStamp { opened: opened.record(), boot: boot_id()?, roots })
     }
 
     /// The wall clock's milliseconds at the opening.
     pub fn at_ms(&self) -> u64 {
-        Opened::again(self.opened, false).at_ms()
+        OpenTimes::from_record(self.opened, false).at_ms()
     }
 
     /// Compares the trees with the stamp.
-    pub fn compare(&self, how: &TreeComparison<'_>, is_over: &IsOver<'_>) -> TreeMoves {
-        let opened = Opened::again(self.opened, boot_id().is_ok_and(|boot| boot == self.boot));
+    pub fn compare(&self, how: &TreeComparison<'_>, is_over: &WalkStopCheck<'_>) -> TreeMoves {
+        let opened = OpenTimes::from_record(self.opened, boot_id().is_ok_and(|boot| boot == self.boot));
         if opened.clock_was_set_back() || how.roots.len() != self.roots.len() {
             return TreeMoves::unknown();
         }
@@ -118,8 +118,8 @@ impl TreeStamp {
             let Some((_, stat)) = found.ok().filter(|(found, _)| found == known) else {
                 return TreeMoves::unknown();
             };
-            let mut look = Look::new(&opened, RootNo(no), &stat);
-            let mut tracked = Tracked::of(path);
+            let mut look = TreeCheck::new(&opened, RootIndex(no), &stat);
+            let mut tracked = TrackedRepository::new(path);
             let rules = WalkRules { rules: how.rules, asks_git: how.asks_git, leave_out: &leave_out };
             let walked = ProjectTree::open(path).and_then(|tree| {
                 tree.walk_entries(&mut tracked, rules, is_over, &mut |met| {
@@ -140,16 +140,16 @@ impl TreeStamp {
 }
 
 /// A look at the tree of one project.
-struct Look<'a> {
-    opened: &'a Opened,
-    no: RootNo,
+struct TreeCheck<'a> {
+    opened: &'a OpenTimes,
+    no: RootIndex,
     /// Directories whose names changed, with what is in them now.
-    written: BTreeMap<Option<RelPath>, DirLook>,
+    written: BTreeMap<Option<RelPath>, ChangedDir>,
 }
 
 /// A directory whose names changed.
 #[derive(Default)]
-struct DirLook {
+struct ChangedDir {
     names: BTreeSet<RelPath>,
     /// A counted entry is later than the opening, so something is named already.
     is_named: bool,
@@ -157,25 +157,25 @@ struct DirLook {
     has_ignored: bool,
 }
 
-impl DirLook {
+impl ChangedDir {
     fn is_unsure(&self) -> bool {
         self.has_ignored && !self.is_named
     }
 }
 
-impl Look<'_> {
-    fn new<'a>(opened: &'a Opened, no: RootNo, root: &Stat) -> Look<'a> {
+impl TreeCheck<'_> {
+    fn new<'a>(opened: &'a OpenTimes, no: RootIndex, root: &Stat) -> TreeCheck<'a> {
         let mut written = BTreeMap::new();
-        if opened.is_before(Moment::modified(root)) {
-            written.insert(None, DirLook::default());
+        if opened.is_before(Timestamp::modified(root)) {
+            written.insert(None, ChangedDir::default());
         }
-        Look { opened, no, written }
+        TreeCheck { opened, no, written }
     }
 
-    fn meet(&mut self, met: Met<'_>, moves: &mut TreeMoves) {
-        let is_later = self.opened.is_before(Moment::changed(met.stat));
+    fn meet(&mut self, met: TreeEntry<'_>, moves: &mut TreeMoves) {
+        let is_later = self.opened.is_before(Timestamp::changed(met.stat));
         let has_new_names =
-            met.kind == FileType::Directory && self.opened.is_before(Moment::modified(met.stat));
+            met.kind == FileType::Directory && self.opened.is_before(Timestamp::modified(met.stat));
         if let Some(dir) = self.written.get_mut(&met.path.parent()) {
             dir.names.insert(met.path.clone());
             dir.is_named |= is_later && met.counts;
@@ -184,7 +184,7 @@ impl Look<'_> {
         match (met.counts, has_new_names) {
             (false, _) => {}
             (true, true) => {
-                self.written.insert(Some(met.path), DirLook::default());
+                self.written.insert(Some(met.path), ChangedDir::default());
             }
             // Its mode changed, or it was put here.
             (true, false) if is_later => moves.name(self.no, Some(met.path)),
@@ -193,11 +193,11 @@ impl Look<'_> {
     }
 
     fn has_unsure(&self) -> bool {
-        self.written.values().any(DirLook::is_unsure)
+        self.written.values().any(ChangedDir::is_unsure)
     }
 
     /// Names what is known of directories whose names changed.
-    fn end(self, tracked: &Tracked, moves: &mut TreeMoves) {
+    fn end(self, tracked: &TrackedRepository, moves: &mut TreeMoves) {
         for (path, dir) in self.written {
             if dir.is_named {
                 continue;

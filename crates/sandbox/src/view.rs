@@ -1,31 +1,32 @@
-//! What a command needs to know of the sandbox that it runs in.
+//! The view of a sandbox that a command runs in.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use domain::RootNo;
+use domain::RootIndex;
 use serde::{Deserialize, Serialize};
 
 /// The tree of one project as the plan sees it.
 #[derive(Debug)]
 pub struct ViewRoot {
-    /// Which project.
-    pub no: RootNo,
+    /// The index of the project.
+    pub no: RootIndex,
     /// The project's own path, at which commands see the tree.
     pub path: PathBuf,
     /// The tree itself, opened `O_PATH`: the merged root of an overlay, or the copy.
     pub tree: OwnedFd,
-    /// Where the copy lies; none for an overlay, which is already mounted at `path` in the view's namespace.
+    /// The directory of the copy; `None` for an overlay, which is already mounted at `path` in the view's
+    /// namespace.
     pub copy: Option<PathBuf>,
-    /// Whether nothing may be written below it.
+    /// True if nothing may be written below it.
     pub read_only: bool,
 }
 
-/// A directory of the user's that a copy reads from, and its second place: where it must be mounted, read-only, when
-/// the copy is mounted over the project's own path and thereby hides it.
+/// A directory of the user's that a copy reads from, and its second place: where it must be mounted,
+/// read-only, when the copy is mounted over the project's own path and thereby hides it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Borrowed {
+pub struct BorrowedDir {
     /// The directory.
     #[serde(with = "crate::fs::exact_path")]
     pub from: PathBuf,
@@ -35,11 +36,11 @@ pub struct Borrowed {
 }
 
 impl ViewRoot {
-    /// What the copy borrows: the objects of git repositories. Nothing, when the tree is no copy.
+    /// Returns what the copy borrows: the objects of git repositories. Nothing, if the tree is no copy.
     ///
     /// # Errors
     /// The directory beside the copy cannot be read.
-    pub fn borrowed(&self) -> io::Result<Vec<Borrowed>> {
+    pub fn borrowed(&self) -> io::Result<Vec<BorrowedDir>> {
         let Some(copy) = &self.copy else { return Ok(Vec::new()) };
         let entries = match std::fs::read_dir(copy.with_file_name(crate::open::copy::LENT)) {
             Ok(entries) => entries,
@@ -50,7 +51,7 @@ impl ViewRoot {
         for entry in entries {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "from") {
-                borrowed.push(Borrowed { from: std::fs::read_link(&path)?, at: path.with_extension("") });
+                borrowed.push(BorrowedDir { from: std::fs::read_link(&path)?, at: path.with_extension("") });
             }
         }
         Ok(borrowed)
@@ -59,7 +60,7 @@ impl ViewRoot {
 
 /// The namespaces and trees of an open sandbox.
 #[derive(Debug)]
-pub struct View {
+pub struct SandboxView {
     /// The user namespace that owns the mounts; none when the process could mount without one.
     pub user_namespace: Option<OwnedFd>,
     /// The mount namespace that the overlays are mounted in; none for copies.

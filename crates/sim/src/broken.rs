@@ -1,4 +1,5 @@
-//! Programs that are wrong on purpose: each breaks one promise, and must be caught by the check of that promise.
+//! Programs that are wrong on purpose: each breaks one promise, and must be caught by the check of that
+//! promise.
 
 use crate::promise::Promise;
 
@@ -6,31 +7,31 @@ macro_rules! broken {
     ($($(#[$doc:meta])* $name:ident = $word:literal breaks $promise:ident,)*) => {
         /// A way to be wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Broken {
+        pub enum BrokenProgram {
             $($(#[$doc])* $name,)*
         }
 
-        impl Broken {
+        impl BrokenProgram {
             /// All of them.
-            pub const ALL: &'static [Broken] = &[$(Broken::$name,)*];
+            pub const ALL: &'static [BrokenProgram] = &[$(BrokenProgram::$name,)*];
 
             /// Its name, as typed and shown.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Broken::$name => $word,)*
+                    $(BrokenProgram::$name => $word,)*
                 }
             }
 
             /// The promise that it breaks.
             pub const fn promise(self) -> Promise {
                 match self {
-                    $(Broken::$name => Promise::$promise,)*
+                    $(BrokenProgram::$name => Promise::$promise,)*
                 }
             }
 
             /// The one with this name.
-            pub fn parse(word: &str) -> Option<Broken> {
-                Broken::ALL.iter().copied().find(|broken| broken.name() == word)
+            pub fn parse(word: &str) -> Option<BrokenProgram> {
+                BrokenProgram::ALL.iter().copied().find(|broken| broken.name() == word)
             }
         }
     };

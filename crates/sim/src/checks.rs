@@ -13,19 +13,19 @@ use domain::{
 use store::{CallStore, LedgerStore, LockStore, PlanStore};
 use sync::Clock;
 
-use crate::faulty::{FaultyStore, Who};
+use crate::faulty::{FaultyStore, StoreUser};
 use crate::machine::{JournalEnd, torn};
 use crate::promise::Promise;
-use crate::promise_watch::Seen;
+use crate::promise_watch::ObservedFacts;
 use crate::runner::{TAKE_BACK, file_of};
-use crate::world::World;
+use crate::world::SimWorld;
 
 /// Events are read so many at a time.
 const PAGE: usize = 7;
 
 /// Follows the events of a plan, as whoever watches it does: each number once, in order.
-pub(crate) async fn follow(world: Arc<World>, plan: PlanId) {
-    let store = FaultyStore::new(&world, Who::Person);
+pub(crate) async fn follow(world: Arc<SimWorld>, plan: PlanId) {
+    let store = FaultyStore::new(&world, StoreUser::Person);
     let (mut seen, mut boots) = (0, world.boots());
     while !world.is_over() {
         world.clock.sleep(world.scenario.lease / 3).await;
@@ -39,7 +39,7 @@ pub(crate) async fn follow(world: Arc<World>, plan: PlanId) {
     }
 }
 
-fn read_page(world: &World, plan: PlanId, after: u64, page: &[EventRecord]) -> u64 {
+fn read_page(world: &SimWorld, plan: PlanId, after: u64, page: &[EventRecord]) -> u64 {
     let mut watch = world.watch.seen();
     let mut last = after;
     for event in page {
@@ -52,7 +52,7 @@ fn read_page(world: &World, plan: PlanId, after: u64, page: &[EventRecord]) -> u
 }
 
 /// 10: once faults end, every plan is final or waiting within ten leases.
-pub(crate) fn everything_rests(world: &World, restless: usize) {
+pub(crate) fn everything_rests(world: &SimWorld, restless: usize) {
     for plan in world.plans() {
         let state = world.memory.look(plan, |record| record.and_then(PlanRecord::row).map(|row| row.state));
         let rests = state.is_some_and(|state| !state.has_live_job());
@@ -63,7 +63,7 @@ pub(crate) fn everything_rests(world: &World, restless: usize) {
 }
 
 /// All others.
-pub(crate) async fn at_the_end(world: &Arc<World>) {
+pub(crate) async fn at_the_end(world: &Arc<SimWorld>) {
     for plan in world.plans() {
         let record = world.memory.look(plan, |record| record.cloned()).unwrap_or_default();
         for check in [entries_survive, errors_count, live_jobs, events_retell, changesets_are_closed] {
@@ -84,7 +84,7 @@ pub(crate) async fn at_the_end(world: &Arc<World>) {
 }
 
 /// 3: acknowledged entries are there, in their own changeset, without a gap.
-fn entries_survive(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
+fn entries_survive(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let mut places = BTreeMap::new();
     let mut numbers = BTreeSet::new();
     for set in record.changesets().iter() {
@@ -92,7 +92,7 @@ fn entries_survive(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
             places.insert(entry.id, (set.id, entry.seq, entry.no));
             numbers.insert(entry.no);
             if entry.seq != seq {
-                seen.broken(
+                seen.record_violation(
                     Promise::EntriesSurvive,
                     format!("changeset {} of plan {plan} has a gap at {seq}", set.id),
                 );
@@ -100,7 +100,7 @@ fn entries_survive(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
         }
     }
     if numbers.iter().copied().ne(1..=places.len() as u64) {
-        seen.broken(
+        seen.record_violation(
             Promise::EntriesSurvive,
             format!("the entries of plan {plan} have the numbers {numbers:?}"),
         );
@@ -115,7 +115,7 @@ fn entries_survive(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
 }
 
 /// 4: errors acknowledged are kept or folded, and retries are counted.
-fn errors_count(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
+fn errors_count(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let facts: Vec<_> = seen.errors.iter().filter(|fact| fact.plan == plan).cloned().collect();
     let history = record.errors();
     let folded: u64 = history.folded().values().map(|folded| folded.count).sum();
@@ -134,14 +134,14 @@ fn errors_count(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
 }
 
 /// 5: nothing runs when nobody does.
-fn live_jobs(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
+fn live_jobs(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let live = record.live_job();
     seen.check(Promise::OneLiveJob, live.is_none(), || format!("plan {plan} still has {live:?}"));
 }
 
 /// 6: no account is beyond its limit, and nothing is reserved by a final job.
-async fn spends_are_settled(world: &Arc<World>, plan: PlanId, record: &PlanRecord) {
-    let store = FaultyStore::new(world, Who::Person);
+async fn spends_are_settled(world: &Arc<SimWorld>, plan: PlanId, record: &PlanRecord) {
+    let store = FaultyStore::new(world, StoreUser::Person);
     let spends = store.spends(plan).await.unwrap_or_default();
     for job in record.jobs().filter(|job| job.state.is_final()) {
         let open = spends.iter().filter(|spend| spend.job == job.id && spend.actual.is_none()).count();
@@ -152,7 +152,7 @@ async fn spends_are_settled(world: &Arc<World>, plan: PlanId, record: &PlanRecor
     accounts_hold(world, record.ledger().accounts.into_values());
 }
 
-fn accounts_hold(world: &World, accounts: impl Iterator<Item = Account>) {
+fn accounts_hold(world: &SimWorld, accounts: impl Iterator<Item = Account>) {
     for account in accounts {
         let holds = account.max.is_none_or(|max| account.taken() <= max);
         world.watch.seen().check(Promise::LedgerHolds, holds, || format!("an account is {account:?}"));
@@ -160,7 +160,7 @@ fn accounts_hold(world: &World, accounts: impl Iterator<Item = Account>) {
 }
 
 /// 7: a plan is applied exactly when an apply of it is.
-fn files_are_whole(world: &World, plan: PlanId, record: &PlanRecord) {
+fn files_are_whole(world: &SimWorld, plan: PlanId, record: &PlanRecord) {
     let ended = world.machine().ended.clone();
     let mut seen = world.watch.seen();
     let is_applied = |apply: &ApplyRecord| apply.stage == ApplyStage::Applied;
@@ -178,15 +178,18 @@ fn files_are_whole(world: &World, plan: PlanId, record: &PlanRecord) {
     let state = record.row().map(|row| row.state);
     let stands = state == Some(PlanState::Apply(ApplyState::Applied));
     if stands && !record.applies().any(is_applied) {
-        seen.broken(Promise::FilesWhole, format!("plan {plan} is applied without an apply"));
+        seen.record_violation(Promise::FilesWhole, format!("plan {plan} is applied without an apply"));
     }
     if !stands && state.is_some_and(PlanState::is_final) && record.applies().any(is_applied) {
-        seen.broken(Promise::CancelIsFinal, format!("plan {plan} is {state:?}, and it was applied"));
+        seen.record_violation(
+            Promise::CancelIsFinal,
+            format!("plan {plan} is {state:?}, and it was applied"),
+        );
     }
 }
 
 /// 7: each journal's files are all new or all old, as it ended.
-fn journals_agree(world: &World) {
+fn journals_agree(world: &SimWorld) {
     let machine = world.machine();
     let mut seen = world.watch.seen();
     for (id, (_, end)) in &machine.ended {
@@ -196,7 +199,7 @@ fn journals_agree(world: &World) {
 }
 
 /// 8: after all times have passed, every breaker lets somebody in.
-fn breakers_return(world: &World) {
+fn breakers_return(world: &SimWorld) {
     for breaker in world.breakers().iter() {
         for view in breaker.snapshot() {
             world.watch.seen().check(Promise::BreakersReturn, !breaker.is_open(&view.name), || {
@@ -207,7 +210,7 @@ fn breakers_return(world: &World) {
 }
 
 /// 9: the events tell the same story as the rows.
-fn events_retell(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
+fn events_retell(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let Some(row) = record.row() else { return };
     let mut state = PlanState::FIRST.to_string();
     let mut jobs: BTreeMap<String, String> = BTreeMap::new();
@@ -217,7 +220,7 @@ fn events_retell(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
         *counts.entry(event.kind).or_default() += 1;
         if event.kind == EventKind::PlanMoved {
             if text(event, "from") != state {
-                seen.broken(
+                seen.record_violation(
                     Promise::EventsRetell,
                     format!("event {} of plan {plan} begins at another state", event.n),
                 );
@@ -254,13 +257,13 @@ fn events_retell(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
 }
 
 /// 11: no open changeset.
-fn changesets_are_closed(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
+fn changesets_are_closed(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let open = record.changesets().open_count();
     seen.check(Promise::NothingLeft, open == 0, || format!("plan {plan} has {open} open changesets"));
 }
 
 /// 12: every entry is under a call of the node that changed the file. Each node has files of its own.
-fn entries_have_their_calls(world: &World, plan: PlanId, record: &PlanRecord) {
+fn entries_have_their_calls(world: &SimWorld, plan: PlanId, record: &PlanRecord) {
     let Some(script) = world.scenario.plan(plan) else { return };
     let nodes: BTreeMap<_, _> =
         record.calls().map(|call| ((call.new.attempt, call.no), call.new.node.as_str())).collect();
@@ -280,8 +283,8 @@ fn entries_have_their_calls(world: &World, plan: PlanId, record: &PlanRecord) {
 }
 
 /// 12: no call is running when nothing is.
-async fn calls_have_ended(world: &Arc<World>, plan: PlanId) {
-    let store = FaultyStore::new(world, Who::Person);
+async fn calls_have_ended(world: &Arc<SimWorld>, plan: PlanId) {
+    let store = FaultyStore::new(world, StoreUser::Person);
     let calls = store.calls(plan).await.unwrap_or_default();
     let running = calls.iter().filter(|call| call.end.is_none()).count();
     world.watch.seen().check(Promise::CallsRecorded, running == 0, || {
@@ -290,7 +293,7 @@ async fn calls_have_ended(world: &Arc<World>, plan: PlanId) {
 }
 
 /// 11: no sandbox, process, lock or journal, and no task of a worker.
-async fn nothing_is_left(world: &Arc<World>) {
+async fn nothing_is_left(world: &Arc<SimWorld>) {
     let locks = world.memory.locks().await.unwrap_or_default();
     let (now, boot) = (Ms::from(world.clock.now()), world.boot());
     let held: Vec<_> = locks.iter().filter(|lock| lock.is_held(boot, now)).collect();

@@ -1,4 +1,5 @@
-//! How a run goes: the storm, the calm after it, the end; and who breaks what meanwhile.
+//! Directs a run: the storm, the calm after it, the end; and the processes and users that cause faults
+//! meanwhile.
 //!
 //! # Invariants
 //! 1. While a run lasts, a worker that is gone is replaced: in the storm after a while, in the calm at once.
@@ -7,27 +8,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::worker::Stop;
+use ::worker::StopMode;
 use sync::Clock;
 
 use crate::checks;
-use crate::executor::Group;
+use crate::executor::TaskGroup;
 use crate::fault::Fault;
-use crate::faulty::{FaultyStore, Who};
+use crate::faulty::{FaultyStore, StoreUser};
 use crate::housekeeping;
-use crate::machine::Writer;
+use crate::machine::FileWriter;
 use crate::promise::Promise;
 use crate::scenario::FILES;
-use crate::users::Person;
+use crate::users::SimUser;
 use crate::worker::WorkerProcess;
-use crate::world::World;
+use crate::world::SimWorld;
 
 /// The leases within which everything comes to rest.
 const CALM_LEASES: u32 = 10;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Takes a run from its first moment to its last check.
-pub(crate) async fn direct(world: Arc<World>) {
+pub(crate) async fn direct(world: Arc<SimWorld>) {
     let scenario = &world.scenario;
     let lease = scenario.lease;
     for _ in 0..scenario.workers {
@@ -35,7 +36,7 @@ pub(crate) async fn direct(world: Arc<World>) {
     }
     let persons = world.executor.new_group();
     for script in scenario.plans.clone() {
-        let person = Person::new(&world);
+        let person = SimUser::new(&world);
         let id = script.id;
         world.executor.spawn(persons, "person", Box::pin(person.see_through(script)));
         world.spawn("follower", checks::follow(Arc::clone(&world), id));
@@ -53,14 +54,14 @@ pub(crate) async fn direct(world: Arc<World>) {
     checks::everything_rests(&world, world.executor.live_tasks(persons));
 
     stop_all(&world).await;
-    let store = FaultyStore::new(&world, Who::Person);
-    housekeeping::keep_house(&world, Group::STAGE, &store).await;
+    let store = FaultyStore::new(&world, StoreUser::Person);
+    housekeeping::keep_house(&world, TaskGroup::STAGE, &store).await;
     // As long as any lock, breaker or dying process may last.
     world.clock.sleep(lease * 2).await;
     checks::at_the_end(&world).await;
 }
 
-fn calm_down(world: &Arc<World>) {
+fn calm_down(world: &Arc<SimWorld>) {
     world.note("the faults end", [0, 0]);
     world.faults().end();
     world.machine().is_full = false;
@@ -69,7 +70,7 @@ fn calm_down(world: &Arc<World>) {
 }
 
 /// Replaces workers that are gone.
-async fn supervise(world: Arc<World>) {
+async fn supervise(world: Arc<SimWorld>) {
     let (lease, wanted) = (world.scenario.lease, world.scenario.workers as usize);
     loop {
         world.clock.sleep(lease / 12).await;
@@ -86,7 +87,7 @@ async fn supervise(world: Arc<World>) {
 }
 
 /// Cancels plans: from outside, from inside, twice.
-async fn cancel_some(world: Arc<World>) {
+async fn cancel_some(world: Arc<SimWorld>) {
     let lease = world.scenario.lease;
     while !world.faults().have_ended() {
         let wait = lease / 20 * world.random().between(1, 20) as u32;
@@ -97,14 +98,14 @@ async fn cancel_some(world: Arc<World>) {
         let count = if is_twice { 2 } else { u32::from(world.strikes(Fault::Cancel, 2_500)) };
         for _ in 0..count {
             if let Some(plan) = plan {
-                world.spawn("cancel", Person::new(&world).cancel(plan));
+                world.spawn("cancel", SimUser::new(&world).cancel(plan));
             }
         }
         cancel_inside(&world);
     }
 }
 
-fn cancel_inside(world: &Arc<World>) {
+fn cancel_inside(world: &Arc<SimWorld>) {
     let workers: Vec<_> = world.workers().iter().cloned().collect();
     let living = workers.iter().find(|worker| world.executor.is_alive(worker.group));
     let Some(worker) = living else { return };
@@ -118,7 +119,7 @@ fn cancel_inside(world: &Arc<World>) {
 }
 
 /// What happens around the workers.
-async fn meddle(world: Arc<World>) {
+async fn meddle(world: Arc<SimWorld>) {
     let lease = world.scenario.lease;
     while !world.faults().have_ended() {
         let wait = lease / 20 * world.random().between(1, 10) as u32;
@@ -128,7 +129,7 @@ async fn meddle(world: Arc<World>) {
                 let mut random = world.random();
                 (random.below(u64::from(FILES)) as u32, random.between(1, 900))
             };
-            world.machine().files.write(file, value, Writer::User);
+            world.machine().files.write(file, value, FileWriter::User);
         }
         if world.strikes(Fault::WallClock, 1_500) {
             let by = i64::try_from(world.random().below(2 * DAY_MS as u64)).unwrap_or(0) - DAY_MS;
@@ -145,8 +146,8 @@ async fn meddle(world: Arc<World>) {
         if world.strikes(Fault::WorkerStopped, 600) {
             let workers: Vec<_> = world.workers().iter().cloned().collect();
             let how = match world.random().chance(5_000) {
-                true => Stop::Release,
-                false => Stop::Drain { deadline: lease / 2 },
+                true => StopMode::Release,
+                false => StopMode::Drain { deadline: lease / 2 },
             };
             let living = workers.iter().find(|worker| world.executor.is_alive(worker.group));
             if let Some(worker) = living {
@@ -156,15 +157,16 @@ async fn meddle(world: Arc<World>) {
     }
 }
 
-async fn stop_all(world: &Arc<World>) {
+async fn stop_all(world: &Arc<SimWorld>) {
     world.end();
     let lease = world.scenario.lease;
     let workers: Vec<_> = world.workers().iter().cloned().collect();
     for worker in &workers {
-        worker.stop(world, Stop::Drain { deadline: lease });
+        worker.stop(world, StopMode::Drain { deadline: lease });
     }
     let deadline = world.clock.now().saturating_add(lease * 4);
-    let lives = |world: &World| workers.iter().filter(|worker| world.executor.is_alive(worker.group)).count();
+    let lives =
+        |world: &SimWorld| workers.iter().filter(|worker| world.executor.is_alive(worker.group)).count();
     while lives(world) > 0 && world.clock.now() < deadline {
         world.clock.sleep(Duration::from_millis(500)).await;
     }

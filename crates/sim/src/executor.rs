@@ -1,9 +1,11 @@
 //! The one thread that runs everything: tasks in groups, of which the next one is picked by chance.
 //!
-//! A group is what dies or stands still together: a worker's process, a process of a tool. Group 0 is the stage itself.
+//! A group is what dies or stands still together: a worker's process, a process of a tool. Group 0 is the
+//! stage itself.
 //!
 //! # Invariants
-//! 1. A task runs only when it was woken. Which of the woken ones is next is decided by the number that is passed in.
+//! 1. A task runs only when it was woken. Which of the woken ones is next is decided by the number that is
+//!    passed in.
 //! 2. Nothing of a killed group runs any more: its tasks are dropped before the next step.
 //! 3. A paused group stays woken and does not run.
 //! 4. No lock is held while a task runs or is dropped.
@@ -18,13 +20,13 @@ use futures_util::future::BoxFuture;
 use sync::primitives::atomic::{AtomicBool, Ordering};
 use sync::primitives::{Mutex, lock};
 
-/// What dies and stands still together.
+/// A group of tasks that die and pause together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Group(pub(crate) u32);
+pub(crate) struct TaskGroup(pub(crate) u32);
 
-impl Group {
+impl TaskGroup {
     /// The stage itself, which nothing kills.
-    pub(crate) const STAGE: Group = Group(0);
+    pub(crate) const STAGE: TaskGroup = TaskGroup(0);
 
     fn index(self) -> usize {
         self.0 as usize
@@ -34,21 +36,21 @@ impl Group {
 /// Runs tasks, one step of one task at a time.
 pub(crate) struct Executor {
     state: Mutex<State>,
-    woken: Arc<Woken>,
+    woken: Arc<WokenTasks>,
 }
 
 #[derive(Default)]
 struct State {
-    tasks: Vec<Task>,
+    tasks: Vec<SimTask>,
     groups: Vec<GroupState>,
     /// Woken, and of a paused group.
     held: Vec<u32>,
-    doomed: Vec<Group>,
+    doomed: Vec<TaskGroup>,
     running: u32,
 }
 
-struct Task {
-    group: Group,
+struct SimTask {
+    group: TaskGroup,
     name: &'static str,
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
@@ -63,14 +65,14 @@ struct GroupState {
 }
 
 #[derive(Default)]
-struct Woken {
+struct WokenTasks {
     tasks: Mutex<Vec<u32>>,
 }
 
 struct TaskWake {
     id: u32,
     is_woken: AtomicBool,
-    woken: Arc<Woken>,
+    woken: Arc<WokenTasks>,
 }
 
 impl Wake for TaskWake {
@@ -88,15 +90,15 @@ impl Executor {
         executor
     }
 
-    pub(crate) fn new_group(&self) -> Group {
+    pub(crate) fn new_group(&self) -> TaskGroup {
         let mut state = lock(&self.state);
-        let group = Group(u32::try_from(state.groups.len()).unwrap_or(u32::MAX));
+        let group = TaskGroup(u32::try_from(state.groups.len()).unwrap_or(u32::MAX));
         state.groups.push(GroupState { is_alive: true, is_paused: false, tasks: Vec::new(), live: 0 });
         group
     }
 
     /// Starts a task; of a group that is dead, it is dropped instead.
-    pub(crate) fn spawn(&self, group: Group, name: &'static str, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, group: TaskGroup, name: &'static str, future: BoxFuture<'static, ()>) {
         let mut state = lock(&self.state);
         let id = u32::try_from(state.tasks.len()).unwrap_or(u32::MAX);
         let Some(of_group) = state.groups.get_mut(group.index()).filter(|group| group.is_alive) else {
@@ -109,13 +111,13 @@ impl Executor {
         let wake =
             Arc::new(TaskWake { id, is_woken: AtomicBool::new(false), woken: Arc::clone(&self.woken) });
         let waker = Waker::from(Arc::clone(&wake));
-        state.tasks.push(Task { group, name, future: Some(future), waker: waker.clone(), wake });
+        state.tasks.push(SimTask { group, name, future: Some(future), waker: waker.clone(), wake });
         drop(state);
         waker.wake();
     }
 
     /// Kills a group: nothing of it runs after the present step.
-    pub(crate) fn kill(&self, group: Group) {
+    pub(crate) fn kill(&self, group: TaskGroup) {
         let mut state = lock(&self.state);
         if let Some(of_group) = state.groups.get_mut(group.index()).filter(|group| group.is_alive) {
             of_group.is_alive = false;
@@ -123,22 +125,22 @@ impl Executor {
         }
     }
 
-    pub(crate) fn is_alive(&self, group: Group) -> bool {
+    pub(crate) fn is_alive(&self, group: TaskGroup) -> bool {
         lock(&self.state).groups.get(group.index()).is_some_and(|group| group.is_alive)
     }
 
-    /// How many tasks of the group have not ended.
-    pub(crate) fn live_tasks(&self, group: Group) -> usize {
+    /// Returns how many tasks of the group have not ended.
+    pub(crate) fn live_tasks(&self, group: TaskGroup) -> usize {
         lock(&self.state).groups.get(group.index()).map_or(0, |group| group.live)
     }
 
-    pub(crate) fn pause(&self, group: Group) {
+    pub(crate) fn pause(&self, group: TaskGroup) {
         if let Some(group) = lock(&self.state).groups.get_mut(group.index()) {
             group.is_paused = true;
         }
     }
 
-    pub(crate) fn resume(&self, group: Group) {
+    pub(crate) fn resume(&self, group: TaskGroup) {
         let mut state = lock(&self.state);
         if let Some(group) = state.groups.get_mut(group.index()) {
             group.is_paused = false;
@@ -152,7 +154,8 @@ impl Executor {
         lock(&self.state).running
     }
 
-    /// Runs one step of the woken task that `pick` chooses among so many; its name, or none when nobody is woken.
+    /// Runs one step of the woken task that `pick` chooses among so many; its name, or none when nobody is
+    /// woken.
     pub(crate) fn step(&self, mut pick: impl FnMut(usize) -> usize) -> Option<&'static str> {
         loop {
             let (id, mut future, waker, name) = {
@@ -269,7 +272,7 @@ mod tests {
         let order = |pick: fn(usize) -> usize| {
             let (executor, log) = (Executor::new(), Log::default());
             for name in 0..3 {
-                executor.spawn(Group::STAGE, "talker", talker(&log, name));
+                executor.spawn(TaskGroup::STAGE, "talker", talker(&log, name));
             }
             while executor.step(pick).is_some() {}
             lock(&log).clone()
@@ -284,7 +287,7 @@ mod tests {
         let (executor, log) = (Executor::new(), Log::default());
         let group = executor.new_group();
         executor.spawn(group, "talker", talker(&log, 1));
-        executor.spawn(Group::STAGE, "talker", talker(&log, 2));
+        executor.spawn(TaskGroup::STAGE, "talker", talker(&log, 2));
         executor.kill(group);
         executor.bury();
         executor.spawn(group, "talker", talker(&log, 3));

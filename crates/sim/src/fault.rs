@@ -1,4 +1,4 @@
-//! What can go wrong, on or off for a whole run, and how often it did.
+//! Faults: each kind is on or off for a whole run, and is counted.
 //!
 //! # Invariants
 //! 1. A fault is counted when it strikes, not when it is possible.
@@ -59,7 +59,8 @@ faults! {
     ToolStubborn = "tool ignores SIGTERM",
     /// A tool fails.
     ToolFails = "tool fails",
-    /// A node is stopped between its change and the capture, by its time limit or with a sibling, while the run goes on.
+    /// A node is stopped between its change and the capture, by its time limit or with a sibling, while the
+    /// run goes on.
     WriterStopped = "writer stopped",
     /// The model counts requests and says wait.
     Model429 = "model 429",
@@ -91,19 +92,19 @@ impl Fault {
     }
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const FAULTS: usize = Fault::ALL.len();
 
 /// The faults of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Faults {
+pub(crate) struct FaultPlan {
     is_on: [bool; FAULTS],
     left: [u32; FAULTS],
     counts: [u64; FAULTS],
     have_ended: bool,
 }
 
-impl Faults {
+impl FaultPlan {
     /// Each kind is on in about a third of all runs, and a tenth of the runs has none.
     pub(crate) fn draw(random: &mut Random, has_flood: bool) -> Self {
         let is_quiet = random.chance(1_000);
@@ -128,7 +129,7 @@ impl Faults {
         !self.have_ended && self.is_on[fault.index()] && self.left[fault.index()] > 0
     }
 
-    /// Whether it strikes now, which is then counted.
+    /// Returns whether it strikes now, which is then counted.
     pub(crate) fn strikes(&mut self, fault: Fault, random: &mut Random, in_ten_thousand: u32) -> bool {
         let strikes = self.is_on(fault) && random.chance(in_ten_thousand);
         if strikes {

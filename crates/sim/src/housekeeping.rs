@@ -1,33 +1,37 @@
-//! What every worker does at its start and from time to time: it frees what the dead held, and finishes what they began.
+//! Housekeeping of each worker, at its start and periodically: releases what dead processes held and finishes
+//! their work.
 //!
 //! # Invariants
 //! 1. Only what belongs to a process that is gone, or to a job that has another owner or none, is swept.
-//! 2. A journal is settled by whoever has the lock of the project's root, and put away after the store was told.
+//! 2. A journal is settled by whoever has the lock of the project's root, and put away after the store was
+//!    told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::{ApplyEnd, ApplyId, ApplyStage, Claim, Job, JobId, JobState, PlanId, Reason, WorkerId};
+use domain::{
+    ApplyEnd, ApplyId, ApplyStage, Claim, ConstraintReason, Job, JobId, JobState, PlanId, WorkerId,
+};
 use store::{ApplyStore, JobStore, JobStoreError, StoreError};
 
-use crate::broken::Broken;
-use crate::executor::{Group, yield_now};
+use crate::broken::BrokenProgram;
+use crate::executor::{TaskGroup, yield_now};
 use crate::faulty::FaultyStore;
 use crate::machine::JournalEnd;
-use crate::runner::RootLock;
-use crate::world::World;
+use crate::runner::SimRootLock;
+use crate::world::SimWorld;
 
 /// All of it, once. What the store refuses now is done the next time.
-pub(crate) async fn keep_house(world: &Arc<World>, group: Group, store: &FaultyStore) {
+pub(crate) async fn keep_house(world: &Arc<SimWorld>, group: TaskGroup, store: &FaultyStore) {
     let _ = bury_the_dead(world, store).await;
     let _ = sweep(world, group, store).await;
-    if let Some(root) = RootLock::try_take(world, group) {
+    if let Some(root) = SimRootLock::try_take(world, group) {
         let _ = recover(world, group, store, &root).await;
     }
 }
 
 /// Ends the leases of workers that are gone.
-async fn bury_the_dead(world: &World, store: &FaultyStore) -> Result<(), JobStoreError> {
+async fn bury_the_dead(world: &SimWorld, store: &FaultyStore) -> Result<(), JobStoreError> {
     let dead: Vec<WorkerId> = {
         let machine = world.machine();
         let gone = machine.presence.iter().filter(|(_, group)| !world.executor.is_alive(**group));
@@ -42,8 +46,8 @@ async fn bury_the_dead(world: &World, store: &FaultyStore) -> Result<(), JobStor
 
 /// Removes the sandboxes and kills the processes of the dead, and of jobs that are not theirs any more.
 pub(crate) async fn sweep(
-    world: &Arc<World>,
-    group: Group,
+    world: &Arc<SimWorld>,
+    group: TaskGroup,
     store: &FaultyStore,
 ) -> Result<(), JobStoreError> {
     let jobs: BTreeMap<JobId, Job> = store.jobs(None).await?.into_iter().map(|job| (job.id, job)).collect();
@@ -52,21 +56,21 @@ pub(crate) async fn sweep(
     Ok(())
 }
 
-fn sweep_by(world: &Arc<World>, jobs: &BTreeMap<JobId, Job>) {
-    let is_over = |claim: &Claim, owner: Group| {
+fn sweep_by(world: &Arc<SimWorld>, jobs: &BTreeMap<JobId, Job>) {
+    let is_over = |claim: &Claim, owner: TaskGroup| {
         let is_another =
             jobs.get(&claim.job).is_some_and(|job| job.state.is_final() || job.fence > claim.fence);
         is_another || !world.executor.is_alive(owner)
     };
     world.kill_processes(|process| is_over(&process.claim, process.owner));
-    if !world.is_broken(Broken::LeakedSandbox) {
+    if !world.is_broken(BrokenProgram::LeakedSandbox) {
         world.machine().sandboxes.retain(|_, sandbox| !is_over(&sandbox.claim, sandbox.owner));
     }
 }
 
 /// Before a plan without a live job is cancelled: nothing of it may live.
 pub(crate) async fn sweep_plan(
-    world: &Arc<World>,
+    world: &Arc<SimWorld>,
     plan: PlanId,
     store: &FaultyStore,
 ) -> Result<(), JobStoreError> {
@@ -82,10 +86,10 @@ pub(crate) async fn sweep_plan(
 
 /// Brings every apply that was broken off to its end. The caller has the lock of the project's root.
 pub(crate) async fn recover(
-    world: &Arc<World>,
-    group: Group,
+    world: &Arc<SimWorld>,
+    group: TaskGroup,
     store: &FaultyStore,
-    _root: &RootLock,
+    _root: &SimRootLock,
 ) -> Result<(), StoreError> {
     let boots = world.boots();
     let open: Vec<ApplyId> = world.machine().journals.keys().copied().collect();
@@ -97,7 +101,7 @@ pub(crate) async fn recover(
             return Err(StoreError::Busy);
         }
         let Some(end) = settle(world, id) else { continue };
-        store.end_apply(id, told(&end)).await?;
+        store.end_apply(id, apply_end(&end)).await?;
         world.machine().retire(id, end);
     }
     // Sealed, and without a journal: the answer to the seal was lost, so that nothing was written.
@@ -107,32 +111,32 @@ pub(crate) async fn recover(
         }
         let now = store.apply(apply.id).await?;
         if now.is_some_and(|now| now.stage == ApplyStage::Sealed) {
-            let end = world.machine().ended.get(&apply.id).map(|(_, end)| told(end));
+            let end = world.machine().ended.get(&apply.id).map(|(_, end)| apply_end(end));
             store.end_apply(apply.id, end.unwrap_or(ApplyEnd::NeverBegan)).await?;
         }
     }
     Ok(())
 }
 
-fn settle(world: &World, id: ApplyId) -> Option<JournalEnd> {
+fn settle(world: &SimWorld, id: ApplyId) -> Option<JournalEnd> {
     let mut machine = world.machine();
     let journal = machine.journals.get(&id)?;
     let (plan, is_committed, files) = (journal.plan, journal.is_committed, journal.files());
-    if is_committed && world.is_broken(Broken::TornApply) {
+    if is_committed && world.is_broken(BrokenProgram::TornApply) {
         return Some(JournalEnd::Applied { files });
     }
     let end = machine.settle(id);
     drop(machine);
     if is_committed {
-        world.watch.acted(plan, "an apply that was finished");
+        world.watch.observe_effect(plan, "an apply that was finished");
     }
     end
 }
 
-fn told(end: &JournalEnd) -> ApplyEnd {
+fn apply_end(end: &JournalEnd) -> ApplyEnd {
     match end {
         JournalEnd::Applied { .. } => ApplyEnd::Applied,
-        JournalEnd::TakenBack { .. } => ApplyEnd::RolledBack(vec![Reason {
+        JournalEnd::TakenBack { .. } => ApplyEnd::RolledBack(vec![ConstraintReason {
             kind: "conflict".to_owned(),
             subject: String::new(),
             message: "the apply was broken off and taken back".to_owned(),

@@ -1,22 +1,26 @@
 //! Runs the real workers, rules and services against a simulated machine, store and crowd, in virtual time.
 //!
-//! A seed decides everything: how many workers and plans there are, who is next, what fails when. So a run that broke a
-//! promise is a number, and running it again shows the same.
+//! A seed decides everything: how many workers and plans there are, who is next, what fails when. So a run
+//! that broke a promise is a number, and running it again shows the same.
 //!
 //! # Where to begin
-//! - `world`: what a run consists of, and the loop that moves it; `executor`: who is next.
-//! - `scenario` and `fault`: what is drawn from the seed; `director` and `people`: how the run goes.
-//! - `faulty`: the store with everything that can happen around a step of it; `machine`: files, processes, journals.
-//! - `runner`: what a claimed job does, as the phases of the engine do it.
-//! - `watch` and `checks`: the promises. [`Broken`]: programs that must be caught breaking them.
+//! - `world`: the parts of a run, and the loop that moves it; `executor`: picks the next task.
+//! - `scenario` and `fault`: what is drawn from the seed; `director` and `users`: the course of the run.
+//! - `faulty`: the store with everything that can happen around a step of it; `machine`: files, processes,
+//!   journals.
+//! - `runner`: runs a claimed job, as the phases of the engine do it.
+//! - `promise_watch` and `checks`: the promises. [`BrokenProgram`]: programs that must be caught breaking
+//!   them.
 //!
 //! # What is real
-//! The engine's `AsyncWorker`, `PlanExecutionContext` and `ErrorRecoveryService`, the store's `MemoryStore`, the rules of
-//! `domain`, the primitives of `sync` and `tokio::sync`. Not real: the phases, which here run on a machine of numbers, by
-//! the same protocol: `runner/sandbox_call` follows the engine's step by step.
+//! The `AsyncWorker`, `PlanExecutionContext` and `ErrorRecoveryService` of `worker`, the store's
+//! `MemoryStore`, the rules of `domain`, the primitives of `sync` and `tokio::sync`. Not real: the phases,
+//! which here run on a machine of numbers, by the same protocol: `runner/sandbox_call` follows the engine's
+//! step by step.
 //!
 //! # Invariants
-//! 1. One thread for each run, no clock, no randomness but the seed's: the hash of all steps is the same each time.
+//! 1. One thread for each run, no clock, no randomness but the seed's: the hash of all steps is the same each
+//!    time.
 //! 2. A check that cannot fail proves nothing: each promise has a broken program that is caught by it.
 
 #![forbid(unsafe_code)]
@@ -42,13 +46,13 @@ mod world;
 
 use std::sync::Arc;
 
-pub use broken::Broken;
+pub use broken::BrokenProgram;
 pub use fault::Fault;
-pub use many_runs::{Many, Total, run_many};
-pub use promise::{Promise, Violation};
+pub use many_runs::{BatchReport, RunBatch, run_many};
+pub use promise::{Promise, PromiseViolation};
 pub use trace::LAST_STEPS;
 
-/// What a run showed.
+/// The report of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// The seed.
@@ -58,7 +62,7 @@ pub struct RunReport {
     /// How many steps it took.
     pub steps: u64,
     /// What was broken; empty for a run that passed.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<PromiseViolation>,
     /// How often each fault struck, in order of [`Fault::ALL`].
     pub faults: Vec<u64>,
     /// How often each promise was checked, in order of [`Promise::ALL`].
@@ -67,9 +71,10 @@ pub struct RunReport {
     pub last_steps: Vec<String>,
 }
 
-/// Runs one seed; with `broken`, of a program that is wrong. The last `kept_steps` can be read if it breaks a promise.
-pub fn run_seed(seed: u64, broken: Option<Broken>, kept_steps: usize) -> RunReport {
-    let world = world::World::new(seed, broken, kept_steps);
+/// Runs one seed; with `broken`, of a program that is wrong. The last `kept_steps` can be read if it breaks a
+/// promise.
+pub fn run_seed(seed: u64, broken: Option<BrokenProgram>, kept_steps: usize) -> RunReport {
+    let world = world::SimWorld::new(seed, broken, kept_steps);
     world.run(Box::pin(director::direct(Arc::clone(&world))));
     let violations = world.watch.violations();
     let (hash, steps, last) = {

@@ -1,7 +1,8 @@
-//! `sim [SEED] [--runs N] [--broken NAME|all] [--last N] [--threads N]`: runs seeds and says what they showed.
+//! `sim [SEED] [--runs N] [--broken NAME|all] [--last N] [--threads N]`: runs seeds and says what they
+//! showed.
 //!
-//! Without a seed it begins at 0; with one and no count it runs that one and shows its last steps. Exit status 1 says
-//! that a promise was broken, or that a broken program was not caught.
+//! Without a seed it begins at 0; with one and no count it runs that one and shows its last steps. Exit
+//! status 1 says that a promise was broken, or that a broken program was not caught.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
@@ -9,7 +10,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use sim::{Broken, Fault, LAST_STEPS, Many, Promise, RunReport, Total, run_many, run_seed};
+use sim::{BatchReport, BrokenProgram, Fault, LAST_STEPS, Promise, RunBatch, RunReport, run_many, run_seed};
 
 const RUNS: u64 = 2_000;
 /// A broken program has to be caught within so many runs.
@@ -18,7 +19,7 @@ const BROKEN_RUNS: u64 = 2_000;
 struct Arguments {
     seed: Option<u64>,
     runs: Option<u64>,
-    broken: Vec<Broken>,
+    broken: Vec<BrokenProgram>,
     threads: usize,
     last: usize,
 }
@@ -63,11 +64,12 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             "--broken" => {
                 let name = words.next().unwrap_or_default();
-                let known = || Broken::ALL.iter().map(|broken| broken.name()).collect::<Vec<_>>().join(", ");
+                let known =
+                    || BrokenProgram::ALL.iter().map(|broken| broken.name()).collect::<Vec<_>>().join(", ");
                 arguments.broken =
                     match name.as_str() {
-                        "all" => Broken::ALL.to_vec(),
-                        name => vec![Broken::parse(name).ok_or_else(|| {
+                        "all" => BrokenProgram::ALL.to_vec(),
+                        name => vec![BrokenProgram::parse(name).ok_or_else(|| {
                             format!("there is no broken program `{name}`; all, {}", known())
                         })?],
                     };
@@ -79,7 +81,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 }
 
 /// Runs one seed twice, and says what it showed.
-fn replay(seed: u64, broken: Option<Broken>, last: usize) -> bool {
+fn replay(seed: u64, broken: Option<BrokenProgram>, last: usize) -> bool {
     let (first, second) = (run_seed(seed, broken, last), run_seed(seed, broken, last));
     println!("seed {seed}: {} steps, trace {:016x}", first.steps, first.hash);
     if first.hash != second.hash {
@@ -92,7 +94,7 @@ fn replay(seed: u64, broken: Option<Broken>, last: usize) -> bool {
 
 fn campaign(first: u64, runs: u64, threads: usize) -> bool {
     let begun = Instant::now();
-    let total = run_many(Many { first, runs, broken: None, threads });
+    let total = run_many(RunBatch { first, runs, broken: None, threads });
     counts(&total);
     let seconds = begun.elapsed().as_secs_f64();
     println!("{} runs, {} steps, trace {:016x}, {seconds:.1} s", total.runs, total.steps, total.hash);
@@ -109,7 +111,7 @@ fn campaign(first: u64, runs: u64, threads: usize) -> bool {
     }
 }
 
-fn counts(total: &Total) {
+fn counts(total: &BatchReport) {
     println!("faults that struck:");
     for (fault, count) in Fault::ALL.iter().zip(&total.faults) {
         println!("  {:<24} {count:>10}", fault.name());
@@ -131,10 +133,10 @@ fn show(report: &RunReport) {
 }
 
 /// Every broken program has to be caught by the promise that it breaks.
-fn catch_all(broken: &[Broken], first: u64, runs: u64, threads: usize) -> bool {
+fn catch_all(broken: &[BrokenProgram], first: u64, runs: u64, threads: usize) -> bool {
     let mut all = true;
     for broken in broken {
-        let total = run_many(Many { first, runs, broken: Some(*broken), threads });
+        let total = run_many(RunBatch { first, runs, broken: Some(*broken), threads });
         let promise = broken.promise().number();
         match &total.caught {
             Some(report) => {

@@ -7,27 +7,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sync::primitives::{Mutex, lock};
 
-use crate::broken::Broken;
+use crate::broken::BrokenProgram;
 use crate::fault::FAULTS;
 use crate::promise::PROMISES;
 use crate::{LAST_STEPS, RunReport, run_seed};
 
-/// Which seeds to run, and how.
+/// A batch of seeds to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Many {
+pub struct RunBatch {
     /// The first seed.
     pub first: u64,
     /// How many, one after the other.
     pub runs: u64,
     /// The program that is run.
-    pub broken: Option<Broken>,
+    pub broken: Option<BrokenProgram>,
     /// How many at once.
     pub threads: usize,
 }
 
 /// All runs together.
 #[derive(Clone, Debug)]
-pub struct Total {
+pub struct BatchReport {
     /// How many were run.
     pub runs: u64,
     /// The steps of all.
@@ -38,15 +38,16 @@ pub struct Total {
     pub faults: Vec<u64>,
     /// How often each promise was checked.
     pub checks: Vec<u64>,
-    /// The run with the lowest seed that broke what it is meant to keep; for a broken program, what it is meant to break.
+    /// The run with the lowest seed that broke what it is meant to keep; for a broken program, what it is
+    /// meant to break.
     pub caught: Option<RunReport>,
 }
 
 /// Runs until all are done or one is caught.
-pub fn run_many(many: Many) -> Total {
+pub fn run_many(many: RunBatch) -> BatchReport {
     let next = AtomicU64::new(0);
     let is_caught = AtomicBool::new(false);
-    let total = Mutex::new(Total {
+    let total = Mutex::new(BatchReport {
         runs: 0,
         steps: 0,
         hash: 0,
@@ -73,9 +74,9 @@ pub fn run_many(many: Many) -> Total {
     total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl Total {
+impl BatchReport {
     /// Adds a run; whether it was caught.
-    fn add(&mut self, report: RunReport, broken: Option<Broken>) -> bool {
+    fn add(&mut self, report: RunReport, broken: Option<BrokenProgram>) -> bool {
         self.runs += 1;
         self.steps += report.steps;
         self.hash = self.hash.wrapping_add((report.hash ^ report.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -52,8 +52,8 @@ promises! {
     PlansEnd = 10 "every plan ends or waits",
     /// No sandbox, process, lock, waiter or open changeset is left over.
     NothingLeft = 11 "nothing is left over",
-    /// No call is running in a plan that is not processing; every change in the sandbox at a check is in the changeset,
-    /// under the call that made it.
+    /// No call is running in a plan that is not processing; every change in the sandbox at a check is in the
+    /// changeset, under the call that made it.
     CallsRecorded = 12 "calls end, checks see what is recorded",
 }
 
@@ -63,19 +63,19 @@ impl Promise {
     }
 }
 
-/// How many there are.
+/// The number of promises.
 pub(crate) const PROMISES: usize = Promise::ALL.len();
 
 /// A promise that was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct PromiseViolation {
     /// Which.
     pub promise: Promise,
     /// What was seen.
     pub what: String,
 }
 
-impl std::fmt::Display for Violation {
+impl std::fmt::Display for PromiseViolation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "promise {} ({}): {}", self.promise.number(), self.promise.words(), self.what)
     }

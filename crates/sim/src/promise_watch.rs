@@ -1,8 +1,10 @@
-//! The observer: sees every step of the store at the moment it is committed, and remembers what was acknowledged.
+//! The observer: sees every step of the store at the moment it is committed, and remembers what was
+//! acknowledged.
 //!
 //! # Invariants
-//! 1. What it remembers is what the program was told, by the contract of each step: a step that survives a loss of power
-//!    makes all before it survive. A loss of power takes from its memory exactly what it may take from the store.
+//! 1. What it remembers is what the program was told, by the contract of each step: a step that survives a
+//!    loss of power makes all before it survive. A loss of power takes from its memory exactly what it may
+//!    take from the store.
 //! 2. It looks at rows only, and writes none.
 //!
 //! # Not here
@@ -11,19 +13,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Action, ChangeId, Claim, ErrorId, EventRecord, Fence, Job, JobId, JobState, NewError, PlanId, PlanRecord,
-    PlanState, Policy, Recorded, Recovery, Spend, SpendId, StepId,
+    ChangeId, Claim, ErrorId, EventRecord, Fence, Job, JobId, JobState, NewError, PlanId, PlanRecord,
+    PlanState, RecordedChange, RecoveryAction, RecoveryAdvice, RecoveryPolicy, Spend, SpendId, StepId,
 };
 use sync::primitives::{Mutex, MutexGuard, lock};
 
-use crate::promise::{PROMISES, Promise, Violation};
+use crate::promise::{PROMISES, Promise, PromiseViolation};
 
 /// How many violations of a run are kept: a broken program breaks more and more.
 const VIOLATIONS_MAX: usize = 20;
 
-/// How long what a step wrote lives.
+/// The durability of the writes of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
+pub(crate) enum StepDurability {
     /// Until the power is lost.
     Process,
     /// For ever, with all that was written before.
@@ -36,7 +38,7 @@ pub(crate) struct EntryFact {
     commit: u64,
     pub(crate) plan: PlanId,
     pub(crate) change: ChangeId,
-    pub(crate) recorded: Recorded,
+    pub(crate) recorded: RecordedChange,
 }
 
 /// An error that was answered.
@@ -55,66 +57,66 @@ struct ClaimFact {
 }
 
 #[derive(Clone, Debug, Default)]
-struct PlanSeen {
+struct ObservedPlan {
     events: usize,
     fences: BTreeMap<JobId, Fence>,
     final_state: Option<PlanState>,
 }
 
-/// What a run showed so far.
+/// The facts that a run showed so far.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    seen: Mutex<Seen>,
+pub(crate) struct PromiseWatch {
+    seen: Mutex<ObservedFacts>,
 }
 
-/// What the observer remembers.
+/// The facts that the observer recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedFacts {
     commits: u64,
     durable: u64,
     pub(crate) entries: Vec<EntryFact>,
     pub(crate) errors: Vec<ErrorFact>,
     claims: BTreeMap<(JobId, Fence), ClaimFact>,
-    plans: BTreeMap<PlanId, PlanSeen>,
+    plans: BTreeMap<PlanId, ObservedPlan>,
     cancelled: BTreeSet<PlanId>,
     /// The calls that were granted, with the plan and the step that granted them.
     spends: BTreeMap<SpendId, (PlanId, u64)>,
     tries: BTreeMap<(Claim, String), (u32, u32)>,
-    violations: Vec<Violation>,
+    violations: Vec<PromiseViolation>,
     checks: [u64; PROMISES],
 }
 
-impl Seen {
+impl ObservedFacts {
     /// The number of the step that is being told of: it is counted right after.
     fn next_commit(&self) -> u64 {
         self.commits + 1
     }
 
-    pub(crate) fn checked(&mut self, promise: Promise) {
+    pub(crate) fn count_check(&mut self, promise: Promise) {
         self.checks[promise.index()] += 1;
     }
 
-    pub(crate) fn broken(&mut self, promise: Promise, what: String) {
+    pub(crate) fn record_violation(&mut self, promise: Promise, what: String) {
         if self.violations.len() < VIOLATIONS_MAX {
-            self.violations.push(Violation { promise, what });
+            self.violations.push(PromiseViolation { promise, what });
         }
     }
 
     /// Checks one thing.
     pub(crate) fn check(&mut self, promise: Promise, holds: bool, what: impl FnOnce() -> String) {
-        self.checked(promise);
+        self.count_check(promise);
         if !holds {
-            self.broken(promise, what());
+            self.record_violation(promise, what());
         }
     }
 }
 
-impl Watch {
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+impl PromiseWatch {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, ObservedFacts> {
         lock(&self.seen)
     }
 
-    pub(crate) fn violations(&self) -> Vec<Violation> {
+    pub(crate) fn violations(&self) -> Vec<PromiseViolation> {
         self.seen().violations.clone()
     }
 
@@ -123,16 +125,19 @@ impl Watch {
     }
 
     /// A step was committed.
-    pub(crate) fn committed(&self, durability: Durability) {
+    pub(crate) fn observe_commit(&self, durability: StepDurability) {
         let mut seen = self.seen();
         seen.commits += 1;
-        if durability == Durability::Power {
+        if durability == StepDurability::Power {
             seen.durable = seen.commits;
         }
     }
 
     /// The power is lost: what was not synced need not be there any more.
-    pub(crate) fn lost_power<'a>(&self, plans: impl Iterator<Item = (PlanId, Option<&'a PlanRecord>)>) {
+    pub(crate) fn observe_power_loss<'a>(
+        &self,
+        plans: impl Iterator<Item = (PlanId, Option<&'a PlanRecord>)>,
+    ) {
         let mut seen = self.seen();
         let durable = seen.durable;
         seen.entries.retain(|fact| fact.commit <= durable);
@@ -149,7 +154,7 @@ impl Watch {
                 });
             }
             let fences = record.iter().flat_map(|record| record.jobs()).map(|job| (job.id, job.fence));
-            let now = PlanSeen {
+            let now = ObservedPlan {
                 events: record.map_or(0, |record| record.events().len()),
                 fences: fences.collect(),
                 final_state: known.final_state,
@@ -159,11 +164,11 @@ impl Watch {
     }
 
     /// Something of the plan has an effect.
-    pub(crate) fn acted(&self, plan: PlanId, what: &str) {
+    pub(crate) fn observe_effect(&self, plan: PlanId, what: &str) {
         let mut seen = self.seen();
         let is_cancelled = seen.cancelled.contains(&plan);
         if is_cancelled {
-            seen.broken(Promise::CancelIsFinal, format!("{what} of plan {plan} after its cancel"));
+            seen.record_violation(Promise::CancelIsFinal, format!("{what} of plan {plan} after its cancel"));
         }
     }
 
@@ -199,22 +204,23 @@ impl Watch {
         seen.plans.insert(plan, known);
     }
 
-    /// A check began in a sandbox that does not agree with the entries which it is believed for, in these files.
-    pub(crate) fn sandbox_checked(&self, plan: PlanId, unlike: &[u32]) {
+    /// A check began in a sandbox that does not agree with the entries which it is believed for, in these
+    /// files.
+    pub(crate) fn observe_sandbox_check(&self, plan: PlanId, unlike: &[u32]) {
         self.seen().check(Promise::CallsRecorded, unlike.is_empty(), || {
             format!("a check of plan {plan} sees files {unlike:?} otherwise than they are recorded")
         });
     }
 
     /// The owner has ended its run; `lives` processes of its calls live.
-    pub(crate) fn run_ended(&self, claim: &Claim, lives: usize) {
+    pub(crate) fn observe_run_end(&self, claim: &Claim, lives: usize) {
         self.seen().check(Promise::CallsRecorded, lives == 0, || {
             format!("{lives} processes of calls of job {} live when its run has ended", claim.job)
         });
     }
 
     /// A job was given to a worker.
-    pub(crate) fn claimed(&self, job: &Job) {
+    pub(crate) fn observe_claim(&self, job: &Job) {
         let mut seen = self.seen();
         let fact = ClaimFact { commit: seen.next_commit() };
         let before = seen.claims.insert((job.id, job.fence), fact);
@@ -224,21 +230,25 @@ impl Watch {
     }
 
     /// An owner's write was taken, which showed `claim`; the job now has the fence `now`.
-    pub(crate) fn owner_wrote(&self, claim: &Claim, now: Option<Fence>, what: &str) {
+    pub(crate) fn observe_owner_write(&self, claim: &Claim, now: Option<Fence>, what: &str) {
         self.seen().check(Promise::FencesHold, now == Some(claim.fence), || {
             format!("{what} of job {} was taken under fence {}, it is {now:?}", claim.job, claim.fence.0)
         });
     }
 
     /// A write with an old fence was refused.
-    pub(crate) fn owner_refused(&self) {
-        self.seen().checked(Promise::FencesHold);
+    pub(crate) fn observe_refusal(&self) {
+        self.seen().count_check(Promise::FencesHold);
     }
 
     /// Entries were acknowledged.
-    pub(crate) fn recorded(&self, plan: PlanId, entries: impl IntoIterator<Item = (ChangeId, Recorded)>) {
+    pub(crate) fn observe_entries(
+        &self,
+        plan: PlanId,
+        entries: impl IntoIterator<Item = (ChangeId, RecordedChange)>,
+    ) {
         for (change, recorded) in entries {
-            self.acted(plan, "an entry");
+            self.observe_effect(plan, "an entry");
             let mut seen = self.seen();
             let commit = seen.next_commit();
             if seen.entries.iter().all(|fact| fact.change != change) {
@@ -248,12 +258,18 @@ impl Watch {
     }
 
     /// An error was answered.
-    pub(crate) fn error_answered(&self, claim: &Claim, policy: &Policy, error: &NewError, answer: &Recovery) {
+    pub(crate) fn observe_error(
+        &self,
+        claim: &Claim,
+        policy: &RecoveryPolicy,
+        error: &NewError,
+        answer: &RecoveryAdvice,
+    ) {
         let mut seen = self.seen();
         if seen.errors.iter().any(|fact| fact.id == error.id()) {
             return;
         }
-        let is_retry = matches!(answer.action, Action::Retry { .. });
+        let is_retry = matches!(answer.action, RecoveryAction::Retry { .. });
         let (commit, step) = (seen.next_commit(), error.step().clone());
         if is_retry {
             seen.tries.entry((*claim, step.node.clone())).or_default().1 += 1;
@@ -271,7 +287,7 @@ impl Watch {
     }
 
     /// A call was granted to a plan that may make `max` of them.
-    pub(crate) fn reserved(&self, spend: &Spend, max: u64) {
+    pub(crate) fn observe_spend(&self, spend: &Spend, max: u64) {
         let mut seen = self.seen();
         let (plan, commit) = (spend.plan, seen.next_commit());
         seen.spends.entry(spend.id).or_insert((plan, commit));
@@ -282,7 +298,7 @@ impl Watch {
     }
 
     /// A step is tried, by this owner.
-    pub(crate) fn tried(&self, claim: &Claim, node: &str) {
+    pub(crate) fn observe_try(&self, claim: &Claim, node: &str) {
         let mut seen = self.seen();
         let (tries, granted) = seen.tries.entry((*claim, node.to_owned())).or_default();
         *tries += 1;
@@ -293,13 +309,13 @@ impl Watch {
     }
 }
 
-fn see_jobs(seen: &mut Seen, plan: PlanId, record: &PlanRecord, known: &mut PlanSeen) {
+fn see_jobs(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord, known: &mut ObservedPlan) {
     let live = record.jobs().filter(|job| !job.state.is_final()).count();
     seen.check(Promise::OneLiveJob, live <= 1, || format!("plan {plan} has {live} live jobs"));
     for job in record.jobs() {
         let before = known.fences.insert(job.id, job.fence);
         if before.is_some_and(|before| before > job.fence) {
-            seen.broken(Promise::FencesHold, format!("the fence of job {} went back", job.id));
+            seen.record_violation(Promise::FencesHold, format!("the fence of job {} went back", job.id));
         }
     }
     let running = record.live_job().filter(|job| job.state == JobState::Running);
@@ -314,14 +330,17 @@ fn see_jobs(seen: &mut Seen, plan: PlanId, record: &PlanRecord, known: &mut Plan
     }
 }
 
-fn see_events(seen: &mut Seen, plan: PlanId, events: &[EventRecord], known: &mut PlanSeen) {
+fn see_events(seen: &mut ObservedFacts, plan: PlanId, events: &[EventRecord], known: &mut ObservedPlan) {
     let from = known.events.min(events.len());
     seen.check(Promise::EventsRetell, events.len() >= known.events, || {
         format!("plan {plan} had {} events and has {}", known.events, events.len())
     });
     let fresh = events.iter().zip(1..).skip(from);
     if let Some((event, n)) = fresh.clone().find(|(event, n)| event.n != *n) {
-        seen.broken(Promise::EventsRetell, format!("event {n} of plan {plan} has the number {}", event.n));
+        seen.record_violation(
+            Promise::EventsRetell,
+            format!("event {n} of plan {plan} has the number {}", event.n),
+        );
     }
     known.events = events.len();
 }

@@ -1,8 +1,9 @@
-//! What a run is about: how many workers, which plans with which nodes, who meddles when. Drawn from the seed at once.
+//! The scenario of a run: its workers, its plans with their nodes, and the users' actions. Drawn from the
+//! seed at once.
 
 use std::time::Duration;
 
-use domain::{Gate, Ms, NewJob, NewPlan, Phase, PlanId, Policy, ProjectLink};
+use domain::{GateDecision, Ms, NewJob, NewPlan, Phase, PlanId, ProjectLink, RecoveryPolicy};
 use serde_json::json;
 
 use crate::random::Random;
@@ -20,7 +21,7 @@ pub(crate) struct Scenario {
     pub(crate) concurrency: u32,
     pub(crate) idle_poll: Duration,
     pub(crate) plans: Vec<PlanScript>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: RecoveryPolicy,
     /// How long faults may strike.
     pub(crate) stormy: Duration,
     /// Whether the processes of a worker die with it, as those of a pid namespace do.
@@ -40,7 +41,7 @@ pub(crate) struct PlanScript {
     pub(crate) begins_after: Duration,
     pub(crate) nodes: Vec<NodeScript>,
     /// Whether it is applied without asking.
-    pub(crate) applies: Gate,
+    pub(crate) applies: GateDecision,
     /// How often its person says again.
     pub(crate) patience: u32,
     /// What it may spend, in tokens.
@@ -55,23 +56,23 @@ pub(crate) struct NodeScript {
     pub(crate) name: String,
     /// The nodes that come before, by index.
     pub(crate) after: Vec<usize>,
-    pub(crate) actor: Actor,
+    pub(crate) actor: NodeActor,
     pub(crate) takes: Duration,
     /// The files that it writes.
     pub(crate) writes: Vec<u32>,
-    pub(crate) records: Records,
+    pub(crate) records: ChangeRecording,
 }
 
-/// Who does a node.
+/// The actor of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Actor {
+pub(crate) enum NodeActor {
     Tool,
     Model,
 }
 
-/// How what a node changed is recorded.
+/// The way in which the changes of a node are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Records {
+pub(crate) enum ChangeRecording {
     /// With the end of its call.
     WithTheCall,
     /// One by one, through the handle of the changeset.
@@ -88,7 +89,7 @@ impl Scenario {
         let nodes_max = if random.chance(9_000) { 4 } else { NODES_MAX };
         let has_flood = random.chance(100);
         let (per_step, per_plan) = if has_flood { (100, 1_000) } else { (random.between(0, 4) as u32, 30) };
-        let replan = if random.chance(5_000) { Gate::Auto } else { Gate::Ask };
+        let replan = if random.chance(5_000) { GateDecision::Auto } else { GateDecision::Ask };
         Self {
             lease,
             workers: random.between(1, 3),
@@ -96,7 +97,7 @@ impl Scenario {
             concurrency: random.between(1, 4) as u32,
             idle_poll: lease / 12,
             plans: (0..plans).map(|_| PlanScript::draw(random, lease, nodes_max)).collect(),
-            policy: Policy::new(per_step, per_plan, replan, 3).unwrap_or_default(),
+            policy: RecoveryPolicy::new(per_step, per_plan, replan, 3).unwrap_or_default(),
             stormy: lease * random.between(2, 8) as u32,
             has_namespaces: random.chance(7_000),
             day_tokens: random.chance(1_500).then(|| random.between(5, 40)),
@@ -119,7 +120,7 @@ impl PlanScript {
             id: PlanId::from_u128(u128::from(random.next()) << 8),
             begins_after: lease / 10 * random.below(20) as u32,
             nodes,
-            applies: if random.chance(7_500) { Gate::Auto } else { Gate::Ask },
+            applies: if random.chance(7_500) { GateDecision::Auto } else { GateDecision::Ask },
             patience: random.between(0, 3) as u32,
             tokens_max: if random.chance(1_000) { random.between(1, 8) } else { 1_000 },
             has_check: random.chance(7_000),
@@ -157,17 +158,17 @@ impl NodeScript {
         Self {
             name: format!("node/{no}"),
             after,
-            actor: if random.chance(6_500) { Actor::Tool } else { Actor::Model },
+            actor: if random.chance(6_500) { NodeActor::Tool } else { NodeActor::Model },
             takes: lease / 100 * random.between(0, 3) as u32,
             writes,
             records: random
                 .pick(&[
-                    Records::WithTheCall,
-                    Records::WithTheCall,
-                    Records::ByHandle,
-                    Records::IntoTheLatest,
+                    ChangeRecording::WithTheCall,
+                    ChangeRecording::WithTheCall,
+                    ChangeRecording::ByHandle,
+                    ChangeRecording::IntoTheLatest,
                 ])
-                .unwrap_or(Records::WithTheCall),
+                .unwrap_or(ChangeRecording::WithTheCall),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happened in a run, step by step: all of it in one hash, the last steps in words.
+//! The trace of a run, step by step: all of it in one hash, the last steps in words.
 //!
 //! # Invariants
 //! 1. Two runs with the same hash took the same steps in the same order at the same times.
@@ -15,16 +15,16 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01B3;
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct TraceStep {
     at_ms: u64,
     task: u32,
     what: &'static str,
     detail: [u64; 2],
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TraceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { at_ms, task, what, detail: [first, second] } = self;
+        let TraceStep { at_ms, task, what, detail: [first, second] } = self;
         write!(f, "{:>9}.{:03} s  task {task:<5} {what:<24}", at_ms / 1_000, at_ms % 1_000)?;
         match (first, second) {
             (0, 0) => Ok(()),
@@ -36,14 +36,14 @@ impl fmt::Display for Step {
 
 /// The steps of one run.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct RunTrace {
     hash: u64,
     steps: u64,
     kept: usize,
-    last: VecDeque<Step>,
+    last: VecDeque<TraceStep>,
 }
 
-impl Trace {
+impl RunTrace {
     /// A trace of which the last `kept` steps can be read.
     pub(crate) fn new(kept: usize) -> Self {
         Self { hash: FNV_START, steps: 0, kept, last: VecDeque::with_capacity(kept.min(LAST_STEPS)) }
@@ -60,7 +60,7 @@ impl Trace {
         if self.last.len() >= self.kept {
             self.last.pop_front();
         }
-        self.last.push_back(Step { at_ms, task, what, detail });
+        self.last.push_back(TraceStep { at_ms, task, what, detail });
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -72,7 +72,7 @@ impl Trace {
     }
 
     pub(crate) fn last(&self) -> Vec<String> {
-        self.last.iter().map(Step::to_string).collect()
+        self.last.iter().map(TraceStep::to_string).collect()
     }
 
     fn mix(&mut self, word: u64) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn hash(steps: &[(u64, u32, &'static str, [u64; 2])]) -> u64 {
-        let mut trace = Trace::new(LAST_STEPS);
+        let mut trace = RunTrace::new(LAST_STEPS);
         for &(at, task, what, detail) in steps {
             trace.note(at, task, what, detail);
         }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_last_fifty_steps_are_kept() {
-        let mut trace = Trace::new(LAST_STEPS);
+        let mut trace = RunTrace::new(LAST_STEPS);
         for at in 0..60 {
             trace.note(at, 0, "claim", [0, 0]);
         }

@@ -7,39 +7,40 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::worker::{Ids, Stop};
+use ::worker::{Ids, StopMode};
 use domain::{
-    ApplyState, DecisionKind, Gate, Job, JobRefused, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState,
-    Work, fold,
+    ApplyState, DecisionKind, GateDecision, Job, JobTransitionRejection, NewDecision, Phase, Plan, PlanEvent,
+    PlanId, PlanState, WorkState, fold,
 };
 use serde_json::Value;
 use store::{ChangesetStore, JobStore, JobStoreError, PlanMove, PlanStore, PlanStoreError, StoreError};
 use sync::Clock;
 
-use crate::executor::Group;
-use crate::faulty::{FaultyStore, Who};
+use crate::executor::TaskGroup;
+use crate::faulty::{FaultyStore, StoreUser};
 use crate::housekeeping;
 use crate::scenario::PlanScript;
 use crate::worker::WorkerProcess;
-use crate::world::{SimIds, World};
+use crate::world::{SimIds, SimWorld};
 
 /// How often a command that failed is given again.
 const AGAIN_MAX: u32 = 3;
 
 /// A person at a terminal.
-pub(crate) struct Person {
-    world: Arc<World>,
+pub(crate) struct SimUser {
+    world: Arc<SimWorld>,
     store: Arc<FaultyStore>,
     ids: SimIds,
 }
 
-impl Person {
-    pub(crate) fn new(world: &Arc<World>) -> Self {
-        let store = FaultyStore::new(world, Who::Person);
+impl SimUser {
+    pub(crate) fn new(world: &Arc<SimWorld>) -> Self {
+        let store = FaultyStore::new(world, StoreUser::Person);
         Self { world: Arc::clone(world), store, ids: SimIds::new(world) }
     }
 
-    /// Makes the plan, and stays with it until it is final, or waits for nothing but a person when the faults are over.
+    /// Makes the plan, and stays with it until it is final, or waits for nothing but a person when the faults
+    /// are over.
     pub(crate) async fn see_through(self, script: PlanScript) {
         self.world.clock.sleep(script.begins_after).await;
         self.make(&script).await;
@@ -60,7 +61,7 @@ impl Person {
                     let is_due = event == PlanEvent::Advance;
                     patience -= u32::from(!is_due && patience > 0);
                     // Every command first brings to an end what was broken off.
-                    housekeeping::keep_house(&self.world, Group::STAGE, &self.store).await;
+                    housekeeping::keep_house(&self.world, TaskGroup::STAGE, &self.store).await;
                     self.move_plan(&plan, event, phase).await;
                 }
                 None if have_ended && !plan.state.has_live_job() => return,
@@ -90,7 +91,7 @@ impl Person {
         }
     }
 
-    /// What the person does about the plan as it stands.
+    /// Does what the user does about the plan in its present state.
     async fn next(
         &self,
         script: &PlanScript,
@@ -99,10 +100,10 @@ impl Person {
     ) -> Result<Option<(PlanEvent, Phase)>, StoreError> {
         let again = |event, phase| (patience > 0).then_some((event, phase));
         Ok(match plan.state {
-            PlanState::Strategize(Work::Complete) => Some((PlanEvent::Advance, Phase::Execute)),
-            PlanState::Execute(Work::Complete) => {
+            PlanState::Strategize(WorkState::Complete) => Some((PlanEvent::Advance, Phase::Execute)),
+            PlanState::Execute(WorkState::Complete) => {
                 let entries = self.store.entries(plan.id, plan.attempt).await?;
-                let may_apply = script.applies == Gate::Auto && !fold(&entries).is_empty();
+                let may_apply = script.applies == GateDecision::Auto && !fold(&entries).is_empty();
                 if may_apply {
                     Some((PlanEvent::Advance, Phase::Apply))
                 } else {
@@ -110,18 +111,18 @@ impl Person {
                     again(PlanEvent::Again, Phase::Execute).filter(|_| is_wanted)
                 }
             }
-            PlanState::Strategize(Work::Errored) => again(PlanEvent::Retry, Phase::Strategize),
-            PlanState::Execute(Work::Errored) if self.world.random().chance(3_000) => {
+            PlanState::Strategize(WorkState::Errored) => again(PlanEvent::Retry, Phase::Strategize),
+            PlanState::Execute(WorkState::Errored) if self.world.random().chance(3_000) => {
                 again(PlanEvent::Revert, Phase::Strategize)
             }
-            PlanState::Execute(Work::Errored) => again(PlanEvent::Retry, Phase::Execute),
+            PlanState::Execute(WorkState::Errored) => again(PlanEvent::Retry, Phase::Execute),
             PlanState::Apply(ApplyState::Errored) => again(PlanEvent::Retry, Phase::Apply),
             PlanState::Apply(ApplyState::Constrained) if self.world.random().chance(5_000) => {
                 again(PlanEvent::Revert, Phase::Strategize)
             }
             PlanState::Apply(ApplyState::Constrained) => again(PlanEvent::Reapply, Phase::Apply),
-            PlanState::Strategize(Work::Queued | Work::Processing | Work::Cancelled)
-            | PlanState::Execute(Work::Queued | Work::Processing | Work::Cancelled)
+            PlanState::Strategize(WorkState::Queued | WorkState::Processing | WorkState::Cancelled)
+            | PlanState::Execute(WorkState::Queued | WorkState::Processing | WorkState::Cancelled)
             | PlanState::Apply(
                 ApplyState::Queued | ApplyState::Processing | ApplyState::Applied | ApplyState::Cancelled,
             ) => None,
@@ -152,22 +153,22 @@ impl Person {
     /// Cancels a plan as a command of another process does, and waits until that is acknowledged.
     pub(crate) async fn cancel(self, id: PlanId) {
         for _ in 0..AGAIN_MAX {
-            if self.try_cancel(id).await == Cancelled::Done {
+            if self.try_cancel(id).await == CancelAttempt::Done {
                 return;
             }
             self.world.clock.sleep(self.world.scenario.lease / 15).await;
         }
     }
 
-    async fn try_cancel(&self, id: PlanId) -> Cancelled {
+    async fn try_cancel(&self, id: PlanId) -> CancelAttempt {
         // Every command first brings to an end what was broken off.
-        housekeeping::keep_house(&self.world, Group::STAGE, &self.store).await;
-        let Ok(plan) = self.store.plan(id).await else { return Cancelled::Again };
+        housekeeping::keep_house(&self.world, TaskGroup::STAGE, &self.store).await;
+        let Ok(plan) = self.store.plan(id).await else { return CancelAttempt::Again };
         if plan.state.is_final() {
-            return Cancelled::Done;
+            return CancelAttempt::Done;
         }
         match self.live_job(id).await {
-            Err(_) => Cancelled::Again,
+            Err(_) => CancelAttempt::Again,
             Ok(Some(job)) => self.cancel_job(&job).await,
             Ok(None) => self.cancel_idle(&plan).await,
         }
@@ -177,9 +178,9 @@ impl Person {
         Ok(self.store.jobs(Some(plan)).await?.into_iter().rfind(|job| !job.state.is_final()))
     }
 
-    async fn cancel_idle(&self, plan: &Plan) -> Cancelled {
+    async fn cancel_idle(&self, plan: &Plan) -> CancelAttempt {
         if housekeeping::sweep_plan(&self.world, plan.id, &self.store).await.is_err() {
-            return Cancelled::Again;
+            return CancelAttempt::Again;
         }
         let request = PlanMove {
             plan: plan.id,
@@ -191,17 +192,17 @@ impl Person {
             decisions: Vec::new(),
         };
         match self.store.move_plan(request).await {
-            Ok(_) => Cancelled::Done,
-            Err(_) => Cancelled::Again,
+            Ok(_) => CancelAttempt::Done,
+            Err(_) => CancelAttempt::Again,
         }
     }
 
-    async fn cancel_job(&self, job: &Job) -> Cancelled {
+    async fn cancel_job(&self, job: &Job) -> CancelAttempt {
         match self.store.cancel(job.id, "enough").await {
             Ok(_) => {}
             // It cannot be stopped any more.
-            Err(JobStoreError::Refused(JobRefused::CancelTooLate)) => return Cancelled::Done,
-            Err(_) => return Cancelled::Again,
+            Err(JobStoreError::Refused(JobTransitionRejection::CancelTooLate)) => return CancelAttempt::Done,
+            Err(_) => return CancelAttempt::Again,
         }
         self.world.hint();
         let owner_is_gone = job.worker.is_some_and(|worker| {
@@ -212,9 +213,9 @@ impl Person {
         let own = owner_is_gone.then(|| WorkerProcess::start(&self.world, Some(job.plan))).flatten();
         self.await_end(job).await;
         if let Some(own) = own {
-            own.stop(&self.world, Stop::Release);
+            own.stop(&self.world, StopMode::Release);
         }
-        Cancelled::Done
+        CancelAttempt::Done
     }
 
     async fn await_end(&self, job: &Job) {
@@ -231,7 +232,7 @@ impl Person {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cancelled {
+enum CancelAttempt {
     Done,
     Again,
 }

@@ -4,22 +4,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::worker::{AsyncWorker, Ids, Ports, Runtime, Stop, TaskKind, WorkerConfig};
+use ::worker::{AsyncWorker, Ids, Ports, Runtime, StopMode, TaskKind, WorkerConfig};
 use domain::PlanId;
 use futures_util::future::BoxFuture;
 use sync::primitives::atomic::{AtomicBool, Ordering};
 use sync::{BreakerConfig, CancellationToken, CircuitBreaker};
 
-use crate::broken::Broken;
-use crate::executor::Group;
-use crate::faulty::{FaultyStore, Who};
+use crate::broken::BrokenProgram;
+use crate::executor::TaskGroup;
+use crate::faulty::{FaultyStore, StoreUser};
 use crate::housekeeping;
 use crate::runner::SimRunner;
-use crate::world::{SimIds, World};
+use crate::world::{SimIds, SimWorld};
 
 /// A worker's process that runs, or did.
 pub(crate) struct WorkerProcess {
-    pub(crate) group: Group,
+    pub(crate) group: TaskGroup,
     pub(crate) worker: AsyncWorker,
     pub(crate) runner: Arc<SimRunner>,
     /// Serves one plan only, as a command in the foreground does.
@@ -28,8 +28,8 @@ pub(crate) struct WorkerProcess {
 }
 
 struct SimRuntime {
-    world: Arc<World>,
-    group: Group,
+    world: Arc<SimWorld>,
+    group: TaskGroup,
 }
 
 impl Runtime for SimRuntime {
@@ -51,9 +51,9 @@ impl Runtime for SimRuntime {
 
 impl WorkerProcess {
     /// Starts a process; none when the configuration is refused, which every run would show.
-    pub(crate) fn start(world: &Arc<World>, only: Option<PlanId>) -> Option<Arc<Self>> {
+    pub(crate) fn start(world: &Arc<SimWorld>, only: Option<PlanId>) -> Option<Arc<Self>> {
         let group = world.executor.new_group();
-        let store = FaultyStore::new(world, Who::Worker(group));
+        let store = FaultyStore::new(world, StoreUser::Worker(group));
         let ids: Arc<dyn Ids> = Arc::new(SimIds::new(world));
         let clock = Arc::new(world.clock.clone());
         let breakers = CircuitBreaker::new(breaker_config(world), clock.clone()).ok()?;
@@ -87,7 +87,7 @@ impl WorkerProcess {
         Some(process)
     }
 
-    async fn live(self: Arc<Self>, world: Arc<World>, store: Arc<FaultyStore>) {
+    async fn live(self: Arc<Self>, world: Arc<SimWorld>, store: Arc<FaultyStore>) {
         housekeeping::keep_house(&world, self.group, &store).await;
         // Stopped before it began.
         if self.worker.start().is_err() {
@@ -109,7 +109,7 @@ impl WorkerProcess {
     }
 
     /// Asks it to stop. It is gone when nothing of it runs.
-    pub(crate) fn stop(self: &Arc<Self>, world: &Arc<World>, how: Stop) {
+    pub(crate) fn stop(self: &Arc<Self>, world: &Arc<SimWorld>, how: StopMode) {
         if self.is_stopping.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -129,9 +129,9 @@ impl WorkerProcess {
     }
 }
 
-fn breaker_config(world: &World) -> BreakerConfig {
+fn breaker_config(world: &SimWorld) -> BreakerConfig {
     let lease = world.scenario.lease;
-    let is_stuck = world.is_broken(Broken::StuckProbe);
+    let is_stuck = world.is_broken(BrokenProgram::StuckProbe);
     BreakerConfig {
         threshold: 3,
         cool_down: lease / 6,

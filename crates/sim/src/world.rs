@@ -17,36 +17,36 @@ use sync::primitives::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use sync::primitives::{Mutex, MutexGuard, lock};
 use sync::{CircuitBreaker, Clock, ManualClock};
 
-use crate::broken::Broken;
-use crate::executor::{Executor, Group, yield_now};
-use crate::fault::{Fault, Faults};
-use crate::machine::Machine;
+use crate::broken::BrokenProgram;
+use crate::executor::{Executor, TaskGroup, yield_now};
+use crate::fault::{Fault, FaultPlan};
+use crate::machine::SimMachine;
 use crate::promise::Promise;
-use crate::promise_watch::{Durability, Watch};
+use crate::promise_watch::{PromiseWatch, StepDurability};
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::trace::Trace;
+use crate::trace::RunTrace;
 use crate::worker::WorkerProcess;
 
 /// A run that takes more steps does not end.
-const STEPS_MAX: u64 = 400_000;
+const RUN_STEPS_MAX: u64 = 400_000;
 /// 2026, in milliseconds since 1970.
 const WALL_BEGINS_MS: i64 = 1_760_000_000_000;
 
 /// All that a run consists of.
-pub(crate) struct World {
+pub(crate) struct SimWorld {
     pub(crate) scenario: Scenario,
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<BrokenProgram>,
     pub(crate) executor: Executor,
     pub(crate) clock: ManualClock,
-    pub(crate) watch: Watch,
+    pub(crate) watch: PromiseWatch,
     pub(crate) memory: Arc<MemoryStore>,
     random: Mutex<Random>,
-    faults: Mutex<Faults>,
-    trace: Mutex<Trace>,
-    machine: Mutex<Machine>,
+    faults: Mutex<FaultPlan>,
+    trace: Mutex<RunTrace>,
+    machine: Mutex<SimMachine>,
     days: Mutex<BTreeSet<Day>>,
-    disk: Mutex<Disk>,
+    disk: Mutex<SimDisk>,
     workers: Mutex<Vec<Arc<WorkerProcess>>>,
     breakers: Mutex<Vec<CircuitBreaker>>,
     boots: AtomicU64,
@@ -54,18 +54,18 @@ pub(crate) struct World {
     is_over: AtomicBool,
 }
 
-/// What of the store a loss of power leaves.
+/// The part of the store that survives a loss of power.
 #[derive(Default)]
-struct Disk {
+struct SimDisk {
     image: MemoryImage,
     unsynced: BTreeSet<PlanId>,
 }
 
-impl World {
-    pub(crate) fn new(seed: u64, broken: Option<Broken>, kept_steps: usize) -> Arc<Self> {
+impl SimWorld {
+    pub(crate) fn new(seed: u64, broken: Option<BrokenProgram>, kept_steps: usize) -> Arc<Self> {
         let mut random = Random::new(seed);
         let scenario = Scenario::draw(&mut random);
-        let faults = Faults::draw(&mut random, scenario.has_flood);
+        let faults = FaultPlan::draw(&mut random, scenario.has_flood);
         let clock = ManualClock::new();
         Arc::new(Self {
             days: Mutex::default(),
@@ -74,11 +74,11 @@ impl World {
             broken,
             executor: Executor::new(),
             clock,
-            watch: Watch::default(),
+            watch: PromiseWatch::default(),
             random: Mutex::new(random),
             faults: Mutex::new(faults),
-            trace: Mutex::new(Trace::new(kept_steps)),
-            machine: Mutex::new(Machine::new()),
+            trace: Mutex::new(RunTrace::new(kept_steps)),
+            machine: Mutex::new(SimMachine::new()),
             disk: Mutex::default(),
             workers: Mutex::default(),
             breakers: Mutex::default(),
@@ -93,8 +93,8 @@ impl World {
         let group = self.executor.new_group();
         self.executor.spawn(group, "director", director);
         while self.executor.live_tasks(group) > 0 {
-            if lock(&self.trace).steps() > STEPS_MAX {
-                self.watch.seen().broken(Promise::PlansEnd, "the run does not end".to_owned());
+            if lock(&self.trace).steps() > RUN_STEPS_MAX {
+                self.watch.seen().record_violation(Promise::PlansEnd, "the run does not end".to_owned());
                 return;
             }
             let ran = self.executor.step(|count| self.random().below(count as u64) as usize);
@@ -108,7 +108,9 @@ impl World {
                 }
                 None if self.clock.advance_to_next_sleeper() => {}
                 None => {
-                    self.watch.seen().broken(Promise::PlansEnd, "everybody waits for ever".to_owned());
+                    self.watch
+                        .seen()
+                        .record_violation(Promise::PlansEnd, "everybody waits for ever".to_owned());
                     return;
                 }
             }
@@ -135,7 +137,7 @@ impl World {
         lock(&self.random)
     }
 
-    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+    pub(crate) fn machine(&self) -> MutexGuard<'_, SimMachine> {
         lock(&self.machine)
     }
 
@@ -145,15 +147,15 @@ impl World {
     }
 
     /// A spend was granted.
-    pub(crate) fn reserved(&self, spend: &Spend) {
+    pub(crate) fn observe_spend(&self, spend: &Spend) {
         lock(&self.days).extend(spend.day);
         let max = self.scenario.plan(spend.plan).map_or(0, |plan| plan.tokens_max);
         if spend.kind == SpendKind::Tokens {
-            self.watch.reserved(spend, max);
+            self.watch.observe_spend(spend, max);
         }
     }
 
-    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, FaultPlan> {
         lock(&self.faults)
     }
 
@@ -166,15 +168,15 @@ impl World {
         lock(&self.breakers)
     }
 
-    pub(crate) fn trace(&self) -> MutexGuard<'_, Trace> {
+    pub(crate) fn trace(&self) -> MutexGuard<'_, RunTrace> {
         lock(&self.trace)
     }
 
-    pub(crate) fn is_broken(&self, broken: Broken) -> bool {
+    pub(crate) fn is_broken(&self, broken: BrokenProgram) -> bool {
         self.broken == Some(broken)
     }
 
-    /// Whether the fault strikes now.
+    /// Returns whether the fault strikes now.
     pub(crate) fn strikes(&self, fault: Fault, in_ten_thousand: u32) -> bool {
         let strikes = {
             let mut random = lock(&self.random);
@@ -195,7 +197,7 @@ impl World {
 
     /// Starts a task of the stage.
     pub(crate) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.executor.spawn(Group::STAGE, name, Box::pin(task));
+        self.executor.spawn(TaskGroup::STAGE, name, Box::pin(task));
     }
 
     /// Lets others go first, or a moment pass.
@@ -212,7 +214,7 @@ impl World {
     }
 
     /// Completes when the group lives: never, when it does not.
-    pub(crate) async fn alive(&self, group: Group) {
+    pub(crate) async fn alive(&self, group: TaskGroup) {
         if !self.executor.is_alive(group) {
             std::future::pending::<()>().await;
         }
@@ -240,17 +242,22 @@ impl World {
         self.scenario.plans.iter().map(|plan| plan.id)
     }
 
-    /// A step of the store was committed that wrote to `plan`, or to any of them. `synced` says how, `durability` how it
-    /// was promised.
-    pub(crate) fn committed(&self, plan: Option<PlanId>, durability: Durability, synced: Durability) {
-        self.watch.committed(durability);
+    /// A step of the store was committed that wrote to `plan`, or to any of them. `synced` says how,
+    /// `durability` how it was promised.
+    pub(crate) fn observe_commit(
+        &self,
+        plan: Option<PlanId>,
+        durability: StepDurability,
+        synced: StepDurability,
+    ) {
+        self.watch.observe_commit(durability);
         let plans: Vec<PlanId> = plan.map_or_else(|| self.plans().collect(), |plan| vec![plan]);
         {
             let mut disk = lock(&self.disk);
             disk.unsynced.extend(plans.iter().copied());
             // Only a run that may lose its power needs to know what is on the disk.
-            if synced == Durability::Power && lock(&self.faults).is_on(Fault::PowerLoss) {
-                let Disk { image, unsynced } = &mut *disk;
+            if synced == StepDurability::Power && lock(&self.faults).is_on(Fault::PowerLoss) {
+                let SimDisk { image, unsynced } = &mut *disk;
                 self.memory.copy_to(image, std::mem::take(unsynced));
             }
         }
@@ -276,18 +283,18 @@ impl World {
         self.memory.restore(&lock(&self.disk).image);
         let records: Vec<_> =
             self.plans().map(|plan| (plan, self.memory.look(plan, |record| record.cloned()))).collect();
-        self.watch.lost_power(records.iter().map(|(plan, record)| (*plan, record.as_ref())));
+        self.watch.observe_power_loss(records.iter().map(|(plan, record)| (*plan, record.as_ref())));
         self.boots.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A worker's process is killed.
-    pub(crate) fn kill_worker(self: &Arc<Self>, group: Group) {
+    pub(crate) fn kill_worker(self: &Arc<Self>, group: TaskGroup) {
         self.executor.kill(group);
         self.owner_died(group);
     }
 
     /// A worker's process stands still for a while.
-    pub(crate) fn pause_worker(self: &Arc<Self>, group: Group, time: Duration) {
+    pub(crate) fn pause_worker(self: &Arc<Self>, group: TaskGroup, time: Duration) {
         self.executor.pause(group);
         let world = Arc::clone(self);
         self.spawn("pause", async move {
@@ -309,12 +316,12 @@ impl World {
 
 /// Ids of one process: from the wall clock and chance, rising within the process.
 pub(crate) struct SimIds {
-    world: Arc<World>,
+    world: Arc<SimWorld>,
     last: Mutex<u128>,
 }
 
 impl SimIds {
-    pub(crate) fn new(world: &Arc<World>) -> Self {
+    pub(crate) fn new(world: &Arc<SimWorld>) -> Self {
         Self { world: Arc::clone(world), last: Mutex::new(0) }
     }
 }

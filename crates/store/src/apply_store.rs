@@ -1,4 +1,4 @@
-//! The port for applies: sealed under a claim or a lock, ended by whoever holds the journal.
+//! The port for applies: sealed under a claim or a lock, ended by the process that holds the journal.
 
 use async_trait::async_trait;
 use domain::{ApplyEnd, ApplyId, ApplyRecord, Claim, NewApply, PlanId};
@@ -11,23 +11,23 @@ use crate::{JobStoreError, StoreError};
 pub trait ApplyStore: Send + Sync {
     /// Seals the owner's job and keeps the apply as sealed, in one step: from here on no cancel is accepted.
     ///
-    /// Refused as [`JobStore::seal`](crate::JobStore::seal) is. The same id again answers as the first time, as long as
-    /// it has not ended; one that ended, or is another apply, is `ApplyTaken`.
+    /// Refused as [`JobStore::seal`](crate::JobStore::seal) is. The same id again answers as the first time,
+    /// as long as it has not ended; one that ended, or is another apply, is `ApplyTaken`.
     async fn seal_apply(&self, effect: &Effect, claim: &Claim, new: NewApply) -> Result<(), JobStoreError>;
 
-    /// Keeps an undo, or an apply of a plan that was undone, as sealed; such a one is no job of the plan's. The same id
-    /// again does no more.
+    /// Keeps an undo, or an apply of a plan that was undone, as sealed; such a one is no job of the plan's.
+    /// The same id again does no more.
     async fn begin_apply(&self, new: NewApply) -> Result<(), StoreError>;
 
     /// Ends an apply, once; asked again, or of an unknown one, it does nothing and says false.
     ///
     /// Whoever holds the journal's lock says so, owner or not: the owner may be dead. In the same step
-    /// - `Applied` of an apply ends the plan's sealed job as succeeded and moves the plan to applied (or clears its
-    ///   `undone_at`, when it is applied already; or brings it there from errored, when its job was given up
-    ///   meanwhile); of an undo sets `undone_at`;
+    /// - `Applied` of an apply ends the plan's sealed job as succeeded and moves the plan to applied (or
+    ///   clears its `undone_at`, when it is applied already; or brings it there from errored, when its job
+    ///   was given up meanwhile); of an undo sets `undone_at`;
     /// - `RolledBack` of an apply ends the sealed job as failed and constrains the plan with the reasons;
-    /// - `NeverBegan` breaks the seal, so that the job can be released or cancelled; not while another apply of the plan
-    ///   is sealed.
+    /// - `NeverBegan` breaks the seal, so that the job can be released or cancelled; not while another apply
+    ///   of the plan is sealed.
     ///
     /// The rules are those of [`ApplyRecord::moves`].
     async fn end_apply(&self, id: ApplyId, end: ApplyEnd) -> Result<bool, StoreError>;

@@ -1,41 +1,44 @@
-//! The port for tool calls and sandboxes: admitted before they begin, ended with all that they changed in one step.
+//! The port for tool calls and sandboxes: admitted before they begin, ended with all that they changed in one
+//! step.
 
 use async_trait::async_trait;
 use domain::{
-    CallEnd, CallNo, ChangesetId, Claim, NewCall, NewChange, NodeRun, PlanId, Recorded, SandboxRecord,
-    ToolCall,
+    CallEnd, CallNumber, ChangesetId, Claim, NewCall, NewChange, NodeRun, PlanId, RecordedChange,
+    SandboxRecord, ToolCall,
 };
 use sync::{Effect, Finisher};
 
-use crate::content_store::Staged;
+use crate::content_store::StagedContent;
 use crate::{ChangesetStoreError, StoreError};
 
-/// The right to the last write of a call: of the run itself, or of whoever finishes an interrupted one.
+/// The right to the last write of a call: of the run itself, or of the process that finishes an interrupted
+/// one.
 #[derive(Clone, Copy, Debug)]
-pub enum By<'a> {
+pub enum CallAuthority<'a> {
     /// Within the run.
     Effect(&'a Effect),
     /// After the gate was closed.
     Finisher(&'a Finisher),
 }
 
-/// What a call leaves behind.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub struct CallOutcome {
     /// The plan's attempt.
     pub attempt: u32,
     /// The call.
-    pub no: CallNo,
+    pub no: CallNumber,
     /// How it ended.
     pub end: CallEnd,
-    /// The changeset that its changes go into; it has to be open, or to be closed already with these same changes. None
-    /// only if there are none.
+    /// The changeset that its changes go into; it has to be open, or to be closed already with these same
+    /// changes. None only if there are none.
     pub changeset: Option<ChangesetId>,
     /// What it changed, in order.
     pub changes: Vec<NewChange>,
     /// The contents that changes and outputs name, as far as they are not kept yet.
-    pub contents: Vec<Staged>,
-    /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes) keeps them.
+    pub contents: Vec<StagedContent>,
+    /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes) keeps
+    /// them.
     pub settles: Vec<NodeRun>,
 }
 
@@ -45,14 +48,15 @@ pub trait CallStore: Send + Sync {
     /// Admits a call: gives it its number and keeps it as running. Asked again, it is another call.
     async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError>;
 
-    /// Ends a call: its end, its changes and their contents, the nodes that it settles, all or none. Asked again, the answer is the same; a call
-    /// that ended otherwise stays as it ended, and the answer is `CallEnded`.
+    /// Ends a call: its end, its changes and their contents, the nodes that it settles, all or none. Asked
+    /// again, the answer is the same; a call that ended otherwise stays as it ended, and the answer is
+    /// `CallEnded`.
     async fn end_call(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         outcome: CallOutcome,
-    ) -> Result<Vec<Recorded>, ChangesetStoreError>;
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError>;
 
     /// The calls of a plan in order of attempt and number; none for an unknown plan.
     async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError>;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NetChange,
-    NewChange, PlanId, PlanState, ProjectLink, RecordError, Recorded, Started, fold,
+    ChangeEntry, Changeset, ChangesetEnding, ChangesetError, ChangesetId, Claim, ClosedChangeset, ErrorClass,
+    NetChange, NewChange, PlanId, PlanState, ProjectLink, RecordError, RecordedChange, StartedChangeset,
+    fold,
 };
 use sync::{Effect, Finisher};
 
 use crate::StoreError;
 
-/// Why a changeset was not started, recorded into or closed.
+/// The reason why a changeset was not started, recorded into or closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangesetStoreError {
     /// The changeset said no.
@@ -23,7 +24,7 @@ pub enum ChangesetStoreError {
 }
 
 impl ChangesetStoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Changeset(error) => error.class(),
@@ -52,14 +53,14 @@ pub struct ChangedPlan {
     pub attempt: u32,
     /// How many entries were recorded for it in all.
     pub entries: u64,
-    /// What was stored by [`ChangesetStore::keep_footprint`] for just this attempt and number of entries.
+    /// What was stored by [`ChangesetStore::store_footprint`] for just this attempt and number of entries.
     pub footprint: Option<Vec<u8>>,
 }
 
 /// Keeps the changesets of plans.
 ///
-/// The open changesets of a plan are in the store, not in a list beside it, so that "start" and "becomes visible",
-/// and "which is the latest" and "record into it", are one step each.
+/// The open changesets of a plan are in the store, not in a list beside it, so that "start" and "becomes
+/// visible", and "which is the latest" and "record into it", are one step each.
 #[async_trait]
 pub trait ChangesetStore: Send + Sync {
     /// Starts a changeset, open and visible when this returns. The same id again is the same changeset.
@@ -68,7 +69,7 @@ pub trait ChangesetStore: Send + Sync {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError>;
+    ) -> Result<StartedChangeset, ChangesetStoreError>;
 
     /// Records a change into the changeset `id`. The same change id again answers as the first time.
     async fn record(
@@ -77,7 +78,7 @@ pub trait ChangesetStore: Send + Sync {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError>;
+    ) -> Result<RecordedChange, ChangesetStoreError>;
 
     /// Records a change into the plan's most recently started changeset that is still open.
     async fn record_latest(
@@ -85,7 +86,7 @@ pub trait ChangesetStore: Send + Sync {
         effect: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError>;
+    ) -> Result<RecordedChange, ChangesetStoreError>;
 
     /// Closes a changeset. Closing again answers as the first time.
     async fn close(
@@ -93,27 +94,27 @@ pub trait ChangesetStore: Send + Sync {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Closed, ChangesetStoreError>;
+    ) -> Result<ClosedChangeset, ChangesetStoreError>;
 
     /// Ends every changeset of the plan that is still open.
     async fn finish(
         &self,
         finisher: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError>;
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError>;
 
-    /// What was recorded in one attempt of a plan, in order of `no`: the entries of the changesets that were started
-    /// while the plan was in that attempt. A plan that was never created is in attempt 1.
+    /// What was recorded in one attempt of a plan, in order of `no`: the entries of the changesets that were
+    /// started while the plan was in that attempt. A plan that was never created is in attempt 1.
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
 
-    /// What these entries come to, without all of them in memory at once.
+    /// Returns what these entries come to, without all of them in memory at once.
     async fn net_changes(&self, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
         Ok(fold(&self.entries(plan, attempt).await?))
     }
 
-    /// The plans in these states that changed something in any attempt, newest first, at most `plans_max`; and how many
-    /// more plans changed something and have not come to their end.
+    /// The plans in these states that changed something in any attempt, newest first, at most `plans_max`;
+    /// and how many more plans changed something and have not come to their end.
     async fn changed_plans(
         &self,
         states: &[PlanState],
@@ -123,9 +124,9 @@ pub trait ChangesetStore: Send + Sync {
     /// The same of one plan, in whatever state; `None` if it changed nothing.
     async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError>;
 
-    /// Stores the footprint of a plan and how many files it changed. It holds as long as the plan is in this attempt and
-    /// has this number of entries (`stamp`).
-    async fn keep_footprint(
+    /// Stores the footprint of a plan and how many files it changed. It holds as long as the plan is in this
+    /// attempt and has this number of entries (`stamp`).
+    async fn store_footprint(
         &self,
         plan: PlanId,
         stamp: (u32, u64),
@@ -133,7 +134,7 @@ pub trait ChangesetStore: Send + Sync {
         bytes: Vec<u8>,
     ) -> Result<(), StoreError>;
 
-    /// How many files these plans changed, of those whose stored number still holds.
+    /// Returns how many files these plans changed, of those whose stored number still holds.
     async fn files_changed(&self, plans: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError>;
 
     /// The plan's changesets in the order they were started; none for an unknown plan.

@@ -11,7 +11,8 @@ use crate::StoreError;
 /// Keeps what the user consented to.
 #[async_trait]
 pub trait ConsentStore: Send + Sync {
-    /// Whether the user said yes to the content with this digest in the project at `root`, as bytes of a path.
+    /// Returns whether the user said yes to the content with this digest in the project at `root`, as bytes
+    /// of a path.
     async fn consented(&self, root: &[u8], digest: &str) -> Result<bool, StoreError>;
 
     /// Stores the user's yes. Said again, it does no more.

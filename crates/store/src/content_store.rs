@@ -1,7 +1,7 @@
-//! The port for contents: bytes under their hash, kept once.
+//! The port for contents: bytes under their hash, stored once.
 //!
-//! Small ones lie in the database and are written with the call that made them; large ones are files, written while
-//! they are hashed. So none has to fit into memory, and none is kept half.
+//! Small ones lie in the database and are written with the call that made them; large ones are files, written
+//! while they are hashed. So none has to fit into memory, and none is kept half.
 //!
 //! These calls block: whoever is on an asynchronous thread makes room first.
 
@@ -19,14 +19,15 @@ pub const STAGED_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// A content that was read and hashed, to be named by an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Staged {
+pub struct StagedContent {
     /// Its hash.
     pub hash: Hash,
     /// How many bytes.
     pub size: u64,
     /// Whether it is text.
     pub text: bool,
-    /// The bytes of a small one, to be written with the call; none for a large one, whose file is there already.
+    /// The bytes of a small one, to be written with the call; none for a large one, whose file is there
+    /// already.
     pub bytes: Option<Vec<u8>>,
 }
 
@@ -39,18 +40,18 @@ pub struct StoredFile {
     pub is_synced: bool,
 }
 
-/// What was collected.
+/// The contents that a collection removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectedContents {
     /// How many contents nobody names any more.
     pub contents: u64,
     /// How many bytes they had.
     pub bytes: u64,
 }
 
-/// What the store gave back to the disk.
+/// The space that the store gave back to the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GivenBack {
+pub struct ReclaimedSpace {
     /// How many bytes its file is smaller.
     pub bytes: u64,
     /// How many bytes of its file are free and were not given back.
@@ -65,7 +66,7 @@ pub trait ContentStore: Send + Sync {
     ///
     /// # Errors
     /// Reading failed, or the disk is full; nothing is left behind.
-    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged>;
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<StagedContent>;
 
     /// A reader of a content.
     ///
@@ -79,29 +80,31 @@ pub trait ContentStore: Send + Sync {
     /// The store failed.
     fn content_file(&self, hash: &Hash) -> io::Result<Option<StoredFile>>;
 
-    /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run` only counts. A large
-    /// content that is not named yet stays if it was staged less than [`STAGED_KEPT`] ago, or since the oldest job that runs
-    /// was begun: a command may take longer than that, and names what it found only at its end.
+    /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run`
+    /// only counts. A large content that is not named yet stays if it was staged less than [`STAGED_KEPT`]
+    /// ago, or since the oldest job that runs was begun: a command may take longer than that, and names what
+    /// it found only at its end.
     ///
     /// # Errors
     /// The store failed.
-    fn collect(&self, dry_run: bool) -> io::Result<Collected>;
+    fn collect(&self, dry_run: bool) -> io::Result<CollectedContents>;
 
-    /// What a collection would remove if these plans were forgotten before.
+    /// Returns what a collection would remove if these plans were forgotten before.
     ///
     /// # Errors
     /// The store failed.
-    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected>;
+    fn collectable(&self, without: &[PlanId]) -> io::Result<CollectedContents>;
 
-    /// Gives the space back to the disk that forgotten plans and collected contents left in the store's own file.
+    /// Gives the space back to the disk that forgotten plans and collected contents left in the store's own
+    /// file.
     ///
     /// # Errors
     /// The store failed; it is as it was.
-    fn give_back(&self) -> io::Result<GivenBack>;
+    fn give_back(&self) -> io::Result<ReclaimedSpace>;
 }
 
-/// What was staged after this moment may still be named: by whoever stages and names at once, or by a job that runs, of
-/// which the oldest was begun at `oldest`.
+/// What was staged after this moment may still be named: by whoever stages and names at once, or by a job
+/// that runs, of which the oldest was begun at `oldest`.
 pub(crate) fn waits_since(now: Ms, oldest: Option<Ms>) -> Ms {
     let kept = Ms(now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX)));
     // One moment before: what was staged in the same moment waits too.

@@ -1,7 +1,8 @@
-//! The port for contexts: what the nodes of plans were given, kept so that it can be shown again.
+//! The port for contexts: the contexts of plan nodes, stored so that they can be shown again.
 //!
 //! # Not here
-//! The text of a context: it lies among the [contents](crate::ContentStore), and stays there as long as a context names it.
+//! The text of a context: it lies among the [contents](crate::ContentStore), and stays there as long as a
+//! context names it.
 
 use async_trait::async_trait;
 use domain::context::ContextRecord;
@@ -9,7 +10,7 @@ use domain::{Claim, ContextId, PlanId};
 use sync::Effect;
 
 use crate::StoreError;
-use crate::content_store::Staged;
+use crate::content_store::StagedContent;
 
 /// Keeps contexts.
 #[async_trait]
@@ -20,7 +21,7 @@ pub trait ContextStore: Send + Sync {
         effect: &Effect,
         claim: &Claim,
         record: ContextRecord,
-        text: Staged,
+        text: StagedContent,
     ) -> Result<(), StoreError>;
 
     /// The contexts of a plan, as they were kept; none for an unknown plan.

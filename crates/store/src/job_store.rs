@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Claim, ClaimRequest, ErrorClass, Fence, Job, JobId, JobRefused, JobState, NewJob, PlanId, Reason,
-    WorkerId, why_constrained,
+    Claim, ClaimRequest, ConstraintReason, ErrorClass, Fence, Job, JobId, JobState, JobTransitionRejection,
+    NewJob, PlanId, WorkerId, why_constrained,
 };
 use sync::{Effect, Finisher};
 
 use crate::StoreError;
 
-/// How many jobs may be queued in one store, before one that is left to the workers is refused.
+/// Limits how many jobs may be queued in one store, before one that is left to the workers is refused.
 pub const QUEUED_JOBS_MAX: usize = 10_000;
 
-/// Why a job did not move.
+/// The reason why a job did not move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobStoreError {
     /// The job's rules said no.
     #[error(transparent)]
-    Refused(JobRefused),
+    Refused(JobTransitionRejection),
     /// Too many jobs wait already.
     #[error("the queue is full: {queued} jobs wait")]
     QueueFull {
@@ -32,7 +32,7 @@ pub enum JobStoreError {
 }
 
 impl JobStoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused(refused) => refused.class(),
@@ -42,10 +42,10 @@ impl JobStoreError {
     }
 }
 
-impl From<JobRefused> for JobStoreError {
+impl From<JobTransitionRejection> for JobStoreError {
     /// A lost lease is the same to the caller whichever call met it.
-    fn from(refused: JobRefused) -> Self {
-        if let JobRefused::LeaseLost(lost) = refused {
+    fn from(refused: JobTransitionRejection) -> Self {
+        if let JobTransitionRejection::LeaseLost(lost) = refused {
             Self::Store(lost.into())
         } else {
             Self::Refused(refused)
@@ -53,7 +53,7 @@ impl From<JobRefused> for JobStoreError {
     }
 }
 
-/// How its owner ends a job.
+/// The end that an owner gives a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEnd {
     /// The phase is done.
@@ -67,14 +67,16 @@ pub enum JobEnd {
     /// constrained.
     Constrained {
         /// What stands in the way.
-        reasons: Vec<Reason>,
+        reasons: Vec<ConstraintReason>,
     },
-    /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the cancel.
+    /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the
+    /// cancel.
     Cancelled,
 }
 
 impl JobEnd {
-    /// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
+    /// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was
+    /// unknown.
     pub(crate) fn was_said_before(&self, job: &Job, claim: &Claim) -> bool {
         let (state, why) = match self {
             JobEnd::Succeeded => (JobState::Succeeded, None),
@@ -87,8 +89,8 @@ impl JobEnd {
     }
 }
 
-/// Whether the owner of this claim released the job before. Nobody else can have: the fence of a queued job is that of
-/// its last owner, if it had one.
+/// Whether the owner of this claim released the job before. Nobody else can have: the fence of a queued job
+/// is that of its last owner, if it had one.
 pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
     job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
 }
@@ -98,15 +100,17 @@ pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
 /// The store reads its own clock: with several machines on one store, theirs do not agree.
 #[async_trait]
 pub trait JobStore: Send + Sync {
-    /// Queues a job. The same id again is the same job, due by the earlier of both moments. A plan that was made has to wait for it: to be queued, in the
-    /// job's phase; else the answer is [`JobRefused::PlanNotReady`].
+    /// Queues a job. The same id again is the same job, due by the earlier of both moments. A plan that was
+    /// made has to wait for it: to be queued, in the job's phase; else the answer is
+    /// [`JobTransitionRejection::PlanNotReady`].
     async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError>;
 
-    /// Gives the worker a job that is due, if a slot is free: first one whose owner died, else the first queued.
+    /// Gives the worker a job that is due, if a slot is free: first one whose owner died, else the first
+    /// queued.
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError>;
 
-    /// The same for at most so many jobs; a store does it in one write. As it stands here it is for a store that wraps
-    /// another one: what was claimed before an error is not lost by it.
+    /// The same for at most so many jobs; a store does it in one write. As it stands here it is for a store
+    /// that wraps another one: what was claimed before an error is not lost by it.
     async fn claim_some(&self, request: &ClaimRequest, most: usize) -> Result<Vec<Job>, JobStoreError> {
         let mut claimed = Vec::new();
         while claimed.len() < most {
@@ -135,7 +139,8 @@ pub trait JobStore: Send + Sync {
         Ok((self.cancel(job, reason).await?, is_first))
     }
 
-    /// The owner itself asks for the cancel of its job, as a run does that is cancelled from inside its process.
+    /// The owner itself asks for the cancel of its job, as a run does that is cancelled from inside its
+    /// process.
     async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError>;
 
     /// From here on no cancel is accepted until the job ends. Refused when one was requested before.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, CountAs, Day, ErrorClass, KeptCall, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend,
-    PlanId, ReserveError, Spend, SpendId, SpendKind, ToolCall,
+    Account, CallCategory, Claim, Day, ErrorClass, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend,
+    PlanId, ReserveError, SettledCall, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
 
 use crate::StoreError;
-use crate::call_store::{By, CallStore};
+use crate::call_store::{CallAuthority, CallStore};
 
-/// Why nothing was reserved, settled or allowed.
+/// The reason why nothing was reserved, settled or allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerStoreError {
     /// A limit says no.
@@ -45,7 +45,7 @@ pub enum LedgerStoreError {
 }
 
 impl LedgerStoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Limit(reached) => reached.class(),
@@ -68,21 +68,21 @@ impl From<ReserveError> for LedgerStoreError {
 
 /// Keeps accounts and spends.
 ///
-/// An account begins with the limit that its plan was made with ([`PlanSpec::limit`](domain::PlanSpec::limit)). Whatever
-/// takes a job from its owner (takeover, release, every end) settles in that step what the owner had not: at what was
-/// reserved, marked as assumed.
+/// An account begins with the limit that its plan was made with
+/// ([`PlanSpec::limit`](domain::PlanSpec::limit)). Whatever takes a job from its owner (takeover, release,
+/// every end) settles in that step what the owner had not: at what was reserved, marked as assumed.
 #[async_trait]
 pub trait LedgerStore: CallStore {
-    /// Reserves what the owner is about to spend, in all accounts or in none. The same id again, also under a later claim,
-    /// is the same spend as it stands; nothing is reserved twice.
+    /// Reserves what the owner is about to spend, in all accounts or in none. The same id again, also under a
+    /// later claim, is the same spend as it stands; nothing is reserved twice.
     async fn reserve(&self, effect: &Effect, claim: &Claim, new: NewSpend)
     -> Result<Spend, LedgerStoreError>;
 
-    /// Settles a spend with what it came to, at most what was reserved; 0 when it did not take place. Settled already, it
-    /// stays as it was, and that is the answer.
+    /// Settles a spend with what it came to, at most what was reserved; 0 when it did not take place. Settled
+    /// already, it stays as it was, and that is the answer.
     async fn settle(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         id: SpendId,
         actual: u64,
@@ -94,23 +94,24 @@ pub trait LedgerStore: CallStore {
         effect: &Effect,
         claim: &Claim,
         call: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError>;
 
-    /// Keeps calls that have taken place and changed nothing, with the nodes that they settle, and counts them; or, when a
-    /// limit says no to one, none of them. Such a call needs no row before it begins: whoever finds none makes it again,
-    /// and no harm is done.
+    /// Keeps calls that have taken place and changed nothing, with the nodes that they settle, and counts
+    /// them; or, when a limit says no to one, none of them. Such a call needs no row before it begins:
+    /// whoever finds none makes it again, and no harm is done.
     async fn keep_calls(
         &self,
         effect: &Effect,
         claim: &Claim,
-        kept: Vec<KeptCall>,
+        kept: Vec<SettledCall>,
     ) -> Result<Vec<ToolCall>, LedgerStoreError>;
 
-    /// Adds what was spent and cannot be refused, up to the limit: the time of a run. Asked twice it is added twice.
+    /// Adds what was spent and cannot be refused, up to the limit: the time of a run. Asked twice it is added
+    /// twice.
     async fn add_spent(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         kind: SpendKind,
         amount: u64,
@@ -129,6 +130,7 @@ pub trait LedgerStore: CallStore {
     /// The spends of a plan in order of id; none for an unknown one.
     async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError>;
 
-    /// What all plans spent on a day, also those that are forgotten. The limit is the one that was last asked with.
+    /// What all plans spent on a day, also those that are forgotten. The limit is the one that was last asked
+    /// with.
     async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError>;
 }

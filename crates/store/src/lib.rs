@@ -1,23 +1,25 @@
-//! Where plans, changes, errors and jobs are kept.
+//! Stores of plans, changes, errors and jobs.
 //!
-//! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
-//! [`NodeStore`], [`ContextStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`],
-//! [`ApplyStore`] and [`ConsentStore`]. [`MemoryStore`] and `SqliteStore` implement all of them on the pure rules of
-//! `domain`.
+//! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`],
+//! [`CallStore`], [`NodeStore`], [`ContextStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`],
+//! [`LedgerStore`], [`LockStore`], [`ApplyStore`] and [`ConsentStore`]. [`MemoryStore`] and `SqliteStore`
+//! implement all of them on the pure rules of `domain`.
 //!
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
 //! 2. Every write of a plan shows a claim, and a stale one is refused with `LeaseLost` in that same step.
-//! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller, ends and
-//!    releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by its lease. Only a
-//!    call that is admitted and a decision that is recorded have no such id: asked for again, they are others.
+//! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller,
+//!    ends and releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by
+//!    its lease. Only a call that is admitted and a decision that is recorded have no such id: asked for
+//!    again, they are others.
 //! 4. Writes that are effects of a plan demand an [`Effect`](sync::Effect) or a [`Finisher`](sync::Finisher):
 //!    code that forgot the gate does not compile.
-//! 5. What happened is told in the step in which it happened: a plan's events have no gaps and retell its rows.
+//! 5. What happened is told in the step in which it happened: a plan's events have no gaps and retell its
+//!    rows.
 //!
 //! # Not here
-//! Rules: what a write does is decided in `domain`, and every store runs the same functions. Policy, retries and
-//! waiting: the engine's.
+//! Rules: what a write does is decided in `domain`, and every store runs the same functions. Policy, retries
+//! and waiting: the engine's.
 
 #![forbid(unsafe_code)]
 
@@ -39,11 +41,11 @@ mod sqlite;
 mod store_error;
 
 pub use apply_store::ApplyStore;
-pub use call_store::{By, CallOutcome, CallStore};
+pub use call_store::{CallAuthority, CallOutcome, CallStore};
 pub use changeset_store::{ChangedPlan, ChangesetStore, ChangesetStoreError};
 pub use consent_store::ConsentStore;
 pub use content_store::{
-    Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, STAGED_KEPT, Staged, StoredFile,
+    CollectedContents, ContentStore, INLINE_BYTES_MAX, ReclaimedSpace, STAGED_KEPT, StagedContent, StoredFile,
 };
 pub use context_store::ContextStore;
 pub use error_store::ErrorStore;
@@ -53,10 +55,10 @@ pub use lock_store::{LockStore, LockStoreError};
 pub use memory::{MemoryImage, MemoryStore};
 pub use node_store::NodeStore;
 pub use plan_store::{
-    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
+    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
 };
 #[cfg(not(shuttle))]
-pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
+pub use sqlite::{SqliteOptions, SqliteStore, StoreOpenError};
 pub use store_error::StoreError;
 
 /// A store for what the owner of a job records: its calls and what they changed.

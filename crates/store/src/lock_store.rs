@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::StoreError;
 
-/// Why a lock was not taken.
+/// The reason why a lock was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockStoreError {
     /// Somebody else holds it.

@@ -1,23 +1,30 @@
-//! The port for the nodes of a plan's actors: how each ended, kept so that a run that was killed goes on after them.
+//! The port for the nodes of a plan's actors: the outcome of each, stored so that a killed run resumes after
+//! them.
 //!
 //! # Not here
 //! The end of a node whose last call ends with it: that is one step with the call, by
-//! [`CallOutcome::settles`](crate::CallOutcome::settles) and [`KeptCall::settles`](domain::KeptCall::settles).
+//! [`CallOutcome::settles`](crate::CallOutcome::settles) and
+//! [`SettledCall::settles`](domain::SettledCall::settles).
 
 use async_trait::async_trait;
 use domain::{Claim, NodeRun, NodeWait, PlanId};
 use sync::Effect;
 
 use crate::StoreError;
-use crate::call_store::By;
+use crate::call_store::CallAuthority;
 
 /// Keeps how nodes ended.
 #[async_trait]
 pub trait NodeStore: Send + Sync {
-    /// Keeps how nodes ended that have no call to end with: skipped, cancelled before they began, answered by a model
-    /// alone. All or none; a run of the same attempt, phase and path takes the place of an earlier one. Asked again, it
-    /// does no more.
-    async fn settle_nodes(&self, by: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError>;
+    /// Keeps how nodes ended that have no call to end with: skipped, cancelled before they began, answered by
+    /// a model alone. All or none; a run of the same attempt, phase and path takes the place of an earlier
+    /// one. Asked again, it does no more.
+    async fn settle_nodes(
+        &self,
+        by: CallAuthority<'_>,
+        claim: &Claim,
+        runs: Vec<NodeRun>,
+    ) -> Result<(), StoreError>;
 
     /// Tells that a node waits. Nothing else is kept of it; asked twice it is told twice.
     async fn node_waits(&self, effect: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError>;

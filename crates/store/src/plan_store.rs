@@ -1,16 +1,18 @@
-//! The port for plans: made with their first job, moved one event at a time, told with their decisions and events.
+//! The port for plans: made with their first job, moved one event at a time, listed with their decisions and
+//! events.
 
 use async_trait::async_trait;
 use domain::{
-    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, JobRefused,
-    NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision, WallMs,
+    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord,
+    JobTransitionRejection, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanState,
+    PlanTransitionRejection, StepDecision, WallMs,
 };
 use serde_json::Value;
 use sync::Effect;
 
 use crate::{JobStoreError, StoreError};
 
-/// Why a plan was not made, moved or found.
+/// The reason why a plan was not made, moved or found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanStoreError {
     /// There is no such plan.
@@ -27,10 +29,10 @@ pub enum PlanStoreError {
     },
     /// Its rules said no.
     #[error(transparent)]
-    Refused(#[from] PlanRefused),
+    Refused(#[from] PlanTransitionRejection),
     /// A job of it is in the way.
     #[error(transparent)]
-    Job(JobRefused),
+    Job(JobTransitionRejection),
     /// Too many jobs wait already.
     #[error("the queue is full: {queued} jobs wait")]
     QueueFull {
@@ -49,14 +51,16 @@ pub enum PlanStoreError {
 }
 
 impl PlanStoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::NotFound { .. } | Self::QueueFull { .. } | Self::Refused(PlanRefused::Decision(_)) => {
-                ErrorClass::Permanent
-            }
+            Self::NotFound { .. }
+            | Self::QueueFull { .. }
+            | Self::Refused(PlanTransitionRejection::Decision(_)) => ErrorClass::Permanent,
             Self::Moved { .. } => ErrorClass::Transient,
-            Self::Refused(PlanRefused::BadTransition(_) | PlanRefused::ReversionsSpent)
+            Self::Refused(
+                PlanTransitionRejection::BadTransition(_) | PlanTransitionRejection::ReversionsSpent,
+            )
             | Self::IdTaken { .. } => ErrorClass::Bug,
             Self::Job(refused) => refused.class(),
             Self::Store(error) => error.class(),
@@ -64,7 +68,7 @@ impl PlanStoreError {
     }
 }
 
-/// Why nothing was decided.
+/// The reason why nothing was decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionStoreError {
     /// The decision may not be recorded.
@@ -90,7 +94,7 @@ pub enum DecisionStoreError {
 }
 
 impl DecisionStoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid(_) | Self::NotFound { .. } | Self::Final { .. } => ErrorClass::Permanent,
@@ -98,8 +102,8 @@ impl DecisionStoreError {
         }
     }
 
-    /// Why nothing was decided for this plan.
-    pub(crate) fn of(plan: PlanId, error: DecideError) -> Self {
+    /// Returns why nothing was decided for this plan.
+    pub(crate) fn from_decide(plan: PlanId, error: DecideError) -> Self {
         match error {
             DecideError::LeaseLost(lost) => Self::Store(lost.into()),
             DecideError::Invalid(invalid) => Self::Invalid(invalid),
@@ -124,11 +128,12 @@ pub struct PlanMove {
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with this move, whatever it is.
     pub request: Value,
-    /// What is decided with the move, in the same step; see [`HandMove::decisions`](domain::HandMove::decisions).
+    /// What is decided with the move, in the same step; see
+    /// [`ManualTransition::decisions`](domain::ManualTransition::decisions).
     pub decisions: Vec<NewDecision>,
 }
 
-/// Which plans to list.
+/// A filter for listing plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     /// Of this phase, by name.
@@ -152,7 +157,7 @@ pub struct Neighbours {
 
 /// Plans that came to their end, by name only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EndedPlans {
+pub struct FinishedPlans {
     /// The plans.
     pub plans: Vec<PlanId>,
     /// All their applies.
@@ -161,14 +166,15 @@ pub struct EndedPlans {
 
 /// Keeps plans, their decisions and what happened to them.
 ///
-/// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. What is here are
-/// the moves that no job makes. Every call that changes something writes the [`EventRecord`]s that tell of it in the
-/// same step.
+/// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. What
+/// is here are the moves that no job makes. Every call that changes something writes the [`EventRecord`]s
+/// that tell of it in the same step.
 #[async_trait]
 pub trait PlanStore: Send + Sync {
-    /// Makes a plan with its first decisions (the prompt before all others) and queues its first job, in one step. A plan
-    /// whose strategy is among them needs no strategist: its first job is that of execute. The same id again is the same
-    /// plan, if it is asked to do the same and has such decisions and such a job; else the id is taken.
+    /// Makes a plan with its first decisions (the prompt before all others) and queues its first job, in one
+    /// step. A plan whose strategy is among them needs no strategist: its first job is that of execute. The
+    /// same id again is the same plan, if it is asked to do the same and has such decisions and such a job;
+    /// else the id is taken.
     async fn create(
         &self,
         new: NewPlan,
@@ -176,8 +182,9 @@ pub trait PlanStore: Send + Sync {
         job: NewJob,
     ) -> Result<Plan, PlanStoreError>;
 
-    /// Moves a plan, records what is decided with the move and queues the job that it is for, in one step; the rules are
-    /// those of [`HandMove::of`](domain::HandMove::of). A revert supersedes every decision before it but the prompt. Asked again, it is known by its job and done once.
+    /// Moves a plan, records what is decided with the move and queues the job that it is for, in one step;
+    /// the rules are those of [`ManualTransition::resolve`](domain::ManualTransition::resolve). A revert
+    /// supersedes every decision before it but the prompt. Asked again, it is known by its job and done once.
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError>;
 
     /// One plan.
@@ -189,19 +196,21 @@ pub trait PlanStore: Send + Sync {
     /// The same without the count, for which all of them have to be looked at.
     async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError>;
 
-    /// The plan with the last id, of those with a project at `root` if one is given; `None` if there is no such plan.
+    /// The plan with the last id, of those with a project at `root` if one is given; `None` if there is no
+    /// such plan.
     async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError>;
 
     /// The plans next to each of these in the order of ids, whether or not these exist.
     async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError>;
 
     /// The final plans that did not change since `before`, and of which no apply is open.
-    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError>;
+    async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError>;
 
     /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
 
-    /// Records a decision of the owner, kept as [`Decision::new`] bounds it, if [`NewDecision::check`] lets it.
+    /// Records a decision of the owner, kept as [`Decision::new`] bounds it, if [`NewDecision::check`] lets
+    /// it.
     async fn decide(
         &self,
         effect: &Effect,
@@ -209,8 +218,8 @@ pub trait PlanStore: Send + Sync {
         decision: NewDecision,
     ) -> Result<Decision, DecisionStoreError>;
 
-    /// Records decisions of the owner in one step, all or none, under numbers that follow each other. They may rest upon
-    /// each other.
+    /// Records decisions of the owner in one step, all or none, under numbers that follow each other. They
+    /// may rest upon each other.
     async fn decide_all(
         &self,
         effect: &Effect,
@@ -218,16 +227,16 @@ pub trait PlanStore: Send + Sync {
         decisions: Vec<StepDecision>,
     ) -> Result<Vec<Decision>, DecisionStoreError>;
 
-    /// Records what a person says to a plan that has not come to its end, in the attempt and the phase in which it stands.
-    /// This needs no claim. Said again, it is another.
+    /// Records what a person says to a plan that has not come to its end, in the attempt and the phase in
+    /// which it stands. This needs no claim. Said again, it is another.
     async fn add_guidance(&self, plan: PlanId, guidance: NewDecision)
     -> Result<Decision, DecisionStoreError>;
 
     /// The decisions of a plan in their order; none for an unknown plan.
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError>;
 
-    /// What happened to a plan after its record `after`, in order, at most `limit`. Nothing is told of a plan that was
-    /// never made, also when jobs ran for it.
+    /// What happened to a plan after its record `after`, in order, at most `limit`. Nothing is told of a plan
+    /// that was never made, also when jobs ran for it.
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError>;
 
     /// All of one kind among them.
@@ -236,8 +245,8 @@ pub trait PlanStore: Send + Sync {
     /// The number of the last of them; 0 when there is none.
     async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError>;
 
-    /// Forgets final plans with all that is kept of them, in one step; locks, which outlive their plans, and contents,
-    /// which are collected, excepted. Returns those that were there and final.
+    /// Forgets final plans with all that is kept of them, in one step; locks, which outlive their plans, and
+    /// contents, which are collected, excepted. Returns those that were there and final.
     async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError>;
 }
 
@@ -247,7 +256,7 @@ pub(crate) fn may_be_forgotten(state: PlanState) -> bool {
 }
 
 impl From<JobStoreError> for PlanStoreError {
-    /// What stands in the way of queuing a plan's job stands in the way of the plan.
+    /// An error that prevents a plan's job from being queued also prevents the plan.
     fn from(error: JobStoreError) -> Self {
         match error {
             JobStoreError::Refused(refused) => Self::Job(refused),

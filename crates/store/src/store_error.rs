@@ -1,4 +1,4 @@
-//! What can go wrong with a store itself, whatever was asked of it.
+//! Errors of the store itself, independent of the request.
 
 use domain::{ErrorClass, LeaseLost, PlanId};
 
@@ -22,8 +22,8 @@ pub enum StoreError {
         /// The newest that is known here.
         known: u32,
     },
-    /// Something in it says what this program does not know: a newer one has written it, or it is damaged. All else can
-    /// be read and written.
+    /// Something in it says what this program does not know: a newer one has written it, or it is damaged.
+    /// All else can be read and written.
     #[error("the store holds what this program cannot read: {why}")]
     Unreadable {
         /// What, and why not.
@@ -46,7 +46,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::LeaseLost(lost) => lost.class(),

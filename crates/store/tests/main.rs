@@ -1,8 +1,8 @@
 //! What every store promises, and what a store says when it refuses.
 //!
 //! Index: `conformance` (one suite for all stores; each store is one line below), `error_words`,
-//! `sqlite_contents` (large ones, on the disk and collected), `sqlite_open` (whose file, which version, found again),
-//! `sqlite_processes` (many at once, killed ones).
+//! `sqlite_contents` (large ones, on the disk and collected), `sqlite_open` (whose file, which version, found
+//! again), `sqlite_processes` (many at once, killed ones).
 
 #![cfg(not(any(loom, shuttle)))]
 #![allow(

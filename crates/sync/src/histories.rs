@@ -1,7 +1,8 @@
 //! Values by key, found or created and changed in one critical section.
 //!
-//! The seed's race was a `get_or_create` that handed the history out: two creators, and the record of one went
-//! into a history that the other had just overwritten. Here nothing is handed out, so that code cannot be written.
+//! The seed's race was a `get_or_create` that handed the history out: two creators, and the record of one
+//! went into a history that the other had just overwritten. Here nothing is handed out, so that code cannot
+//! be written.
 //!
 //! # Invariants
 //! 1. One mutex around one map; a key has at most one value, ever.

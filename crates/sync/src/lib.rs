@@ -33,8 +33,8 @@ mod token;
 mod waiting;
 
 pub use breaker::{
-    Breaker, BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, Permit, Recorded,
-    Rejected, Why,
+    Breaker, BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, Permit,
+    RecordOutcome, RejectReason, Rejected,
 };
 pub use clock::{Clock, ManualClock, Sleep, SystemClock};
 pub use contain::{Panicked, contained};

@@ -1,12 +1,12 @@
 //! Waiting for a word to change, from threads and tasks alike, without a lost wake-up.
 //!
-//! A *signal* is an atomic word with a list of waiters. Who changes the word calls [`Waiters::wake`] afterwards;
-//! who waits registers under the list's lock and tests the word there.
+//! A *signal* is an atomic word with a list of waiters. Who changes the word calls [`Waiters::wake`]
+//! afterwards; who waits registers under the list's lock and tests the word there.
 //!
 //! # Why no wake-up is lost
 //! The writer stores the word, then takes the lock. A waiter's registration takes the same lock. If it came
-//! first, the writer finds the waiter and wakes it. If it came second, the lock orders the writer's store before
-//! the waiter's test, which sees it. There is no third case.
+//! first, the writer finds the waiter and wakes it. If it came second, the lock orders the writer's store
+//! before the waiter's test, which sees it. There is no third case.
 //!
 //! # Invariants
 //! 1. Wakers run after the lock is released: a waker may cancel, wait or drop whatever it likes.

@@ -1,6 +1,7 @@
 //! The primitives on real threads and against reference models. Schedules are explored in `loom/` instead.
 //!
-//! Index: `breaker`, `breaker_reference`, `clock`, `contain`, `gate`, `histories`, `token`, `token_reference`.
+//! Index: `breaker`, `breaker_reference`, `clock`, `contain`, `gate`, `histories`, `token`,
+//! `token_reference`.
 
 #![cfg(not(any(loom, shuttle)))]
 #![allow(

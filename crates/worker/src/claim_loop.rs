@@ -1,11 +1,11 @@
-//! Claims jobs while there is a free hand, a few at a time, until the worker or its process stops.
+//! Claims jobs while there is a free slot, a few at a time, until the worker or its process stops.
 //!
 //! # Invariants
 //! 1. A slot is taken before a job is claimed, so that no more than `max_workers` run here.
 //! 2. A job whose claim comes back after the stop began is given back, not run.
-//! 3. A store that fails or panics costs a wait, not the loop. One that hangs is waited for until the stop, and then for
-//!    a lease: a claim that comes back later is left to its own.
-//! 4. No more jobs are claimed than whoever listens can be told of: no line about a job is lost.
+//! 3. A store that fails or panics costs a wait, not the loop. One that hangs is waited for until the stop,
+//!    and then for a lease: a claim that comes back later is left to its own.
+//! 4. No more jobs are claimed than the listeners can be notified of: no line about a job is lost.
 //! 5. A run that was listed is taken off the list, however its task ends.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use store::JobStoreError;
 use sync::{CancelReason, Panicked};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::job_run::{self, Run, Settled};
+use crate::job_run::{self, ClaimedRun, JobSettlement};
 use crate::runtime::TaskKind;
 use crate::runtime::contained;
 use crate::worker::{RunningJob, Shared, WorkerNews};
@@ -28,7 +28,7 @@ const CLAIMED_AT_ONCE_MAX: usize = 16;
 const LISTENER_WAIT: Duration = Duration::from_millis(10);
 
 /// Claims until the worker stops. Dropping `begun` at the end tells the heartbeats that no more will come.
-pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>>) {
+pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<ClaimedRun>>) {
     let slots = Arc::new(Semaphore::new(shared.config.max_workers));
     while let Some(free) = free_slots(&shared, &slots).await {
         if !shared.has_room_for_news() {
@@ -50,7 +50,7 @@ pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
             }
             Some(failed @ (Ok(Err(_)) | Err(_))) => {
                 drop(free);
-                shared.note_store_error(said(failed));
+                shared.note_store_error(failure_text(failed));
                 wait_for_work(&shared).await;
             }
         }
@@ -58,7 +58,7 @@ pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
 }
 
 /// What the store said when it gave no answer.
-fn said(failed: Result<Result<Vec<Job>, JobStoreError>, Panicked>) -> String {
+fn failure_text(failed: Result<Result<Vec<Job>, JobStoreError>, Panicked>) -> String {
     match failed {
         Ok(Ok(_)) => String::new(),
         Ok(Err(error)) => error.to_string(),
@@ -132,18 +132,18 @@ async fn begin(
     job: Job,
     claimed_at: Duration,
     slot: OwnedSemaphorePermit,
-    begun: &mpsc::Sender<Arc<Run>>,
+    begun: &mpsc::Sender<Arc<ClaimedRun>>,
 ) {
-    let run = Arc::new(Run::new(job, claimed_at, &shared.ports));
+    let run = Arc::new(ClaimedRun::new(job, claimed_at, &shared.ports));
     let is_admitted = shared.admit(&run);
     let mut listed =
-        Listed { shared: Arc::clone(shared), run: Arc::clone(&run), settled: Settled::Unsettled };
+        RunGuard { shared: Arc::clone(shared), run: Arc::clone(&run), settled: JobSettlement::Unsettled };
     // Beats from the start: also giving a job back may take longer than a lease.
     let is_beating = begun.send(Arc::clone(&run)).await.is_ok();
     if !is_admitted || !is_beating {
         return give_back(shared, listed).await;
     }
-    shared.tell(WorkerNews::Claimed(RunningJob::of(run.public.job())));
+    shared.publish(WorkerNews::Claimed(RunningJob::new(run.public.job())));
     let task = Box::pin(async move {
         let shared = Arc::clone(&listed.shared);
         listed.settled = job_run::drive(&run, &shared.ports, &shared.config).await;
@@ -156,23 +156,24 @@ async fn begin(
 }
 
 /// Gives a job back that was claimed and not begun, and waits, so as not to claim it again at once.
-async fn give_back(shared: &Arc<Shared>, mut listed: Listed) {
+async fn give_back(shared: &Arc<Shared>, mut listed: RunGuard) {
     listed.settled = job_run::give_back(&listed.run, &shared.ports, &shared.config).await;
     drop(listed);
     wait_for_work(shared).await;
 }
 
-/// A run on the worker's list: dropping it ends the run's beats and takes it off, whatever became of its task.
-struct Listed {
+/// A run on the worker's list: dropping it ends the run's beats and takes it off, whatever became of its
+/// task.
+struct RunGuard {
     shared: Arc<Shared>,
-    run: Arc<Run>,
-    settled: Settled,
+    run: Arc<ClaimedRun>,
+    settled: JobSettlement,
 }
 
-impl Drop for Listed {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         // An unsettled run has no task any more that could write: what it left behind is stopped here.
-        if self.settled == Settled::Unsettled {
+        if self.settled == JobSettlement::Unsettled {
             self.run.interrupt(CancelReason::Superseded);
         }
         self.run.over.cancel(CancelReason::Superseded);

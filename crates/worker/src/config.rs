@@ -1,4 +1,4 @@
-//! How a worker works, within bounds.
+//! The configuration of a worker, and its bounds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use domain::{BootId, PlanId};
 
-/// The share of a lease after which a worker that heard nothing gives its job up: before anyone may take it over.
+/// The share of a lease after which a worker that heard nothing gives its job up: before anyone may take it
+/// over.
 const FENCE_NUMERATOR: u32 = 2;
 const FENCE_DENOMINATOR: u32 = 3;
-/// How many beats fit into a lease.
+/// The number of beats that fit into a lease.
 const BEATS_PER_LEASE: u32 = 6;
 
 /// How a worker works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerConfig {
-    /// How many jobs this worker runs at once (`async.max_workers`); 1..=1024.
+    /// The number of jobs that this worker runs at once (`async.max_workers`); 1..=1024.
     pub max_workers: usize,
     /// How long a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
     pub lease: Duration,
-    /// How many jobs may run at once in the whole store (`plan.concurrency`); 1..=1024.
+    /// The number of jobs that may run at once in the whole store (`plan.concurrency`); 1..=1024.
     pub plan_concurrency: u32,
     /// Serve only this plan, as a command in the foreground does.
     pub only: Option<PlanId>,
@@ -27,7 +28,7 @@ pub struct WorkerConfig {
     pub variables: Arc<BTreeSet<String>>,
     /// The boot of this machine: a lease of an earlier boot is dead.
     pub boot: BootId,
-    /// How often an idle worker looks for jobs without a hint; 10 ms..=1 min.
+    /// The interval at which an idle worker looks for jobs without a hint; 10 ms..=1 min.
     pub idle_poll: Duration,
     /// How long an ending run waits for its work and its effects before it goes on without them; 0..=1 min.
     pub cancel_wait: Duration,

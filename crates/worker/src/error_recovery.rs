@@ -1,25 +1,26 @@
-//! What a failure is reported to: it is recorded, counted and decided on in one step of the store.
+//! Records, counts and decides on a reported failure, in one transaction of the store.
 //!
 //! # Invariants
-//! 1. There is no get-or-create in the interface: nobody holds a history that another one may overwrite.
-//! 2. Equal reports, by the error's id, have equal answers: the jitter of a backoff comes out of the id itself.
+//! 1. There is no get-or-create in the interface: no caller holds a history that another one may overwrite.
+//! 2. Equal reports, by the error's id, have equal answers: the jitter of a backoff comes out of the id
+//!    itself.
 //! 3. A cancel is no error and is not reported here.
 
 use std::sync::Arc;
 
-use domain::{Claim, ErrorHistory, NewError, PlanId, Policy, Recovery};
+use domain::{Claim, ErrorHistory, NewError, PlanId, RecoveryAdvice, RecoveryPolicy};
 use store::{ErrorStore, StoreError};
 
 /// Records errors of plans and answers what to do about each. `Clone` is the same service.
 #[derive(Clone)]
 pub struct ErrorRecoveryService {
     store: Arc<dyn ErrorStore>,
-    policy: Policy,
+    policy: RecoveryPolicy,
 }
 
 impl ErrorRecoveryService {
     /// A service that decides by `policy`.
-    pub fn new(store: Arc<dyn ErrorStore>, policy: Policy) -> Self {
+    pub fn new(store: Arc<dyn ErrorStore>, policy: RecoveryPolicy) -> Self {
         Self { store, policy }
     }
 
@@ -34,7 +35,7 @@ impl ErrorRecoveryService {
     ///
     /// # Errors
     /// The lease is lost, or the store failed; then nothing is recorded.
-    pub async fn record_error(&self, claim: &Claim, error: NewError) -> Result<Recovery, StoreError> {
+    pub async fn record_error(&self, claim: &Claim, error: NewError) -> Result<RecoveryAdvice, StoreError> {
         let jitter = jitter_of(&error);
         self.store.record_error(claim, &self.policy, error, jitter).await
     }
@@ -54,8 +55,8 @@ impl std::fmt::Debug for ErrorRecoveryService {
     }
 }
 
-/// 16 bits that depend on all of the id: ids of one millisecond differ in their last bits only, and it is just those
-/// that fail together.
+/// 16 bits that depend on all of the id: ids of one millisecond differ in their last bits only, and it is
+/// just those that fail together.
 fn jitter_of(error: &NewError) -> u16 {
     const ODD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
     (error.id().as_u128().wrapping_mul(ODD) >> 112) as u16

@@ -1,14 +1,15 @@
-//! Keeps the leases of all running jobs, and hears of their cancels.
+//! Renews the leases of all running jobs, and observes their cancels.
 //!
 //! # Invariants
 //! 1. Each job beats by itself: a store that hangs on one beat delays no other.
-//! 2. A renewal counts from the moment it was *sent*. The store stamps it later, so two thirds of a lease on our
-//!    clock end before the lease does on the store's.
-//! 3. A job without an acknowledged renewal for two thirds of a lease is given up, before anyone may take it over.
+//! 2. A renewal counts from the moment it was *sent*. The store stamps it later, so two thirds of a lease on
+//!    our clock end before the lease does on the store's.
+//! 3. A job without an acknowledged renewal for two thirds of a lease is given up, before anyone may take it
+//!    over.
 
 use std::sync::Arc;
 
-use domain::{Job, JobRefused};
+use domain::{Job, JobTransitionRejection};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use store::{JobStoreError, StoreError};
@@ -16,19 +17,23 @@ use sync::CancelReason;
 use tokio::sync::mpsc;
 
 use crate::config::WorkerConfig;
-use crate::job_run::Run;
+use crate::job_run::ClaimedRun;
 use crate::runtime::contained;
 use crate::worker::Ports;
 
 /// Beats for every run that comes in, until no more can come and the last one is over.
-pub(crate) async fn keep_leases(ports: &Ports, config: &WorkerConfig, mut begun: mpsc::Receiver<Arc<Run>>) {
+pub(crate) async fn renew_leases(
+    ports: &Ports,
+    config: &WorkerConfig,
+    mut begun: mpsc::Receiver<Arc<ClaimedRun>>,
+) {
     let mut leases = FuturesUnordered::new();
     let mut more_may_come = true;
     while more_may_come || !leases.is_empty() {
         tokio::select! {
             biased;
             run = begun.recv(), if more_may_come => match run {
-                Some(run) => leases.push(keep_lease(run, ports, config)),
+                Some(run) => leases.push(renew_lease(run, ports, config)),
                 None => more_may_come = false,
             },
             Some(()) = leases.next() => {}
@@ -36,7 +41,7 @@ pub(crate) async fn keep_leases(ports: &Ports, config: &WorkerConfig, mut begun:
     }
 }
 
-async fn keep_lease(run: Arc<Run>, ports: &Ports, config: &WorkerConfig) {
+async fn renew_lease(run: Arc<ClaimedRun>, ports: &Ports, config: &WorkerConfig) {
     loop {
         tokio::select! {
             biased;
@@ -44,28 +49,28 @@ async fn keep_lease(run: Arc<Run>, ports: &Ports, config: &WorkerConfig) {
             () = run.nudged.notified() => {}
             () = ports.runtime.sleep(config.beat_every()) => {}
         }
-        if let Beat::Last = beat(&run, ports, config).await {
+        if let HeartbeatResult::Last = beat(&run, ports, config).await {
             return;
         }
     }
 }
 
-enum Beat {
+enum HeartbeatResult {
     GoOn,
     Last,
 }
 
-async fn beat(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
+async fn beat(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> HeartbeatResult {
     let sent_at = ports.clock.now();
     let fence_at = run.renewed_at().saturating_add(config.fence_after());
     let claim = run.public.claim();
     let answer = tokio::select! {
         biased;
-        _ = run.over.cancelled() => return Beat::Last,
+        _ = run.over.cancelled() => return HeartbeatResult::Last,
         answer = contained(ports.store.heartbeat(&claim, config.lease)) => answer,
         () = ports.runtime.sleep(fence_at.saturating_sub(sent_at)) => {
-            run.lose();
-            return Beat::Last;
+            run.mark_lost();
+            return HeartbeatResult::Last;
         }
     };
     match answer {
@@ -74,18 +79,18 @@ async fn beat(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
             if is_cancel_due(&job) {
                 run.interrupt(CancelReason::User);
             }
-            Beat::GoOn
+            HeartbeatResult::GoOn
         }
         Ok(Err(JobStoreError::Store(StoreError::LeaseLost(_)))) => {
-            run.lose();
-            Beat::Last
+            run.mark_lost();
+            HeartbeatResult::Last
         }
         // Ended by this run while the beat was on its way: then the gate is closed. Else by others: then it is lost.
-        Ok(Err(JobStoreError::Refused(JobRefused::Final { .. }))) => {
+        Ok(Err(JobStoreError::Refused(JobTransitionRejection::Final { .. }))) => {
             if !run.is_ending() {
-                run.lose();
+                run.mark_lost();
             }
-            Beat::Last
+            HeartbeatResult::Last
         }
         // Unheard: the next beat may be heard, and if none is, the fence falls.
         Ok(Err(JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } | JobStoreError::Store(_)))
@@ -93,12 +98,12 @@ async fn beat(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
     }
 }
 
-fn give_up_if_due(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
+fn give_up_if_due(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> HeartbeatResult {
     if ports.clock.now() >= run.renewed_at().saturating_add(config.fence_after()) {
-        run.lose();
-        return Beat::Last;
+        run.mark_lost();
+        return HeartbeatResult::Last;
     }
-    Beat::GoOn
+    HeartbeatResult::GoOn
 }
 
 fn is_cancel_due(job: &Job) -> bool {

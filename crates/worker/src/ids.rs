@@ -14,12 +14,13 @@ pub trait Ids: Send + Sync {
     /// 48 bits of milliseconds since 1970 and 80 random bits: the 128 bits of a ULID.
     fn ulid(&self) -> u128;
 
-    /// From here on ids come after `seen`, which another process made: its clock may have been ahead of ours, or ours
-    /// may have been set back. Who makes ids in an order of its own need not care.
+    /// From here on ids come after `seen`, which another process made: its clock may have been ahead of ours,
+    /// or ours may have been set back. Who makes ids in an order of its own need not care.
     fn rise_above(&self, _seen: u128) {}
 }
 
-/// Ids from the wall clock and the system's randomness, rising within a process even when the clock steps back.
+/// Ids from the wall clock and the system's randomness, rising within a process even when the clock steps
+/// back.
 ///
 /// Jobs are served in order of id, so two ids of one process keep the order they were made in.
 #[derive(Debug, Default)]

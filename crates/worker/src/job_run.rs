@@ -1,17 +1,19 @@
 //! One run of one job: worked on, interrupted or not, and settled in the store exactly once.
 //!
 //! # How a run ends
-//! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner is told to kill
-//!    what lives. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
-//! 2. The gate is closed, so that no effect begins, and drained. Work that is late is dropped. An effect that is late
-//!    fails a run that had succeeded; an interrupted one goes on without it, since its writes will be refused.
+//! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner is
+//!    told to kill what lives. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
+//! 2. The gate is closed, so that no effect begins, and drained. Work that is late is dropped. An effect that
+//!    is late fails a run that had succeeded; an interrupted one goes on without it, since its writes will be
+//!    refused.
 //! 3. The runner winds down: what is left is captured.
-//! 4. The job is ended or released, and with it what changesets are still open, by whoever holds the gate's one
-//!    `Finisher`. For a cancel, the commit of that is the acknowledgement.
+//! 4. The job is ended or released, and with it what changesets are still open, by whoever holds the gate's
+//!    one `Finisher`. For a cancel, the commit of that is the acknowledgement.
 //! 5. The runner is told that it is over, and clears away what nobody needs any more.
 //!
 //! # Invariants
-//! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any more.
+//! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any
+//!    more.
 //! 2. Once the lease is lost nothing more is asked of the store: the new owner decides.
 //! 3. A write whose outcome is unknown is asked for again, until it is answered or the lease is lost.
 //! 4. The work is a task of its own: one that blocks its thread delays nobody else.
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, ErrorClass, Job, JobRefused, JobState, Reason, why_constrained};
+use domain::{Claim, ConstraintReason, ErrorClass, Job, JobState, JobTransitionRejection, why_constrained};
 use futures_util::future::abortable;
 use store::{JobEnd, JobStoreError, StoreError};
 use sync::primitives::{Mutex, lock};
@@ -36,19 +38,21 @@ use crate::worker::Ports;
 
 /// How long to wait before a failed write of the end is asked for again.
 const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How often a store without space is asked again: what it needs to write the end is little, and may be free in a moment.
+/// How often a store without space is asked again: what it needs to write the end is little, and may be free
+/// in a moment.
 const SETTLE_FULL_TRIES_MAX: u32 = 10;
-/// How long an answer to the write of the end is waited for before it is asked for again.
+/// The longest wait for an answer to the write of the end before it is asked for again.
 const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Why a run did not do its job.
+/// The reason for which a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct RunFailure {
-    /// What stood in the way.
+    /// The obstacle.
     pub why: String,
-    /// What an apply is constrained by: a gate or a conflict said no, and nothing was written. Empty for a failure.
-    pub constrained_by: Vec<Reason>,
+    /// What an apply is constrained by: a gate or a conflict said no, and nothing was written. Empty for a
+    /// failure.
+    pub constrained_by: Vec<ConstraintReason>,
 }
 
 impl RunFailure {
@@ -58,7 +62,7 @@ impl RunFailure {
     }
 
     /// A gate or a conflict stands in the way of an apply.
-    pub fn constrained(reasons: Vec<Reason>) -> Self {
+    pub fn constrained(reasons: Vec<ConstraintReason>) -> Self {
         Self { why: why_constrained(&reasons), constrained_by: reasons }
     }
 
@@ -78,11 +82,13 @@ pub trait JobRunner: Send + Sync {
     /// Does the job's phase. It should return soon after `run.scope()` is cancelled; later it is dropped.
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure>;
 
-    /// The run was interrupted, or taken over to be: kill what lives of the job, without waiting for its death.
+    /// The run was interrupted, or taken over to be: kill what lives of the job, without waiting for its
+    /// death.
     fn kill(&self, _run: &JobRun, _reason: CancelReason) {}
 
-    /// The last effects, after the gate has closed and before the end is stored: capture what is left. `interrupted`
-    /// says why the run did not come to its own end. What takes longer than [`WorkerConfig::wind_down_wait`] is dropped.
+    /// The last effects, after the gate has closed and before the end is stored: capture what is left.
+    /// `interrupted` says why the run did not come to its own end. What takes longer than
+    /// [`WorkerConfig::wind_down_wait`] is dropped.
     async fn wind_down(&self, _run: &JobRun, _finisher: &Finisher, _interrupted: Option<CancelReason>) {}
 
     /// The end is stored, or given up: what is left of the run can be cleared away. It must not block.
@@ -115,8 +121,8 @@ impl JobRun {
         &self.scope
     }
 
-    /// The run's own token: children of it end with the run, and cancelling it interrupts the run. With the reason
-    /// `User` the job ends as cancelled, with any other that names a limit it fails.
+    /// The run's own token: children of it end with the run, and cancelling it interrupts the run. With the
+    /// reason `User` the job ends as cancelled, with any other that names a limit it fails.
     pub fn token(&self) -> &CancellationToken {
         &self.token
     }
@@ -137,7 +143,7 @@ impl JobRun {
 }
 
 /// A job being run, as its worker sees it.
-pub(crate) struct Run {
+pub(crate) struct ClaimedRun {
     pub(crate) public: JobRun,
     finisher: Mutex<Option<Finisher>>,
     /// When the last acknowledged renewal was sent, by the worker's clock.
@@ -150,7 +156,7 @@ pub(crate) struct Run {
     pub(crate) nudged: Notify,
 }
 
-impl Run {
+impl ClaimedRun {
     pub(crate) fn new(job: Job, claimed_at: Duration, ports: &Ports) -> Self {
         let token = ports.token.child();
         let (scope, gate) = (token.observe(), EffectGate::new());
@@ -179,12 +185,12 @@ impl Run {
     }
 
     /// The lease is lost: nothing may be written any more.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn mark_lost(&self) {
         self.lost.cancel(CancelReason::LeaseLost);
         self.interrupt(CancelReason::LeaseLost);
     }
 
-    /// Whether the gate is closed: the run is coming to its end, or is interrupted.
+    /// Returns true if the gate is closed: the run is coming to its end, or is interrupted.
     pub(crate) fn is_ending(&self) -> bool {
         self.public.gate.closed().is_some()
     }
@@ -216,7 +222,7 @@ impl Run {
     }
 }
 
-/// Why a run did not come to its own end.
+/// The reason for which a run did not come to its own end.
 #[derive(Clone, Copy, Debug)]
 struct Interruption {
     reason: CancelReason,
@@ -224,17 +230,17 @@ struct Interruption {
     is_own: bool,
 }
 
-/// How the work ended, before the store was asked.
+/// The end of the work, before the store was asked.
 #[derive(Clone, Debug)]
-enum Ended {
+enum WorkEnd {
     Done,
     Failed(RunFailure),
     Interrupted(Interruption),
 }
 
-/// How a run was settled.
+/// The outcome of a run, as it was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum JobSettlement {
     /// The phase is done.
     Succeeded,
     /// The phase could not be done.
@@ -245,13 +251,13 @@ pub enum Settled {
     Released,
     /// Another owner has it, or may have it.
     LeaseLost,
-    /// The job keeps its row, for another worker to take over: the store is broken, the run's task is gone, or an apply
-    /// was sealed, and its journal is finished by the next owner.
+    /// The job keeps its row, for another worker to take over: the store is broken, the run's task is gone,
+    /// or an apply was sealed, and its journal is finished by the next owner.
     Unsettled,
 }
 
 /// Runs the job to its settled end.
-pub(crate) async fn drive(run: &Arc<Run>, ports: &Ports, config: &WorkerConfig) -> Settled {
+pub(crate) async fn drive(run: &Arc<ClaimedRun>, ports: &Ports, config: &WorkerConfig) -> JobSettlement {
     let mut time_to_end = TimeToEnd::new(ports, config);
     let ended = work(run, ports, &mut time_to_end).await;
     let settled = settle(run, ended, ports, config, time_to_end).await;
@@ -260,10 +266,10 @@ pub(crate) async fn drive(run: &Arc<Run>, ports: &Ports, config: &WorkerConfig) 
 }
 
 /// Gives a job back that was claimed and not begun.
-pub(crate) async fn give_back(run: &Run, ports: &Ports, config: &WorkerConfig) -> Settled {
+pub(crate) async fn give_back(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> JobSettlement {
     run.interrupt(CancelReason::Shutdown);
     let interruption = Interruption { reason: CancelReason::Shutdown, is_own: true };
-    settle(run, Ended::Interrupted(interruption), ports, config, TimeToEnd::new(ports, config)).await
+    settle(run, WorkEnd::Interrupted(interruption), ports, config, TimeToEnd::new(ports, config)).await
 }
 
 /// One span of time for all that an ending run waits for, from the moment it begins to end.
@@ -290,7 +296,7 @@ impl<'a> TimeToEnd<'a> {
     }
 }
 
-async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) -> Ended {
+async fn work(run: &Arc<ClaimedRun>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) -> WorkEnd {
     let job = &run.public.job;
     if job.cancel.is_some() && job.sealed_at.is_none() {
         // Taken over from an owner that died in the middle of a cancel: all that is left to do is to finish that.
@@ -312,7 +318,7 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
         let _ = contained(task).await;
     });
     if let Err(error) = ports.runtime.spawn(TaskKind::Work, task) {
-        return Ended::Failed(RunFailure::failed(format!("no thread for the work: {error}")));
+        return WorkEnd::Failed(RunFailure::failed(format!("no thread for the work: {error}")));
     }
     let done = tokio::select! {
         biased;
@@ -329,50 +335,56 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
     // A runner that returned because it was interrupted reports a failure of its own; the interruption is what happened.
     match (run.interruption(), done) {
         (Some(interruption), _) => interrupted(run, interruption, ports),
-        (None, Ok(Ok(Ok(())))) => Ended::Done,
-        (None, Ok(Ok(Err(failure)))) => Ended::Failed(failure),
-        (None, Ok(Err(panicked))) => Ended::Failed(RunFailure::failed(format!("the runner {panicked}"))),
-        (None, Err(_)) => Ended::Failed(RunFailure::failed("the runner's task is gone")),
+        (None, Ok(Ok(Ok(())))) => WorkEnd::Done,
+        (None, Ok(Ok(Err(failure)))) => WorkEnd::Failed(failure),
+        (None, Ok(Err(panicked))) => WorkEnd::Failed(RunFailure::failed(format!("the runner {panicked}"))),
+        (None, Err(_)) => WorkEnd::Failed(RunFailure::failed("the runner's task is gone")),
     }
 }
 
 /// However a run came to be interrupted, what lives of it is killed first.
-fn interrupted(run: &Run, interruption: Interruption, ports: &Ports) -> Ended {
+fn interrupted(run: &ClaimedRun, interruption: Interruption, ports: &Ports) -> WorkEnd {
     let _ = sync::contained(|| ports.runner.kill(&run.public, interruption.reason));
-    Ended::Interrupted(interruption)
+    WorkEnd::Interrupted(interruption)
 }
 
 async fn settle(
-    run: &Run,
-    ended: Ended,
+    run: &ClaimedRun,
+    ended: WorkEnd,
     ports: &Ports,
     config: &WorkerConfig,
     mut time_to_end: TimeToEnd<'_>,
-) -> Settled {
+) -> JobSettlement {
     run.interrupt(CancelReason::Superseded);
     let is_drained = time_to_end.wait_for(run.public.gate.drained()).await.is_some();
-    let Some(finisher) = lock(&run.finisher).take() else { return Settled::Unsettled };
+    let Some(finisher) = lock(&run.finisher).take() else { return JobSettlement::Unsettled };
     wind_down(run, &finisher, &ended, ports, config).await;
     let last_word = match ended {
-        Ended::Interrupted(Interruption { reason: CancelReason::LeaseLost, is_own: true }) => {
-            return Settled::LeaseLost;
+        WorkEnd::Interrupted(Interruption { reason: CancelReason::LeaseLost, is_own: true }) => {
+            return JobSettlement::LeaseLost;
         }
-        Ended::Interrupted(interruption) => LastWord::of(interruption),
-        Ended::Failed(failure) => LastWord::End(failure.end()),
-        Ended::Done if is_drained => LastWord::End(JobEnd::Succeeded),
-        Ended::Done => {
+        WorkEnd::Interrupted(interruption) => FinalWrite::from_interruption(interruption),
+        WorkEnd::Failed(failure) => FinalWrite::End(failure.end()),
+        WorkEnd::Done if is_drained => FinalWrite::End(JobEnd::Succeeded),
+        WorkEnd::Done => {
             let why =
                 format!("the work returned, but {} of its effects had not ended", run.public.gate.inside());
-            LastWord::End(JobEnd::Failed { why })
+            FinalWrite::End(JobEnd::Failed { why })
         }
     };
-    say_until_settled(run, &finisher, last_word, ports).await
+    write_final_until_settled(run, &finisher, last_word, ports).await
 }
 
-async fn wind_down(run: &Run, finisher: &Finisher, ended: &Ended, ports: &Ports, config: &WorkerConfig) {
+async fn wind_down(
+    run: &ClaimedRun,
+    finisher: &Finisher,
+    ended: &WorkEnd,
+    ports: &Ports,
+    config: &WorkerConfig,
+) {
     let interrupted = match ended {
-        Ended::Done | Ended::Failed(_) => None,
-        Ended::Interrupted(interruption) => Some(interruption.reason),
+        WorkEnd::Done | WorkEnd::Failed(_) => None,
+        WorkEnd::Interrupted(interruption) => Some(interruption.reason),
     };
     tokio::select! {
         biased;
@@ -381,28 +393,28 @@ async fn wind_down(run: &Run, finisher: &Finisher, ended: &Ended, ports: &Ports,
     }
 }
 
-async fn say_until_settled(
-    run: &Run,
+async fn write_final_until_settled(
+    run: &ClaimedRun,
     finisher: &Finisher,
-    mut last_word: LastWord,
+    mut last_word: FinalWrite,
     ports: &Ports,
-) -> Settled {
+) -> JobSettlement {
     let mut full = 0;
     loop {
         let said = tokio::select! {
             biased;
-            _ = run.lost.cancelled() => return Settled::LeaseLost,
-            said = say(run, finisher, &last_word, ports) => said,
-            () = ports.runtime.sleep(SETTLE_ANSWER_WAIT) => Err(Unsaid::AskAgain),
+            _ = run.lost.cancelled() => return JobSettlement::LeaseLost,
+            said = write_final(run, finisher, &last_word, ports) => said,
+            () = ports.runtime.sleep(SETTLE_ANSWER_WAIT) => Err(FinalWriteError::AskAgain),
         };
         match said {
             Ok(job) => return settled_as(job.state),
-            Err(Unsaid::LeaseLost) => return Settled::LeaseLost,
-            Err(Unsaid::Instead(other)) => last_word = other,
-            Err(Unsaid::Never) => return Settled::Unsettled,
-            Err(Unsaid::Full) if full == SETTLE_FULL_TRIES_MAX => return Settled::Unsettled,
-            Err(unsaid @ (Unsaid::AskAgain | Unsaid::Full)) => {
-                full += u32::from(matches!(unsaid, Unsaid::Full));
+            Err(FinalWriteError::LeaseLost) => return JobSettlement::LeaseLost,
+            Err(FinalWriteError::Instead(other)) => last_word = other,
+            Err(FinalWriteError::Never) => return JobSettlement::Unsettled,
+            Err(FinalWriteError::Full) if full == SETTLE_FULL_TRIES_MAX => return JobSettlement::Unsettled,
+            Err(unsaid @ (FinalWriteError::AskAgain | FinalWriteError::Full)) => {
+                full += u32::from(matches!(unsaid, FinalWriteError::Full));
                 tokio::select! {
                     biased;
                     _ = run.lost.cancelled() => {}
@@ -413,27 +425,27 @@ async fn say_until_settled(
     }
 }
 
-fn settled_as(state: JobState) -> Settled {
+fn settled_as(state: JobState) -> JobSettlement {
     match state {
-        JobState::Succeeded => Settled::Succeeded,
-        JobState::Failed => Settled::Failed,
-        JobState::Cancelled => Settled::Cancelled,
-        JobState::Queued => Settled::Released,
-        // No last word leaves a job running.
-        JobState::Running => Settled::Unsettled,
+        JobState::Succeeded => JobSettlement::Succeeded,
+        JobState::Failed => JobSettlement::Failed,
+        JobState::Cancelled => JobSettlement::Cancelled,
+        JobState::Queued => JobSettlement::Released,
+        // No final write leaves a job running.
+        JobState::Running => JobSettlement::Unsettled,
     }
 }
 
-/// What the owner writes last.
+/// The final write of the owner.
 #[derive(Clone, Debug)]
-enum LastWord {
+enum FinalWrite {
     End(JobEnd),
     Release,
 }
 
-impl LastWord {
-    /// What an interrupted run says; a lost lease says nothing.
-    fn of(interruption: Interruption) -> Self {
+impl FinalWrite {
+    /// The final write of an interrupted run; a lost lease has none.
+    fn from_interruption(interruption: Interruption) -> Self {
         match interruption {
             Interruption { is_own: false, .. } => Self::Release,
             Interruption { reason: CancelReason::User, .. } => Self::End(JobEnd::Cancelled),
@@ -450,28 +462,28 @@ impl LastWord {
     }
 }
 
-/// Why the last word was not taken.
-enum Unsaid {
+/// The reason for which the store did not accept the final write.
+enum FinalWriteError {
     LeaseLost,
     /// The store is busy, or the outcome is unknown.
     AskAgain,
     /// The disk of the store is full.
     Full,
-    /// Somebody else's word came first, so that this one is due.
-    Instead(LastWord),
+    /// Another write came first, so that this one is due.
+    Instead(FinalWrite),
     Never,
 }
 
-impl From<JobStoreError> for Unsaid {
+impl From<JobStoreError> for FinalWriteError {
     fn from(error: JobStoreError) -> Self {
         match error {
             JobStoreError::Store(StoreError::LeaseLost(_)) => Self::LeaseLost,
-            JobStoreError::Refused(JobRefused::CancelRequested) => {
-                Self::Instead(LastWord::End(JobEnd::Cancelled))
+            JobStoreError::Refused(JobTransitionRejection::CancelRequested) => {
+                Self::Instead(FinalWrite::End(JobEnd::Cancelled))
             }
-            JobStoreError::Refused(JobRefused::CancelTooLate) => {
+            JobStoreError::Refused(JobTransitionRejection::CancelTooLate) => {
                 let why = "cancelled after its apply was sealed".to_owned();
-                Self::Instead(LastWord::End(JobEnd::Failed { why }))
+                Self::Instead(FinalWrite::End(JobEnd::Failed { why }))
             }
             JobStoreError::Store(StoreError::Full) => Self::Full,
             other if other.class() == ErrorClass::Transient => Self::AskAgain,
@@ -482,23 +494,28 @@ impl From<JobStoreError> for Unsaid {
     }
 }
 
-impl From<Panicked> for Unsaid {
+impl From<Panicked> for FinalWriteError {
     /// A store that panicked may have written or not.
     fn from(_: Panicked) -> Self {
         Self::AskAgain
     }
 }
 
-async fn say(run: &Run, finisher: &Finisher, word: &LastWord, ports: &Ports) -> Result<Job, Unsaid> {
+async fn write_final(
+    run: &ClaimedRun,
+    finisher: &Finisher,
+    word: &FinalWrite,
+    ports: &Ports,
+) -> Result<Job, FinalWriteError> {
     let claim = run.public.claim();
     match word {
-        LastWord::Release => Ok(contained(ports.store.release(finisher, &claim)).await??),
-        LastWord::End(end) => match contained(ports.store.end(finisher, &claim, end.clone())).await? {
-            Err(JobStoreError::Refused(JobRefused::CancelNotRequested)) => {
+        FinalWrite::Release => Ok(contained(ports.store.release(finisher, &claim)).await??),
+        FinalWrite::End(end) => match contained(ports.store.end(finisher, &claim, end.clone())).await? {
+            Err(JobStoreError::Refused(JobTransitionRejection::CancelNotRequested)) => {
                 // Cancelled from inside this process: the row is told first, so that all see the same story.
                 let reason = CancelReason::User.to_string();
                 contained(ports.store.cancel_own(&claim, &reason)).await??;
-                Err(Unsaid::Instead(LastWord::End(JobEnd::Cancelled)))
+                Err(FinalWriteError::Instead(FinalWrite::End(JobEnd::Cancelled)))
             }
             ended => Ok(ended?),
         },

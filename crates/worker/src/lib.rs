@@ -2,12 +2,13 @@
 //!
 //! # Where to begin
 //! - [`AsyncWorker`]: claims jobs, renews their leases, runs them, cancels them, stops.
-//! - [`PlanExecutionContext`]: the changesets of a running plan, each written through its own [`ChangesetHandle`].
+//! - [`PlanExecutionContext`]: the changesets of a running plan, each written through its own
+//!   [`ChangesetHandle`].
 //! - [`ErrorRecoveryService`]: records a failure and decides what to do about it, in one step.
 //!
 //! # Invariants
-//! 1. Time, ids, tasks and threads come in through ports ([`sync::Clock`], [`Ids`], [`Runtime`]), so that a test or a
-//!    simulation owns them.
+//! 1. Time, ids, tasks and threads come in through ports ([`sync::Clock`], [`Ids`], [`Runtime`]), so that a
+//!    test or a simulation owns them.
 //! 2. No lock is held across an `.await`, and no foreign code runs under one.
 //!
 //! # Not here
@@ -28,7 +29,9 @@ mod worker;
 pub use config::{WorkerConfig, WorkerConfigError};
 pub use error_recovery::ErrorRecoveryService;
 pub use ids::{Ids, RandomIds};
-pub use job_run::{JobRun, JobRunner, RunFailure, Settled};
+pub use job_run::{JobRun, JobRunner, JobSettlement, RunFailure};
 pub use plan_context::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 pub use runtime::{Runtime, TaskKind, TokioRuntime};
-pub use worker::{AsyncWorker, Ports, RunningJob, StartError, Stop, StopReport, WorkerNews, WorkerReport};
+pub use worker::{
+    AsyncWorker, Ports, RunningJob, StopMode, StopReport, WorkerNews, WorkerReport, WorkerStartError,
+};

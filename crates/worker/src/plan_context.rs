@@ -1,28 +1,29 @@
-//! What a running phase records its changes through.
+//! The execution context of a plan, through which a running phase records its changes.
 //!
-//! The seed's race was a list of "active" changesets beside the store: an entry went into whatever the list said
-//! last, which another thread was about to change. Here there is no list. A [`ChangesetHandle`] is bound to its own
-//! changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to look up and record in
-//! one step.
+//! The seed's race was a list of "active" changesets beside the store: an entry went into whatever the list
+//! said last, which another thread was about to change. Here there is no list. A [`ChangesetHandle`] is bound
+//! to its own changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to
+//! look up and record in one step.
 //!
 //! # Where the program records
 //! Each change of a plan belongs to a call. A call that may change something is ended by
-//! [`ChangesetHandle::record_call_end`]: its end and all that it changed are one step, into the changeset of its node. A call
-//! that changes nothing is ended by [`PlanExecutionContext::end_call`], which takes no changes. There is no third way.
+//! [`ChangesetHandle::record_call_end`]: its end and all that it changed are one step, into the changeset of
+//! its node. A call that changes nothing is ended by [`PlanExecutionContext::end_call`], which takes no
+//! changes. There is no third way.
 //!
 //! # Invariants
-//! 1. Every write goes through the job's gate and shows the job's claim: after a cancel is acknowledged, and after
-//!    another worker took over, nothing is recorded.
+//! 1. Every write goes through the job's gate and shows the job's claim: after a cancel is acknowledged, and
+//!    after another worker took over, nothing is recorded.
 //! 2. The context keeps no state of its own about changesets.
 //! 3. One context per claim, never used by a later owner.
 
 use std::sync::Arc;
 
 use domain::{
-    CallEnd, CallNo, ChangesetError, ChangesetId, Claim, Closed, ErrorClass, LeaseLost, NewChange, NodeRun,
-    PlanId, Recorded, ToolCall,
+    CallEnd, CallNumber, ChangesetError, ChangesetId, Claim, ClosedChangeset, ErrorClass, LeaseLost,
+    NewChange, NodeRun, PlanId, RecordedChange, ToolCall,
 };
-use store::{By, CallOutcome, ChangesetStoreError, RecordStore, Staged, StoreError};
+use store::{CallAuthority, CallOutcome, ChangesetStoreError, RecordStore, StagedContent, StoreError};
 use sync::{CancelReason, Cancelled, Effect, EffectGate, Observed};
 
 use crate::ids::Ids;
@@ -59,7 +60,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Whether the call that was to be ended has ended already, and otherwise.
+    /// Returns true if the call that was to be ended has ended already, and otherwise.
     pub fn is_call_ended(&self) -> bool {
         matches!(self, Self::InvalidEntry(ChangesetError::CallEnded { .. }))
     }
@@ -99,9 +100,9 @@ impl From<ChangesetStoreError> for PlanError {
 #[derive(Clone, Debug)]
 pub struct EndedCall {
     attempt: u32,
-    no: CallNo,
+    no: CallNumber,
     end: CallEnd,
-    contents: Vec<Staged>,
+    contents: Vec<StagedContent>,
     settles: Vec<NodeRun>,
 }
 
@@ -112,7 +113,7 @@ impl EndedCall {
     }
 
     /// The contents that its changes and its outputs name, as far as they are not stored yet.
-    pub fn with_contents(self, contents: Vec<Staged>) -> Self {
+    pub fn with_contents(self, contents: Vec<StagedContent>) -> Self {
         Self { contents, ..self }
     }
 
@@ -187,7 +188,7 @@ impl PlanExecutionContext {
     ///
     /// # Errors
     /// [`PlanError::NoActiveChangeset`] when none is open; else as [`ChangesetHandle::record`].
-    pub async fn record_change(&self, change: NewChange) -> Result<Recorded, PlanError> {
+    pub async fn record_change(&self, change: NewChange) -> Result<RecordedChange, PlanError> {
         let shared = &self.shared;
         let effect = shared.enter()?;
         Ok(shared.store.record_latest(&effect, &shared.claim, change).await?)
@@ -197,7 +198,7 @@ impl PlanExecutionContext {
     ///
     /// # Errors
     /// The lease is lost, the call ended otherwise, or the store failed.
-    pub async fn end_call(&self, by: By<'_>, ended: EndedCall) -> Result<(), PlanError> {
+    pub async fn end_call(&self, by: CallAuthority<'_>, ended: EndedCall) -> Result<(), PlanError> {
         let shared = &self.shared;
         shared.store.end_call(by, &shared.claim, ended.outcome(None, Vec::new())).await?;
         Ok(())
@@ -213,8 +214,8 @@ impl std::fmt::Debug for PlanExecutionContext {
     }
 }
 
-/// One changeset, which all that is recorded here goes into. `Clone` is the same changeset; dropping it closes
-/// nothing.
+/// One changeset, which all that is recorded here goes into. `Clone` is the same changeset; dropping it
+/// closes nothing.
 #[derive(Clone, Debug)]
 pub struct ChangesetHandle {
     context: PlanExecutionContext,
@@ -232,14 +233,14 @@ impl ChangesetHandle {
     /// # Errors
     /// [`PlanError::ChangesetClosed`] gives the entry back; else the plan is cancelled, the lease lost, the entry
     /// contradicts what was recorded under its id, or the store failed.
-    pub async fn record(&self, change: NewChange) -> Result<Recorded, PlanError> {
+    pub async fn record(&self, change: NewChange) -> Result<RecordedChange, PlanError> {
         let shared = &self.context.shared;
         let effect = shared.enter()?;
         Ok(shared.store.record(&effect, &shared.claim, self.id, change).await?)
     }
 
-    /// Ends a call and records what it changed into this changeset: all of it in one step, or nothing. Ending it again in
-    /// the same way answers as the first time.
+    /// Ends a call and records what it changed into this changeset: all of it in one step, or nothing. Ending
+    /// it again in the same way answers as the first time.
     ///
     /// No scope is tested: what a call changed is recorded for it, whatever has been stopped meanwhile.
     ///
@@ -248,10 +249,10 @@ impl ChangesetHandle {
     /// contradicts what was recorded under its id, or the store failed.
     pub async fn record_call_end(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         ended: EndedCall,
         changes: Vec<NewChange>,
-    ) -> Result<Vec<Recorded>, PlanError> {
+    ) -> Result<Vec<RecordedChange>, PlanError> {
         let shared = &self.context.shared;
         Ok(shared.store.end_call(by, &shared.claim, ended.outcome(Some(self.id), changes)).await?)
     }
@@ -260,7 +261,7 @@ impl ChangesetHandle {
     ///
     /// # Errors
     /// The plan is cancelled, the lease lost, or the store failed.
-    pub async fn close(&self) -> Result<Closed, PlanError> {
+    pub async fn close(&self) -> Result<ClosedChangeset, PlanError> {
         let shared = &self.context.shared;
         let effect = shared.enter()?;
         Ok(shared.store.close(&effect, &shared.claim, self.id).await?)

@@ -1,4 +1,5 @@
-//! Where tasks run and how they sleep: a port, so that tests and the simulation own scheduling and time.
+//! The runtime of tasks, a port for spawning and sleeping, so that tests and the simulation own scheduling
+//! and time.
 //!
 //! # Invariants
 //! 1. Every background task has a [`TaskKind`], which says what a cancel and an error do to it.
@@ -18,13 +19,14 @@ use tokio::runtime::Handle;
 pub enum TaskKind {
     /// Claims jobs. A stop ends it at once; a failing store makes it wait and ask again.
     Claims,
-    /// Sees one job to its end. A cancel, a stop or a lost lease makes it interrupt the work and settle the job.
+    /// Sees one job to its end. A cancel, a stop or a lost lease makes it interrupt the work and settle the
+    /// job.
     Run,
-    /// Does the work of one job. A cancel reaches it through its scope, and it is dropped when it does not end in time;
-    /// its error or panic fails the job.
+    /// Does the work of one job. A cancel reaches it through its scope, and it is dropped when it does not
+    /// end in time; its error or panic fails the job.
     Work,
-    /// Keeps the leases of all running jobs. It ends after the last of them, also while stopping; an error costs a
-    /// beat, and at two thirds of a lease without one the job is given up.
+    /// Keeps the leases of all running jobs. It ends after the last of them, also while stopping; an error
+    /// costs a beat, and at two thirds of a lease without one the job is given up.
     Heartbeat,
 }
 

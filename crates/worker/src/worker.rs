@@ -1,20 +1,23 @@
-//! Runs jobs of a store in this process: claims them, keeps their leases, cancels them, stops.
+//! Runs jobs of a store in this process: claims them, renews their leases, cancels them, stops.
 //!
 //! Four kinds of task make a worker ([`TaskKind`]), in three files:
 //! - `claim_loop`: takes a free slot, claims a job, begins its run;
-//! - `job_run`: two tasks per job, one that works and one that sees it to its end, settled in the store exactly once;
-//! - `heartbeat`: one for all; renews the leases and hears of cancels, on a thread of its own.
+//! - `job_run`: two tasks per job, one that works and one that sees it to its end, settled in the store
+//!   exactly once;
+//! - `heartbeat`: one for all; renews the leases and observes cancels, on a thread of its own.
 //!
 //! # Invariants
 //! 1. A job runs here only under a claim, and every write shows that claim's fence.
-//! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the acknowledgement.
-//! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it blocks its
-//!    thread: its gate is closed and its claim refused. It may come twice, at once, or before `start`.
-//! 4. The list of runs is changed under one lock, with the decision that changes it: a job whose claim comes back
-//!    after the stop began is given back.
+//! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the
+//!    acknowledgement.
+//! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it
+//!    blocks its thread: its gate is closed and its claim refused. It may come twice, at once, or before
+//!    `start`.
+//! 4. The list of runs is changed under one lock, with the decision that changes it: a job whose claim comes
+//!    back after the stop began is given back.
 //!
 //! # Not here
-//! What a job does ([`JobRunner`]), and where jobs are kept ([`store::JobStore`]).
+//! The work of a job ([`JobRunner`]), and the storage of jobs ([`store::JobStore`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,12 +32,12 @@ use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::config::{WorkerConfig, WorkerConfigError};
 use crate::ids::Ids;
-use crate::job_run::{JobRunner, Run, Settled};
+use crate::job_run::{ClaimedRun, JobRunner, JobSettlement};
 use crate::runtime::{Runtime, TaskKind};
 use crate::{claim_loop, heartbeat};
 
-/// How much news can wait for a slow listener: no job is claimed while more than half of it does, and each run that is
-/// claimed by then has two more.
+/// How much news can wait for a slow listener: no job is claimed while more than half of it does, and each
+/// run that is claimed by then has two more.
 fn news_max(max_workers: usize) -> usize {
     4 * max_workers + 64
 }
@@ -52,14 +55,14 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Ids for the worker and for changesets.
     pub ids: Arc<dyn Ids>,
-    /// The process's token: each run is a child of it. Cancelled, for whatever reason, the worker claims no more and gives
-    /// back what it runs.
+    /// The process's token: each run is a child of it. Cancelled, for whatever reason, the worker claims no
+    /// more and gives back what it runs.
     pub token: CancellationToken,
 }
 
-/// Why a worker did not start.
+/// An error of starting a worker.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum WorkerStartError {
     /// It was started before.
     #[error("the worker is started already")]
     AlreadyStarted,
@@ -71,9 +74,9 @@ pub enum StartError {
     NoThread(#[source] io::Error),
 }
 
-/// How to stop.
+/// The way to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopMode {
     /// Let the running jobs finish; what is not done by then is released.
     Drain {
         /// How long they have.
@@ -83,7 +86,7 @@ pub enum Stop {
     Release,
 }
 
-/// What became of the jobs that ran when the stop began.
+/// The outcome of the jobs that ran when the stop began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StopReport {
     /// They came to an end of their own.
@@ -129,21 +132,22 @@ pub struct RunningJob {
 }
 
 impl RunningJob {
-    pub(crate) fn of(job: &Job) -> Self {
+    pub(crate) fn new(job: &Job) -> Self {
         Self { job: job.id, plan: job.plan, phase: job.phase }
     }
 }
 
-/// What happens in a worker.
+/// An event of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerNews {
     /// It took up a job.
     Claimed(RunningJob),
     /// It has done with a job.
-    Settled(RunningJob, Settled),
+    Settled(RunningJob, JobSettlement),
 }
 
-/// A worker of this process. `Clone` is the same worker; dropping it stops nothing, [`stop`](Self::stop) does.
+/// A worker of this process. `Clone` is the same worker; dropping it stops nothing, [`stop`](Self::stop)
+/// does.
 #[derive(Clone)]
 pub struct AsyncWorker {
     shared: Arc<Shared>,
@@ -168,20 +172,21 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct State {
-    stage: Stage,
-    /// By job and fence: a worker that was paused past a lease may take its own job over while the old run ends.
-    runs: BTreeMap<(JobId, Fence), Arc<Run>>,
+    stage: WorkerStage,
+    /// By job and fence: a worker that was paused past a lease may take its own job over while the old run
+    /// ends.
+    runs: BTreeMap<(JobId, Fence), Arc<ClaimedRun>>,
     /// How many of the two long-lived tasks are alive.
     tasks: u8,
     /// How many slots of the store it leaves to others.
     left_free: u32,
-    counts: Counts,
+    counts: RunCounts,
     last_store_error: Option<String>,
     at_stop: StopReport,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Stage {
+enum WorkerStage {
     #[default]
     New,
     Started,
@@ -189,7 +194,7 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct RunCounts {
     succeeded: u64,
     failed: u64,
     cancelled: u64,
@@ -199,9 +204,10 @@ struct Counts {
     store_errors: u64,
 }
 
-impl Counts {
+impl RunCounts {
     fn settled(&self) -> u64 {
-        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors: _ } = self;
+        let RunCounts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors: _ } =
+            self;
         succeeded + failed + cancelled + released + leases_lost + unsettled
     }
 }
@@ -237,13 +243,13 @@ impl AsyncWorker {
     ///
     /// # Errors
     /// It was started or stopped before, or the system has no thread for it.
-    pub fn start(&self) -> Result<(), StartError> {
+    pub fn start(&self) -> Result<(), WorkerStartError> {
         let [heartbeat_alive, claims_alive] = self.shared.enter_started()?;
         let (begun, receiver) = mpsc::channel(self.shared.config.max_workers);
         let heartbeats = Arc::clone(&self.shared);
         self.spawn(TaskKind::Heartbeat, heartbeat_alive, async move {
-            let mut unbeaten = LoseAll { shared: &heartbeats, is_over: false };
-            heartbeat::keep_leases(&heartbeats.ports, &heartbeats.config, receiver).await;
+            let mut unbeaten = LoseAllLeases { shared: &heartbeats, is_over: false };
+            heartbeat::renew_leases(&heartbeats.ports, &heartbeats.config, receiver).await;
             unbeaten.is_over = true;
         })?;
         self.spawn(TaskKind::Claims, claims_alive, claim_loop::claim_jobs(Arc::clone(&self.shared), begun))
@@ -252,23 +258,23 @@ impl AsyncWorker {
     fn spawn(
         &self,
         kind: TaskKind,
-        alive: Alive,
+        alive: TaskGuard,
         task: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), WorkerStartError> {
         let task = Box::pin(async move {
             task.await;
             drop(alive);
         });
-        self.shared.ports.runtime.spawn(kind, task).map_err(StartError::NoThread)
+        self.shared.ports.runtime.spawn(kind, task).map_err(WorkerStartError::NoThread)
     }
 
     /// Stops: claims nothing more, drains or releases what runs, and returns when nothing of the worker runs.
-    pub async fn stop(&self, how: Stop) -> StopReport {
+    pub async fn stop(&self, how: StopMode) -> StopReport {
         let shared = &self.shared;
         // In this order: who is refused as stopping has already been told to claim nothing more.
         shared.stopping.cancel(CancelReason::Shutdown);
         shared.enter_stopping();
-        if let Stop::Drain { deadline } = how {
+        if let StopMode::Drain { deadline } = how {
             tokio::select! {
                 biased;
                 () = shared.idle() => {}
@@ -284,18 +290,19 @@ impl AsyncWorker {
 
     /// There may be a job to claim, or a cancel to hear of: look now instead of at the next poll.
     pub fn hint(&self) {
-        self.look();
+        self.poke();
         for run in self.shared.running() {
             run.nudged.notify_one();
         }
     }
 
     /// There may be a job to claim: look now instead of at the next poll.
-    pub fn look(&self) {
+    pub fn poke(&self) {
         self.shared.hint.notify_one();
     }
 
-    /// Leaves so many slots of the store to others from now on: to plans that came first and have a worker of their own.
+    /// Leaves so many slots of the store to others from now on: to plans that came first and have a worker of
+    /// their own.
     pub fn leave_free(&self, slots: u32) {
         lock(&self.shared.state).left_free = slots;
     }
@@ -306,7 +313,8 @@ impl AsyncWorker {
         runs.iter().filter(|run| run.public.job().id == job).for_each(|run| run.nudged.notify_one());
     }
 
-    /// What the worker takes up and gets done from now on. A slow listener holds up further claims and misses nothing.
+    /// What the worker takes up and gets done from now on. A slow listener holds up further claims and misses
+    /// nothing.
     pub fn news(&self) -> broadcast::Receiver<WorkerNews> {
         self.shared.news.subscribe()
     }
@@ -327,11 +335,11 @@ impl AsyncWorker {
     pub fn report(&self) -> WorkerReport {
         let state = lock(&self.shared.state);
         let running = state.runs.values().map(|run| run.public.job());
-        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors } =
+        let RunCounts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors } =
             state.counts;
         WorkerReport {
             worker: self.shared.id,
-            running: running.map(RunningJob::of).collect(),
+            running: running.map(RunningJob::new).collect(),
             succeeded,
             failed,
             cancelled,
@@ -352,69 +360,72 @@ impl std::fmt::Debug for AsyncWorker {
 
 impl Shared {
     /// Counts both long-lived tasks in the step that starts them: a stop that comes next waits for them.
-    fn enter_started(self: &Arc<Self>) -> Result<[Alive; 2], StartError> {
+    fn enter_started(self: &Arc<Self>) -> Result<[TaskGuard; 2], WorkerStartError> {
         let mut state = lock(&self.state);
         match state.stage {
-            Stage::New => {
-                state.stage = Stage::Started;
+            WorkerStage::New => {
+                state.stage = WorkerStage::Started;
                 state.tasks = 2;
-                Ok([Alive { shared: Arc::clone(self) }, Alive { shared: Arc::clone(self) }])
+                Ok([TaskGuard { shared: Arc::clone(self) }, TaskGuard { shared: Arc::clone(self) }])
             }
-            Stage::Started => Err(StartError::AlreadyStarted),
-            Stage::Stopping => Err(StartError::Stopped),
+            WorkerStage::Started => Err(WorkerStartError::AlreadyStarted),
+            WorkerStage::Stopping => Err(WorkerStartError::Stopped),
         }
     }
 
     pub(crate) fn enter_stopping(&self) {
-        lock(&self.state).stage = Stage::Stopping;
+        lock(&self.state).stage = WorkerStage::Stopping;
     }
 
-    /// Lists a run, unless the worker is stopping: then the job is listed to be given back, and not to be run.
-    pub(crate) fn admit(&self, run: &Arc<Run>) -> bool {
+    /// Lists a run, unless the worker is stopping: then the job is listed to be given back, and not to be
+    /// run.
+    pub(crate) fn admit(&self, run: &Arc<ClaimedRun>) -> bool {
         let mut state = lock(&self.state);
         let Claim { job, fence, .. } = run.public.claim();
         state.runs.insert((job, fence), Arc::clone(run));
-        state.stage == Stage::Started
+        state.stage == WorkerStage::Started
     }
 
-    pub(crate) fn tell(&self, news: WorkerNews) {
+    pub(crate) fn publish(&self, news: WorkerNews) {
         // An error says that nobody listens.
         let _ = self.news.send(news);
     }
 
-    /// Whether so little news waits that all runs of now and of the next claim find room for theirs.
+    /// Returns true if so little news waits that all runs of now and of the next claim find room for theirs.
     pub(crate) fn has_room_for_news(&self) -> bool {
         self.news.len() <= news_max(self.config.max_workers) / 2
     }
 
-    pub(crate) fn running(&self) -> Vec<Arc<Run>> {
+    pub(crate) fn running(&self) -> Vec<Arc<ClaimedRun>> {
         lock(&self.state).runs.values().cloned().collect()
     }
 
-    pub(crate) fn note_settled(&self, job: &Job, settled: Settled) {
+    pub(crate) fn note_settled(&self, job: &Job, settled: JobSettlement) {
         let claim = job.claim();
         {
             let mut state = lock(&self.state);
             state.runs.remove(&(claim.job, claim.fence));
             let counts = &mut state.counts;
             match settled {
-                Settled::Succeeded => counts.succeeded += 1,
-                Settled::Failed => counts.failed += 1,
-                Settled::Cancelled => counts.cancelled += 1,
-                Settled::Released => counts.released += 1,
-                Settled::LeaseLost => counts.leases_lost += 1,
-                Settled::Unsettled => counts.unsettled += 1,
+                JobSettlement::Succeeded => counts.succeeded += 1,
+                JobSettlement::Failed => counts.failed += 1,
+                JobSettlement::Cancelled => counts.cancelled += 1,
+                JobSettlement::Released => counts.released += 1,
+                JobSettlement::LeaseLost => counts.leases_lost += 1,
+                JobSettlement::Unsettled => counts.unsettled += 1,
             }
-            if state.stage == Stage::Stopping {
+            if state.stage == WorkerStage::Stopping {
                 match settled {
-                    Settled::Succeeded | Settled::Failed | Settled::Cancelled => state.at_stop.finished += 1,
-                    Settled::Released => state.at_stop.released += 1,
-                    Settled::LeaseLost | Settled::Unsettled => {}
+                    JobSettlement::Succeeded | JobSettlement::Failed | JobSettlement::Cancelled => {
+                        state.at_stop.finished += 1
+                    }
+                    JobSettlement::Released => state.at_stop.released += 1,
+                    JobSettlement::LeaseLost | JobSettlement::Unsettled => {}
                 }
             }
         }
         self.ended.notify_waiters();
-        self.tell(WorkerNews::Settled(RunningJob::of(job), settled));
+        self.publish(WorkerNews::Settled(RunningJob::new(job), settled));
         // A slot of the store is free, which may be one that this worker waits for.
         self.hint.notify_one();
     }
@@ -446,28 +457,28 @@ impl Shared {
     }
 }
 
-/// Without heartbeats no job may go on: when their task is torn down before it is over, this gives up all runs and claims
-/// no more.
-struct LoseAll<'a> {
+/// Without heartbeats no job may go on: when their task is torn down before it is over, this gives up all
+/// runs and claims no more.
+struct LoseAllLeases<'a> {
     shared: &'a Shared,
     is_over: bool,
 }
 
-impl Drop for LoseAll<'_> {
+impl Drop for LoseAllLeases<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.shared.stopping.cancel(CancelReason::LeaseLost);
-            self.shared.running().iter().for_each(|run| run.lose());
+            self.shared.running().iter().for_each(|run| run.mark_lost());
         }
     }
 }
 
 /// One long-lived task, counted as alive until this is dropped, however that comes about.
-struct Alive {
+struct TaskGuard {
     shared: Arc<Shared>,
 }
 
-impl Drop for Alive {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         lock(&self.shared.state).tasks -= 1;
         self.shared.ended.notify_waiters();

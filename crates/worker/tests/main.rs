@@ -1,8 +1,8 @@
 //! The worker's parts on the in-memory store, under a virtual clock.
 //!
-//! Index: `plan_context`, `recovery`, `worker_runs`, `worker_cancel`, `worker_leases`, `worker_stop`, `worker_faults`,
-//! `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults, `delegated` forwards
-//! the rest of that store.
+//! Index: `plan_context`, `recovery`, `worker_runs`, `worker_cancel`, `worker_leases`, `worker_stop`,
+//! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with
+//! faults, `delegated` forwards the rest of that store.
 
 #![cfg(not(shuttle))]
 #![allow(

@@ -1,12 +1,13 @@
-//! `cargo xtask model-check [words…]`: every promise over thread schedules, and the naive twins that must fail.
+//! `cargo xtask model-check [words…]`: every promise over thread schedules, and the naive twins that must
+//! fail.
 //!
 //! Three explorers run one after the other, each in a build of its own:
 //! 1. loom on the primitives of `sync`: exhaustive within a bound on preemptions.
 //! 2. shuttle on the compositions in `worker`, `context` and `store`: many drawn schedules.
 //! 3. The search of the lease protocol's whole state space, an ordinary test of `domain`.
 //!
-//! Words choose the cases whose title contains all of them. Every explorer runs even if one before it failed, and
-//! the [`summary`] comes last.
+//! Words choose the cases whose title contains all of them. Every explorer runs even if one before it failed,
+//! and the [`summary`] comes last.
 //!
 //! # Invariants
 //! 1. A run that explored nothing fails. A binary built without its `--cfg` has no cases, and would pass.
@@ -20,11 +21,11 @@ use crate::child::Child;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-use summary::Summary;
+use summary::ModelCheckSummary;
 
-/// How much to explore; the binaries read it from [`EFFORT_VARIABLE`].
+/// The amount to explore; the binaries read it from [`EFFORT_VARIABLE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum ModelCheckEffort {
     Quick,
     Full,
 }
@@ -33,17 +34,22 @@ pub(crate) const EFFORT_VARIABLE: &str = "AGENTS_PROOF_EFFORT";
 
 pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let quick = std::env::var(EFFORT_VARIABLE).is_ok_and(|effort| effort == "quick");
-    run_with(workspace, if quick { Effort::Quick } else { Effort::Full }, words)
+    run_with(workspace, if quick { ModelCheckEffort::Quick } else { ModelCheckEffort::Full }, words)
 }
 
-/// Explores with the given effort. The quick one leaves the lease protocol to the ordinary tests, which search it too.
-pub(crate) fn run_with(workspace: &Workspace, effort: Effort, words: &[String]) -> Result<(), Failure> {
-    let mut summary = Summary::default();
+/// Explores with the given effort. The quick one leaves the lease protocol to the ordinary tests, which
+/// search it too.
+pub(crate) fn run_with(
+    workspace: &Workspace,
+    effort: ModelCheckEffort,
+    words: &[String],
+) -> Result<(), Failure> {
+    let mut summary = ModelCheckSummary::default();
     let mut results = Vec::new();
     for variant in VARIANTS {
         results.push(variant.explore(workspace, effort, words, &mut summary));
     }
-    if effort == Effort::Full && words.iter().all(|word| LEASE_PROTOCOL.contains(word.as_str())) {
+    if effort == ModelCheckEffort::Full && words.iter().all(|word| LEASE_PROTOCOL.contains(word.as_str())) {
         results.push(search_lease_protocol(workspace, &mut summary));
     }
     print!("\n{summary}");
@@ -76,20 +82,26 @@ impl Variant {
         self.cargo("clippy", workspace, &from_environment).arguments(&warnings_denied)
     }
 
-    fn test(&self, workspace: &Workspace, effort: Effort, words: &[String], given: Given<'_>) -> Child {
+    fn test(
+        &self,
+        workspace: &Workspace,
+        effort: ModelCheckEffort,
+        words: &[String],
+        given: VariableLookup<'_>,
+    ) -> Child {
         let test =
             self.cargo("test", workspace, given).arguments(&["--no-fail-fast".to_owned(), "--".to_owned()]);
         let test = match effort {
-            Effort::Quick => test.variable(EFFORT_VARIABLE, "quick"),
-            Effort::Full if self.cfg == "loom" && given(PREEMPTIONS_VARIABLE).is_none() => {
+            ModelCheckEffort::Quick => test.variable(EFFORT_VARIABLE, "quick"),
+            ModelCheckEffort::Full if self.cfg == "loom" && given(PREEMPTIONS_VARIABLE).is_none() => {
                 test.variable(PREEMPTIONS_VARIABLE, "3")
             }
-            Effort::Full => test,
+            ModelCheckEffort::Full => test,
         };
         test.arguments(words)
     }
 
-    fn cargo(&self, verb: &str, workspace: &Workspace, given: Given<'_>) -> Child {
+    fn cargo(&self, verb: &str, workspace: &Workspace, given: VariableLookup<'_>) -> Child {
         let flags = format!("{} --cfg {}", given("RUSTFLAGS").unwrap_or_default(), self.cfg);
         let packages: Vec<String> =
             self.packages.iter().flat_map(|&name| ["-p".to_owned(), name.to_owned()]).collect();
@@ -102,9 +114,9 @@ impl Variant {
     fn explore(
         &self,
         workspace: &Workspace,
-        effort: Effort,
+        effort: ModelCheckEffort,
         words: &[String],
-        summary: &mut Summary,
+        summary: &mut ModelCheckSummary,
     ) -> Result<(), Failure> {
         let before = summary.binaries_with_cases();
         let test = self.test(workspace, effort, words, &from_environment);
@@ -119,12 +131,12 @@ impl Variant {
     }
 }
 
-/// loom's bound. Three is the upper end of its own advice: most bugs need no more, and each one multiplies the
-/// schedules.
+/// loom's bound. Three is the upper end of its own advice: most bugs need no more, and each one multiplies
+/// the schedules.
 const PREEMPTIONS_VARIABLE: &str = "LOOM_MAX_PREEMPTIONS";
 
 /// The variables that the caller has set.
-type Given<'a> = &'a dyn Fn(&str) -> Option<String>;
+type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -132,7 +144,7 @@ fn from_environment(name: &str) -> Option<String> {
 
 const LEASE_PROTOCOL: &str = "lease_protocol";
 
-fn search_lease_protocol(workspace: &Workspace, summary: &mut Summary) -> Result<(), Failure> {
+fn search_lease_protocol(workspace: &Workspace, summary: &mut ModelCheckSummary) -> Result<(), Failure> {
     let words = ["test", "--profile", "proof", "--locked", "-p", "domain", "--test", "main", LEASE_PROTOCOL];
     let test = Child::cargo(words).arguments(&["--".to_owned(), "--nocapture".to_owned()]);
     let before = summary.tests_passed();
@@ -148,7 +160,12 @@ fn search_lease_protocol(workspace: &Workspace, summary: &mut Summary) -> Result
 mod tests {
     use super::*;
 
-    fn line(variant: &Variant, effort: Effort, words: &[&str], given: Given<'_>) -> String {
+    fn line(
+        variant: &Variant,
+        effort: ModelCheckEffort,
+        words: &[&str],
+        given: VariableLookup<'_>,
+    ) -> String {
         let workspace = Workspace::from_metadata(&serde_json::json!({
             "workspace_root": "/tree",
             "target_directory": "/tree/target",
@@ -161,12 +178,12 @@ mod tests {
     fn each_variant_has_its_flag_its_folder_and_its_packages() {
         let [loom, shuttle] = VARIANTS;
         assert_eq!(
-            line(&loom, Effort::Full, &["one", "trip"], &|_| None),
+            line(&loom, ModelCheckEffort::Full, &["one", "trip"], &|_| None),
             "RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom LOOM_MAX_PREEMPTIONS=3 \
              cargo test --profile proof --locked --test loom -p sync --no-fail-fast -- one trip"
         );
         assert_eq!(
-            line(&shuttle, Effort::Quick, &[], &|_| None),
+            line(&shuttle, ModelCheckEffort::Quick, &[], &|_| None),
             "RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle AGENTS_PROOF_EFFORT=quick \
              cargo test --profile proof --locked --test shuttle -p worker -p context -p store --no-fail-fast --"
         );
@@ -179,7 +196,7 @@ mod tests {
             PREEMPTIONS_VARIABLE => Some("4".to_owned()),
             _ => None,
         };
-        let shown = line(&VARIANTS[0], Effort::Full, &[], &given);
+        let shown = line(&VARIANTS[0], ModelCheckEffort::Full, &[], &given);
         assert!(shown.starts_with("RUSTFLAGS='-C target-cpu=native --cfg loom' "), "{shown}");
         assert!(!shown.contains(PREEMPTIONS_VARIABLE), "{shown}");
     }

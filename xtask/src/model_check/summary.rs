@@ -1,33 +1,33 @@
-//! What a run of the model check has shown, gathered from the lines that its binaries print.
+//! Summarizes a run of the model check from the lines that its binaries print.
 //!
-//! The lines are those of the crate `proof`: `#SEED PROMISE`, below it `  ours: …` and one `  naive (TWIN): …` for each
-//! twin, and at the end of a binary `N passed, M failed`. Of the harness of ordinary tests only the result line
-//! counts. Any other line is output of the explorers and passes.
+//! The lines are those of the crate `proof`: `#SEED PROMISE`, below it `  ours: …` and one `  naive (TWIN):
+//! …` for each twin, and at the end of a binary `N passed, M failed`. Of the harness of ordinary tests only
+//! the result line counts. Any other line is output of the explorers and passes.
 
 use std::fmt;
 
 /// The cases seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Summary {
-    cases: Vec<Case>,
+pub(crate) struct ModelCheckSummary {
+    cases: Vec<CaseSummary>,
     binaries_with_cases: usize,
     cases_before_binary: usize,
     tests_passed: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Case {
+struct CaseSummary {
     seed: String,
     promise: String,
     ours: String,
     twins: Vec<String>,
 }
 
-impl Summary {
+impl ModelCheckSummary {
     pub(crate) fn see(&mut self, line: &str) {
         if let Some((seed, promise)) = title(line) {
             let ours = "ours: no answer".to_owned();
-            self.cases.push(Case { seed, promise, ours, twins: Vec::new() });
+            self.cases.push(CaseSummary { seed, promise, ours, twins: Vec::new() });
         } else if line.starts_with("  ours: ") {
             if let Some(case) = self.cases.last_mut() {
                 case.ours = line.trim().to_owned();
@@ -44,12 +44,12 @@ impl Summary {
         }
     }
 
-    /// How many binaries came to their end and had a case to show.
+    /// Returns how many binaries came to their end and had a case to show.
     pub(crate) fn binaries_with_cases(&self) -> usize {
         self.binaries_with_cases
     }
 
-    /// How many tests of the ordinary harness passed.
+    /// Returns how many tests of the ordinary harness passed.
     pub(crate) fn tests_passed(&self) -> u64 {
         self.tests_passed
     }
@@ -59,15 +59,16 @@ impl Summary {
     }
 }
 
-impl Case {
+impl CaseSummary {
     fn twins_found(&self) -> usize {
         self.twins.iter().filter(|twin| !twin.contains("): NOT FOUND")).count()
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for ModelCheckSummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |of: fn(&Case) -> &String| self.cases.iter().map(|case| of(case).chars().count()).max();
+        let width =
+            |of: fn(&CaseSummary) -> &String| self.cases.iter().map(|case| of(case).chars().count()).max();
         let seeds = width(|case| &case.seed).unwrap_or(0);
         let promises = width(|case| &case.promise).unwrap_or(0);
         let ours = width(|case| &case.ours).unwrap_or(0);
@@ -120,8 +121,8 @@ fn tests_passed(line: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn seen(lines: &str) -> Summary {
-        let mut summary = Summary::default();
+    fn seen(lines: &str) -> ModelCheckSummary {
+        let mut summary = ModelCheckSummary::default();
         lines.lines().for_each(|line| summary.see(line));
         summary
     }

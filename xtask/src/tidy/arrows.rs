@@ -1,17 +1,17 @@
 //! The arrows between crates: `app → engine → worker → store → domain` and
 //! `engine → {context, sandbox, actors} → domain`.
 //!
-//! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine through
-//! small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of ours. `proof` is
-//! for tests, `sim` and `xtask` are for contributors, so nothing is built on them. Tests may look sideways, but not up: a crate
-//! whose tests need a higher one cannot be worked on alone.
+//! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine
+//! through small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of
+//! ours. `proof` is for tests, `sim` and `xtask` are for contributors, so nothing is built on them. Tests may
+//! look sideways, but not up: a crate whose tests need a higher one cannot be worked on alone.
 
 use super::Finding;
 use crate::workspace::{Dependency, Kind, Package};
 
-/// Where a crate stands; an arrow points to a lower number.
+/// The layer of a crate; an arrow points to a lower number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Layer {
+enum CrateLayer {
     /// `sync` and `proof`, which use nothing of ours.
     Leaf,
     Domain,
@@ -22,20 +22,20 @@ enum Layer {
     Tool,
 }
 
-const LAYERS: [(&str, Layer); 13] = [
-    ("xtask", Layer::Tool),
-    ("app", Layer::App),
-    ("sim", Layer::App),
-    ("engine", Layer::Engine),
-    ("definitions", Layer::Worker),
-    ("worker", Layer::Worker),
-    ("context", Layer::Middle),
-    ("sandbox", Layer::Middle),
-    ("store", Layer::Middle),
-    ("actors", Layer::Middle),
-    ("domain", Layer::Domain),
-    ("sync", Layer::Leaf),
-    ("proof", Layer::Leaf),
+const LAYERS: [(&str, CrateLayer); 13] = [
+    ("xtask", CrateLayer::Tool),
+    ("app", CrateLayer::App),
+    ("sim", CrateLayer::App),
+    ("engine", CrateLayer::Engine),
+    ("definitions", CrateLayer::Worker),
+    ("worker", CrateLayer::Worker),
+    ("context", CrateLayer::Middle),
+    ("sandbox", CrateLayer::Middle),
+    ("store", CrateLayer::Middle),
+    ("actors", CrateLayer::Middle),
+    ("domain", CrateLayer::Domain),
+    ("sync", CrateLayer::Leaf),
+    ("proof", CrateLayer::Leaf),
 ];
 
 /// Judges every arrow; `text_of` gives the text of a manifest, in which the line is looked up.
@@ -72,7 +72,7 @@ fn refused(from: &str, Dependency { name: to, kind }: &Dependency) -> Option<Str
         "domain is pure and uses nothing of ours"
     } else if to_layer > from_layer {
         "the arrow points up"
-    } else if from_layer == Layer::Leaf && is_built_on {
+    } else if from_layer == CrateLayer::Leaf && is_built_on {
         "a leaf uses nothing of ours"
     } else if from_layer == to_layer && is_built_on {
         "crates of one layer never see each other"
@@ -82,11 +82,12 @@ fn refused(from: &str, Dependency { name: to, kind }: &Dependency) -> Option<Str
     Some(format!("{from} must not depend on {to}: {why}"))
 }
 
-fn layer_of(name: &str) -> Option<Layer> {
+fn layer_of(name: &str) -> Option<CrateLayer> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|&(_, layer)| layer)
 }
 
-/// The line of the manifest that declares the dependency, in the table of its kind; 1 if it is written otherwise.
+/// The line of the manifest that declares the dependency, in the table of its kind; 1 if it is written
+/// otherwise.
 fn line_of(manifest: &str, dependency: &Dependency) -> usize {
     let table = match dependency.kind {
         Kind::Normal => "dependencies]",

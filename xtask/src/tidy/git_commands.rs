@@ -1,4 +1,5 @@
-//! Git is started in one place, which holds it back: a repository is foreign, and its configuration can name programs.
+//! Git is started in one place, which holds it back: a repository is foreign, and its configuration can name
+//! programs.
 //!
 //! Tests and benchmarks make their own repositories, and start git as they like.
 
@@ -20,7 +21,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether a line starts git by name, or by a path that ends with its name.
+/// Returns whether a line starts git by name, or by a path that ends with its name.
 fn starts_git(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     code.match_indices("new(\"").any(|(at, start)| {

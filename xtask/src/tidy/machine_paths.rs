@@ -2,7 +2,8 @@
 
 use super::Finding;
 
-/// Folders at the root of a machine below which people and their tools work. This file must not spell the paths out.
+/// Folders at the root of a machine below which people and their tools work. This file must not spell the
+/// paths out.
 const FOLDERS: [&str; 2] = ["root", "work"];
 /// Folders that have one folder per person.
 const HOMES: [&str; 2] = ["home", "Users"];

@@ -2,29 +2,39 @@
 //!
 //! | rule | file |
 //! |---|---|
-//! | every source file opens with a header | [`headers`] |
+//! | every source file opens with a header, whose lines fit | [`headers`] |
+//! | a type name means one thing | [`type_names`] |
+//! | comments in plain English, by a count that may only fall | [`plain_words`] |
+//! | no chain of `super` that has to be counted | [`module_paths`] |
 //! | nothing is left for later or skipped | [`placeholders`] |
 //! | tests do not sleep | [`sleeps`] |
 //! | git is started in one place | [`git_commands`] |
 //! | no path of somebody's machine, no host of a registry | [`machine_paths`], [`registry_hosts`] |
-//! | the arrows between crates | [`arrows`] |
+//! | the arrows between crates, and between the folders of `engine` | [`arrows`], [`engine_arrows`] |
 //! | ARCHITECTURE.md names every crate | [`code_map`] |
-//! | docs/survive.md names only tests that exist | [`survive`] |
+//! | docs/survive.md names only tests that exist, documents only files | [`survive`], [`doc_paths`] |
+//! | the header of a test program names its modules | [`test_index`] |
 //! | generated parts of the docs are what the code prints | [`crate::docs`] |
 //!
-//! A rule is a function over a path and its text, or over the model of the tree that it needs; it knows neither git nor
-//! the disk. All findings are shown at once.
+//! A rule is a function over a path and its text, or over the model of the tree that it needs; it knows
+//! neither git nor the disk. All findings are shown at once.
 
 mod arrows;
 mod code_map;
+mod doc_paths;
+mod engine_arrows;
 mod git_commands;
 mod headers;
 mod machine_paths;
+mod module_paths;
 mod placeholders;
+mod plain_words;
 mod registry_hosts;
 mod rust_text;
 mod sleeps;
 mod survive;
+mod test_index;
+mod type_names;
 
 use std::fmt;
 
@@ -108,7 +118,13 @@ fn in_files(files: &[File]) -> Vec<Finding> {
         findings.extend(placeholders::check(path, text));
         findings.extend(sleeps::check(path, text));
         findings.extend(git_commands::check(path, text));
+        findings.extend(module_paths::check(path, text));
+        findings.extend(engine_arrows::check(path, text));
+        findings.extend(test_index::check(path, text));
     }
+    findings.extend(type_names::check(files));
+    findings.extend(plain_words::check(files));
+    findings.extend(doc_paths::check(files));
     findings
 }
 

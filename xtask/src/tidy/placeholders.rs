@@ -1,7 +1,7 @@
 //! Nothing is left for later: no ignored test, no unfinished function.
 //!
-//! A test that does not run proves nothing, and an unfinished function is a panic in waiting. Mentions in comments and
-//! strings are no code and pass.
+//! A test that does not run proves nothing, and an unfinished function is a panic in waiting. Mentions in
+//! comments and strings are no code and pass.
 
 use super::Finding;
 use super::rust_text::code_of;

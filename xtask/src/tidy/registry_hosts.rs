@@ -1,5 +1,5 @@
-//! No host of a package registry: where packages come from is the business of each machine's configuration, and a
-//! mirror or a closed network must be able to answer instead. Only a lock file says it.
+//! No host of a package registry: where packages come from is the business of each machine's configuration,
+//! and a mirror or a closed network must be able to answer instead. Only a lock file says it.
 
 use super::Finding;
 
@@ -36,7 +36,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether the line has the host itself or one below it, and not as part of a longer word.
+/// Returns whether the line has the host itself or one below it, and not as part of a longer word.
 fn names(line: &str, host: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '_';
     line.match_indices(host).any(|(at, _)| {

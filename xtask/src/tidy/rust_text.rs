@@ -1,11 +1,13 @@
-//! Just enough of Rust's lexing for textual rules: code apart from comments and literals, and which lines are tests.
+//! Just enough of Rust's lexing for textual rules: code apart from comments and literals, and which lines are
+//! tests.
 //!
 //! # Not here
 //! Parsing. Macros, conditional compilation beyond `cfg(test)` and raw identifiers are taken as they stand.
 
 use std::ops::RangeInclusive;
 
-/// The text with comments and the insides of literals turned into blanks. Lines and the number of letters stay.
+/// The text with comments and the insides of literals turned into blanks. Lines and the number of letters
+/// stay.
 pub(crate) fn code_of(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -25,7 +27,7 @@ pub(crate) fn code_of(text: &str) -> String {
     code
 }
 
-/// How many letters from `at` on are one comment or one literal; 0 where code stands.
+/// Returns how many letters from `at` on are one comment or one literal; 0 where code stands.
 fn blanked_from(letters: &[char], at: usize) -> usize {
     let rest = &letters[at..];
     match rest {
@@ -43,7 +45,7 @@ fn blanked_from(letters: &[char], at: usize) -> usize {
     .min(rest.len())
 }
 
-/// Whether the `r` at `at` is no end of a word: only a prefix `b` or `c` may stand before it.
+/// Returns whether the `r` at `at` is no end of a word: only a prefix `b` or `c` may stand before it.
 fn begins_literal(letters: &[char], at: usize) -> bool {
     let is_word =
         |letter: Option<&char>| letter.is_some_and(|letter| letter.is_alphanumeric() || *letter == '_');

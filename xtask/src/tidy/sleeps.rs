@@ -1,8 +1,9 @@
-//! Tests wait for what they test, never for time: a sleep is too short on a busy machine and too long on an idle one.
+//! Tests wait for what they test, never for time: a sleep is too short on a busy machine and too long on an
+//! idle one.
 //!
-//! A test is what stands below a `tests` folder, in a file `tests.rs` or under `#[cfg(test)]`. The method of a passed-in
-//! clock (`clock.sleep(…)`) is no sleep. Where time itself is what a test is about, the line or the one above says so
-//! with the comment `tidy: allow sleep`.
+//! A test is what stands below a `tests` folder, in a file `tests.rs` or under `#[cfg(test)]`. The method of
+//! a passed-in clock (`clock.sleep(…)`) is no sleep. Where time itself is what a test is about, the line or
+//! the one above says so with the comment `tidy: allow sleep`.
 
 use super::Finding;
 use super::rust_text::{code_of, test_lines};
@@ -26,7 +27,8 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether a line of code names `thread::sleep` or `time::sleep`, or calls a `sleep` that was imported.
+/// Returns whether a line of code names `thread::sleep` or `time::sleep`, or calls a `sleep` that was
+/// imported.
 fn sleeps(code: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     code.match_indices("sleep").any(|(at, word)| {

@@ -1,8 +1,9 @@
-//! docs/survive.md maps each thing to be survived to what shows it; the last column of every row names, in backticks,
-//! only what exists.
+//! docs/survive.md maps each thing to be survived to what shows it; the last column of every row names, in
+//! backticks, only what exists.
 //!
-//! A name is a test function (`crate::path::name`, or `name` alone), a scenario's or a model-check case's title, or the
-//! path of a file. Where the first word of a path is a crate's, the function has to stand in that crate.
+//! A name is a test function (`crate::path::name`, or `name` alone), a scenario's or a model-check case's
+//! title, or the path of a file. Where the first word of a path is a crate's, the function has to stand in
+//! that crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! How an agent fails.
+//! The errors of an agent.
 //!
 //! # Invariants
 //! Every message names the agent and what was being done.
@@ -6,7 +6,7 @@
 use domain::{ErrorCategory, ErrorClass};
 use sync::CancelReason;
 
-/// Why there is no answer of an agent.
+/// The error of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcpError {
     /// It did not answer in time.
@@ -26,7 +26,7 @@ pub enum AcpError {
     Gone {
         /// The agent.
         agent: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: &'static str,
         /// What is known of it, as the end of a sentence.
         also: String,
@@ -36,7 +36,7 @@ pub enum AcpError {
     NotTheProtocol {
         /// The agent.
         agent: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: &'static str,
         /// What it was.
         what: String,
@@ -46,9 +46,9 @@ pub enum AcpError {
     Refused {
         /// The agent.
         agent: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// It wants a person to log in.
@@ -66,7 +66,7 @@ pub enum AcpError {
     Cancelled {
         /// The agent.
         agent: String,
-        /// Why.
+        /// The reason.
         reason: CancelReason,
     },
 }

@@ -1,4 +1,4 @@
-//! What an agent asks of us, and what it tells us on its way; the engine implements it.
+//! The requests and updates of an agent to its host; the engine implements it.
 
 use async_trait::async_trait;
 
@@ -11,7 +11,7 @@ pub struct Permission {
     pub kind: String,
 }
 
-/// What an agent tells while it works.
+/// An update that an agent sends while it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcpUpdate<'a> {
     /// A piece of its answer.
@@ -20,12 +20,12 @@ pub enum AcpUpdate<'a> {
     Thought(&'a str),
     /// It began to use a tool of its own.
     ToolCall {
-        /// What it is about.
+        /// Its subject.
         title: &'a str,
     },
 }
 
-/// Who answers an agent.
+/// Answers the requests of an agent.
 #[async_trait]
 pub trait AcpHost: Send + Sync {
     /// Reads a file, or `limit` of its lines from `line` (from 1).
@@ -45,9 +45,10 @@ pub trait AcpHost: Send + Sync {
     /// What was wrong, as the agent is to read it.
     async fn write_text_file(&self, path: &str, content: &str) -> Result<(), String>;
 
-    /// Whether it may. Inside a sandbox everything may be allowed: the sandbox is what keeps it in bounds.
+    /// Returns true if it may. Inside a sandbox everything may be allowed: the sandbox is what keeps it in
+    /// bounds.
     fn permission(&self, asked: &Permission) -> bool;
 
     /// Hears what the agent tells.
-    fn heard(&self, update: &AcpUpdate<'_>);
+    fn on_update(&self, update: &AcpUpdate<'_>);
 }

@@ -1,4 +1,4 @@
-//! What an agent said: its last message, bounded.
+//! Collects the last message of an agent, bounded.
 //!
 //! # Invariants
 //! 1. A message ends where the agent does something else; the last one that says anything is kept.
@@ -8,21 +8,21 @@ use crate::tool::{HEAD_BYTES, TAIL_BYTES};
 
 /// Collects what an agent says.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct MessageCollector {
     head: String,
     tail: String,
     left_out: usize,
     is_over: bool,
 }
 
-impl Said {
+impl MessageCollector {
     /// A piece of a message.
-    pub(super) fn piece(&mut self, piece: &str) {
+    pub(super) fn push_piece(&mut self, piece: &str) {
         if piece.is_empty() {
             return;
         }
         if std::mem::take(&mut self.is_over) {
-            *self = Said::default();
+            *self = MessageCollector::default();
         }
         let room = HEAD_BYTES.saturating_sub(self.head.len());
         let fits = if self.tail.is_empty() { piece.floor_char_boundary(room) } else { 0 };
@@ -42,7 +42,7 @@ impl Said {
 
     /// The last message.
     pub(super) fn last(self) -> String {
-        let Said { head, mut tail, mut left_out, .. } = self;
+        let MessageCollector { head, mut tail, mut left_out, .. } = self;
         if tail.len() > TAIL_BYTES {
             let beyond = tail.ceil_char_boundary(tail.len() - TAIL_BYTES);
             left_out += beyond;
@@ -62,16 +62,16 @@ mod tests {
 
     #[test]
     fn the_last_message_that_says_anything_is_kept() {
-        let mut said = Said::default();
+        let mut said = MessageCollector::default();
         for piece in ["first ", "message"] {
-            said.piece(piece);
+            said.push_piece(piece);
         }
         said.pause();
         said.pause();
-        said.piece("second ");
-        said.piece("one");
+        said.push_piece("second ");
+        said.push_piece("one");
         said.pause();
-        said.piece("");
+        said.push_piece("");
         assert_eq!(said.last(), "second one");
     }
 
@@ -79,9 +79,9 @@ mod tests {
     fn a_message_without_end_is_kept_as_any_long_text_is() {
         for length in [1, HEAD_BYTES, HEAD_BYTES + TAIL_BYTES, HEAD_BYTES + TAIL_BYTES + 1, 10 * TAIL_BYTES] {
             let text: String = ('a'..='z').cycle().take(length).collect();
-            let mut said = Said::default();
+            let mut said = MessageCollector::default();
             for piece in text.as_bytes().chunks(1000) {
-                said.piece(std::str::from_utf8(piece).unwrap());
+                said.push_piece(std::str::from_utf8(piece).unwrap());
                 assert!(said.head.len() + said.tail.len() <= HEAD_BYTES + 2 * TAIL_BYTES);
             }
             assert_eq!(said.last(), head_and_tail(&text, HEAD_BYTES, TAIL_BYTES));

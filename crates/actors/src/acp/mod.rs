@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!  Pipes ─► initialize ─► session/new ─► session/prompt ─► AcpAnswer
-//!                                          │ updates ─► AcpHost::heard
+//!                                          │ updates ─► AcpHost::on_update
 //!                                          │ files, permissions ─► AcpHost (the engine: the tool gate, the policy)
 //! ```
 //!
 //! # Invariants
-//! 1. Nobody is waited for without a limit or a scope that ends it. A cancel is told to the agent, which has a moment to
-//!    stop; then its processes end. They also end whichever way [`run`] returns.
-//! 2. Nothing asks a person: permissions are answered by policy, and every other question that an agent has for its user
-//!    is refused at once, so that it does not wait.
-//! 3. One message is dealt with after the other, and the next is not read before: an agent that floods us waits.
+//! 1. Nobody is waited for without a limit or a scope that ends it. A cancel is told to the agent, which has
+//!    a moment to stop; then its processes end. They also end whichever way [`run`] returns.
+//! 2. Nothing asks a person: permissions are answered by policy, and every other question that an agent has
+//!    for its user is refused at once, so that it does not wait.
+//! 3. One message is dealt with after the other, and the next is not read before: an agent that floods us
+//!    waits.
 //! 4. A line has a bound, the text that is kept has a bound.
 //!
 //! # Not here

@@ -12,15 +12,15 @@ use sync::Observed;
 
 use super::error::AcpError;
 use super::host::AcpHost;
-use super::last_message::Said;
-use super::session::{RpcError, Talk};
+use super::last_message::MessageCollector;
+use super::session::{AcpSession, RpcError};
 use super::wire::{AUTH_REQUIRED, Initialized, NewSession, Prompted, VERSION, initialize};
-use crate::program::{Ended, Lines, Pipes, Process, Writing};
+use crate::program::{LineReader, Pipes, ProgramExit, ProgramProcess, StdinWriter};
 
 /// How long an agent that went away by itself may take to end, so that it can be said how.
 const GONE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What an agent is to do.
+/// The task of an agent.
 #[derive(Clone, Debug)]
 pub struct AcpTask {
     /// What the agent is called, for messages.
@@ -29,7 +29,7 @@ pub struct AcpTask {
     pub cwd: PathBuf,
     /// What it is told.
     pub prompt: String,
-    /// Whether it may read and write files through us; without that it uses its own ways, inside its sandbox.
+    /// True if it may read and write files through us; without that it uses its own ways, inside its sandbox.
     pub offers_files: bool,
     /// The way to log in that needs nobody, as the agent calls it; none when it has to be logged in already.
     pub login: Option<String>,
@@ -39,18 +39,18 @@ pub struct AcpTask {
     pub limit: Option<Duration>,
 }
 
-/// What an agent answered.
+/// The answer of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcpAnswer {
     /// Its last message, bounded.
     pub text: String,
-    /// Why it stopped.
+    /// The reason why it stopped.
     pub stop: AcpStop,
     /// How often it used a tool of its own.
     pub tool_calls: u32,
 }
 
-/// Why an agent stopped.
+/// The reason why an agent stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcpStop {
     /// It is done.
@@ -78,26 +78,26 @@ pub async fn run(
     scope: &Observed,
 ) -> Result<AcpAnswer, AcpError> {
     let Pipes { stdin, stdout, process } = pipes;
-    let talk = Talk {
+    let talk = AcpSession {
         agent: &task.agent,
         offers_files: task.offers_files,
         host,
         scope,
-        lines: Lines::new(stdout),
-        writing: Writing::to(stdin),
+        lines: LineReader::new(stdout),
+        writing: StdinWriter::to(stdin),
         session: None,
-        said: Said::default(),
+        said: MessageCollector::default(),
         tool_calls: BTreeSet::new(),
         next_id: 0,
         stray: None,
         stray_lines: 0,
         cancelled: None,
     };
-    let answer = talked(talk, task).await;
-    ended(answer, process.as_ref()).await
+    let answer = converse(talk, task).await;
+    end_process(answer, process.as_ref()).await
 }
 
-async fn talked(mut talk: Talk<'_>, task: &AcpTask) -> Result<AcpAnswer, AcpError> {
+async fn converse(mut talk: AcpSession<'_>, task: &AcpTask) -> Result<AcpAnswer, AcpError> {
     let ways = greet(&mut talk, task).await?;
     open_session(&mut talk, task, &ways).await?;
     let session = talk.session.clone().unwrap_or_default();
@@ -113,7 +113,7 @@ async fn talked(mut talk: Talk<'_>, task: &AcpTask) -> Result<AcpAnswer, AcpErro
 }
 
 /// Shakes hands, and logs in where the task says how. Gives the ways to log in, for messages.
-async fn greet(talk: &mut Talk<'_>, task: &AcpTask) -> Result<String, AcpError> {
+async fn greet(talk: &mut AcpSession<'_>, task: &AcpTask) -> Result<String, AcpError> {
     let limit = Some(task.start_limit);
     let ready = talk.ask::<Initialized>("initialize", &initialize(task.offers_files), limit).await?;
     let ready = ready.map_err(|error| failed(task, "initialize", error, ""))?;
@@ -131,7 +131,7 @@ async fn greet(talk: &mut Talk<'_>, task: &AcpTask) -> Result<String, AcpError> 
     Ok(ways)
 }
 
-async fn open_session(talk: &mut Talk<'_>, task: &AcpTask, ways: &str) -> Result<(), AcpError> {
+async fn open_session(talk: &mut AcpSession<'_>, task: &AcpTask, ways: &str) -> Result<(), AcpError> {
     let new = json!({ "cwd": task.cwd.to_string_lossy(), "mcpServers": [] });
     let opened = talk.ask::<NewSession>("session/new", &new, Some(task.start_limit)).await?;
     let opened = opened.map_err(|error| failed(task, "session/new", error, ways))?;
@@ -159,7 +159,10 @@ fn stop_of(reason: &str) -> AcpStop {
 }
 
 /// Ends the processes; an agent that went away is asked how.
-async fn ended(answer: Result<AcpAnswer, AcpError>, process: &dyn Process) -> Result<AcpAnswer, AcpError> {
+async fn end_process(
+    answer: Result<AcpAnswer, AcpError>,
+    process: &dyn ProgramProcess,
+) -> Result<AcpAnswer, AcpError> {
     let patience = if matches!(answer, Err(AcpError::Gone { .. })) { GONE_PATIENCE } else { Duration::ZERO };
     let ended = process.end(patience).await;
     answer.map_err(|error| match error {
@@ -168,7 +171,7 @@ async fn ended(answer: Result<AcpAnswer, AcpError>, process: &dyn Process) -> Re
         }
         // What it complained of often says what it waits for.
         AcpError::TookTooLong { agent, doing, seconds, also } => {
-            let complaints = Ended { status: None, complaints: ended.complaints.clone() }.told();
+            let complaints = ProgramExit { status: None, complaints: ended.complaints.clone() }.told();
             AcpError::TookTooLong { agent, doing, seconds, also: format!("{also}{complaints}") }
         }
         other @ (AcpError::NotTheProtocol { .. }

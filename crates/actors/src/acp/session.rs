@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every request of the agent is answered, also one that is not understood.
-//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else: what is done for it in
-//!    between ends by the scope that its doer has.
+//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else: what is done for
+//!    it in between ends by the scope that its doer has.
 //! 3. Once cancelled, the agent is told, and nothing is done for it any more.
 
 use std::collections::BTreeSet;
@@ -17,16 +17,17 @@ use tokio::time::{Instant, sleep_until};
 
 use super::error::AcpError;
 use super::host::{AcpHost, AcpUpdate, Permission};
-use super::last_message::Said;
+use super::last_message::MessageCollector;
 use super::wire::{
-    Content, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, READ_TEXT_FILE, REQUEST_CANCELLED,
-    REQUEST_PERMISSION, ReadTextFile, RequestPermission, UPDATE, Update, Updated, WRITE_TEXT_FILE,
-    WriteTextFile,
+    ContentBlock, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, READ_TEXT_FILE, REQUEST_CANCELLED,
+    REQUEST_PERMISSION, ReadTextFile, RequestPermission, SessionNotification, SessionUpdate, UPDATE,
+    WRITE_TEXT_FILE, WriteTextFile,
 };
-use crate::program::{Lines, STRAY_LINES_MAX, Writing, shown};
+use crate::program::{LineReader, STRAY_LINES_MAX, StdinWriter, shown};
 use crate::tool::head_and_tail;
 
-/// How long an agent that was told of a cancel may take to stop: less than whoever started it waits before it is killed.
+/// How long an agent that was told of a cancel may take to stop: less than whoever started it waits before it
+/// is killed.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 /// How much of what an agent says of a failure is repeated.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
@@ -42,16 +43,16 @@ pub(super) struct RpcError {
 }
 
 /// A conversation with an agent.
-pub(super) struct Talk<'a> {
+pub(super) struct AcpSession<'a> {
     pub(super) agent: &'a str,
     pub(super) offers_files: bool,
     pub(super) host: &'a dyn AcpHost,
     pub(super) scope: &'a Observed,
-    pub(super) lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
-    pub(super) writing: Writing,
+    pub(super) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) writing: StdinWriter,
     /// Whose updates are heard, once there is one.
     pub(super) session: Option<String>,
-    pub(super) said: Said,
+    pub(super) said: MessageCollector,
     /// The calls of its own tools that it told of.
     pub(super) tool_calls: BTreeSet<String>,
     pub(super) next_id: u64,
@@ -60,15 +61,15 @@ pub(super) struct Talk<'a> {
     pub(super) cancelled: Option<CancelReason>,
 }
 
-/// What is waited for, and until when.
+/// The awaited response, and the deadline for it.
 #[derive(Clone, Copy)]
-struct Wait {
+struct ResponseWait {
     doing: &'static str,
     limit: Option<Duration>,
     until: Option<Instant>,
 }
 
-impl Talk<'_> {
+impl AcpSession<'_> {
     /// Asks the agent, and deals with all that comes before its answer.
     pub(super) async fn ask<T: DeserializeOwned>(
         &mut self,
@@ -78,7 +79,7 @@ impl Talk<'_> {
     ) -> Result<Result<T, RpcError>, AcpError> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut wait = Wait { doing, limit, until: limit.map(|limit| Instant::now() + limit) };
+        let mut wait = ResponseWait { doing, limit, until: limit.map(|limit| Instant::now() + limit) };
         self.send(&wait, &json!({ "jsonrpc": "2.0", "id": id, "method": doing, "params": params })).await?;
         loop {
             let Some(line) = self.next_line(&mut wait).await? else { continue };
@@ -93,7 +94,7 @@ impl Talk<'_> {
     }
 
     /// The next line; none when a cancel came instead, which the agent then knows of.
-    async fn next_line(&mut self, wait: &mut Wait) -> Result<Option<Vec<u8>>, AcpError> {
+    async fn next_line(&mut self, wait: &mut ResponseWait) -> Result<Option<Vec<u8>>, AcpError> {
         let is_cancelled = self.cancelled.is_some();
         let line = tokio::select! {
             biased;
@@ -111,7 +112,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn cancel(&mut self, wait: &mut Wait, reason: CancelReason) -> Result<(), AcpError> {
+    async fn cancel(&mut self, wait: &mut ResponseWait, reason: CancelReason) -> Result<(), AcpError> {
         self.cancelled = Some(reason);
         wait.until = Some(Instant::now() + CANCEL_PATIENCE);
         match &self.session {
@@ -125,7 +126,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn send(&mut self, wait: &Wait, message: &Value) -> Result<(), AcpError> {
+    async fn send(&mut self, wait: &ResponseWait, message: &Value) -> Result<(), AcpError> {
         let is_cancelled = self.cancelled.is_some();
         let sent = tokio::select! {
             biased;
@@ -183,12 +184,12 @@ impl Talk<'_> {
     }
 
     /// Something that the agent asks or tells.
-    async fn deal_with(&mut self, wait: &Wait, message: &Value) -> Result<(), AcpError> {
+    async fn deal_with(&mut self, wait: &ResponseWait, message: &Value) -> Result<(), AcpError> {
         let method = message["method"].as_str().unwrap_or_default();
         let params = message.get("params").cloned().unwrap_or_default();
         let Some(id) = message.get("id") else {
             if method == UPDATE
-                && let Ok(notice) = serde_json::from_value::<Updated>(params)
+                && let Ok(notice) = serde_json::from_value::<SessionNotification>(params)
             {
                 self.update(&notice);
             }
@@ -246,35 +247,35 @@ impl Talk<'_> {
         }
     }
 
-    fn update(&mut self, notice: &Updated) {
+    fn update(&mut self, notice: &SessionNotification) {
         if self.session.as_deref() != Some(notice.session_id.as_str()) {
             return;
         }
         match &notice.update {
-            Update::AgentMessageChunk { content: Content::Text { text } } => {
-                self.said.piece(text);
-                self.host.heard(&AcpUpdate::Text(text));
+            SessionUpdate::AgentMessageChunk { content: ContentBlock::Text { text } } => {
+                self.said.push_piece(text);
+                self.host.on_update(&AcpUpdate::Text(text));
             }
-            Update::AgentThoughtChunk { content: Content::Text { text } } => {
-                self.host.heard(&AcpUpdate::Thought(text));
+            SessionUpdate::AgentThoughtChunk { content: ContentBlock::Text { text } } => {
+                self.host.on_update(&AcpUpdate::Thought(text));
             }
-            Update::ToolCall(call) | Update::ToolCallChanged(call) => {
+            SessionUpdate::ToolCall(call) | SessionUpdate::ToolCallChanged(call) => {
                 self.tool_call(&call.tool_call_id, call.title.as_deref().unwrap_or_default());
             }
-            Update::AgentMessageChunk { content: Content::Other }
-            | Update::AgentThoughtChunk { content: Content::Other }
-            | Update::Other => {}
+            SessionUpdate::AgentMessageChunk { content: ContentBlock::Other }
+            | SessionUpdate::AgentThoughtChunk { content: ContentBlock::Other }
+            | SessionUpdate::Other => {}
         }
     }
 
     fn tool_call(&mut self, id: &str, title: &str) {
         self.said.pause();
         if self.tool_calls.len() < TOOL_CALLS_MAX && self.tool_calls.insert(id.to_owned()) {
-            self.host.heard(&AcpUpdate::ToolCall { title });
+            self.host.on_update(&AcpUpdate::ToolCall { title });
         }
     }
 
-    fn too_late(&self, wait: &Wait) -> AcpError {
+    fn too_late(&self, wait: &ResponseWait) -> AcpError {
         match self.cancelled {
             Some(reason) => self.called_off(reason),
             None => {

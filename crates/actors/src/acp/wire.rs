@@ -1,11 +1,12 @@
-//! The messages of the Agent Client Protocol, version 1: those that we send and read, and of each what we need.
+//! The messages of the Agent Client Protocol, version 1: those that we send and read, and of each what we
+//! need.
 //!
 //! # Invariants
 //! What a newer agent adds is passed over; what is not there and not needed has a default.
 //!
 //! # Not here
-//! The official crate of all messages: it turns on `serde_json/preserve_order` for the whole program, and with it the order
-//! of keys in everything that is digested or compared.
+//! The official crate of all messages: it turns on `serde_json/preserve_order` for the whole program, and
+//! with it the order of keys in everything that is digested or compared.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -64,13 +65,13 @@ pub(super) struct Prompted {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestPermission {
-    pub(super) tool_call: ToolCall,
+    pub(super) tool_call: AcpToolCall,
     pub(super) options: Vec<PermissionOption>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToolCall {
+pub(super) struct AcpToolCall {
     pub(super) tool_call_id: String,
     pub(super) title: Option<String>,
     pub(super) kind: Option<String>,
@@ -98,31 +99,31 @@ pub(super) struct WriteTextFile {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Updated {
+pub(super) struct SessionNotification {
     pub(super) session_id: String,
-    pub(super) update: Update,
+    pub(super) update: SessionUpdate,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "sessionUpdate", rename_all = "snake_case")]
-pub(super) enum Update {
+pub(super) enum SessionUpdate {
     AgentMessageChunk {
-        content: Content,
+        content: ContentBlock,
     },
     AgentThoughtChunk {
-        content: Content,
+        content: ContentBlock,
     },
-    ToolCall(ToolCall),
+    ToolCall(AcpToolCall),
     /// Some agents tell of a call for the first time when it is done.
     #[serde(rename = "tool_call_update")]
-    ToolCallChanged(ToolCall),
+    ToolCallChanged(AcpToolCall),
     #[serde(other)]
     Other,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Content {
+pub(super) enum ContentBlock {
     Text {
         text: String,
     },

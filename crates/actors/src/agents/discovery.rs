@@ -1,4 +1,4 @@
-//! Whether an agent program is here, and whether it can be used.
+//! Finds the installed agent programs, and whether each can be used.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
-use super::table::{Agent, Tried};
-use crate::program::{PlainStart, Program, Starts};
+use super::table::{Agent, TestedWays};
+use crate::program::{ProgramSpec, ProgramStarter, UnsandboxedStarter};
 
 /// How long a program may take to tell its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
@@ -17,7 +17,7 @@ const VERSION_CHARS_MAX: usize = 100;
 
 /// An agent program that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledAgent {
     /// Where.
     pub program: PathBuf,
     /// Where the program is that speaks the Agent Client Protocol for it, if it is here too.
@@ -32,26 +32,26 @@ pub fn find(
     path: &OsStr,
     home: Option<&Path>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Option<Found> {
+) -> Option<InstalledAgent> {
     let program = on_path(agent.program, path)?;
     let acp = agent.acp.and_then(|acp| on_path(acp.argv.first()?, path));
     let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
     let key = agent.keys.iter().find(is_set).map(|name| format!("${name}"));
     let login = agent.logins.iter().find(|file| home.is_some_and(|home| home.join(file).is_file()));
     let credential = key.or_else(|| login.map(|file| format!("~/{file}")));
-    Some(Found { program, acp, credential })
+    Some(InstalledAgent { program, acp, credential })
 }
 
-/// Whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the program is on the path,
-/// and can log in without anybody. Nothing is run.
+/// Whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the program
+/// is on the path, and can log in without anybody. Nothing is run.
 pub fn speaks(agent: &Agent, path: &OsStr, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
     match (agent.acp, agent.tried_acp) {
-        (Some(acp), Tried::Worked { .. }) => {
+        (Some(acp), TestedWays::Worked { .. }) => {
             let program = acp.argv.first().and_then(|program| on_path(program, path));
             program.is_some() && (acp.logins.is_empty() || acp.logins.iter().any(|(key, _)| is_set(key)))
         }
-        (Some(_), Tried::No) | (None, _) => false,
+        (Some(_), TestedWays::No) | (None, _) => false,
     }
 }
 
@@ -77,8 +77,8 @@ pub async fn version(
 ) -> Result<String, String> {
     let words = std::iter::once(program.to_string_lossy().into_owned());
     let argv = words.chain(agent.version.iter().map(|&word| word.to_owned())).collect();
-    let starts = PlainStart { cwd: cwd.to_owned(), env };
-    let pipes = starts.start(&Program { argv, env: Vec::new() }).await?;
+    let starts = UnsandboxedStarter { cwd: cwd.to_owned(), env };
+    let pipes = starts.start(&ProgramSpec { argv, env: Vec::new() }).await?;
     drop(pipes.stdin);
     let mut said = Vec::new();
     let mut stdout = pipes.stdout.take(VERSION_BYTES_MAX);

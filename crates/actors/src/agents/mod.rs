@@ -11,5 +11,5 @@
 mod discovery;
 mod table;
 
-pub use discovery::{Found, find, speaks, version};
-pub use table::{AGENTS, Acp, Agent, PromptBy, Tried, login_of, named};
+pub use discovery::{InstalledAgent, find, speaks, version};
+pub use table::{AGENTS, Acp, Agent, PromptBy, TestedWays, login_of, named};

@@ -1,6 +1,6 @@
-//! The table.
+//! The table of the known agent programs.
 
-/// How a program gets its task.
+/// The way in which a program gets its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptBy {
     /// On its standard input, which then ends.
@@ -9,7 +9,7 @@ pub enum PromptBy {
     Argument,
 }
 
-/// How a program is started that speaks the Agent Client Protocol.
+/// The start of a program that speaks the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acp {
     /// The program, when it is not the agent's own, and its arguments.
@@ -20,9 +20,9 @@ pub struct Acp {
     pub logins: &'static [(&'static str, &'static str)],
 }
 
-/// What was seen to work, against a scripted model.
+/// The ways of use that were tested, against a scripted model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum TestedWays {
     /// The task was done, with this version (over the protocol: of the program that speaks it).
     Worked {
         /// Which.
@@ -64,24 +64,24 @@ pub struct Agent {
     /// What to type to get it.
     pub install: &'static str,
     /// Whether it was seen to work headless.
-    pub tried: Tried,
+    pub tried: TestedWays,
     /// Whether it was seen to work over the Agent Client Protocol.
-    pub tried_acp: Tried,
+    pub tried_acp: TestedWays,
 }
 
 impl Agent {
     /// What was seen to work, in words.
     pub fn tried_in_words(&self) -> String {
         let by_itself = match self.tried {
-            Tried::Worked { version } => Some(format!("tried with {version}")),
-            Tried::No => None,
+            TestedWays::Worked { version } => Some(format!("tried with {version}")),
+            TestedWays::No => None,
         };
         let over_acp = match (self.tried_acp, self.acp) {
-            (Tried::Worked { version }, Some(acp)) => {
+            (TestedWays::Worked { version }, Some(acp)) => {
                 let program = acp.argv.first().copied().unwrap_or(self.program);
                 Some(format!("over the Agent Client Protocol with {program} {version}"))
             }
-            (Tried::Worked { .. } | Tried::No, _) => None,
+            (TestedWays::Worked { .. } | TestedWays::No, _) => None,
         };
         match (by_itself, over_acp) {
             (None, None) => "untried".to_owned(),
@@ -93,7 +93,7 @@ impl Agent {
 
     /// Whether it was seen to work, one way or another.
     pub const fn is_tried(&self) -> bool {
-        matches!(self.tried, Tried::Worked { .. }) || matches!(self.tried_acp, Tried::Worked { .. })
+        matches!(self.tried, TestedWays::Worked { .. }) || matches!(self.tried_acp, TestedWays::Worked { .. })
     }
 }
 
@@ -135,8 +135,8 @@ pub const AGENTS: [Agent; 5] = [
         writable: &["~/.claude", "~/.claude.json"],
         ignore: &[],
         install: "npm install -g @anthropic-ai/claude-code",
-        tried: Tried::Worked { version: "2.1.197" },
-        tried_acp: Tried::Worked { version: "0.16.2" },
+        tried: TestedWays::Worked { version: "2.1.197" },
+        tried_acp: TestedWays::Worked { version: "0.16.2" },
     },
     Agent {
         name: "codex",
@@ -157,8 +157,8 @@ pub const AGENTS: [Agent; 5] = [
         writable: &["~/.codex"],
         ignore: &[],
         install: "npm install -g @openai/codex",
-        tried: Tried::Worked { version: "0.166.0" },
-        tried_acp: Tried::Worked { version: "0.16.0" },
+        tried: TestedWays::Worked { version: "0.166.0" },
+        tried_acp: TestedWays::Worked { version: "0.16.0" },
     },
     Agent {
         name: "gemini",
@@ -186,8 +186,8 @@ pub const AGENTS: [Agent; 5] = [
         writable: &["~/.gemini"],
         ignore: &[],
         install: "npm install -g @google/gemini-cli",
-        tried: Tried::Worked { version: "0.61.0" },
-        tried_acp: Tried::Worked { version: "0.61.0" },
+        tried: TestedWays::Worked { version: "0.61.0" },
+        tried_acp: TestedWays::Worked { version: "0.61.0" },
     },
     Agent {
         name: "aider",
@@ -218,8 +218,8 @@ pub const AGENTS: [Agent; 5] = [
         writable: &["~/.aider"],
         ignore: &[".aider*"],
         install: "pip install aider-chat",
-        tried: Tried::Worked { version: "0.86.2" },
-        tried_acp: Tried::No,
+        tried: TestedWays::Worked { version: "0.86.2" },
+        tried_acp: TestedWays::No,
     },
     Agent {
         name: "goose",
@@ -243,8 +243,8 @@ pub const AGENTS: [Agent; 5] = [
         writable: &["~/.config/goose", "~/.local/share/goose", "~/.local/state/goose"],
         ignore: &[],
         install: "see its site: it has no package on npm or PyPI",
-        tried: Tried::No,
-        tried_acp: Tried::No,
+        tried: TestedWays::No,
+        tried_acp: TestedWays::No,
     },
 ];
 

@@ -1,4 +1,4 @@
-//! How a server fails.
+//! The errors of a server.
 //!
 //! # Invariants
 //! Every message names the server and what was being done.
@@ -6,7 +6,7 @@
 use domain::{ErrorCategory, ErrorClass};
 use sync::CancelReason;
 
-/// Why a server cannot be used, or a call has no result.
+/// The reason why a server cannot be used, or a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// It could not be started.
@@ -14,7 +14,7 @@ pub enum McpError {
     NotStarted {
         /// The server.
         server: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// It did not answer in time.
@@ -34,7 +34,7 @@ pub enum McpError {
     Gone {
         /// The server.
         server: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: String,
         /// What is known of it, as the end of a sentence.
         also: String,
@@ -44,7 +44,7 @@ pub enum McpError {
     NotTheProtocol {
         /// The server.
         server: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: String,
         /// What it was.
         what: String,
@@ -54,9 +54,9 @@ pub enum McpError {
     Refused {
         /// The server.
         server: String,
-        /// What was being done.
+        /// The operation that was under way.
         doing: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// Called off. Not a failure.
@@ -64,7 +64,7 @@ pub enum McpError {
     Cancelled {
         /// The server.
         server: String,
-        /// Why.
+        /// The reason.
         reason: CancelReason,
     },
 }

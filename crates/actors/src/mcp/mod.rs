@@ -1,20 +1,20 @@
-//! The Model Context Protocol, both ways: the tools of a server become tools of an actor, behind the same gate, and
-//! [`serve`] offers ours to other agents.
+//! The Model Context Protocol, both ways: the tools of a server become tools of an actor, behind the same
+//! gate, and [`serve`] offers ours to other agents.
 //!
 //! ```text
-//!  McpSettings ─► Starts (the engine: in the sandbox) ─► McpServer: handshake, list ─► (ToolSpec, ForeignTool)… ─► Catalog::add
+//!  McpSettings ─► ProgramStarter (the engine: in the sandbox) ─► McpServer: handshake, list ─► (ToolSpec, ForeignTool)… ─► Catalog::add
 //! ```
 //!
 //! # Invariants
 //! 1. A server is never waited for without a limit: not to start, not to list, not to answer.
-//! 2. What a server says of itself is not believed: a tool whose schemas cannot be used is left out and told, its others
-//!    stay; its hints that a tool only reads are not read, the settings say that.
+//! 2. What a server says of itself is not believed: a tool whose schemas cannot be used is left out and told,
+//!    its others stay; its hints that a tool only reads are not read, the settings say that.
 //! 3. A line has a bound, a list has a bound, an answer has a bound.
 //! 4. A server's processes end with [`McpServer`]; its tools then answer that it has ended.
 //!
 //! # Not here
-//! Resources, prompts, sampling and questions to the user: none of them is offered to servers. Who may start which
-//! server: the engine.
+//! Resources, prompts, sampling and questions to the user: none of them is offered to servers. Who may start
+//! which server: the engine.
 
 mod error;
 mod serve;
@@ -25,7 +25,7 @@ mod tool_list;
 mod wire;
 
 pub use error::McpError;
-pub use serve::{ANSWER_BYTES_MAX, CALLS_MAX, Given, Offer, Offers, ServeError, serve};
+pub use serve::{ANSWER_BYTES_MAX, CALLS_MAX, McpServeError, ServedResult, ServedTool, ToolService, serve};
 pub use server::McpServer;
 pub use settings::McpSettings;
 pub use tool_list::{PAGES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX};

@@ -1,8 +1,8 @@
 //! A server of our own: what we offer to other agents over the Model Context Protocol.
 //!
 //! # Invariants
-//! 1. Every request is answered, also one that is not understood. Arguments that do not fit a tool's schema never reach
-//!    [`Offers::call`]; the caller is told all that is wrong.
+//! 1. Every request is answered, also one that is not understood. Arguments that do not fit a tool's schema
+//!    never reach [`ToolService::call`]; the caller is told all that is wrong.
 //! 2. An answer has at most [`ANSWER_BYTES_MAX`] bytes; a longer one becomes an error that says so.
 //! 3. At most [`CALLS_MAX`] calls are under way; one more is refused.
 //! 4. It ends when its input ends, and all calls that were under way have ended.
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use crate::program::{Lines, Writing};
+use crate::program::{LineReader, StdinWriter};
 use crate::tool::{Schema, SchemaError};
 
 /// The longest answer.
@@ -25,7 +25,8 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// So many calls may be under way.
 pub const CALLS_MAX: usize = 16;
 
-/// The versions of the protocol that are spoken, the newest last. They are the same in all that is offered here.
+/// The versions of the protocol that are spoken, the newest last. They are the same in all that is offered
+/// here.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 const PARSE_ERROR: i32 = -32700;
@@ -35,48 +36,48 @@ const INVALID_PARAMS: i32 = -32602;
 
 /// A tool that we offer.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct ServedTool {
     /// Its name.
     pub name: &'static str,
     /// What it does, for a model.
     pub description: &'static str,
     /// What it takes: a JSON schema of an object.
     pub input: Value,
-    /// Whether it only reads.
+    /// True if it only reads.
     pub reads_only: bool,
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Given {
+pub struct ServedResult {
     /// The answer, an object.
     pub answer: Value,
-    /// Whether it went wrong.
+    /// True if it went wrong.
     pub is_error: bool,
 }
 
-/// Who does the calls.
+/// Serves the calls.
 #[async_trait]
-pub trait Offers: Send + Sync + 'static {
+pub trait ToolService: Send + Sync + 'static {
     /// What is offered.
-    fn offers(&self) -> Vec<Offer>;
+    fn offers(&self) -> Vec<ServedTool>;
 
     /// What others should know before they use it.
     fn instructions(&self) -> &str;
 
     /// Does a call whose arguments fit.
-    async fn call(&self, name: &str, arguments: Value) -> Given;
+    async fn call(&self, name: &str, arguments: Value) -> ServedResult;
 }
 
-/// Why a server could not serve.
+/// The error of a server that cannot serve.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub enum McpServeError {
     /// A schema of ours does not compile: a bug.
     #[error("{tool}: {source}")]
     Schema {
         /// The tool.
         tool: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: SchemaError,
     },
@@ -86,53 +87,53 @@ pub enum ServeError {
 }
 
 /// A failure of the protocol, with its code.
-type Refused = (i32, String);
+type RpcFailure = (i32, String);
 
-struct Server<O> {
+struct StdioServer<O> {
     offers: O,
-    tools: Vec<(Offer, Schema)>,
+    tools: Vec<(ServedTool, Schema)>,
 }
 
 /// Serves until the input ends.
 ///
 /// # Errors
-/// [`ServeError`].
-pub async fn serve<O: Offers>(
+/// [`McpServeError`].
+pub async fn serve<O: ToolService>(
     offers: O,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
-) -> Result<(), ServeError> {
-    let compiled = |offer: Offer| match Schema::new(&offer.input) {
+) -> Result<(), McpServeError> {
+    let compiled = |offer: ServedTool| match Schema::new(&offer.input) {
         Ok(schema) => Ok((offer, schema)),
-        Err(source) => Err(ServeError::Schema { tool: offer.name, source }),
+        Err(source) => Err(McpServeError::Schema { tool: offer.name, source }),
     };
     let tools = offers.offers().into_iter().map(compiled).collect::<Result<_, _>>()?;
-    let server = Arc::new(Server { offers, tools });
-    let (writing, written) = Writing::watched(Box::new(output));
-    let mut lines = Lines::new(input);
+    let server = Arc::new(StdioServer { offers, tools });
+    let (writing, written) = StdinWriter::with_task(Box::new(output));
+    let mut lines = LineReader::new(input);
     let mut calls = JoinSet::new();
     let mut is_greeted = false;
     // A line that is too long or cannot be read ends it as the end of the input does: nobody can be answered.
     while let Ok(Some(line)) = lines.next().await {
         while calls.try_join_next().is_some() {}
-        let (id, method, params) = match heard(&line) {
-            Heard::Nothing => continue,
-            Heard::Garbled(code, why) => {
+        let (id, method, params) = match parse_line(&line) {
+            RpcLine::Nothing => continue,
+            RpcLine::Garbled(code, why) => {
                 let _ = writing.send(answer(&Value::Null, Err((code, why)))).await;
                 continue;
             }
-            Heard::Request { id, method, params } => (id, method, params),
+            RpcLine::Request { id, method, params } => (id, method, params),
         };
         is_greeted |= method == "initialize";
         if method != "tools/call" {
-            let _ = writing.send(answer(&id, server.told(&method, &params))).await;
+            let _ = writing.send(answer(&id, server.answer_request(&method, &params))).await;
         } else if calls.len() >= CALLS_MAX {
-            let busy = refused(&format!("{CALLS_MAX} calls are under way: wait for one of them"));
+            let busy = refusal_result(&format!("{CALLS_MAX} calls are under way: wait for one of them"));
             let _ = writing.send(answer(&id, Ok(busy))).await;
         } else {
             let (server, writing) = (Arc::clone(&server), writing.clone());
             calls.spawn(async move {
-                let given = server.called(params).await;
+                let given = server.call_tool(params).await;
                 let _ = writing.send(answer(&id, given)).await;
             });
         }
@@ -140,11 +141,11 @@ pub async fn serve<O: Offers>(
     calls.join_all().await;
     drop(writing);
     let _ = written.await;
-    if is_greeted { Ok(()) } else { Err(ServeError::NoHandshake) }
+    if is_greeted { Ok(()) } else { Err(McpServeError::NoHandshake) }
 }
 
-/// What a line is.
-enum Heard {
+/// A parsed line.
+enum RpcLine {
     /// Nothing that wants an answer: a notice, or an answer to nothing that we asked.
     Nothing,
     /// No message, and the code that says so.
@@ -153,28 +154,28 @@ enum Heard {
     Request { id: Value, method: String, params: Value },
 }
 
-fn heard(line: &[u8]) -> Heard {
+fn parse_line(line: &[u8]) -> RpcLine {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return Heard::Nothing;
+        return RpcLine::Nothing;
     }
     let mut message: Value = match serde_json::from_slice(line) {
         Ok(message) => message,
-        Err(error) => return Heard::Garbled(PARSE_ERROR, error.to_string()),
+        Err(error) => return RpcLine::Garbled(PARSE_ERROR, error.to_string()),
     };
     let method = message["method"].as_str().map(str::to_owned);
     let mut field = |name: &str| message.get_mut(name).map(Value::take);
     match (field("id"), method) {
         (Some(id), Some(method)) => {
-            Heard::Request { id, method, params: field("params").unwrap_or_default() }
+            RpcLine::Request { id, method, params: field("params").unwrap_or_default() }
         }
-        (Some(_), None) | (None, Some(_)) => Heard::Nothing,
-        (None, None) => Heard::Garbled(INVALID_REQUEST, "it is no message".to_owned()),
+        (Some(_), None) | (None, Some(_)) => RpcLine::Nothing,
+        (None, None) => RpcLine::Garbled(INVALID_REQUEST, "it is no message".to_owned()),
     }
 }
 
-impl<O: Offers> Server<O> {
+impl<O: ToolService> StdioServer<O> {
     /// The answer to everything but a call.
-    fn told(&self, method: &str, params: &Value) -> Result<Value, Refused> {
+    fn answer_request(&self, method: &str, params: &Value) -> Result<Value, RpcFailure> {
         match method {
             "initialize" => {
                 let asked = params["protocolVersion"].as_str().unwrap_or_default();
@@ -188,7 +189,7 @@ impl<O: Offers> Server<O> {
             }
             "ping" => Ok(json!({})),
             "tools/list" => {
-                let tool = |(offer, _): &(Offer, Schema)| {
+                let tool = |(offer, _): &(ServedTool, Schema)| {
                     json!({
                         "name": offer.name, "description": offer.description, "inputSchema": offer.input,
                         "annotations": { "readOnlyHint": offer.reads_only, "openWorldHint": false },
@@ -203,7 +204,7 @@ impl<O: Offers> Server<O> {
         }
     }
 
-    async fn called(&self, mut params: Value) -> Result<Value, Refused> {
+    async fn call_tool(&self, mut params: Value) -> Result<Value, RpcFailure> {
         let name = params["name"].as_str().unwrap_or_default();
         let Some((offer, schema)) = self.tools.iter().find(|(offer, _)| offer.name == name) else {
             let name: String = name.chars().take(100).collect();
@@ -218,13 +219,13 @@ impl<O: Offers> Server<O> {
         let problems = schema.problems(&arguments);
         if !problems.is_empty() {
             let what = format!("the arguments of {} are not valid: {}", offer.name, problems.join("; "));
-            return Ok(refused(&what));
+            return Ok(refusal_result(&what));
         }
-        let Given { answer, is_error } = self.offers.call(offer.name, arguments).await;
+        let ServedResult { answer, is_error } = self.offers.call(offer.name, arguments).await;
         let text = answer.to_string();
         if text.len() > ANSWER_BYTES_MAX {
             let bytes = text.len();
-            return Ok(refused(&format!(
+            return Ok(refusal_result(&format!(
                 "the answer has {bytes} bytes, {ANSWER_BYTES_MAX} are allowed: ask for less of it"
             )));
         }
@@ -233,11 +234,11 @@ impl<O: Offers> Server<O> {
     }
 }
 
-fn refused(what: &str) -> Value {
+fn refusal_result(what: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": what }], "isError": true })
 }
 
-fn answer(id: &Value, given: Result<Value, Refused>) -> Vec<u8> {
+fn answer(id: &Value, given: Result<Value, RpcFailure>) -> Vec<u8> {
     let answer = match given {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err((code, message)) => {

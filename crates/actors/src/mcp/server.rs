@@ -18,11 +18,11 @@ use tokio::time::Instant;
 
 use super::error::McpError;
 use super::settings::McpSettings;
-use super::tool::{Asking, McpTool};
-use super::tool_list::{Offered, Offers, PAGES_MAX, TOOLS_MAX, offered};
-use super::wire::{Heard, Wire};
+use super::tool::{McpConnection, McpTool};
+use super::tool_list::{ListedTool, ListedTools, PAGES_MAX, TOOLS_MAX, read_tools};
+use super::wire::{Wire, WireErrors};
 use crate::model::ToolSpec;
-use crate::program::{Process, Program, Starts, Writing};
+use crate::program::{ProgramProcess, ProgramSpec, ProgramStarter, StdinWriter};
 use crate::tool::{ForeignTool, head_and_tail};
 
 /// How long a server may take to end by itself once its input is closed.
@@ -32,16 +32,16 @@ const SHOWN_BYTES_MAX: usize = 300;
 
 /// A running server.
 pub struct McpServer {
-    service: RunningService<RoleClient, Us>,
-    process: Arc<dyn Process>,
+    service: RunningService<RoleClient, ClientIdentity>,
+    process: Arc<dyn ProgramProcess>,
     tools: Vec<(ToolSpec, Arc<dyn ForeignTool>)>,
     problems: Vec<String>,
 }
 
-/// Who we are to a server: nobody who can be asked for anything.
-struct Us;
+/// The client as a server sees it: it answers no requests.
+struct ClientIdentity;
 
-impl ClientHandler for Us {
+impl ClientHandler for ClientIdentity {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("agents", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), us)
@@ -49,30 +49,30 @@ impl ClientHandler for Us {
 }
 
 impl McpServer {
-    /// Starts a server, shakes hands and lists its tools, all within its limit. `program` is what its settings name,
-    /// as [`McpSettings::program`] gives it.
+    /// Starts a server, shakes hands and lists its tools, all within its limit. `program` is what its
+    /// settings name, as [`McpSettings::program`] gives it.
     ///
     /// # Errors
     /// [`McpError`]; nothing is left of the server then.
     pub async fn start(
         name: &str,
         settings: &McpSettings,
-        program: &Program,
-        starts: &dyn Starts,
+        program: &ProgramSpec,
+        starts: &dyn ProgramStarter,
         scope: &Observed,
     ) -> Result<McpServer, McpError> {
         let cancelled = |reason| McpError::Cancelled { server: name.to_owned(), reason };
         let begun = async {
             let not_started = |why| McpError::NotStarted { server: name.to_owned(), why };
             let pipes = starts.start(program).await.map_err(not_started)?;
-            let process: Arc<dyn Process> = Arc::from(pipes.process);
-            let heard = Arc::new(Heard::default());
-            let asking = Asking {
+            let process: Arc<dyn ProgramProcess> = Arc::from(pipes.process);
+            let heard = Arc::new(WireErrors::default());
+            let asking = McpConnection {
                 server: name.to_owned(),
                 heard: Arc::clone(&heard),
                 process: Arc::downgrade(&process),
             };
-            let wire = Wire::new(pipes.stdout, Writing::to(pipes.stdin), heard);
+            let wire = Wire::new(pipes.stdout, StdinWriter::to(pipes.stdin), heard);
             let connected = connect(&asking, wire, settings).await;
             match connected {
                 Ok((service, offers)) => Ok((service, process, asking, offers)),
@@ -87,7 +87,7 @@ impl McpServer {
             reason = scope.cancelled() => return Err(cancelled(reason)),
         };
         let limit = Duration::from_secs(u64::from(settings.call_limit_s()));
-        let tool = |Offered { name, spec, is_structured }| {
+        let tool = |ListedTool { name, spec, is_structured }| {
             let peer = service.peer().clone();
             let does = McpTool { asking: asking.clone(), peer, name, is_structured, limit };
             (spec, Arc::new(does) as Arc<dyn ForeignTool>)
@@ -125,12 +125,12 @@ impl std::fmt::Debug for McpServer {
     }
 }
 
-type Connected = (RunningService<RoleClient, Us>, Offers);
+type Connected = (RunningService<RoleClient, ClientIdentity>, ListedTools);
 
-async fn connect(asking: &Asking, wire: Wire, settings: &McpSettings) -> Result<Connected, McpError> {
+async fn connect(asking: &McpConnection, wire: Wire, settings: &McpSettings) -> Result<Connected, McpError> {
     let limit = settings.start_limit();
     let end = Instant::now() + limit;
-    let service = match tokio::time::timeout_at(end, serve_client(Us, wire)).await {
+    let service = match tokio::time::timeout_at(end, serve_client(ClientIdentity, wire)).await {
         Ok(Ok(service)) => service,
         Ok(Err(error)) => return Err(no_handshake(asking, error).await),
         Err(_) => return Err(asking.too_late("initialize", limit)),
@@ -146,14 +146,14 @@ async fn connect(asking: &Asking, wire: Wire, settings: &McpSettings) -> Result<
     }
 }
 
-/// Reads the list on a thread that may be busy: a server decides how much there is to compile. The thread ends after the
-/// tool that it is at when the offers are not wanted any more.
-async fn read_offers(asking: &Asking, settings: &McpSettings, listed: Vec<Value>) -> Offers {
+/// Reads the list on a thread that may be busy: a server decides how much there is to compile. The thread
+/// ends after the tool that it is at when the offers are not wanted any more.
+async fn read_offers(asking: &McpConnection, settings: &McpSettings, listed: Vec<Value>) -> ListedTools {
     let (server, settings) = (asking.server.clone(), settings.clone());
     let wanted = Arc::new(());
     let is_wanted = Arc::downgrade(&wanted);
     let read = tokio::task::spawn_blocking(move || {
-        offered(&server, &settings, &listed, || is_wanted.strong_count() > 0)
+        read_tools(&server, &settings, &listed, || is_wanted.strong_count() > 0)
     });
     // Only a panic of what compiles schemas fails this.
     let offers = read.await.unwrap_or_else(|_| {
@@ -164,7 +164,7 @@ async fn read_offers(asking: &Asking, settings: &McpSettings, listed: Vec<Value>
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow")]
-async fn no_handshake(asking: &Asking, error: ClientInitializeError) -> McpError {
+async fn no_handshake(asking: &McpConnection, error: ClientInitializeError) -> McpError {
     let (server, doing) = (asking.server.clone(), "initialize".to_owned());
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -182,7 +182,7 @@ async fn no_handshake(asking: &Asking, error: ClientInitializeError) -> McpError
 
 /// The tools as the server wrote them. One that cannot be read does not hide the others.
 async fn list(
-    asking: &Asking,
+    asking: &McpConnection,
     peer: &Peer<RoleClient>,
     limit: Duration,
     doing: &str,

@@ -1,4 +1,4 @@
-//! What the configuration says of a server: `[mcp.NAME]`.
+//! The configuration of a server: `[mcp.NAME]`.
 //!
 //! # Invariants
 //! Every limit is within its bounds, whatever the file says.
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::program::Program;
+use crate::program::ProgramSpec;
 
 /// The longest time limit; the shortest is a second.
 const LIMIT_S_MAX: u32 = 60 * 60;
 
-/// What the configuration says of a server.
+/// The configuration of a server.
 ///
 /// ```
 /// let text = "command = ['uvx', 'mcp-server-git']\nread_only = ['git_log']\nenv = { LANG = 'C' }";
@@ -31,7 +31,7 @@ pub struct McpSettings {
     /// Variables of ours that it gets.
     #[serde(default)]
     pub pass_env: Vec<String>,
-    /// Whether it reaches beyond this machine.
+    /// True if it reaches beyond this machine.
     #[serde(default)]
     pub network: bool,
     /// Those of its tools that only read; all others are taken to write.
@@ -55,10 +55,10 @@ const fn call_s() -> u32 {
 
 impl McpSettings {
     /// What is started; variables of ours are looked up by `variable`.
-    pub fn program(&self, variable: &dyn Fn(&str) -> Option<String>) -> Program {
+    pub fn program(&self, variable: &dyn Fn(&str) -> Option<String>) -> ProgramSpec {
         let passed = self.pass_env.iter().filter_map(|name| Some((name.clone(), variable(name)?)));
         let own = self.env.iter().map(|(name, value)| (name.clone(), value.clone()));
-        Program { argv: self.command.clone(), env: passed.chain(own).collect() }
+        ProgramSpec { argv: self.command.clone(), env: passed.chain(own).collect() }
     }
 
     /// How long it may take to start, and to list its tools.
@@ -66,7 +66,7 @@ impl McpSettings {
         Duration::from_secs(u64::from(self.start_s.clamp(1, LIMIT_S_MAX)))
     }
 
-    /// How many seconds a call may take.
+    /// Returns the number of seconds a call may take.
     pub fn call_limit_s(&self) -> u32 {
         self.call_s.clamp(1, LIMIT_S_MAX)
     }

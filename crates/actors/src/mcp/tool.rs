@@ -18,8 +18,8 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::{Value, json};
 
 use super::error::McpError;
-use super::wire::Heard;
-use crate::program::Process;
+use super::wire::WireErrors;
+use crate::program::ProgramProcess;
 use crate::tool::{ForeignTool, HEAD_BYTES, TAIL_BYTES, head_and_tail};
 
 /// How long a server whose connection ended may take to end by itself, so that it can be said how.
@@ -29,14 +29,14 @@ const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 /// A connection, as those who ask over it see it.
 #[derive(Clone)]
-pub(super) struct Asking {
+pub(super) struct McpConnection {
     pub(super) server: String,
-    pub(super) heard: Arc<Heard>,
+    pub(super) heard: Arc<WireErrors>,
     /// Nothing when the server was ended.
-    pub(super) process: Weak<dyn Process>,
+    pub(super) process: Weak<dyn ProgramProcess>,
 }
 
-impl Asking {
+impl McpConnection {
     /// Within the limit, or an error that says what was being done.
     pub(super) async fn within<T>(
         &self,
@@ -83,7 +83,7 @@ impl Asking {
 
 /// One tool of a server.
 pub(super) struct McpTool {
-    pub(super) asking: Asking,
+    pub(super) asking: McpConnection,
     pub(super) peer: Peer<RoleClient>,
     pub(super) name: String,
     pub(super) is_structured: bool,
@@ -93,13 +93,13 @@ pub(super) struct McpTool {
 #[async_trait]
 impl ForeignTool for McpTool {
     async fn call(&self, arguments: Value) -> Result<Value, String> {
-        self.called(arguments).await.map_err(|error| error.to_string())?
+        self.call_server(arguments).await.map_err(|error| error.to_string())?
     }
 }
 
 impl McpTool {
     /// The result, or what the tool itself said of its failure.
-    async fn called(&self, arguments: Value) -> Result<Result<Value, String>, McpError> {
+    async fn call_server(&self, arguments: Value) -> Result<Result<Value, String>, McpError> {
         let doing = format!("a call of {}", self.name);
         let mut params = CallToolRequestParams::new(self.name.clone());
         if let Value::Object(arguments) = arguments {

@@ -1,8 +1,8 @@
-//! What a server offers, read with care: what cannot be used is left out and told, the rest stays.
+//! Reads the tools that a server lists: an unusable tool is left out and reported, the others stay.
 //!
 //! # Invariants
-//! 1. A tool that is offered has a name that can be shown, a description within its bound, and schemas of objects that
-//!    compile.
+//! 1. A tool that is offered has a name that can be shown, a description within its bound, and schemas of
+//!    objects that compile.
 //! 2. A name names one tool.
 //! 3. Patterns are bounded: how many there are, and how large each is once it is compiled.
 
@@ -12,41 +12,41 @@ use super::settings::McpSettings;
 use crate::model::{ToolSource, ToolSpec};
 use crate::tool::{Schema, head_and_tail};
 
-/// How many tools of a server are taken.
+/// The number of tools of a server that are taken.
 pub const TOOLS_MAX: usize = 256;
-/// How many pages its list may have.
+/// The number of pages its list may have.
 pub const PAGES_MAX: usize = 64;
 /// How long a schema may be, as JSON.
 pub const SCHEMA_BYTES_MAX: usize = 128 << 10;
-/// How many patterns the schemas of one tool may have.
+/// The number of patterns the schemas of one tool may have.
 const PATTERNS_MAX: usize = 64;
-/// How many those of all tools of a server may have together.
+/// The number of patterns that all tools of a server may have together.
 const PATTERNS_OF_SERVER_MAX: usize = 512;
 const NAME_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
 
 /// A tool of a server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Offered {
+pub(super) struct ListedTool {
     /// As the server calls it.
     pub(super) name: String,
     pub(super) spec: ToolSpec,
-    /// Whether it promised a shape for its results.
+    /// True if it promised a shape for its results.
     pub(super) is_structured: bool,
 }
 
 /// Tools, and what is wrong with those that are left out.
-pub(super) type Offers = (Vec<Offered>, Vec<String>);
+pub(super) type ListedTools = (Vec<ListedTool>, Vec<String>);
 
 /// Reads a list as the server wrote it, as long as `is_wanted` says so.
-pub(super) fn offered(
+pub(super) fn read_tools(
     server: &str,
     settings: &McpSettings,
     listed: &[Value],
     is_wanted: impl Fn() -> bool,
-) -> Offers {
+) -> ListedTools {
     let mut patterns_left = PATTERNS_OF_SERVER_MAX;
-    let mut tools: Vec<Offered> = Vec::new();
+    let mut tools: Vec<ListedTool> = Vec::new();
     let mut problems = Vec::new();
     for (at, tool) in listed.iter().enumerate() {
         if tools.len() == TOOLS_MAX {
@@ -78,7 +78,7 @@ pub(super) fn offered(
     (tools, problems)
 }
 
-fn read_tool(server: &str, settings: &McpSettings, tool: &Value) -> Result<Offered, String> {
+fn read_tool(server: &str, settings: &McpSettings, tool: &Value) -> Result<ListedTool, String> {
     let name = tool["name"].as_str().ok_or("it has no name")?;
     if !is_showable(name) {
         return Err(format!("its name is empty, longer than {NAME_BYTES_MAX} bytes, or has spaces in it"));
@@ -98,7 +98,7 @@ fn read_tool(server: &str, settings: &McpSettings, tool: &Value) -> Result<Offer
         timeout_s: settings.call_limit_s(),
         source: ToolSource::Mcp,
     };
-    Ok(Offered { name: name.to_owned(), spec, is_structured })
+    Ok(ListedTool { name: name.to_owned(), spec, is_structured })
 }
 
 /// Refuses a tool with too many patterns, and counts those of the others.

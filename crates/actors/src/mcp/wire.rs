@@ -1,9 +1,9 @@
 //! The wire to a server: a line is a message.
 //!
 //! # Invariants
-//! 1. Text that is no JSON is taken for a log that went astray, [`STRAY_LINES_MAX`] times; then, and at once where a line
-//!    has no end or is JSON but no message, the connection ends.
-//! 2. Why it ended, and the first stray line, are kept in [`Heard`] for whoever waits for an answer.
+//! 1. Text that is no JSON is taken for a log that went astray, [`STRAY_LINES_MAX`] times; then, and at once
+//!    where a line has no end or is JSON but no message, the connection ends.
+//! 2. Why it ended, and the first stray line, are kept in [`WireErrors`] for whoever waits for an answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,24 +13,25 @@ use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::AsyncRead;
 
-use crate::program::{Lines, STRAY_LINES_MAX, Writing, shown};
+use crate::program::{LineReader, STRAY_LINES_MAX, StdinWriter, shown};
 
-/// What went wrong on a wire.
+/// The errors of a wire.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    known: Mutex<Known>,
+pub(super) struct WireErrors {
+    known: Mutex<WireErrorState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct WireErrorState {
     ended: Option<String>,
     stray: Option<String>,
 }
 
-impl Heard {
+impl WireErrors {
     /// What is known, as the end of a sentence.
     pub(super) fn told(&self) -> String {
-        let Known { ended, stray } = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let WireErrorState { ended, stray } =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = ended.map(|why| format!(": {why}")).unwrap_or_default();
         let stray = stray.map(|line| format!("; it wrote what is no message: {line}")).unwrap_or_default();
         format!("{ended}{stray}")
@@ -46,19 +47,19 @@ impl Heard {
 }
 
 pub(super) struct Wire {
-    lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
-    writing: Option<Writing>,
-    heard: Arc<Heard>,
+    lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
+    writing: Option<StdinWriter>,
+    heard: Arc<WireErrors>,
     stray_lines: u32,
 }
 
 impl Wire {
     pub(super) fn new(
         stdout: Box<dyn AsyncRead + Send + Unpin>,
-        writing: Writing,
-        heard: Arc<Heard>,
+        writing: StdinWriter,
+        heard: Arc<WireErrors>,
     ) -> Wire {
-        Wire { lines: Lines::new(stdout), writing: Some(writing), heard, stray_lines: 0 }
+        Wire { lines: LineReader::new(stdout), writing: Some(writing), heard, stray_lines: 0 }
     }
 
     /// A message, or nothing when the line is to be passed over.

@@ -1,7 +1,8 @@
-//! How asking a model fails.
+//! The errors of a model call.
 //!
 //! # Invariants
-//! 1. `was_sent` is false only where no token can have been spent: the request did not leave, or was turned away.
+//! 1. `was_sent` is false only where no token can have been spent: the request did not leave, or was turned
+//!    away.
 //! 2. A message never holds a key.
 //! 3. A cancel is told from a failure by its cause; its category says nothing.
 
@@ -12,24 +13,24 @@ use sync::CancelReason;
 
 use super::Drift;
 
-/// Why there is no answer.
+/// The error of a model call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub category: ErrorCategory,
     /// What happened, for a person.
     pub message: String,
     /// How long the other side asked us to wait.
     pub retry_after: Option<Duration>,
-    /// Whether tokens may have been spent.
+    /// True if tokens may have been spent.
     pub was_sent: bool,
     /// What it comes from.
     #[source]
     pub cause: Cause,
 }
 
-/// What a [`ModelError`] comes from.
+/// The cause of a [`ModelError`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Cause {
     /// The provider, or the way to it.

@@ -1,9 +1,9 @@
-//! How many tokens a call may use, said before it is made, so that they can be reserved.
+//! Estimates the tokens of a call before it is made, so that they can be reserved.
 //!
-//! A token of ordinary text (prose and program text in the tokenizers of today) has three bytes or more on average, so a
-//! third of the bytes, rounded up, is not below the truth for it. It is a bound for ordinary text, not for any: long
-//! runs of digits, base64 or rare scripts can have fewer bytes to a token. What a call really used is settled after
-//! it, so an estimate that was too low shows in the next reservation.
+//! A token of ordinary text (prose and program text in the tokenizers of today) has three bytes or more on
+//! average, so a third of the bytes, rounded up, is not below the truth for it. It is a bound for ordinary
+//! text, not for any: long runs of digits, base64 or rare scripts can have fewer bytes to a token. What a
+//! call really used is settled after it, so an estimate that was too low shows in the next reservation.
 //!
 //! # Invariants
 //! 1. More text never makes a smaller estimate.
@@ -21,7 +21,7 @@ const BYTES_PER_TOOL: usize = 48;
 /// What providers tell a model about tools in general, once any is offered.
 const BYTES_FOR_TOOLS: usize = 1536;
 
-/// What a call may use at most.
+/// The most tokens that a call may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenEstimate {
     /// Tokens of what is sent.

@@ -1,4 +1,5 @@
-//! One request to a server and the events of its answer: time limits, cancel, bounds, and what every failure is called.
+//! One request to a server and the events of its answer: time limits, cancel, bounds, and what every failure
+//! is called.
 //!
 //! # Invariants
 //! 1. One call is one request. No redirect is followed (a key must not travel), nothing is sent twice.
@@ -7,7 +8,7 @@
 //! 4. What a server says is shown without the key.
 //!
 //! # Not here
-//! What is sent and what an event means: the providers, by [`Reading`].
+//! What is sent and what an event means: the providers, by [`AnswerReader`].
 
 use std::time::{Duration, SystemTime};
 
@@ -20,9 +21,9 @@ use tokio::time::timeout;
 
 use super::ModelError;
 use super::http_fault;
-use super::http_fault::Told;
-use super::key::Key;
-use super::request::Heard;
+use super::http_fault::ReportedFault;
+use super::key::ProviderKey;
+use super::request::TextListener;
 use super::server_spec::{ServerError, ServerSpec, checked_url, headers, is_loopback};
 use super::sse::{SseDecoder, SseEvent};
 
@@ -32,7 +33,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// After its last event a body usually ends at once; then the connection can be used again.
 const LAST_CHUNK_WAIT: Duration = Duration::from_millis(50);
 
-/// How long a server may take.
+/// The time limits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
     /// To let us in.
@@ -50,7 +51,8 @@ impl TimeLimits {
         idle: Duration::from_secs(120),
         total: Duration::from_secs(600),
     };
-    /// For servers on this machine: they may load a model, and read a long prompt slowly, before they say a word.
+    /// For servers on this machine: they may load a model, and read a long prompt slowly, before they say a
+    /// word.
     pub const LOCAL: TimeLimits = TimeLimits {
         connect: Duration::from_secs(5),
         idle: Duration::from_secs(600),
@@ -60,41 +62,41 @@ impl TimeLimits {
 
 /// A server that answers requests with events.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ModelServer {
     name: String,
     client: Client,
     url: Url,
     headers: HeaderMap,
-    key: Option<Key>,
+    key: Option<ProviderKey>,
     limits: TimeLimits,
 }
 
-/// Whether more is to come.
+/// Tells whether more is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     More,
     Done,
 }
 
-/// Why an answer cannot be read.
+/// The reason why an answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum AnswerError {
     /// It makes no sense; what was found.
     Garbage(String),
     /// The server told of a failure in the middle of it.
-    Told(Told),
+    Told(ReportedFault),
 }
 
 /// Makes an answer out of what a server sends.
-pub(super) trait Reading: Send {
+pub(super) trait AnswerReader: Send {
     /// An event of a stream.
-    fn event(&mut self, event: &SseEvent, heard: Heard<'_>) -> Result<Flow, Broken>;
+    fn event(&mut self, event: &SseEvent, heard: TextListener<'_>) -> Result<Flow, AnswerError>;
     /// The whole answer at once: some servers do not stream, whatever they are asked.
-    fn whole(&mut self, body: &[u8], heard: Heard<'_>) -> Result<(), Broken>;
+    fn whole(&mut self, body: &[u8], heard: TextListener<'_>) -> Result<(), AnswerError>;
 }
 
-impl Server {
-    pub(super) fn new(spec: ServerSpec) -> Result<Server, ServerError> {
+impl ModelServer {
+    pub(super) fn new(spec: ServerSpec) -> Result<ModelServer, ServerError> {
         let url = checked_url(&spec)?;
         // Installed already, by this or by somebody else: both are fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -113,15 +115,15 @@ impl Server {
             source: source.without_url(),
         })?;
         let headers = headers(&spec);
-        Ok(Server { name: spec.name, client, url, headers, key: spec.key, limits: spec.limits })
+        Ok(ModelServer { name: spec.name, client, url, headers, key: spec.key, limits: spec.limits })
     }
 
     /// Sends `body` and has `reading` read what comes back.
     pub(super) async fn ask(
         &self,
         body: Vec<u8>,
-        reading: &mut dyn Reading,
-        heard: Heard<'_>,
+        reading: &mut dyn AnswerReader,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<(), ModelError> {
         if let Some(reason) = scope.reason() {
@@ -138,8 +140,8 @@ impl Server {
     async fn exchange(
         &self,
         body: Vec<u8>,
-        reading: &mut dyn Reading,
-        heard: Heard<'_>,
+        reading: &mut dyn AnswerReader,
+        heard: TextListener<'_>,
     ) -> Result<(), ModelError> {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let response = self.in_time(request.send()).await?.map_err(|error| self.not_reached(&error))?;
@@ -147,22 +149,22 @@ impl Server {
             return Err(self.turned_away(response).await);
         }
         match content_type(&response) {
-            Content::Json => {
+            ResponseFormat::Json => {
                 let body = self.body(response).await?;
                 reading.whole(&body, heard).map_err(|broken| self.broken(broken))
             }
-            Content::Page => {
-                Err(self.broken(Broken::Garbage("a web page; is the base URL right?".to_owned())))
+            ResponseFormat::Page => {
+                Err(self.broken(AnswerError::Garbage("a web page; is the base URL right?".to_owned())))
             }
-            Content::Events => self.stream(response, reading, heard).await,
+            ResponseFormat::Events => self.stream(response, reading, heard).await,
         }
     }
 
     async fn stream(
         &self,
         mut response: Response,
-        reading: &mut dyn Reading,
-        heard: Heard<'_>,
+        reading: &mut dyn AnswerReader,
+        heard: TextListener<'_>,
     ) -> Result<(), ModelError> {
         let mut decoder = SseDecoder::default();
         let mut events = Vec::new();
@@ -170,7 +172,7 @@ impl Server {
         while let Some(chunk) = self.chunk(&mut response, &mut bytes_read).await? {
             decoder
                 .push(&chunk, &mut events)
-                .map_err(|error| self.broken(Broken::Garbage(error.to_string())))?;
+                .map_err(|error| self.broken(AnswerError::Garbage(error.to_string())))?;
             for event in events.drain(..) {
                 match reading.event(&event, heard).map_err(|broken| self.broken(broken))? {
                     Flow::More => {}
@@ -181,7 +183,7 @@ impl Server {
                 }
             }
         }
-        let last = decoder.finish().map_err(|error| self.broken(Broken::Garbage(error.to_string())))?;
+        let last = decoder.finish().map_err(|error| self.broken(AnswerError::Garbage(error.to_string())))?;
         if let Some(event) = last {
             reading.event(&event, heard).map_err(|broken| self.broken(broken))?;
         }
@@ -231,8 +233,8 @@ impl Server {
                 break;
             }
         }
-        let told = Told::in_body(&body);
-        let (category, was_sent) = http_fault::of_status(status, &told);
+        let told = ReportedFault::in_body(&body);
+        let (category, was_sent) = http_fault::category_of_status(status, &told);
         let why = match location {
             Some(to) if (300..400).contains(&status) => {
                 format!("it wants to be asked at {to}; change the base URL")
@@ -271,14 +273,14 @@ impl Server {
         ModelError::sent(category, format!("{} at {at} hung up without an answer: {why}", self.name))
     }
 
-    fn broken(&self, broken: Broken) -> ModelError {
+    fn broken(&self, broken: AnswerError) -> ModelError {
         match broken {
-            Broken::Garbage(what) => {
+            AnswerError::Garbage(what) => {
                 self.failed(ErrorCategory::ModelOutput, &format!("sent what cannot be read: {what}"))
             }
-            Broken::Told(told) => {
+            AnswerError::Told(told) => {
                 let what = format!("failed in the middle of its answer: {}", told.message);
-                self.failed(http_fault::of_told(&told), &what)
+                self.failed(http_fault::category_of_fault(&told), &what)
             }
         }
     }
@@ -300,22 +302,22 @@ impl Server {
     }
 }
 
-enum Content {
+enum ResponseFormat {
     Events,
     Json,
     Page,
 }
 
-fn content_type(response: &Response) -> Content {
+fn content_type(response: &Response) -> ResponseFormat {
     let named =
         response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let begins = |kind: &str| named.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
     if begins("application/json") {
-        Content::Json
+        ResponseFormat::Json
     } else if begins("text/html") {
-        Content::Page
+        ResponseFormat::Page
     } else {
-        Content::Events
+        ResponseFormat::Events
     }
 }
 
@@ -333,9 +335,9 @@ fn reason_of(error: &reqwest::Error) -> String {
 }
 
 /// JSON out of an event; what is none is garbage that shows its start.
-pub(super) fn json_of(bytes: &[u8]) -> Result<Value, Broken> {
+pub(super) fn json_of(bytes: &[u8]) -> Result<Value, AnswerError> {
     serde_json::from_slice(bytes).map_err(|error| {
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
-        Broken::Garbage(format!("{start:?} ({error})"))
+        AnswerError::Garbage(format!("{start:?} ({error})"))
     })
 }

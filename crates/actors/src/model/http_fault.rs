@@ -1,4 +1,4 @@
-//! What a server means when it says no: its status, its words, how long to wait.
+//! Classifies the failure responses of a server: its status, its error codes, the time to wait.
 //!
 //! | said | category | tokens spent? |
 //! |---|---|---|
@@ -24,26 +24,28 @@ const TOLD_CHARS_MAX: usize = 600;
 /// A hint beyond a day is nonsense, and means "not soon" all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a server said about a failure.
+/// A failure as the server reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ReportedFault {
     /// A word or a number that programs know it by.
     pub(super) code: String,
     /// What it says to people.
     pub(super) message: String,
 }
 
-impl Told {
+impl ReportedFault {
     /// What the body of an error says, whoever wrote it.
-    pub(super) fn in_body(body: &[u8]) -> Told {
+    pub(super) fn in_body(body: &[u8]) -> ReportedFault {
         match serde_json::from_slice::<Value>(body) {
-            Ok(value) => Told::in_json(&value).unwrap_or_else(|| Told::text(&value.to_string())),
-            Err(_) => Told::text(&String::from_utf8_lossy(body)),
+            Ok(value) => {
+                ReportedFault::in_json(&value).unwrap_or_else(|| ReportedFault::text(&value.to_string()))
+            }
+            Err(_) => ReportedFault::text(&String::from_utf8_lossy(body)),
         }
     }
 
     /// What a JSON value says, if it tells of a failure.
-    pub(super) fn in_json(value: &Value) -> Option<Told> {
+    pub(super) fn in_json(value: &Value) -> Option<ReportedFault> {
         let inner = match value.get("error") {
             Some(Value::Null) | None => match value.get("detail") {
                 Some(detail) => detail,
@@ -63,24 +65,27 @@ impl Told {
             Some(Value::Number(number)) => Some(number.to_string()),
             Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
         };
-        Some(Told { code: word("code").or_else(|| word("type")).unwrap_or_default(), ..Told::text(&message) })
+        Some(ReportedFault {
+            code: word("code").or_else(|| word("type")).unwrap_or_default(),
+            ..ReportedFault::text(&message)
+        })
     }
 
-    fn text(text: &str) -> Told {
+    fn text(text: &str) -> ReportedFault {
         let text = text.trim();
         if text.starts_with('<') {
-            return Told { code: String::new(), message: "a web page, not an answer".to_owned() };
+            return ReportedFault { code: String::new(), message: "a web page, not an answer".to_owned() };
         }
         let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-        Told { code: String::new(), message: plain.take(TOLD_CHARS_MAX).collect() }
+        ReportedFault { code: String::new(), message: plain.take(TOLD_CHARS_MAX).collect() }
     }
 }
 
 /// What a status means, and whether tokens may have been spent.
-pub(super) fn of_status(status: u16, told: &Told) -> (ErrorCategory, bool) {
+pub(super) fn category_of_status(status: u16, told: &ReportedFault) -> (ErrorCategory, bool) {
     match status {
         401..=403 => (ErrorCategory::Auth, false),
-        429 if of_word(&told.code) == Some(ErrorCategory::Auth) => (ErrorCategory::Auth, false),
+        429 if category_of_word(&told.code) == Some(ErrorCategory::Auth) => (ErrorCategory::Auth, false),
         429 => (ErrorCategory::RateLimit, false),
         408 | 504 | 524 => (ErrorCategory::Timeout, true),
         503 | 529 => (ErrorCategory::Overloaded, false),
@@ -90,14 +95,14 @@ pub(super) fn of_status(status: u16, told: &Told) -> (ErrorCategory, bool) {
 }
 
 /// What a failure that is told inside a stream means.
-pub(super) fn of_told(told: &Told) -> ErrorCategory {
+pub(super) fn category_of_fault(told: &ReportedFault) -> ErrorCategory {
     match told.code.parse::<u16>() {
-        Ok(status) => of_status(status, &Told::default()).0,
-        Err(_) => of_word(&told.code).unwrap_or(ErrorCategory::ModelOutput),
+        Ok(status) => category_of_status(status, &ReportedFault::default()).0,
+        Err(_) => category_of_word(&told.code).unwrap_or(ErrorCategory::ModelOutput),
     }
 }
 
-fn of_word(word: &str) -> Option<ErrorCategory> {
+fn category_of_word(word: &str) -> Option<ErrorCategory> {
     Some(match word {
         "insufficient_quota"
         | "billing_not_active"
@@ -124,8 +129,8 @@ fn of_word(word: &str) -> Option<ErrorCategory> {
     })
 }
 
-/// How long the server asks to wait: in milliseconds, in seconds, or until a date. A date is taken against the
-/// server's own clock where it tells that, else against `now`.
+/// How long the server asks to wait: in milliseconds, in seconds, or until a date. A date is taken against
+/// the server's own clock where it tells that, else against `now`.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let wait = match text("retry-after-ms").and_then(|millis| millis.parse::<u64>().ok()) {
@@ -155,7 +160,7 @@ mod tests {
     use super::*;
 
     fn told(body: &str) -> (String, String) {
-        let Told { code, message } = Told::in_body(body.as_bytes());
+        let ReportedFault { code, message } = ReportedFault::in_body(body.as_bytes());
         (code, message)
     }
 
@@ -188,7 +193,7 @@ mod tests {
     #[test]
     fn an_answer_tells_of_no_failure() {
         for body in [r#"{"choices":[]}"#, r#"{"error":null,"choices":[]}"#, "1", "[]"] {
-            assert_eq!(Told::in_json(&serde_json::from_str(body).unwrap()), None, "{body}");
+            assert_eq!(ReportedFault::in_json(&serde_json::from_str(body).unwrap()), None, "{body}");
         }
     }
 
@@ -213,10 +218,10 @@ mod tests {
             (524, (Timeout, true)),
             (529, (Overloaded, false)),
         ] {
-            assert_eq!(of_status(status, &Told::default()), meaning, "{status}");
+            assert_eq!(category_of_status(status, &ReportedFault::default()), meaning, "{status}");
         }
-        let broke = Told { code: "insufficient_quota".to_owned(), message: String::new() };
-        assert_eq!(of_status(429, &broke), (Auth, false), "waiting brings no money");
+        let broke = ReportedFault { code: "insufficient_quota".to_owned(), message: String::new() };
+        assert_eq!(category_of_status(429, &broke), (Auth, false), "waiting brings no money");
     }
 
     #[test]
@@ -232,8 +237,8 @@ mod tests {
             ("what", ErrorCategory::ModelOutput),
             ("", ErrorCategory::ModelOutput),
         ] {
-            let told = Told { code: code.to_owned(), message: String::new() };
-            assert_eq!(of_told(&told), category, "{code}");
+            let told = ReportedFault { code: code.to_owned(), message: String::new() };
+            assert_eq!(category_of_fault(&told), category, "{code}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Keys of providers: read from the environment or a file of the user's own, shown nowhere.
 //!
 //! # Invariants
-//! 1. A [`Key`] cannot be serialised, and prints as where it came from.
-//! 2. A file that others may read is refused, with what to type. It is looked at after it was opened, so that it is
-//!    the file that is read.
+//! 1. A [`ProviderKey`] cannot be serialised, and prints as where it came from.
+//! 2. A file that others may read is refused, with what to type. It is looked at after it was opened, so that
+//!    it is the file that is read.
 //! 3. A key has visible ASCII characters only: it fits into a header, and looks the same inside JSON.
 //!
 //! # Not here
@@ -27,15 +27,15 @@ const HIDDEN: &str = "[key]";
 ///
 /// ```compile_fail,E0277
 /// fn stored(value: &impl serde::Serialize) {}
-/// fn of(key: actors::model::Key) { stored(&key) }
+/// fn of(key: actors::model::ProviderKey) { stored(&key) }
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ProviderKey {
     value: Arc<str>,
     from: Arc<str>,
 }
 
-/// Why there is no key.
+/// The reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// It is nowhere.
@@ -49,7 +49,7 @@ pub enum KeyError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -72,17 +72,17 @@ pub enum KeyError {
     Malformed {
         /// A variable or a file.
         from: String,
-        /// What is wrong with it.
+        /// The problem.
         what: &'static str,
     },
 }
 
-impl Key {
+impl ProviderKey {
     /// A key; `from` says where it came from.
     ///
     /// # Errors
     /// It is empty, too long, or has characters that no key has.
-    pub fn new(value: &str, from: &str) -> Result<Key, KeyError> {
+    pub fn new(value: &str, from: &str) -> Result<ProviderKey, KeyError> {
         let value = value.trim();
         let malformed = |what| Err(KeyError::Malformed { from: from.to_owned(), what });
         if value.is_empty() {
@@ -94,14 +94,14 @@ impl Key {
         if !value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')) {
             return malformed("no key: it has spaces, quotes or characters beyond ASCII");
         }
-        Ok(Key { value: value.into(), from: from.into() })
+        Ok(ProviderKey { value: value.into(), from: from.into() })
     }
 
     /// The key in a file that only its owner may read.
     ///
     /// # Errors
     /// It cannot be read, others may read it, or it holds no key.
-    pub fn from_file(path: &Path) -> Result<Key, KeyError> {
+    pub fn from_file(path: &Path) -> Result<ProviderKey, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         // Without O_NONBLOCK a pipe in its place would wait for a writer.
         let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Key {
         let mut text = String::new();
         let bound = u64::try_from(KEY_BYTES_MAX + 2).unwrap_or(u64::MAX);
         file.take(bound).read_to_string(&mut text).map_err(unreadable)?;
-        Key::new(&text, &path.display().to_string())
+        ProviderKey::new(&text, &path.display().to_string())
     }
 
     /// The key itself, for a header and for the redactor. Nobody else asks.
@@ -136,14 +136,14 @@ impl Key {
     }
 }
 
-/// Where it came from.
-impl fmt::Display for Key {
+/// Its origin.
+impl fmt::Display for ProviderKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[key from {}]", self.from)
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ProviderKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.from)
     }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_key_shows_where_it_came_from_and_never_itself() {
-        let key = Key::new(SECRET, "OPENAI_API_KEY").unwrap();
+        let key = ProviderKey::new(SECRET, "OPENAI_API_KEY").unwrap();
         assert_eq!(
             (key.to_string(), format!("{key:?}")),
             ("[key from OPENAI_API_KEY]".to_owned(), "Key(OPENAI_API_KEY)".to_owned())
@@ -172,12 +172,12 @@ mod tests {
         for (value, what) in
             [(" \n", "empty"), ("a b-secret", "no key"), ("schlüssel", "no key"), ("a\"secret", "no key")]
         {
-            let error = Key::new(value, "X_KEY").unwrap_err().to_string();
+            let error = ProviderKey::new(value, "X_KEY").unwrap_err().to_string();
             assert!(error.starts_with("the key from X_KEY is ") && error.contains(what), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        assert!(Key::new(&"a".repeat(KEY_BYTES_MAX + 1), "X").is_err());
-        assert!(Key::new(&"a".repeat(KEY_BYTES_MAX), "X").is_ok());
+        assert!(ProviderKey::new(&"a".repeat(KEY_BYTES_MAX + 1), "X").is_err());
+        assert!(ProviderKey::new(&"a".repeat(KEY_BYTES_MAX), "X").is_ok());
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         std::fs::write(&path, format!("{SECRET}\n")).unwrap();
         for mode in [0o644, 0o640, 0o604, 0o610, 0o601] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let error = Key::from_file(&path).unwrap_err().to_string();
+            let error = ProviderKey::from_file(&path).unwrap_err().to_string();
             let expected = format!(
                 "the key file {path} can be read by others (mode {mode:04o}): type `chmod 600 {path}`",
                 path = path.display()
@@ -196,14 +196,14 @@ mod tests {
         }
         for mode in [0o600, 0o400] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(Key::from_file(&path).unwrap().reveal(), SECRET);
+            assert_eq!(ProviderKey::from_file(&path).unwrap().reveal(), SECRET);
         }
     }
 
     #[test]
     fn what_is_no_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Key::from_file(dir.path()), Err(KeyError::NoFile { .. })));
-        assert!(matches!(Key::from_file(&dir.path().join("none")), Err(KeyError::Unreadable { .. })));
+        assert!(matches!(ProviderKey::from_file(dir.path()), Err(KeyError::NoFile { .. })));
+        assert!(matches!(ProviderKey::from_file(&dir.path().join("none")), Err(KeyError::Unreadable { .. })));
     }
 }

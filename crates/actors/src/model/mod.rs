@@ -1,11 +1,11 @@
 //! Models behind one trait: what is asked, what is answered, what it costs, and how it fails.
 //!
-//! A call takes this way: [`Providers`] finds who serves `PROVIDER/NAME`; [`estimate`] and [`Price`] say what to
-//! reserve; the provider is asked once, and streams; its usage says what to settle.
+//! A call takes this way: [`Providers`] finds who serves `PROVIDER/NAME`; [`estimate`] and [`Price`] say what
+//! to reserve; the provider is asked once, and streams; its usage says what to settle.
 //!
 //! ```text
-//!  Providers::resolve ─► Guarded (breaker) ─► OpenAi | Anthropic ─► http (time limits, cancel, bounds) ─► server
-//!                          admits, or not    └ Recorder writes what it answered; Replay answers in its place
+//!  Providers::resolve ─► GuardedProvider (breaker) ─► OpenAi | Anthropic ─► http (time limits, cancel, bounds) ─► server
+//!                          admits, or not            └ Recorder writes what it answered; Replay answers in its place
 //! ```
 //!
 //! # Invariants
@@ -38,16 +38,18 @@ pub use anthropic::{Anthropic, AnthropicSpec};
 pub use error::{Cause, ModelError};
 pub use estimate::{TokenEstimate, estimate};
 pub use http::{ANSWER_BYTES_MAX, TimeLimits};
-pub use key::{Key, KeyError};
+pub use key::{KeyError, ProviderKey};
 pub use openai::{Dialect, OpenAi, OpenAiSpec};
 pub use price::{Price, PriceList, Prices, PricesError, Tokens};
 pub use providers::{
-    ASK_LIMIT, Mode, Offer, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
-    Resolved, Speaks, builtin_providers, offers,
+    ASK_LIMIT, Protocol, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
+    RecordingMode, ResolvedModel, UsableProvider, builtin_providers, offers,
 };
-pub use replay::{Bounds, Cast, Drift, Recorder, RecordingError, Replay, cast_of};
-pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
+pub use replay::{Drift, ModelLimits, Participants, Recorder, RecordingError, Replay, cast_of};
+pub use request::{
+    Message, ModelAnswer, ModelRequest, Provider, StopReason, TextListener, ToolResult, ToolUse,
+};
 pub use server_spec::{ServerError, url_secrets};
 pub(crate) use tool_names::plain as wire_name;
 pub use tool_spec::{ToolSource, ToolSpec};
-pub use with_breaker::{Admitted, BreakerNews, Guarded, NoNews, Resting};
+pub use with_breaker::{BreakerListener, GuardedProvider, ModelCallPermit, NoBreakerListener, OpenBreaker};

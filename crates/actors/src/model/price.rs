@@ -1,7 +1,9 @@
-//! What tokens cost: list prices by model, as of the date in the table, and what the user's configuration says instead.
+//! The prices of tokens: list prices by model, as of the date in the table, and the overrides of the user's
+//! configuration.
 //!
 //! # Invariants
-//! 1. A price is in micro-dollars for a million tokens; a cost is rounded up, so that none is ever below the truth.
+//! 1. A price is in micro-dollars for a million tokens; a cost is rounded up, so that none is ever below the
+//!    truth.
 //! 2. A price that is not known is `None`, never 0. A model on this machine costs nothing, and that is known.
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use serde::Deserialize;
 const TABLE: &str = include_str!("prices.toml");
 const MILLION: u128 = 1_000_000;
 
-/// What a million tokens cost, in micro-dollars.
+/// The cost of a million tokens, in micro-dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -59,7 +61,8 @@ impl Price {
         u64::try_from(sum.div_ceil(MILLION)).unwrap_or(u64::MAX)
     }
 
-    /// The most that a call can cost whose prompt and answer have at most so many tokens: what is reserved for it.
+    /// The most that a call can cost whose prompt and answer have at most so many tokens: what is reserved
+    /// for it.
     pub fn most_micros(&self, prompt_tokens: u64, answer_tokens: u64) -> u64 {
         let dearest = self.input.max(self.cache_read.unwrap_or(0)).max(self.cache_write.unwrap_or(0));
         let price = Price { input: dearest, ..*self };
@@ -74,7 +77,7 @@ pub struct PricesError(#[from] toml::de::Error);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct PriceTable {
     date: String,
     prices: BTreeMap<String, Price>,
 }
@@ -91,8 +94,8 @@ impl Prices {
     ///
     /// # Errors
     /// The table of this program cannot be read, which a test rules out.
-    pub fn listed(overrides: &BTreeMap<String, Price>) -> Result<Prices, PricesError> {
-        let Table { date, mut prices } = toml::from_str(TABLE)?;
+    pub fn with_overrides(overrides: &BTreeMap<String, Price>) -> Result<Prices, PricesError> {
+        let PriceTable { date, mut prices } = toml::from_str(TABLE)?;
         prices.extend(overrides.iter().map(|(model, price)| (model.clone(), *price)));
         Ok(Prices { date, prices })
     }
@@ -102,8 +105,8 @@ impl Prices {
         &self.date
     }
 
-    /// The price of `PROVIDER/NAME`. A name with a date at its end (`-20250929`, `-2024-08-06`) or `-latest` has the
-    /// price of the one without, unless it has one of its own.
+    /// The price of `PROVIDER/NAME`. A name with a date at its end (`-20250929`, `-2024-08-06`) or `-latest`
+    /// has the price of the one without, unless it has one of its own.
     pub fn of(&self, model: &str) -> Option<Price> {
         self.prices.get(model).or_else(|| self.prices.get(undated(model)?)).copied()
     }
@@ -123,7 +126,7 @@ impl PriceList {
     }
 
     /// Those that `prices` has of `provider`.
-    pub fn of_provider(prices: Arc<Prices>, provider: &str) -> PriceList {
+    pub fn for_provider(prices: Arc<Prices>, provider: &str) -> PriceList {
         PriceList { listed: Some((prices, provider.to_owned())) }
     }
 
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_table_can_be_read_and_has_sensible_prices() {
-        let prices = Prices::listed(&BTreeMap::new()).unwrap();
+        let prices = Prices::with_overrides(&BTreeMap::new()).unwrap();
         assert_eq!(prices.date().len(), "2025-11-30".len());
         for (model, price) in &prices.prices {
             assert!(model.contains('/') && price.input > 0 && price.output >= price.input, "{model}");
@@ -205,7 +208,7 @@ mod tests {
     fn a_dated_name_has_the_price_of_the_one_without() {
         let overrides =
             BTreeMap::from([("x/m-4".to_owned(), DEAR), ("x/m-4-20990101".to_owned(), Price::FREE)]);
-        let prices = Prices::listed(&overrides).unwrap();
+        let prices = Prices::with_overrides(&overrides).unwrap();
         for name in ["x/m-4", "x/m-4-20250929", "x/m-4-2024-08-06", "x/m-4-latest"] {
             assert_eq!(prices.of(name), Some(DEAR), "{name}");
         }
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn the_configuration_goes_before_the_table() {
         let model = "anthropic/claude-sonnet-4-5";
-        let prices = Prices::listed(&BTreeMap::from([(model.to_owned(), DEAR)])).unwrap();
+        let prices = Prices::with_overrides(&BTreeMap::from([(model.to_owned(), DEAR)])).unwrap();
         assert_eq!(prices.of(model), Some(DEAR));
     }
 }

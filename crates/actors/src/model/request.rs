@@ -1,15 +1,15 @@
-//! What a model is asked and what it answers, in words that no provider owns.
+//! The request to a model and its answer, in terms that no provider owns.
 //!
 //! # Invariants
-//! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string: the tool's schema refuses it, and
-//!    the model is told.
+//! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string: the tool's schema refuses
+//!    it, and the model is told.
 //! 2. An answer has text, or calls, or was refused: an empty one is an error of the provider.
 //!
 //! # Not here
 //! How it looks on the wire: each provider's own files.
 
 use async_trait::async_trait;
-use domain::Usage;
+use domain::TokenUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sync::Observed;
@@ -44,7 +44,7 @@ pub enum Message {
     User(String),
     /// By the model.
     Assistant {
-        /// What it said.
+        /// Its message.
         text: String,
         /// The tools that it called.
         calls: Vec<ToolUse>,
@@ -64,34 +64,34 @@ pub struct ToolUse {
     pub arguments: Value,
 }
 
-/// What a tool answered to a [`ToolUse`].
+/// The answer of a tool to a [`ToolUse`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call's id.
     pub id: String,
     /// What is told to the model.
     pub text: String,
-    /// Whether it failed.
+    /// True if it failed.
     pub is_error: bool,
 }
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelAnswer {
-    /// What it said.
+    /// Its message.
     pub text: String,
     /// The tools that it wants called.
     pub calls: Vec<ToolUse>,
-    /// Why it stopped.
-    pub stop: Stop,
+    /// The reason why it stopped.
+    pub stop: StopReason,
     /// What it used. The cost is 0 where the price is not known.
-    pub usage: Usage,
+    pub usage: TokenUsage,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// It has said all.
     End,
     /// It waits for the results of its calls.
@@ -103,9 +103,9 @@ pub enum Stop {
 }
 
 /// Hears the text of an answer as it comes.
-pub type Heard<'a> = &'a mut (dyn FnMut(&str) + Send);
+pub type TextListener<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Who answers for a model.
+/// Answers for a model.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// Asks once. `heard` gets the text as it comes; the answer has all of it again.
@@ -115,12 +115,13 @@ pub trait Provider: Send + Sync {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError>;
 }
 
-/// A call's arguments out of what the model wrote: nothing is an empty object, what is no JSON stays a string.
+/// A call's arguments out of what the model wrote: nothing is an empty object, what is no JSON stays a
+/// string.
 pub(super) fn read_arguments(text: &str) -> Value {
     match text.trim() {
         "" => Value::Object(serde_json::Map::new()),

@@ -1,17 +1,17 @@
-//! Where a server is and what it is told with every request; an address that would leak a key is refused.
+//! The address of a server and the headers of every request; an address that would leak a key is refused.
 //!
 //! # Invariants
 //! 1. A key goes to another machine over TLS only, unless the user says otherwise.
-//! 2. An address that is asked has no user, password or query in it. One that was only given may: it is shown by
-//!    [`shown_url`] alone, and the redactor is told of [`url_secrets`].
+//! 2. An address that is asked has no user, password or query in it. One that was only given may: it is shown
+//!    by [`shown_url`] alone, and the redactor is told of [`url_secrets`].
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::http::TimeLimits;
-use super::key::Key;
+use super::key::ProviderKey;
 
-/// Why a server cannot be talked to at all.
+/// The reason why a server cannot be used at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// Its address is none.
@@ -21,7 +21,7 @@ pub enum ServerError {
         name: String,
         /// What was given.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// No client can be made.
@@ -29,20 +29,20 @@ pub enum ServerError {
     Client {
         /// The provider.
         name: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: reqwest::Error,
     },
 }
 
-/// Where a key goes.
+/// The header that carries a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyHeader {
     Bearer,
     XApiKey,
 }
 
-/// What a server is to be known by.
+/// The address and the headers of a server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerSpec {
     /// As people call it.
@@ -50,7 +50,7 @@ pub(super) struct ServerSpec {
     pub(super) base_url: String,
     /// Below the base.
     pub(super) path: &'static str,
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<ProviderKey>,
     pub(super) key_header: KeyHeader,
     pub(super) headers: &'static [(&'static str, &'static str)],
     pub(super) limits: TimeLimits,
@@ -98,7 +98,7 @@ pub fn url_secrets(url: &str) -> Vec<String> {
     [Some(who.to_owned()), password].into_iter().flatten().filter(|secret| !secret.is_empty()).collect()
 }
 
-/// Whether it is this machine.
+/// Returns true if it is this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

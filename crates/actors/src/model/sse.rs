@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The events depend on the bytes alone, not on how they were cut into pieces.
-//! 2. An event that is not ended when the stream ends is given all the same: whether it is whole, its reader finds out
-//!    (some servers leave the last empty line out).
+//! 2. An event that is not ended when the stream ends is given all the same: whether it is whole, its reader
+//!    finds out (some servers leave the last empty line out).
 //!
 //! # Not here
 //! What is in an event, and how many bytes there may be: who reads the body bounds it.

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool is, and what it may do.
+/// The description of a tool, and its permissions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Its name; that of a server's tool is `SERVER.tool`.
@@ -33,7 +33,7 @@ pub struct ToolSpec {
     pub source: ToolSource,
 }
 
-/// Where a tool comes from.
+/// The origin of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolSource {

@@ -7,28 +7,28 @@
 //! | all else (rate limits, broken answers, a cancel) | nothing |
 //!
 //! # Invariants
-//! 1. Nothing is asked by who was not admitted. While the breaker is open nobody is; while one call tries whether the
-//!    provider answers again, the others are not. Who is turned away has made no call, and is told what the last one came
-//!    to, and for how long if that is known.
-//! 2. Who was admitted asks once, or gives the right back by dropping it: then the next one may try. A call that is dropped
-//!    or cancelled is neither success nor failure.
-//! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock. An answer that closes nothing is
-//!    told too: the breaker of another process may be the one that was heard of last.
+//! 1. Nothing is asked by who was not admitted. While the breaker is open nobody is; while one call tries
+//!    whether the provider answers again, the others are not. Who is turned away has made no call, and is
+//!    told what the last one came to, and for how long if that is known.
+//! 2. Who was admitted asks once, or gives the right back by dropping it: then the next one may try. A call
+//!    that is dropped or cancelled is neither success nor failure.
+//! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock. An answer that
+//!    closes nothing is told too: the breaker of another process may be the one that was heard of last.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::ErrorCategory;
 use sync::primitives::{Mutex, lock};
-use sync::{Breaker, Observed, Permit, Recorded, Rejected, Why};
+use sync::{Breaker, Observed, Permit, RecordOutcome, RejectReason, Rejected};
 
 use super::error::{Cause, ModelError};
-use super::request::{Heard, ModelAnswer, ModelRequest, Provider};
+use super::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 
 /// Hears when the breaker before a provider opens or closes.
-pub trait BreakerNews: Send + Sync {
+pub trait BreakerListener: Send + Sync {
     /// `how` is `Tripped`, `Reopened` or `Closed`.
-    fn changed(&self, breaker: &str, how: Recorded);
+    fn changed(&self, breaker: &str, how: RecordOutcome);
 
     /// The provider answered, and its breaker was closed before.
     fn answered(&self, breaker: &str) {
@@ -38,75 +38,76 @@ pub trait BreakerNews: Send + Sync {
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoNews;
+pub struct NoBreakerListener;
 
-impl BreakerNews for NoNews {
-    fn changed(&self, _: &str, _: Recorded) {}
+impl BreakerListener for NoBreakerListener {
+    fn changed(&self, _: &str, _: RecordOutcome) {}
 }
 
 /// A provider, and the breaker before it.
-pub struct Guarded {
+pub struct GuardedProvider {
     inner: Arc<dyn Provider>,
     /// None: it never rests.
-    guard: Option<Guard>,
+    guard: Option<ProviderGuard>,
 }
 
-struct Guard {
+struct ProviderGuard {
     /// As people call the provider.
     name: String,
     breaker: Breaker,
-    news: Arc<dyn BreakerNews>,
+    news: Arc<dyn BreakerListener>,
     /// What the last failure said that counted, for those who are turned away.
     last_failure: Mutex<Option<String>>,
 }
 
 /// A provider that is not asked at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resting {
+pub struct OpenBreaker {
     /// Why, for a person.
     pub why: String,
-    /// What is left of its rest; none while somebody tries whether it answers again, which nobody can tell the length of.
+    /// What is left of its rest; none while somebody tries whether it answers again, which nobody can tell
+    /// the length of.
     pub left: Option<Duration>,
 }
 
 /// The right to ask once. Dropped, it is given back.
 #[must_use = "who asks nothing keeps others from trying"]
-pub struct Admitted<'a> {
+pub struct ModelCallPermit<'a> {
     inner: &'a dyn Provider,
-    permit: Option<(&'a Guard, Permit)>,
+    permit: Option<(&'a ProviderGuard, Permit)>,
 }
 
-impl Guarded {
+impl GuardedProvider {
     /// `inner` behind `breaker`.
     pub fn new(
         inner: Arc<dyn Provider>,
         name: &str,
         breaker: Breaker,
-        news: Arc<dyn BreakerNews>,
-    ) -> Guarded {
-        let guard = Guard { name: name.to_owned(), breaker, news, last_failure: Mutex::new(None) };
-        Guarded { inner, guard: Some(guard) }
+        news: Arc<dyn BreakerListener>,
+    ) -> GuardedProvider {
+        let guard = ProviderGuard { name: name.to_owned(), breaker, news, last_failure: Mutex::new(None) };
+        GuardedProvider { inner, guard: Some(guard) }
     }
 
     /// One that is never given a rest.
-    pub fn tireless(inner: Arc<dyn Provider>) -> Guarded {
-        Guarded { inner, guard: None }
+    pub fn without_breaker(inner: Arc<dyn Provider>) -> GuardedProvider {
+        GuardedProvider { inner, guard: None }
     }
 
     /// Asks to ask. Nothing is sent by this.
     ///
     /// # Errors
-    /// [`Resting`] while the breaker is open, or somebody tries.
-    pub fn admit(&self) -> Result<Admitted<'_>, Resting> {
+    /// [`OpenBreaker`] while the breaker is open, or somebody tries.
+    pub fn admit(&self) -> Result<ModelCallPermit<'_>, OpenBreaker> {
         let permit = match &self.guard {
             Some(guard) => Some((guard, guard.admit()?)),
             None => None,
         };
-        Ok(Admitted { inner: self.inner.as_ref(), permit })
+        Ok(ModelCallPermit { inner: self.inner.as_ref(), permit })
     }
 }
 
-impl Admitted<'_> {
+impl ModelCallPermit<'_> {
     /// Asks once, as [`Provider::answer`] does.
     ///
     /// # Errors
@@ -114,7 +115,7 @@ impl Admitted<'_> {
     pub async fn answer(
         self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
         if let Some(reason) = scope.reason() {
@@ -128,20 +129,20 @@ impl Admitted<'_> {
     }
 }
 
-impl Guard {
-    fn admit(&self) -> Result<Permit, Resting> {
+impl ProviderGuard {
+    fn admit(&self) -> Result<Permit, OpenBreaker> {
         self.breaker.try_acquire().map_err(|rejected| self.turned_away(rejected))
     }
 
-    fn turned_away(&self, rejected: Rejected) -> Resting {
+    fn turned_away(&self, rejected: Rejected) -> OpenBreaker {
         let (what, left) = match rejected.why {
-            Why::CoolingDown => ("", Some(rejected.retry_after)),
+            RejectReason::CoolingDown => ("", Some(rejected.retry_after)),
             // How long a probe may take is far more than it mostly does: whoever waits for that waits in vain.
-            Why::Probing => (", and somebody tries whether it answers again", None),
+            RejectReason::Probing => (", and somebody tries whether it answers again", None),
         };
         let last = lock(&self.last_failure).as_ref().map(|last| format!("; it failed with: {last}"));
         let last = last.unwrap_or_default();
-        Resting { why: format!("{} failed too often and is given a rest{what}{last}", self.name), left }
+        OpenBreaker { why: format!("{} failed too often and is given a rest{what}{last}", self.name), left }
     }
 
     fn settle(&self, permit: Permit, outcome: Result<(), &ModelError>) {
@@ -167,7 +168,7 @@ impl Guard {
         };
         if recorded.is_change() {
             self.news.changed(self.breaker.name(), recorded);
-        } else if outcome.is_ok() && recorded == Recorded::Counted {
+        } else if outcome.is_ok() && recorded == RecordOutcome::Counted {
             self.news.answered(self.breaker.name());
         }
     }

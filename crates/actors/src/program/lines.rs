@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 const PIECE_BYTES: usize = 16 << 10;
 
-/// How many lines that are no messages are passed over: a program that logs to its output is no rarity.
+/// The number of lines that are no messages and are passed over: a program that logs to its output is no
+/// rarity.
 pub(crate) const STRAY_LINES_MAX: u32 = 1000;
 /// How much of what a program wrote is repeated.
 const SHOWN_CHARS_MAX: usize = 200;
@@ -23,7 +24,7 @@ pub(crate) fn shown(line: &[u8]) -> String {
     if cut.len() < line.len() { format!("`{cut}…`") } else { format!("`{cut}`") }
 }
 
-/// Why there is no next line.
+/// The reason why there is no next line.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// It has no end within the bound.
@@ -35,7 +36,7 @@ pub enum LineError {
 }
 
 /// The lines of a stream.
-pub struct Lines<R> {
+pub struct LineReader<R> {
     from: R,
     held: Vec<u8>,
     /// How much of `held` is known to have no line end.
@@ -43,10 +44,10 @@ pub struct Lines<R> {
     piece: Box<[u8]>,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     /// The lines of this stream.
-    pub fn new(from: R) -> Lines<R> {
-        Lines { from, held: Vec::new(), looked: 0, piece: vec![0; PIECE_BYTES].into_boxed_slice() }
+    pub fn new(from: R) -> LineReader<R> {
+        LineReader { from, held: Vec::new(), looked: 0, piece: vec![0; PIECE_BYTES].into_boxed_slice() }
     }
 
     /// The next line without its end; none at the end. What stands behind the last line end is a line too.
@@ -75,14 +76,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-impl<R> Lines<R> {
+impl<R> LineReader<R> {
     /// What has come of a line that has no end yet.
     pub fn unfinished(&self) -> &[u8] {
         &self.held
     }
 }
 
-impl<R> std::fmt::Debug for Lines<R> {
+impl<R> std::fmt::Debug for LineReader<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lines").field("held", &self.held.len()).finish_non_exhaustive()
     }
@@ -106,7 +107,7 @@ mod tests {
     async fn lines_come_whole_however_the_bytes_are_cut() {
         let (mut write, read) = tokio::io::duplex(3);
         let writer = tokio::spawn(async move { write.write_all("eins\r\n\nzwei ü\ndrei".as_bytes()).await });
-        let mut lines = Lines::new(read);
+        let mut lines = LineReader::new(read);
         let mut heard = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             heard.push(String::from_utf8(line).unwrap());
@@ -118,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn a_read_that_is_dropped_loses_nothing() {
         let (mut write, read) = tokio::io::duplex(64);
-        let mut lines = Lines::new(read);
+        let mut lines = LineReader::new(read);
         write.write_all(b"half a ").await.unwrap();
         tokio::select! {
             biased;
@@ -131,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_without_end_is_given_up() {
-        let mut lines = Lines::new(tokio::io::repeat(b'x'));
+        let mut lines = LineReader::new(tokio::io::repeat(b'x'));
         assert!(matches!(lines.next().await, Err(LineError::TooLong)));
         assert!(lines.held.len() <= LINE_BYTES_MAX + PIECE_BYTES);
     }

@@ -1,10 +1,12 @@
 //! Programs that are spoken to through their standard streams: MCP servers and agents.
 //!
 //! # Invariants
-//! 1. Where a program runs is decided by who implements [`Starts`]: the engine puts it into a plan's sandbox.
-//! 2. [`Process::end`] returns when the program and all that it started are gone, and dropping a process ends it too.
-//! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of what a program complains about only the end is
-//!    kept.
+//! 1. Where a program runs is decided by who implements [`ProgramStarter`]: the engine puts it into a plan's
+//!    sandbox.
+//! 2. [`ProgramProcess::end`] returns when the program and all that it started are gone, and dropping a
+//!    process ends it too.
+//! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of what a program complains about only
+//!    the end is kept.
 //!
 //! # Not here
 //! What is said: `mcp` and `acp`.
@@ -18,14 +20,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub use lines::{LINE_BYTES_MAX, LineError, Lines};
+pub use lines::{LINE_BYTES_MAX, LineError, LineReader};
 pub(crate) use lines::{STRAY_LINES_MAX, shown};
-pub(crate) use stdin_writer::Writing;
-pub use unsandboxed::PlainStart;
+pub(crate) use stdin_writer::StdinWriter;
+pub use unsandboxed::UnsandboxedStarter;
 
-/// What is to be started.
+/// A program to be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramSpec {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// The variables that it gets beside those of every program.
@@ -39,7 +41,7 @@ pub struct Pipes {
     /// What it writes.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// What ends it.
-    pub process: Box<dyn Process>,
+    pub process: Box<dyn ProgramProcess>,
 }
 
 impl std::fmt::Debug for Pipes {
@@ -50,22 +52,22 @@ impl std::fmt::Debug for Pipes {
 
 /// A running program. Dropping it ends the program, without waiting.
 #[async_trait]
-pub trait Process: Send + Sync {
-    /// Ends the program and all that it started, and returns when they are gone: how it ended, and the last that it
-    /// complained of. For as long as `patience` it may end by itself. Twice is once.
-    async fn end(&self, patience: Duration) -> Ended;
+pub trait ProgramProcess: Send + Sync {
+    /// Ends the program and all that it started, and returns when they are gone: how it ended, and the last
+    /// that it complained of. For as long as `patience` it may end by itself. Twice is once.
+    async fn end(&self, patience: Duration) -> ProgramExit;
 }
 
-/// How a program ended.
+/// The exit of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct ProgramExit {
     /// How, where it ended by itself: `exit status: 3`.
     pub status: Option<String>,
     /// The end of what it wrote to its standard error.
     pub complaints: String,
 }
 
-impl Ended {
+impl ProgramExit {
     /// As the end of a sentence about it: empty when there is nothing to say.
     pub fn told(&self) -> String {
         let status =
@@ -75,12 +77,12 @@ impl Ended {
     }
 }
 
-/// Who starts programs.
+/// Starts programs.
 #[async_trait]
-pub trait Starts: Send + Sync {
+pub trait ProgramStarter: Send + Sync {
     /// Starts one.
     ///
     /// # Errors
     /// Why it cannot be started, in words.
-    async fn start(&self, program: &Program) -> Result<Pipes, String>;
+    async fn start(&self, program: &ProgramSpec) -> Result<Pipes, String>;
 }

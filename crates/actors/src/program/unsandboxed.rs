@@ -1,8 +1,8 @@
 //! Programs that are started as they are: no sandbox around them.
 //!
 //! # Invariants
-//! 1. A program has a process group of its own. The group is killed while its leader cannot have been replaced by
-//!    another process: before it is reaped, under the same lock.
+//! 1. A program has a process group of its own. The group is killed while its leader cannot have been
+//!    replaced by another process: before it is reaped, under the same lock.
 //! 2. One thread waits for the program; it is the only one that reaps it.
 //!
 //! # Not here
@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
-use super::{Ended, Pipes, Process, Program, Starts};
+use super::{Pipes, ProgramExit, ProgramProcess, ProgramSpec, ProgramStarter};
 
 /// How much of what a program complains of is kept.
 const COMPLAINTS_BYTES_MAX: usize = 4 << 10;
@@ -28,7 +28,7 @@ const COMPLAINTS_WAIT: Duration = Duration::from_secs(1);
 
 /// Starts programs in a directory, with the variables that they are given and no others.
 #[derive(Clone, Debug)]
-pub struct PlainStart {
+pub struct UnsandboxedStarter {
     /// The directory.
     pub cwd: PathBuf,
     /// The variables of every program.
@@ -36,8 +36,8 @@ pub struct PlainStart {
 }
 
 #[async_trait]
-impl Starts for PlainStart {
-    async fn start(&self, program: &Program) -> Result<Pipes, String> {
+impl ProgramStarter for UnsandboxedStarter {
+    async fn start(&self, program: &ProgramSpec) -> Result<Pipes, String> {
         use std::os::unix::process::CommandExt;
         let (name, arguments) = program.argv.split_first().ok_or("no program is named")?;
         let mut command = Command::new(name);
@@ -46,40 +46,40 @@ impl Starts for PlainStart {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("`{name}`: {error}"))?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::watched(child)?;
+        let running = ProcessGroupGuard::new(child)?;
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(format!("`{name}`: it has no standard streams"));
         };
         let broken = |error: std::io::Error| format!("`{name}`: {error}");
-        let complaints = Complaints::of(ChildStderr::from_std(stderr).map_err(broken)?);
+        let complaints = StderrTail::new(ChildStderr::from_std(stderr).map_err(broken)?);
         Ok(Pipes {
             stdin: Box::new(ChildStdin::from_std(stdin).map_err(broken)?),
             stdout: Box::new(ChildStdout::from_std(stdout).map_err(broken)?),
-            process: Box::new(PlainProcess { running, complaints }),
+            process: Box::new(UnsandboxedProcess { running, complaints }),
         })
     }
 }
 
-struct PlainProcess {
-    running: Running,
-    complaints: Complaints,
+struct UnsandboxedProcess {
+    running: ProcessGroupGuard,
+    complaints: StderrTail,
 }
 
 #[async_trait]
-impl Process for PlainProcess {
-    async fn end(&self, patience: Duration) -> Ended {
+impl ProgramProcess for UnsandboxedProcess {
+    async fn end(&self, patience: Duration) -> ProgramExit {
         let status = self.running.end(patience).await;
-        Ended { status, complaints: self.complaints.whole().await }
+        ProgramExit { status, complaints: self.complaints.whole().await }
     }
 }
 
 /// A group that is killed when this is dropped.
-struct Running {
-    group: Arc<Group>,
+struct ProcessGroupGuard {
+    group: Arc<ProcessGroup>,
     ended: watch::Receiver<Option<String>>,
 }
 
-struct Group {
+struct ProcessGroup {
     leader: Pid,
     state: Mutex<State>,
 }
@@ -90,10 +90,10 @@ struct State {
     is_killed: bool,
 }
 
-impl Running {
-    fn watched(mut child: Child) -> Result<Running, String> {
+impl ProcessGroupGuard {
+    fn new(mut child: Child) -> Result<ProcessGroupGuard, String> {
         let leader = Pid::from_child(&child);
-        let group = Arc::new(Group { leader, state: Mutex::default() });
+        let group = Arc::new(ProcessGroup { leader, state: Mutex::default() });
         let (tell, ended) = watch::channel(None);
         let of_thread = Arc::clone(&group);
         let thread = std::thread::Builder::new().name("program".to_owned()).spawn(move || {
@@ -102,7 +102,7 @@ impl Running {
             let status = of_thread.reap(&mut child);
             let _ = tell.send(Some(status));
         });
-        let running = Running { group, ended };
+        let running = ProcessGroupGuard { group, ended };
         thread.map_err(|error| format!("no thread can be started: {error}"))?;
         Ok(running)
     }
@@ -117,13 +117,13 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         self.group.kill();
     }
 }
 
-impl Group {
+impl ProcessGroup {
     /// Whether it was killed, now or before.
     fn kill(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,13 +144,13 @@ impl Group {
 }
 
 /// The end of what a program writes to its standard error.
-struct Complaints {
+struct StderrTail {
     kept: Arc<Mutex<Vec<u8>>>,
     is_over: watch::Receiver<bool>,
 }
 
-impl Complaints {
-    fn of(mut stderr: ChildStderr) -> Complaints {
+impl StderrTail {
+    fn new(mut stderr: ChildStderr) -> StderrTail {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let (tell, is_over) = watch::channel(false);
         let of_task = Arc::clone(&kept);
@@ -164,7 +164,7 @@ impl Complaints {
             }
             let _ = tell.send(true);
         });
-        Complaints { kept, is_over }
+        StderrTail { kept, is_over }
     }
 
     async fn whole(&self) -> String {
@@ -183,13 +183,13 @@ mod tests {
     /// Longer than any test: what ends sooner ends by itself.
     const PATIENT: Duration = Duration::from_secs(60);
 
-    fn start() -> PlainStart {
-        PlainStart { cwd: "/".into(), env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())] }
+    fn start() -> UnsandboxedStarter {
+        UnsandboxedStarter { cwd: "/".into(), env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())] }
     }
 
     async fn shell(line: &str) -> Pipes {
         let argv = ["sh", "-c", line].map(str::to_owned).to_vec();
-        start().start(&Program { argv, env: Vec::new() }).await.unwrap()
+        start().start(&ProgramSpec { argv, env: Vec::new() }).await.unwrap()
     }
 
     #[tokio::test]
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_started_is_told() {
         let argv = vec!["no-such-program".to_owned()];
-        let why = start().start(&Program { argv, env: Vec::new() }).await.unwrap_err();
+        let why = start().start(&ProgramSpec { argv, env: Vec::new() }).await.unwrap_err();
         assert!(why.starts_with("`no-such-program`: No such file"), "{why}");
     }
 }

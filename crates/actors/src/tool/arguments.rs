@@ -13,9 +13,9 @@ use super::builtin::{CONTENT_BYTES_MAX, PLAN_DECIDE, READ_LINES, RUN_TIMEOUT_S};
 use super::catalog::Tool;
 use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
-use super::host::{CommandText, FocusPlace, Work};
-use super::read_tracker::Known;
-use super::resolve_path::{Place, Project, resolve};
+use super::host::{CommandText, FocusPlace, ToolRequest};
+use super::read_tracker::FileKnowledge;
+use super::resolve_path::{ToolPath, ToolProject, resolve};
 
 fn here() -> String {
     ".".to_owned()
@@ -42,7 +42,7 @@ fn run_timeout() -> u32 {
 }
 
 #[derive(Serialize, Deserialize)]
-struct ReadFile {
+struct ReadFileArguments {
     path: String,
     #[serde(default = "first_line")]
     offset: u64,
@@ -105,14 +105,14 @@ struct MoveFile {
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Command {
+enum CommandArgument {
     Shell(String),
     Argv(Vec<String>),
 }
 
 #[derive(Serialize, Deserialize)]
 struct RunCommand {
-    command: Command,
+    command: CommandArgument,
     #[serde(default = "here")]
     cwd: String,
     #[serde(default = "run_timeout")]
@@ -130,21 +130,21 @@ fn span(text: &str) -> Option<(u32, u32)> {
     (1 <= from && from <= to).then_some((from, to))
 }
 
-/// What is known of the files that are to be replaced.
-pub(super) type Seen<'a> = &'a dyn Fn(&Place) -> Known;
+/// Looks up the knowledge of the files that are to be replaced.
+pub(super) type SeenLookup<'a> = &'a dyn Fn(&ToolPath) -> FileKnowledge;
 
 /// The work that the arguments ask for, and the arguments as they are used.
 pub(super) fn work_of(
     tool: &Tool,
     arguments: &Value,
-    projects: &[Project],
-    seen: Seen<'_>,
-) -> Result<(Work, Value), ToolError> {
+    projects: &[ToolProject],
+    seen: SeenLookup<'_>,
+) -> Result<(ToolRequest, Value), ToolError> {
     if let Some(foreign) = &tool.foreign {
-        let work = Work::Foreign { tool: Arc::clone(foreign), arguments: arguments.clone() };
+        let work = ToolRequest::Foreign { tool: Arc::clone(foreign), arguments: arguments.clone() };
         return Ok((work, arguments.clone()));
     }
-    let call = Call { name: &tool.spec.name, arguments, projects, seen };
+    let call = ToolCallArguments { name: &tool.spec.name, arguments, projects, seen };
     match tool.spec.name.as_str() {
         "read_file" => call.read(),
         "list_directory" => call.list(),
@@ -154,22 +154,22 @@ pub(super) fn work_of(
         "delete_file" => call.delete(),
         "move_file" => call.move_file(),
         "run_command" => call.run(),
-        PLAN_DECIDE => Ok((Work::Decide { said: arguments.clone() }, arguments.clone())),
+        PLAN_DECIDE => Ok((ToolRequest::Decide { said: arguments.clone() }, arguments.clone())),
         "request_context" => call.context(),
         "query_history" => call.history(),
-        "get_context_budget" => Ok((Work::ContextBudget, arguments.clone())),
+        "get_context_budget" => Ok((ToolRequest::ContextBudget, arguments.clone())),
         other => Err(ToolError::Failed { tool: other.to_owned(), message: "nobody does it".to_owned() }),
     }
 }
 
-struct Call<'a> {
+struct ToolCallArguments<'a> {
     name: &'a str,
     arguments: &'a Value,
-    projects: &'a [Project],
-    seen: Seen<'a>,
+    projects: &'a [ToolProject],
+    seen: SeenLookup<'a>,
 }
 
-impl Call<'_> {
+impl ToolCallArguments<'_> {
     fn invalid(&self, problem: String) -> ToolError {
         ToolError::InvalidArguments { tool: self.name.to_owned(), problems: vec![problem] }
     }
@@ -182,14 +182,14 @@ impl Call<'_> {
         serde_json::to_value(arguments).map_err(|error| self.invalid(error.to_string()))
     }
 
-    fn place(&self, path: &mut String) -> Result<Place, ToolError> {
+    fn place(&self, path: &mut String) -> Result<ToolPath, ToolError> {
         let place = resolve(self.projects, path, self.name)?;
         path.clone_from(&place.shown);
         Ok(place)
     }
 
     /// A place that is written: no root, and in no project that is only read.
-    fn target(&self, path: &mut String) -> Result<Place, ToolError> {
+    fn target(&self, path: &mut String) -> Result<ToolPath, ToolError> {
         let place = self.place(path)?;
         let read_only = self.projects.get(usize::from(place.root.0)).is_some_and(|project| project.read_only);
         if read_only || place.path.is_none() {
@@ -206,70 +206,70 @@ impl Call<'_> {
         Err(self.invalid(problem))
     }
 
-    fn read(&self) -> Result<(Work, Value), ToolError> {
-        let mut args: ReadFile = self.read_as()?;
+    fn read(&self) -> Result<(ToolRequest, Value), ToolError> {
+        let mut args: ReadFileArguments = self.read_as()?;
         let place = self.place(&mut args.path)?;
-        Ok((Work::Read { place, offset: args.offset, limit: args.limit }, self.shown(&args)?))
+        Ok((ToolRequest::Read { place, offset: args.offset, limit: args.limit }, self.shown(&args)?))
     }
 
-    fn list(&self) -> Result<(Work, Value), ToolError> {
+    fn list(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: ListDirectory = self.read_as()?;
         let place = self.place(&mut args.path)?;
-        Ok((Work::List { place, depth: args.depth, ignored: args.ignored }, self.shown(&args)?))
+        Ok((ToolRequest::List { place, depth: args.depth, ignored: args.ignored }, self.shown(&args)?))
     }
 
-    fn search(&self) -> Result<(Work, Value), ToolError> {
+    fn search(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: SearchFiles = self.read_as()?;
         let place = self.place(&mut args.path)?;
         let shown = self.shown(&args)?;
         let SearchFiles { pattern, glob, context, max, .. } = args;
-        Ok((Work::Search { place, pattern, glob, context, max }, shown))
+        Ok((ToolRequest::Search { place, pattern, glob, context, max }, shown))
     }
 
-    fn write(&self) -> Result<(Work, Value), ToolError> {
+    fn write(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: WriteFile = self.read_as()?;
         self.bounded("content", &args.content)?;
         let place = self.target(&mut args.path)?;
         let (shown, known) = (self.shown(&args)?, (self.seen)(&place));
-        Ok((Work::Write { place, content: args.content, known }, shown))
+        Ok((ToolRequest::Write { place, content: args.content, known }, shown))
     }
 
-    fn edit(&self) -> Result<(Work, Value), ToolError> {
+    fn edit(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: EditFile = self.read_as()?;
         self.bounded("new", &args.new)?;
         let place = self.target(&mut args.path)?;
         let (shown, known) = (self.shown(&args)?, (self.seen)(&place));
         let EditFile { old, new, replace_all, .. } = args;
-        Ok((Work::Edit { place, old, new, replace_all, known }, shown))
+        Ok((ToolRequest::Edit { place, old, new, replace_all, known }, shown))
     }
 
-    fn delete(&self) -> Result<(Work, Value), ToolError> {
+    fn delete(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: DeleteFile = self.read_as()?;
         let place = self.target(&mut args.path)?;
-        Ok((Work::Delete { place, recursive: args.recursive }, self.shown(&args)?))
+        Ok((ToolRequest::Delete { place, recursive: args.recursive }, self.shown(&args)?))
     }
 
-    fn move_file(&self) -> Result<(Work, Value), ToolError> {
+    fn move_file(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: MoveFile = self.read_as()?;
         let (from, to) = (self.target(&mut args.from)?, self.target(&mut args.to)?);
         if from.root != to.root {
             return Err(self.invalid("`from` and `to` have to lie in the same project".to_owned()));
         }
-        Ok((Work::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
+        Ok((ToolRequest::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
     }
 
     /// What is a path is found below its project; what is none is the name of a definition.
-    fn context(&self) -> Result<(Work, Value), ToolError> {
+    fn context(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut question: ContextQuestion = self.read_as()?;
         let places = question.focus.iter_mut().map(|focus| self.focus(focus)).collect::<Result<_, _>>()?;
         let shown = self.shown(&question)?;
-        Ok((Work::Context { question, places }, shown))
+        Ok((ToolRequest::Context { question, places }, shown))
     }
 
     fn focus(&self, given: &mut String) -> Result<Option<FocusPlace>, ToolError> {
         let several = self.projects.len() > 1;
         let is_path = |text: &str| {
-            let aliased = |project: &Project| text.starts_with(&format!("{}:", project.alias));
+            let aliased = |project: &ToolProject| text.starts_with(&format!("{}:", project.alias));
             text.contains(['/', '.']) || (several && self.projects.iter().any(aliased))
         };
         let (path, lines) = match given.rsplit_once(':').and_then(|(path, lines)| Some((path, span(lines)?)))
@@ -286,20 +286,20 @@ impl Call<'_> {
         Ok(Some(FocusPlace { place, lines }))
     }
 
-    fn history(&self) -> Result<(Work, Value), ToolError> {
+    fn history(&self) -> Result<(ToolRequest, Value), ToolError> {
         let question: HistoryQuestion = self.read_as()?;
         let shown = self.shown(&question)?;
-        Ok((Work::History(question), shown))
+        Ok((ToolRequest::History(question), shown))
     }
 
-    fn run(&self) -> Result<(Work, Value), ToolError> {
+    fn run(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut args: RunCommand = self.read_as()?;
         let cwd = self.place(&mut args.cwd)?;
         let shown = self.shown(&args)?;
         let RunCommand { command, timeout_s, env, stdin, .. } = args;
         let command = match command {
-            Command::Shell(text) => CommandText::Shell(text),
-            Command::Argv(words) => CommandText::Argv(words),
+            CommandArgument::Shell(text) => CommandText::Shell(text),
+            CommandArgument::Argv(words) => CommandText::Argv(words),
         };
         let nul = match &command {
             CommandText::Shell(text) => text.contains('\0'),
@@ -308,6 +308,6 @@ impl Call<'_> {
         if nul {
             return Err(self.invalid("`command` must not contain NUL".to_owned()));
         }
-        Ok((Work::Run { command, cwd, timeout_s, env: env.into_iter().collect(), stdin }, shown))
+        Ok((ToolRequest::Run { command, cwd, timeout_s, env: env.into_iter().collect(), stdin }, shown))
     }
 }

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use super::context::context_tools;
 use crate::model::{ToolSource, ToolSpec};
 
-/// How many lines are read unless more are asked for.
+/// The number of lines that are read unless more are asked for.
 pub const READ_LINES: u64 = 2_000;
-/// How many bytes are read at most.
+/// The number of bytes that are read at most.
 pub const READ_BYTES_MAX: usize = 256 << 10;
-/// How many levels are listed at most.
+/// The number of levels that are listed at most.
 pub const DEPTH_MAX: u32 = 8;
-/// How many entries are listed at most.
+/// The number of entries that are listed at most.
 pub const ENTRIES_MAX: usize = 2_000;
-/// How many matches are given at most.
+/// The number of matches that are given at most.
 pub const MATCHES_MAX: u32 = 1_000;
 /// How long a file may be that is written whole.
 pub const CONTENT_BYTES_MAX: usize = 8 << 20;
@@ -26,7 +26,8 @@ pub const RUN_TIMEOUT_S: u32 = 120;
 /// How long a command may take at most.
 pub const RUN_TIMEOUT_S_MAX: u32 = 3_600;
 
-/// The tool by which a model tells of a choice. It changes no file, and is in no group: a node that may call it names it.
+/// The tool by which a model tells of a choice. It changes no file, and is in no group: a node that may call
+/// it names it.
 pub const PLAN_DECIDE: &str = "plan.decide";
 
 /// How long a tool that starts no process may take.
@@ -51,21 +52,21 @@ pub fn builtin_tools() -> Vec<ToolSpec> {
     all
 }
 
-/// Whether a tool can change the project.
+/// Tells whether a tool can change the project.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum ToolEffect {
     Reads,
     Writes,
 }
 
-pub(super) fn tool(name: &str, does: Does, description: &str, input: Value, output: Value) -> ToolSpec {
+pub(super) fn tool(name: &str, does: ToolEffect, description: &str, input: Value, output: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),
         input,
         output,
         reads: true,
-        writes: does == Does::Writes,
+        writes: does == ToolEffect::Writes,
         network: false,
         timeout_s: FILE_TIMEOUT_S,
         source: ToolSource::Builtin,
@@ -120,7 +121,7 @@ fn read_file() -> ToolSpec {
         }),
     );
     let what = "Reads a text file. A file has to be read before it can be changed.";
-    tool("read_file", Does::Reads, what, input, output)
+    tool("read_file", ToolEffect::Reads, what, input, output)
 }
 
 fn list_directory() -> ToolSpec {
@@ -143,7 +144,7 @@ fn list_directory() -> ToolSpec {
             "truncated": { "type": "boolean" },
         }),
     );
-    tool("list_directory", Does::Reads, "Lists what is in a directory.", input, output)
+    tool("list_directory", ToolEffect::Reads, "Lists what is in a directory.", input, output)
 }
 
 fn search_files() -> ToolSpec {
@@ -168,7 +169,7 @@ fn search_files() -> ToolSpec {
         json!({ "matches": { "type": "array", "items": found }, "truncated": { "type": "boolean" } }),
     );
     let what = "Searches the text files that git does not ignore for a regular expression.";
-    tool("search_files", Does::Reads, what, input, output)
+    tool("search_files", ToolEffect::Reads, what, input, output)
 }
 
 fn write_file() -> ToolSpec {
@@ -181,7 +182,7 @@ fn write_file() -> ToolSpec {
         json!({ "created": { "type": "boolean" }, "hash": { "type": "string" }, "bytes": whole() }),
     );
     let what = "Writes a whole file. One that exists has to be read first.";
-    tool("write_file", Does::Writes, what, input, output)
+    tool("write_file", ToolEffect::Writes, what, input, output)
 }
 
 fn edit_file() -> ToolSpec {
@@ -199,7 +200,7 @@ fn edit_file() -> ToolSpec {
         json!({ "hash": { "type": "string" }, "replacements": whole(), "diff": { "type": "string" } }),
     );
     let what = "Replaces a piece of a text file, which has to be read first.";
-    tool("edit_file", Does::Writes, what, input, output)
+    tool("edit_file", ToolEffect::Writes, what, input, output)
 }
 
 fn delete_file() -> ToolSpec {
@@ -208,7 +209,7 @@ fn delete_file() -> ToolSpec {
         json!({ "path": path("The file or directory."), "recursive": flag("A directory with all that is in it.") }),
     );
     let output = object(&["count"], json!({ "count": whole() }));
-    tool("delete_file", Does::Writes, "Removes a file, or a directory.", input, output)
+    tool("delete_file", ToolEffect::Writes, "Removes a file, or a directory.", input, output)
 }
 
 fn move_file() -> ToolSpec {
@@ -220,7 +221,13 @@ fn move_file() -> ToolSpec {
         }),
     );
     let output = object(&["count"], json!({ "count": whole() }));
-    tool("move_file", Does::Writes, "Moves or renames a file or directory within its project.", input, output)
+    tool(
+        "move_file",
+        ToolEffect::Writes,
+        "Moves or renames a file or directory within its project.",
+        input,
+        output,
+    )
 }
 
 fn run_command() -> ToolSpec {
@@ -248,7 +255,7 @@ fn run_command() -> ToolSpec {
         }),
     );
     let what = "Runs a command in the project's sandbox, without the network. It cannot ask for input.";
-    let spec = tool("run_command", Does::Writes, what, input, output);
+    let spec = tool("run_command", ToolEffect::Writes, what, input, output);
     ToolSpec { timeout_s: RUN_TIMEOUT_S_MAX, ..spec }
 }
 
@@ -277,5 +284,5 @@ fn plan_decide() -> ToolSpec {
     );
     let output = object(&["decision"], json!({ "decision": whole() }));
     let what = "Records a choice that matters for the person who reviews the work. Gives its number.";
-    ToolSpec { reads: false, ..tool(PLAN_DECIDE, Does::Reads, what, input, output) }
+    ToolSpec { reads: false, ..tool(PLAN_DECIDE, ToolEffect::Reads, what, input, output) }
 }

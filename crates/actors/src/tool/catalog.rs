@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //! 1. A name names one tool; of two the first stays.
-//! 2. Every tool here has schemas that compile. Those of a tool that is none of ours are compiled when it is added; ours
-//!    are compiled when they are first held against a value, once in a process: a test holds that each of them compiles.
+//! 2. Every tool here has schemas that compile. Those of a tool that is none of ours are compiled when it is
+//!    added; ours are compiled when they are first held against a value, once in a process: a test holds that
+//!    each of them compiles.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -162,8 +163,8 @@ impl Catalog {
         self.tools.iter().find(|tool| tool.spec.name == name).ok_or_else(|| self.unknown(name))
     }
 
-    /// The tool that a model means: by its name, or by the name that providers have for it. What was not offered has no
-    /// other name there, so that who calls it all the same is found to mean it.
+    /// The tool that a model means: by its name, or by the name that providers have for it. What was not
+    /// offered has no other name there, so that who calls it all the same is found to mean it.
     ///
     /// # Errors
     /// [`ToolError::UnknownTool`], which names only what is `offered`.

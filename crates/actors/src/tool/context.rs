@@ -10,10 +10,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::builtin::{Does, count, object, tool, whole};
+use super::builtin::{ToolEffect, count, object, tool, whole};
 use crate::model::ToolSpec;
 
-/// How many tokens are given unless more are asked for.
+/// The number of tokens that are given unless more are asked for.
 pub const CONTEXT_TOKENS: u32 = 2_048;
 /// The fewest tokens that can be asked for.
 pub const CONTEXT_TOKENS_MIN: u32 = 256;
@@ -21,11 +21,11 @@ pub const CONTEXT_TOKENS_MIN: u32 = 256;
 pub const CONTEXT_TOKENS_MAX: u32 = 16_384;
 /// How long a query may be.
 const QUERY_CHARS_MAX: usize = 16_384;
-/// How many things a request may be about for sure.
+/// The number of things a request may be about for sure.
 const FOCUS_MAX: usize = 64;
-/// How many matches of the history are given unless more are asked for.
+/// The number of matches of the history that are given unless more are asked for.
 pub const HISTORY_MATCHES: u32 = 20;
-/// How many matches of the history are given at most.
+/// The number of matches of the history that are given at most.
 pub const HISTORY_MATCHES_MAX: u32 = 100;
 /// How long the text of a match is at most, in characters.
 pub const HISTORY_TEXT_CHARS_MAX: usize = 300;
@@ -33,7 +33,7 @@ pub const HISTORY_TEXT_CHARS_MAX: usize = 300;
 /// How much of a thing is shown at most, as a model says it.
 pub const DEPTHS: [&str; 4] = ["listing", "outline", "signatures", "full"];
 
-/// What the history of a plan is made of.
+/// The kind of an entry in a plan's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HistoryKind {
@@ -62,7 +62,7 @@ impl HistoryKind {
     }
 }
 
-/// What a model asks to be shown.
+/// A model's request for context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextQuestion {
     /// In its words.
@@ -70,7 +70,7 @@ pub struct ContextQuestion {
     /// Paths, `PATH:FROM-TO` and names of definitions.
     #[serde(default)]
     pub focus: Vec<String>,
-    /// How many tokens it may fill.
+    /// The number of tokens it may fill.
     #[serde(default = "some_tokens")]
     pub tokens: u32,
     /// How much of a thing may be shown; one of [`DEPTHS`].
@@ -86,7 +86,7 @@ fn all_of_it() -> String {
     "full".to_owned()
 }
 
-/// What a model asks about the past.
+/// A model's question about the past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryQuestion {
     /// A part of what is looked for, in any case; empty: the newest.
@@ -95,7 +95,7 @@ pub struct HistoryQuestion {
     /// Only these kinds; empty: all.
     #[serde(default)]
     pub kinds: Vec<HistoryKind>,
-    /// How many matches.
+    /// The number of matches.
     #[serde(default = "some_matches")]
     pub limit: u32,
 }
@@ -105,7 +105,7 @@ fn some_matches() -> u32 {
 }
 
 impl HistoryQuestion {
-    /// Whether this kind is wanted.
+    /// Returns true if this kind is wanted.
     pub fn wants(&self, kind: HistoryKind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
@@ -145,7 +145,7 @@ fn request_context() -> ToolSpec {
     );
     let what = "Finds the pieces of the project that matter for a question, within a number of tokens. What you were given \
                 before is not given again.";
-    tool("request_context", Does::Reads, what, input, output)
+    tool("request_context", ToolEffect::Reads, what, input, output)
 }
 
 fn query_history() -> ToolSpec {
@@ -176,7 +176,7 @@ fn query_history() -> ToolSpec {
     );
     let what =
         "Looks through what was decided, what failed, what was shown and what was committed, newest first.";
-    tool("query_history", Does::Reads, what, input, output)
+    tool("query_history", ToolEffect::Reads, what, input, output)
 }
 
 fn get_context_budget() -> ToolSpec {
@@ -185,5 +185,5 @@ fn get_context_budget() -> ToolSpec {
         fields.iter().map(|field| ((*field).to_owned(), whole())).collect();
     let output = object(&fields, Value::Object(properties));
     let what = "Tells how many tokens of context you can still ask for, and where the others went.";
-    tool("get_context_budget", Does::Reads, what, object(&[], json!({})), output)
+    tool("get_context_budget", ToolEffect::Reads, what, object(&[], json!({})), output)
 }

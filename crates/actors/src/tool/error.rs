@@ -1,11 +1,11 @@
-//! What a tool call came to instead of a result, in words that the model can act on.
+//! The errors of a tool call, in words that the model can act on.
 //!
 //! # Invariants
 //! Every one says what was wrong and the way on.
 
 use domain::ErrorCategory;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
     /// There is no such tool.
@@ -31,7 +31,7 @@ pub enum ToolError {
     NotAllowed {
         /// The tool.
         tool: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The path leads out of the project.
@@ -111,7 +111,7 @@ pub enum ToolError {
     /// What was decided cannot be recorded.
     #[error("{why}; leave out what you do not know")]
     DecisionInvalid {
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// It took too long.
@@ -127,7 +127,7 @@ pub enum ToolError {
     BadOutput {
         /// The tool.
         tool: String,
-        /// What was wrong.
+        /// The problem.
         problems: Vec<String>,
     },
     /// The same call was made again and again.
@@ -184,8 +184,9 @@ impl ToolError {
         }
     }
 
-    /// What kind of fault it is: the model's, which made a call that cannot be made, or the tool's. None where it belongs
-    /// to the work that something is not there, not read yet, or not as it was thought to be.
+    /// What kind of fault it is: the model's, which made a call that cannot be made, or the tool's. None
+    /// where it belongs to the work that something is not there, not read yet, or not as it was thought to
+    /// be.
     pub const fn fault(&self) -> Option<ErrorCategory> {
         match self {
             Self::UnknownTool { .. }

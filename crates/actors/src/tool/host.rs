@@ -1,8 +1,10 @@
-//! What a tool needs to do its work; the engine implements it over the sandbox of a plan.
+//! The host of tools; the engine implements it over the sandbox of a plan.
 //!
 //! # Invariants
-//! 1. `perform` admits, runs, captures and stores: when it has returned, the call and all that it changed are kept.
-//! 2. What the node has seen ([`Known`]) is compared in the same step that writes: nobody gets between.
+//! 1. `perform` admits, runs, captures and stores: when it has returned, the call and all that it changed are
+//!    kept.
+//! 2. What the node has seen ([`FileKnowledge`]) is compared in the same step that writes: nobody gets
+//!    between.
 //! 3. Results come redacted and bounded.
 
 use std::sync::Arc;
@@ -16,12 +18,12 @@ use crate::model::ToolSpec;
 use super::catalog::{ForeignTool, Tool};
 use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
-use super::read_tracker::Known;
-use super::resolve_path::{Place, Project};
+use super::read_tracker::FileKnowledge;
+use super::resolve_path::{ToolPath, ToolProject};
 
-/// What a call is kept by.
+/// The data that a call is recorded by.
 #[derive(Clone, Debug)]
-pub struct CallHead {
+pub struct CallInfo {
     /// The tool; none when there is no such tool.
     pub tool: Option<Arc<Tool>>,
     /// Its name, as it was called.
@@ -45,28 +47,28 @@ pub enum CommandText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FocusPlace {
     /// Where.
-    pub place: Place,
+    pub place: ToolPath,
     /// First and last line; none: all of the file.
     pub lines: Option<(u32, u32)>,
 }
 
-/// What is to be done.
+/// The work that a tool is to do.
 #[derive(Clone)]
-pub enum Work {
+pub enum ToolRequest {
     /// Reads lines of a file.
     Read {
         /// Which.
-        place: Place,
+        place: ToolPath,
         /// The first line, from 1.
         offset: u64,
-        /// How many lines.
+        /// The number of lines.
         limit: u64,
     },
     /// Lists a directory.
     List {
         /// Which.
-        place: Place,
-        /// How many levels.
+        place: ToolPath,
+        /// The number of levels.
         depth: u32,
         /// Also what git ignores.
         ignored: bool,
@@ -74,29 +76,29 @@ pub enum Work {
     /// Searches files.
     Search {
         /// Where.
-        place: Place,
+        place: ToolPath,
         /// What for, a regular expression.
         pattern: String,
         /// In which files.
         glob: Option<String>,
-        /// How many lines around a match.
+        /// The number of lines around a match.
         context: u32,
-        /// How many matches.
+        /// The number of matches.
         max: u32,
     },
     /// Writes a whole file.
     Write {
         /// Which.
-        place: Place,
+        place: ToolPath,
         /// What is in it then.
         content: String,
         /// What the node has seen of it.
-        known: Known,
+        known: FileKnowledge,
     },
     /// Replaces a piece of a file.
     Edit {
         /// Which.
-        place: Place,
+        place: ToolPath,
         /// The piece.
         old: String,
         /// What takes its place.
@@ -104,21 +106,21 @@ pub enum Work {
         /// Every occurrence, not the only one.
         replace_all: bool,
         /// What the node has seen of it.
-        known: Known,
+        known: FileKnowledge,
     },
     /// Removes a file or a directory.
     Delete {
         /// Which.
-        place: Place,
+        place: ToolPath,
         /// A directory with all that is in it.
         recursive: bool,
     },
     /// Moves a file or a directory.
     Move {
         /// Which.
-        from: Place,
+        from: ToolPath,
         /// Where to.
-        to: Place,
+        to: ToolPath,
         /// In place of what is there.
         overwrite: bool,
     },
@@ -127,8 +129,8 @@ pub enum Work {
         /// Which.
         command: CommandText,
         /// Where.
-        cwd: Place,
-        /// How long it may take.
+        cwd: ToolPath,
+        /// Its time limit.
         timeout_s: u32,
         /// Variables that it sees.
         env: Vec<(String, String)>,
@@ -160,32 +162,32 @@ pub enum Work {
     },
 }
 
-/// What came of it.
+/// The outcome of a tool request.
 #[derive(Clone, Debug)]
-pub struct Performed {
+pub struct ToolOutcome {
     /// The result, which fits the tool's schema.
     pub outcome: Result<Value, ToolError>,
-    /// How many files changed.
+    /// The number of files that changed.
     pub changed: u32,
     /// What files are known to be now; none: gone.
-    pub seen: Vec<(Place, Option<Hash>)>,
+    pub seen: Vec<(ToolPath, Option<Hash>)>,
 }
 
-/// Where tools work.
+/// Runs the tools.
 #[async_trait]
-pub trait Workplace: Send + Sync {
+pub trait ToolHost: Send + Sync {
     /// What ends the run of the node itself: a cancel, a limit, a store that fails.
     type Stopped: Send;
 
     /// The projects.
-    fn projects(&self) -> &[Project];
+    fn projects(&self) -> &[ToolProject];
 
-    /// Why the tool may not be used now; none when it may.
+    /// Returns the reason why the tool may not be used now; none when it may.
     fn forbids(&self, tool: &ToolSpec) -> Option<String>;
 
     /// Keeps a call that was not let begin.
-    async fn refused(&self, call: CallHead, why: &ToolError) -> Result<(), Self::Stopped>;
+    async fn refused(&self, call: CallInfo, why: &ToolError) -> Result<(), Self::Stopped>;
 
     /// Does the work of a call.
-    async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Self::Stopped>;
+    async fn perform(&self, call: CallInfo, work: ToolRequest) -> Result<ToolOutcome, Self::Stopped>;
 }

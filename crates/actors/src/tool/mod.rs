@@ -1,16 +1,17 @@
 //! The tools that a model calls: what they are, what they take, and the runner that every call goes through.
 //!
 //! ```text
-//!  ToolUse ─► ToolRunner: resolve, input schema, policy, paths ─► Workplace: permit, admit, run, capture, store ─► ToolAnswer
+//!  ToolUse ─► ToolRunner: resolve, input schema, policy, paths ─► ToolHost: permit, admit, run, capture, store ─► ToolAnswer
 //! ```
 //!
 //! # Invariants
 //! 1. A wrong call is an answer, never an end: the model is told what was wrong and what is allowed.
-//! 2. Every call reaches the [`Workplace`], which keeps it: also one that was refused.
-//! 3. A node that makes the same call again and again, and gets the same answer, is stopped ([`REPEATS_MAX`]).
+//! 2. Every call reaches the [`ToolHost`], which keeps it: also one that was refused.
+//! 3. A node that makes the same call again and again, and gets the same answer, is stopped
+//!    ([`REPEATS_MAX`]).
 //!
 //! # Not here
-//! Sandboxes and stores: the engine implements [`Workplace`] over both.
+//! Sandboxes and stores: the engine implements [`ToolHost`] over both.
 
 mod arguments;
 mod builtin;
@@ -36,10 +37,10 @@ pub use context::{
     HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
 };
 pub use error::ToolError;
-pub use host::{CallHead, CommandText, FocusPlace, Performed, Work, Workplace};
-pub use read_tracker::Known;
+pub use host::{CallInfo, CommandText, FocusPlace, ToolHost, ToolOutcome, ToolRequest};
+pub use read_tracker::FileKnowledge;
 pub use repeat_detector::{REPEATS_MAX, REPEATS_TOLD};
-pub use resolve_path::{Place, Project};
-pub use runner::{Halt, Memory, ToolAnswer, ToolRunner};
+pub use resolve_path::{ToolPath, ToolProject};
+pub use runner::{Halt, ReadPolicy, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
 pub use truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};

@@ -1,18 +1,18 @@
-//! What a node has seen of each file: the hash that it last read or wrote.
+//! Tracks the files that a node has seen: the hash that it last read or wrote.
 //!
 //! # Invariants
-//! Only whole files are remembered as they were when somebody looked; what a command changes is not followed, so that a
-//! file that it changed is stale.
+//! Only whole files are remembered as they were when somebody looked; what a command changes is not followed,
+//! so that a file that it changed is stale.
 
 use std::collections::BTreeMap;
 
 use domain::Hash;
 
-use super::resolve_path::Place;
+use super::resolve_path::ToolPath;
 
-/// What is known of a file that is about to be replaced.
+/// The node's knowledge of a file that is about to be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum FileKnowledge {
     /// The node has not seen it: it must not exist.
     Unread,
     /// The node has seen it with this content.
@@ -23,14 +23,14 @@ pub enum Known {
 
 /// The files of one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen(BTreeMap<Place, Hash>);
+pub(super) struct ReadTracker(BTreeMap<ToolPath, Hash>);
 
-impl Seen {
-    pub(super) fn of(&self, place: &Place) -> Known {
-        self.0.get(place).map_or(Known::Unread, |hash| Known::As(*hash))
+impl ReadTracker {
+    pub(super) fn of(&self, place: &ToolPath) -> FileKnowledge {
+        self.0.get(place).map_or(FileKnowledge::Unread, |hash| FileKnowledge::As(*hash))
     }
 
-    pub(super) fn learn(&mut self, seen: Vec<(Place, Option<Hash>)>) {
+    pub(super) fn learn(&mut self, seen: Vec<(ToolPath, Option<Hash>)>) {
         for (place, hash) in seen {
             match hash {
                 Some(hash) => self.0.insert(place, hash),

@@ -1,4 +1,4 @@
-//! Where a path that a model names lies.
+//! Resolves a path that a model names.
 //!
 //! # Invariants
 //! 1. With several projects a path names its project: `ALIAS:path`.
@@ -9,13 +9,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 
 use super::error::ToolError;
 
 /// A project as tools see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Project {
+pub struct ToolProject {
     /// What its paths begin with, where there are several.
     pub alias: String,
     /// Its root, as commands see it.
@@ -26,9 +26,9 @@ pub struct Project {
 
 /// A place in one of the projects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// Which project.
-    pub root: RootNo,
+pub struct ToolPath {
+    /// The project.
+    pub root: RootIndex,
     /// Where in it; none for its root.
     pub path: Option<RelPath>,
     /// What shown paths of the project begin with: its alias, where there are several projects.
@@ -37,7 +37,7 @@ pub struct Place {
     pub shown: String,
 }
 
-impl Place {
+impl ToolPath {
     /// Another path of the same project, as it is shown.
     pub fn beside(&self, path: &RelPath) -> String {
         format!("{}{path}", self.prefix)
@@ -45,7 +45,7 @@ impl Place {
 }
 
 /// Finds the place of a path.
-pub(super) fn resolve(projects: &[Project], given: &str, tool: &str) -> Result<Place, ToolError> {
+pub(super) fn resolve(projects: &[ToolProject], given: &str, tool: &str) -> Result<ToolPath, ToolError> {
     let escapes = || ToolError::PathEscapes { path: given.to_owned() };
     let absolute = Path::new(given);
     if absolute.is_absolute() {
@@ -72,12 +72,12 @@ pub(super) fn resolve(projects: &[Project], given: &str, tool: &str) -> Result<P
 }
 
 fn place(
-    projects: &[Project],
-    project: &Project,
+    projects: &[ToolProject],
+    project: &ToolProject,
     no: u16,
     below: &Path,
     given: &str,
-) -> Result<Place, ToolError> {
+) -> Result<ToolPath, ToolError> {
     let escapes = || ToolError::PathEscapes { path: given.to_owned() };
     let mut names: Vec<&str> = Vec::new();
     for component in below.components() {
@@ -95,18 +95,18 @@ fn place(
     let below = path.as_ref().map_or(".", |_| joined.as_str());
     let prefix = if projects.len() > 1 { format!("{}:", project.alias) } else { String::new() };
     let shown = format!("{prefix}{below}");
-    Ok(Place { root: RootNo(no), path, prefix, shown })
+    Ok(ToolPath { root: RootIndex(no), path, prefix, shown })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn project(alias: &str, root: &str) -> Project {
-        Project { alias: alias.to_owned(), root: PathBuf::from(root), read_only: false }
+    fn project(alias: &str, root: &str) -> ToolProject {
+        ToolProject { alias: alias.to_owned(), root: PathBuf::from(root), read_only: false }
     }
 
-    fn found(projects: &[Project], given: &str) -> Result<(u16, String), &'static str> {
+    fn found(projects: &[ToolProject], given: &str) -> Result<(u16, String), &'static str> {
         let place = resolve(projects, given, "read_file").map_err(|error| error.code())?;
         Ok((place.root.0, place.shown))
     }

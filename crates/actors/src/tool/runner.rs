@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::arguments::work_of;
 use super::catalog::{Catalog, Tool};
 use super::error::ToolError;
-use super::host::{CallHead, Performed, Work, Workplace};
-use super::read_tracker::{Known, Seen};
-use super::repeat_detector::{REPEATS_MAX, REPEATS_TOLD, Repeats};
-use super::resolve_path::Place;
+use super::host::{CallInfo, ToolHost, ToolOutcome, ToolRequest};
+use super::read_tracker::{FileKnowledge, ReadTracker};
+use super::repeat_detector::{REPEATS_MAX, REPEATS_TOLD, RepeatDetector};
+use super::resolve_path::ToolPath;
 use super::truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 use crate::model::{ToolSource, ToolSpec, ToolUse};
 
@@ -24,29 +24,29 @@ const ARGUMENTS_BYTES_MAX: usize = 18 << 20;
 /// How much of a name that names nothing is kept.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What a node has to have read before it writes.
+/// The files that a node must have read before it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum ReadPolicy {
     /// Each file that it replaces: a model wrote the call.
     Strict,
     /// Nothing: a person wrote the call.
     Trusting,
 }
 
-/// What a model is told.
+/// The answer to a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAnswer {
     /// The result as JSON, or what was wrong.
     pub text: String,
-    /// Whether it went wrong.
+    /// True if it went wrong.
     pub is_error: bool,
-    /// How many files it changed.
+    /// The number of files it changed.
     pub changed: u32,
     /// What kind of fault it was; none when it went well, or as work goes.
     pub fault: Option<ErrorCategory>,
 }
 
-/// What ends a node in a call.
+/// The reason why a node ends in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt<S> {
     /// The workplace says so.
@@ -64,15 +64,15 @@ pub enum Halt<S> {
 pub struct ToolRunner<W> {
     workplace: W,
     catalog: Catalog,
-    memory: Memory,
-    seen: Seen,
-    repeats: Repeats,
+    memory: ReadPolicy,
+    seen: ReadTracker,
+    repeats: RepeatDetector,
 }
 
-impl<W: Workplace> ToolRunner<W> {
+impl<W: ToolHost> ToolRunner<W> {
     /// For a node that may call these tools.
-    pub fn new(workplace: W, catalog: Catalog, memory: Memory) -> Self {
-        Self { workplace, catalog, memory, seen: Seen::default(), repeats: Repeats::default() }
+    pub fn new(workplace: W, catalog: Catalog, memory: ReadPolicy) -> Self {
+        Self { workplace, catalog, memory, seen: ReadTracker::default(), repeats: RepeatDetector::default() }
     }
 
     /// The tools that it runs.
@@ -86,7 +86,7 @@ impl<W: Workplace> ToolRunner<W> {
     }
 
     /// The node has read these files whole, though by no call.
-    pub fn has_read(&mut self, files: Vec<(Place, Hash)>) {
+    pub fn has_read(&mut self, files: Vec<(ToolPath, Hash)>) {
         self.seen.learn(files.into_iter().map(|(place, hash)| (place, Some(hash))).collect());
     }
 
@@ -99,16 +99,16 @@ impl<W: Workplace> ToolRunner<W> {
             Ok((head, work)) => self.workplace.perform(head, work).await.map_err(Halt::Stopped)?,
             Err((head, why)) => {
                 self.workplace.refused(head, &why).await.map_err(Halt::Stopped)?;
-                Performed { outcome: Err(why), changed: 0, seen: Vec::new() }
+                ToolOutcome { outcome: Err(why), changed: 0, seen: Vec::new() }
             }
         };
-        let Performed { outcome, changed, seen } = performed;
+        let ToolOutcome { outcome, changed, seen } = performed;
         self.seen.learn(seen);
         let (text, is_error, fault) = match &outcome {
-            Ok(result) => (self.told(&call.name, result), false, None),
+            Ok(result) => (self.render_result(&call.name, result), false, None),
             Err(why) => (why.told(), true, why.fault()),
         };
-        let times = self.repeats.heard(&call.name, &call.arguments.to_string(), &text);
+        let times = self.repeats.record_call(&call.name, &call.arguments.to_string(), &text);
         if times >= REPEATS_MAX {
             return Err(Halt::Loop { tool: call.name.clone(), times });
         }
@@ -122,20 +122,20 @@ impl<W: Workplace> ToolRunner<W> {
 
     /// Everything that can be judged before the call begins.
     #[allow(clippy::result_large_err, reason = "it is an answer, not a way out")]
-    fn prepare(&self, call: &ToolUse) -> Result<(CallHead, Work), (CallHead, ToolError)> {
+    fn prepare(&self, call: &ToolUse) -> Result<(CallInfo, ToolRequest), (CallInfo, ToolError)> {
         let name: String = call.name.chars().take(NAME_CHARS_MAX).collect();
         let requested = call.arguments.clone();
-        let mut head = CallHead { tool: None, name, requested, effective: Value::Null };
-        match self.judged(call, &mut head) {
+        let mut head = CallInfo { tool: None, name, requested, effective: Value::Null };
+        match self.check_call(call, &mut head) {
             Ok(work) => Ok((head, work)),
             Err(why) => Err((head, why)),
         }
     }
 
-    fn judged(&self, call: &ToolUse, head: &mut CallHead) -> Result<Work, ToolError> {
+    fn check_call(&self, call: &ToolUse, head: &mut CallInfo) -> Result<ToolRequest, ToolError> {
         let bytes = length(&call.arguments);
         if bytes > ARGUMENTS_BYTES_MAX {
-            let hash = Hash::of(call.arguments.to_string().as_bytes()).to_string();
+            let hash = Hash::from_content(call.arguments.to_string().as_bytes()).to_string();
             head.requested = json!({ "bytes": bytes, "hash": hash });
             let problem = format!("they have {bytes} bytes, {ARGUMENTS_BYTES_MAX} are allowed");
             return Err(ToolError::InvalidArguments { tool: head.name.clone(), problems: vec![problem] });
@@ -148,9 +148,9 @@ impl<W: Workplace> ToolRunner<W> {
         if let Some(why) = self.workplace.forbids(&tool.spec) {
             return Err(ToolError::NotAllowed { tool: tool.spec.name.clone(), why });
         }
-        let seen = |place: &Place| match self.memory {
-            Memory::Strict => self.seen.of(place),
-            Memory::Trusting => Known::Whatever,
+        let seen = |place: &ToolPath| match self.memory {
+            ReadPolicy::Strict => self.seen.of(place),
+            ReadPolicy::Trusting => FileKnowledge::Whatever,
         };
         let (work, effective) = work_of(tool, &call.arguments, self.workplace.projects(), &seen)?;
         head.effective = effective;
@@ -158,14 +158,14 @@ impl<W: Workplace> ToolRunner<W> {
     }
 
     /// A result as the model reads it. Ours are bounded where they are made; others are bounded here.
-    fn told(&self, name: &str, result: &Value) -> String {
+    fn render_result(&self, name: &str, result: &Value) -> String {
         let text = result.to_string();
         let is_ours = self.catalog.find(name).is_ok_and(|tool| tool.spec.source == ToolSource::Builtin);
         if is_ours { text } else { head_and_tail(&text, HEAD_BYTES, TAIL_BYTES) }
     }
 }
 
-/// How many bytes all texts in a value have.
+/// Returns the number of bytes all texts in a value have.
 fn length(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

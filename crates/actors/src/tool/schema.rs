@@ -1,8 +1,8 @@
 //! JSON schemas, and what is said about a value that does not fit one.
 //!
 //! # Invariants
-//! 1. A message names the field, what was wrong with it, and what is allowed; it never repeats the value, which may be
-//!    long or secret.
+//! 1. A message names the field, what was wrong with it, and what is allowed; it never repeats the value,
+//!    which may be long or secret.
 //! 2. A schema is compiled once. It reaches no file and no network. Its patterns are bounded in size.
 
 use domain::did_you_mean;
@@ -14,12 +14,12 @@ use serde_json::Value;
 const PATTERN_BYTES_MAX: usize = 256 << 10;
 /// How often the matching of a pattern may go back.
 const BACKTRACK_STEPS_MAX: usize = 100_000;
-/// How many problems are told at once.
+/// The number of problems that are told at once.
 const PROBLEMS_MAX: usize = 8;
 /// How long one of them may be.
 const PROBLEM_CHARS_MAX: usize = 400;
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no JSON schema that can be used: {message}")]
 pub struct SchemaError {

@@ -1,13 +1,14 @@
 //! Agent programs over the Agent Client Protocol: what they may ask, and every way in which they fail us.
 //!
-//! The agents here are lines of a shell that answer in the order in which they are asked; `acp_real` has real ones.
+//! The agents here are lines of a shell that answer in the order in which they are asked; `acp_real` has real
+//! ones.
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use actors::acp::{AcpAnswer, AcpError, AcpHost, AcpStop, AcpTask, AcpUpdate, Permission, run};
-use actors::program::{Program, Starts};
+use actors::program::{ProgramSpec, ProgramStarter};
 use async_trait::async_trait;
 use domain::{ErrorCategory, ErrorClass};
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ impl AcpHost for Host {
         !self.forbids
     }
 
-    fn heard(&self, update: &AcpUpdate<'_>) {
+    fn on_update(&self, update: &AcpUpdate<'_>) {
         self.heard.lock().unwrap().push(format!("{update:?}"));
     }
 }
@@ -68,8 +69,8 @@ pub(crate) fn task(cwd: &Path) -> AcpTask {
     }
 }
 
-fn program(text: &str) -> Program {
-    Program { argv: ["sh", "-c", text].map(str::to_owned).to_vec(), env: Vec::new() }
+fn program(text: &str) -> ProgramSpec {
+    ProgramSpec { argv: ["sh", "-c", text].map(str::to_owned).to_vec(), env: Vec::new() }
 }
 
 fn says(message: &Value) -> String {
@@ -360,7 +361,7 @@ async fn cancelled(script: &str) -> (AcpError, std::os::fd::OwnedFd) {
         fn permission(&self, _: &Permission) -> bool {
             panic!("nothing is done after a cancel")
         }
-        fn heard(&self, update: &AcpUpdate<'_>) {
+        fn on_update(&self, update: &AcpUpdate<'_>) {
             if let AcpUpdate::Text(pid) = update {
                 *self.seen.lock().unwrap() = Some(watch_of(pid.parse().unwrap()));
                 self.token.cancel(CancelReason::User);

@@ -1,11 +1,12 @@
-//! Real agent programs over the Agent Client Protocol, whose model is scripted: an example of this repository.
+//! Real agent programs over the Agent Client Protocol, whose model is scripted: an example of this
+//! repository.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use actors::acp::{AcpAnswer, AcpStop, run};
-use actors::program::{Program, Starts};
+use actors::program::{ProgramSpec, ProgramStarter};
 use sync::CancellationToken;
 
 use crate::acp::{Host, task};
@@ -70,7 +71,7 @@ async fn codex(project: &Path, home: &Path, host: &Host) -> AcpAnswer {
     let words = ["-c", "sandbox_mode=\"danger-full-access\"", "-c", "approval_policy=\"untrusted\""];
     let argv = std::iter::once(agent.to_str().unwrap()).chain(words).map(str::to_owned).collect();
     let variable = |name: &str| (name.to_owned(), home.to_str().unwrap().to_owned());
-    let program = Program { argv, env: vec![variable("CODEX_HOME"), variable("HOME")] };
+    let program = ProgramSpec { argv, env: vec![variable("CODEX_HOME"), variable("HOME")] };
     let pipes = starts(project).start(&program).await.unwrap();
     run(pipes, &task(project), host, &CancellationToken::new().observe()).await.unwrap()
 }

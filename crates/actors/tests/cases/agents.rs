@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use actors::acp::{AcpAnswer, AcpStop, AcpTask, run};
-use actors::agents::{Agent, Found, PromptBy, find, named, version};
-use actors::program::{PlainStart, Program, Starts};
+use actors::agents::{Agent, InstalledAgent, PromptBy, find, named, version};
+use actors::program::{ProgramSpec, ProgramStarter, UnsandboxedStarter};
 use sync::CancellationToken;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -35,7 +35,7 @@ fn an_agent_is_found_by_its_program_and_can_be_used_with_a_key_or_a_login() {
     assert_eq!(find(codex, &path, Some(home.path()), &none), None);
     let codex_file = program(bin.path(), "codex", "true");
     let found = |acp, credential: Option<&str>| {
-        Some(Found { program: codex_file.clone(), acp, credential: credential.map(str::to_owned) })
+        Some(InstalledAgent { program: codex_file.clone(), acp, credential: credential.map(str::to_owned) })
     };
     assert_eq!(find(codex, &path, Some(home.path()), &none), found(None, None));
     let acp = program(bin.path(), "codex-acp", "true");
@@ -59,20 +59,20 @@ async fn a_program_is_asked_for_its_version() {
 }
 
 /// The variables that an agent gets: those of its row, its home, and where its model is.
-fn env(agent: &Agent, home: &Path, model: &[(&str, &str)]) -> PlainStart {
+fn env(agent: &Agent, home: &Path, model: &[(&str, &str)]) -> UnsandboxedStarter {
     let path = std::env::var("PATH").unwrap();
     let plain = [("PATH", path.as_str()), ("HOME", home.to_str().unwrap()), ("TERM", "dumb")];
     let all = plain.iter().chain(agent.env).chain(model);
     let env = all.map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    PlainStart { cwd: home.join("project"), env }
+    UnsandboxedStarter { cwd: home.join("project"), env }
 }
 
 /// Runs an agent as its row says, and gives what it said.
-async fn headless(agent: &Agent, file: &Path, starts: &PlainStart) -> String {
+async fn headless(agent: &Agent, file: &Path, starts: &UnsandboxedStarter) -> String {
     assert_eq!(agent.prompt, PromptBy::Stdin);
     let words = std::iter::once(file.to_str().unwrap()).chain(agent.headless.iter().copied());
     let argv = words.map(str::to_owned).collect();
-    let mut pipes = starts.start(&Program { argv, env: Vec::new() }).await.unwrap();
+    let mut pipes = starts.start(&ProgramSpec { argv, env: Vec::new() }).await.unwrap();
     pipes.stdin.write_all(b"Welcome everybody").await.unwrap();
     drop(pipes.stdin);
     let mut said = String::new();
@@ -140,7 +140,7 @@ async fn gemini_cli_speaks_acp_as_its_row_says() {
     let file = peer("gemini", "node_modules/.bin/gemini");
     let words = std::iter::once(file.to_str().unwrap()).chain(acp.argv[1..].iter().copied());
     let argv = words.map(str::to_owned).collect();
-    let pipes = env(gemini, home.path(), &model).start(&Program { argv, env: Vec::new() }).await.unwrap();
+    let pipes = env(gemini, home.path(), &model).start(&ProgramSpec { argv, env: Vec::new() }).await.unwrap();
     let host = Host::default();
     let login = acp.logins.iter().find(|(key, _)| *key == "GEMINI_API_KEY").map(|(_, way)| (*way).to_owned());
     let task = AcpTask { login, offers_files: false, ..task(&home.path().join("project")) };

@@ -1,7 +1,7 @@
 //! Anthropic's messages: what is sent, and what is made of the answers.
 
-use actors::model::{Message, ModelAnswer, ModelRequest, Stop, ToolResult, ToolUse};
-use domain::Usage;
+use actors::model::{Message, ModelAnswer, ModelRequest, StopReason, ToolResult, ToolUse};
+use domain::TokenUsage;
 use serde_json::{Value, json};
 
 use crate::scripted::{Script, Scripted};
@@ -59,8 +59,9 @@ async fn an_answer_is_heard_as_it_comes_and_counted_and_priced_with_the_cache() 
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);
     let (answer, heard) = ask(&anthropic(&server.url), &request("hello")).await;
     // 10 read at 2, 20 into the cache at 3, 30 from it at 1, 4 written at 10.
-    let usage = Usage { tokens_in: 60, tokens_out: 4, cost_micros: 20 + 60 + 30 + 40 };
-    let expected = ModelAnswer { text: "Grüß dich".to_owned(), calls: Vec::new(), stop: Stop::End, usage };
+    let usage = TokenUsage { tokens_in: 60, tokens_out: 4, cost_micros: 20 + 60 + 30 + 40 };
+    let expected =
+        ModelAnswer { text: "Grüß dich".to_owned(), calls: Vec::new(), stop: StopReason::End, usage };
     assert_eq!(answer.unwrap(), expected);
     assert_eq!(heard, ["Grüß ", "dich"]);
     let asked = server.asked();
@@ -127,14 +128,17 @@ async fn calls_are_put_together_beside_text_and_thoughts() {
     let request = ModelRequest { tools: vec![tool("read_file"), tool("files.list")], ..request("go") };
     let answer = answer_to(&request, blocks, "tool_use").await;
     let calls = vec![call("a", "read_file", json!({"path": "x"})), call("b", "files.list", json!({}))];
-    assert_eq!((answer.text.as_str(), answer.calls, answer.stop), ("I look", calls, Stop::ToolUse));
+    assert_eq!((answer.text.as_str(), answer.calls, answer.stop), ("I look", calls, StopReason::ToolUse));
 }
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_cut_off_arrives_as_text() {
     let request = ModelRequest { tools: vec![tool("read_file")], ..request("go") };
     let answer = answer_to(&request, call_block(0, "a", "read_file", &["{\"pa"]), "max_tokens").await;
-    assert_eq!((answer.calls, answer.stop), (vec![call("a", "read_file", json!("{\"pa"))], Stop::MaxTokens));
+    assert_eq!(
+        (answer.calls, answer.stop),
+        (vec![call("a", "read_file", json!("{\"pa"))], StopReason::MaxTokens)
+    );
 }
 
 #[tokio::test]
@@ -144,7 +148,10 @@ async fn a_schema_is_a_tool_that_must_be_called_and_its_call_is_the_answer() {
     let body = stream(call_block(0, "a", "final_answer", &["{\"ok\":true}"]), "tool_use");
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);
     let answer = answered(&anthropic(&server.url), &bound).await;
-    assert_eq!((answer.text.as_str(), answer.calls, answer.stop), ("{\"ok\":true}", Vec::new(), Stop::End));
+    assert_eq!(
+        (answer.text.as_str(), answer.calls, answer.stop),
+        ("{\"ok\":true}", Vec::new(), StopReason::End)
+    );
     let sent = server.asked().body;
     assert_eq!(sent["tool_choice"], json!({"type": "tool", "name": "final_answer"}));
     assert_eq!(
@@ -164,7 +171,7 @@ async fn a_schema_beside_tools_leaves_the_tools_free_and_an_early_answer_waits_f
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);
     let answer = answered(&anthropic(&server.url), &bound).await;
     let calls = vec![call("a", "read_file", json!({}))];
-    assert_eq!((answer.text.as_str(), answer.calls, answer.stop), ("", calls, Stop::ToolUse));
+    assert_eq!((answer.text.as_str(), answer.calls, answer.stop), ("", calls, StopReason::ToolUse));
     let sent = server.asked().body;
     assert_eq!((sent.get("tool_choice"), &sent["tools"][2]["name"]), (None, &json!("final_answer_2")));
     assert!(sent["system"][0]["text"].as_str().unwrap().contains("calling `final_answer_2`"));
@@ -173,18 +180,18 @@ async fn a_schema_beside_tools_leaves_the_tools_free_and_an_early_answer_waits_f
 #[tokio::test]
 async fn why_a_model_stopped_is_understood() {
     for (reason, stop) in [
-        ("end_turn", Stop::End),
-        ("stop_sequence", Stop::End),
-        ("pause_turn", Stop::End),
-        ("max_tokens", Stop::MaxTokens),
-        ("model_context_window_exceeded", Stop::MaxTokens),
-        ("refusal", Stop::Refused),
+        ("end_turn", StopReason::End),
+        ("stop_sequence", StopReason::End),
+        ("pause_turn", StopReason::End),
+        ("max_tokens", StopReason::MaxTokens),
+        ("model_context_window_exceeded", StopReason::MaxTokens),
+        ("refusal", StopReason::Refused),
     ] {
         let answer = answer_to(&request("hello"), text_block(0, &["so"]), reason).await;
         assert_eq!((answer.text.as_str(), answer.stop), ("so", stop), "{reason}");
     }
     let bare = answer_to(&request("hello"), Vec::new(), "refusal").await;
-    assert_eq!((bare.text.as_str(), bare.stop), ("", Stop::Refused));
+    assert_eq!((bare.text.as_str(), bare.stop), ("", StopReason::Refused));
 }
 
 #[tokio::test]
@@ -197,9 +204,9 @@ async fn a_gateway_that_does_not_stream_is_understood() {
     let server = Scripted::start(vec![script]);
     let request = ModelRequest { tools: vec![tool("read_file")], ..request("go") };
     let answer = answered(&anthropic(&server.url), &request).await;
-    let usage = Usage { tokens_in: 3, tokens_out: 2, cost_micros: 26 };
+    let usage = TokenUsage { tokens_in: 3, tokens_out: 2, cost_micros: 26 };
     let calls = vec![call("a", "read_file", json!({"path": "x"}))];
-    assert_eq!(answer, ModelAnswer { text: "whole".to_owned(), calls, stop: Stop::ToolUse, usage });
+    assert_eq!(answer, ModelAnswer { text: "whole".to_owned(), calls, stop: StopReason::ToolUse, usage });
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What each failure of a server is called, what is said about it, and whether it may have cost something.
+//! The category and the message of each failure of a server, and whether it may have cost something.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -299,11 +299,11 @@ async fn anthropics_errors_have_their_categories_inside_a_stream_and_before_it()
 
 #[test]
 fn an_address_that_would_leak_or_cannot_be_is_refused() {
-    use actors::model::{Key, OpenAi, OpenAiSpec, PriceList};
+    use actors::model::{OpenAi, OpenAiSpec, PriceList, ProviderKey};
     let spec = |base_url: &str| OpenAiSpec {
         name: "mine".to_owned(),
         base_url: base_url.to_owned(),
-        key: Some(Key::new(SECRET, "TEST_KEY").unwrap()),
+        key: Some(ProviderKey::new(SECRET, "TEST_KEY").unwrap()),
         dialect: Dialect::COMPATIBLE,
         limits: PATIENT,
         allow_plain_http: false,

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actors::model::{
-    BreakerNews, Cause, Guarded, Heard, ModelAnswer, ModelError, ModelRequest, NoNews, Provider, Resting,
-    Stop,
+    BreakerListener, Cause, GuardedProvider, ModelAnswer, ModelError, ModelRequest, NoBreakerListener,
+    OpenBreaker, Provider, StopReason, TextListener,
 };
-use domain::{ErrorCategory, Usage};
+use domain::{ErrorCategory, TokenUsage};
 use sync::{
     BreakerConfig, BreakerState, CancelReason, CancellationToken, CircuitBreaker, ManualClock, Observed,
-    Recorded,
+    RecordOutcome,
 };
 
 use crate::scripted::{Script, Scripted};
@@ -27,18 +27,28 @@ struct Planned {
 
 #[async_trait::async_trait]
 impl Provider for Planned {
-    async fn answer(&self, _: &ModelRequest, _: Heard<'_>, _: &Observed) -> Result<ModelAnswer, ModelError> {
+    async fn answer(
+        &self,
+        _: &ModelRequest,
+        _: TextListener<'_>,
+        _: &Observed,
+    ) -> Result<ModelAnswer, ModelError> {
         let outcome = self.outcomes.lock().unwrap().pop_front().expect("no call was expected");
-        let usage = Usage::default();
-        outcome.map(|()| ModelAnswer { text: "so".to_owned(), calls: Vec::new(), stop: Stop::End, usage })
+        let usage = TokenUsage::default();
+        outcome.map(|()| ModelAnswer {
+            text: "so".to_owned(),
+            calls: Vec::new(),
+            stop: StopReason::End,
+            usage,
+        })
     }
 }
 
 #[derive(Default)]
-struct Heralds(Mutex<Vec<(String, Recorded)>>);
+struct Heralds(Mutex<Vec<(String, RecordOutcome)>>);
 
-impl BreakerNews for Heralds {
-    fn changed(&self, breaker: &str, how: Recorded) {
+impl BreakerListener for Heralds {
+    fn changed(&self, breaker: &str, how: RecordOutcome) {
         self.0.lock().unwrap().push((breaker.to_owned(), how));
     }
 }
@@ -48,7 +58,7 @@ struct Setting {
     breakers: CircuitBreaker,
     news: Arc<Heralds>,
     planned: Arc<Planned>,
-    guarded: Guarded,
+    guarded: GuardedProvider,
 }
 
 fn setting() -> Setting {
@@ -56,7 +66,7 @@ fn setting() -> Setting {
     let config = BreakerConfig { threshold: 2, cool_down: COOL_DOWN, ..BreakerConfig::default() };
     let breakers = CircuitBreaker::new(config, Arc::new(clock.clone())).unwrap();
     let (news, planned) = (Arc::new(Heralds::default()), Arc::new(Planned::default()));
-    let guarded = Guarded::new(
+    let guarded = GuardedProvider::new(
         Arc::clone(&planned) as _,
         "openai",
         breakers.handle("model/openai"),
@@ -77,7 +87,7 @@ impl Setting {
     }
 }
 
-fn turned_away(guarded: &Guarded) -> Resting {
+fn turned_away(guarded: &GuardedProvider) -> OpenBreaker {
     guarded.admit().err().expect("it rests")
 }
 
@@ -92,13 +102,16 @@ async fn what_keeps_failing_is_given_a_rest_and_then_tried_again() {
     setting.call(error(ErrorCategory::Overloaded)).await;
     setting.clock.advance(Duration::from_secs(10));
     let why = "openai failed too often and is given a rest; it failed with: no".to_owned();
-    assert_eq!(turned_away(&setting.guarded), Resting { why, left: Some(Duration::from_secs(20)) });
+    assert_eq!(turned_away(&setting.guarded), OpenBreaker { why, left: Some(Duration::from_secs(20)) });
     setting.clock.advance(Duration::from_secs(20));
     setting.call(Ok(())).await;
     assert!(setting.guarded.admit().is_ok());
     let told = setting.news.0.lock().unwrap().clone();
     let name = "model/openai".to_owned();
-    assert_eq!(told, [(name.clone(), Recorded::Tripped { cool_down: COOL_DOWN }), (name, Recorded::Closed)]);
+    assert_eq!(
+        told,
+        [(name.clone(), RecordOutcome::Tripped { cool_down: COOL_DOWN }), (name, RecordOutcome::Closed)]
+    );
 }
 
 #[tokio::test]
@@ -171,7 +184,8 @@ async fn an_open_breaker_sends_nothing_to_a_real_server() {
     let server = Scripted::start(vec![busy(), busy(), busy(), busy()]);
     let breakers = CircuitBreaker::default();
     let inner = Arc::new(openai(&server.url));
-    let guarded = Guarded::new(inner, "openai", breakers.handle("model/openai"), Arc::new(NoNews));
+    let guarded =
+        GuardedProvider::new(inner, "openai", breakers.handle("model/openai"), Arc::new(NoBreakerListener));
     for _ in 0..3 {
         assert_eq!(failed(&Admitting(&guarded), &request("hello")).await.message, "503 from openai");
         server.asked();

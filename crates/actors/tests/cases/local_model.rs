@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use actors::model::{
-    Cause, Guarded, Mode, ModelRequest, NoNews, Prices, Provider, ProviderSettings, Providers,
-    ProvidersSetup, Stop,
+    Cause, GuardedProvider, ModelRequest, NoBreakerListener, Prices, Provider, ProviderSettings, Providers,
+    ProvidersSetup, RecordingMode, StopReason,
 };
 use serde_json::{Value, json};
 use sync::{CancelReason, CancellationToken, CircuitBreaker};
@@ -41,15 +41,15 @@ impl Server {
     }
 
     /// The provider that is built in for such servers.
-    fn provider(&self) -> Arc<Guarded> {
+    fn provider(&self) -> Arc<GuardedProvider> {
         let own =
             ProviderSettings { base_url: Some(format!("{}/v1", self.url)), ..ProviderSettings::default() };
         let setup = ProvidersSetup {
             settings: BTreeMap::from([("llamacpp".to_owned(), own)]),
-            prices: Prices::listed(&BTreeMap::new()).unwrap(),
+            prices: Prices::with_overrides(&BTreeMap::new()).unwrap(),
             breakers: CircuitBreaker::default(),
-            news: Arc::new(NoNews),
-            mode: Mode::Live,
+            news: Arc::new(NoBreakerListener),
+            mode: RecordingMode::Live,
         };
         Providers::new(setup, &|_| None).unwrap().resolve("llamacpp/smollm2").unwrap().provider
     }
@@ -86,7 +86,7 @@ async fn a_real_model_streams_counts_keeps_to_a_schema_and_is_left_in_the_middle
     });
     let bound = ModelRequest { output: Some(schema), ..short("Which colour has grass?") };
     let answer = answered(&provider, &bound).await;
-    assert_eq!(answer.stop, Stop::End, "{answer:?}");
+    assert_eq!(answer.stop, StopReason::End, "{answer:?}");
     let colour: Value = serde_json::from_str(&answer.text).unwrap();
     assert!(colour == json!({"colour": "green"}) || colour == json!({"colour": "red"}), "{colour}");
 

@@ -1,13 +1,14 @@
 //! Servers of the Model Context Protocol: what they offer, and every way in which they fail us.
 //!
-//! The servers here are lines of a shell that answer in the order in which they are asked; `mcp_real` has a real one.
+//! The servers here are lines of a shell that answer in the order in which they are asked; `mcp_real` has a
+//! real one.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use actors::mcp::{McpError, McpServer, McpSettings};
-use actors::program::{PlainStart, Program};
+use actors::program::{ProgramSpec, UnsandboxedStarter};
 use actors::tool::{Catalog, ForeignTool, ToolError, ToolSource};
 use domain::{ErrorCategory, ErrorClass};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -16,9 +17,12 @@ use sync::{CancelReason, CancellationToken};
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
 
-pub(crate) fn starts(cwd: &Path) -> PlainStart {
+pub(crate) fn starts(cwd: &Path) -> UnsandboxedStarter {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-    PlainStart { cwd: cwd.to_owned(), env: ["PATH", "HOME"].into_iter().filter_map(variable).collect() }
+    UnsandboxedStarter {
+        cwd: cwd.to_owned(),
+        env: ["PATH", "HOME"].into_iter().filter_map(variable).collect(),
+    }
 }
 
 fn settings(extra: &str) -> McpSettings {
@@ -26,13 +30,13 @@ fn settings(extra: &str) -> McpSettings {
 }
 
 /// A server that reads a line before each of these, and writes it; `read` waits for the next question.
-fn script(answers: &[&str]) -> Program {
+fn script(answers: &[&str]) -> ProgramSpec {
     let mut text = String::new();
     for answer in answers {
         text.push_str(&format!("read -r asked\n{answer}\n"));
     }
     text.push_str("cat >/dev/null\n");
-    Program { argv: ["sh", "-c", &text].map(str::to_owned).to_vec(), env: Vec::new() }
+    ProgramSpec { argv: ["sh", "-c", &text].map(str::to_owned).to_vec(), env: Vec::new() }
 }
 
 /// The word of the shell that writes this line.
@@ -41,7 +45,7 @@ fn says(line: &str) -> String {
 }
 
 /// A server that shook hands; the second line that it reads is the notice that we are ready.
-fn greeted(answers: &[&str]) -> Program {
+fn greeted(answers: &[&str]) -> ProgramSpec {
     let hello = format!("{}\nread -r ready", says(HELLO));
     let answers: Vec<&str> = std::iter::once(hello.as_str()).chain(answers.iter().copied()).collect();
     script(&answers)
@@ -59,12 +63,12 @@ fn plain_tool(name: &str) -> Value {
     json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } })
 }
 
-async fn started(program: &Program, settings: &McpSettings) -> Result<McpServer, McpError> {
+async fn started(program: &ProgramSpec, settings: &McpSettings) -> Result<McpServer, McpError> {
     let scope = CancellationToken::new().observe();
     McpServer::start("box", settings, program, &starts(Path::new("/")), &scope).await
 }
 
-async fn running(program: &Program) -> McpServer {
+async fn running(program: &ProgramSpec) -> McpServer {
     started(program, &settings("")).await.unwrap()
 }
 
@@ -263,7 +267,7 @@ async fn a_list_that_never_ends_is_read_to_its_bound() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_started_is_named() {
-    let program = Program { argv: vec!["no-such-server".to_owned()], env: Vec::new() };
+    let program = ProgramSpec { argv: vec!["no-such-server".to_owned()], env: Vec::new() };
     let error = started(&program, &settings("")).await.unwrap_err();
     assert_eq!(error.category(), ErrorCategory::InvalidInput);
     let told = error.to_string();
@@ -308,7 +312,7 @@ async fn a_server_that_hangs_is_given_up_wherever_it_hangs() {
     let error = started(&script(&["cat >/dev/null"]), &hasty).await.unwrap_err();
     assert_eq!((error.category(), error.to_string()), (ErrorCategory::Timeout, at("initialize")));
     // One that does not even read.
-    let deaf = Program { argv: ["sleep", "1000"].map(str::to_owned).to_vec(), env: Vec::new() };
+    let deaf = ProgramSpec { argv: ["sleep", "1000"].map(str::to_owned).to_vec(), env: Vec::new() };
     assert_eq!(started(&deaf, &hasty).await.unwrap_err().category(), ErrorCategory::Timeout);
     let error = started(&greeted(&["echo thinking"]), &hasty).await.unwrap_err();
     assert_eq!(error.to_string(), format!("{}; it wrote what is no message: `thinking`", at("tools/list")));

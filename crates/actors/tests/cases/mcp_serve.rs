@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::mcp::{ANSWER_BYTES_MAX, CALLS_MAX, Given, Offer, Offers, ServeError, serve};
+use actors::mcp::{ANSWER_BYTES_MAX, CALLS_MAX, McpServeError, ServedResult, ServedTool, ToolService, serve};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -15,9 +15,9 @@ struct Echo {
 }
 
 #[async_trait]
-impl Offers for Echo {
-    fn offers(&self) -> Vec<Offer> {
-        let offer = |name, properties: Value| Offer {
+impl ToolService for Echo {
+    fn offers(&self) -> Vec<ServedTool> {
+        let offer = |name, properties: Value| ServedTool {
             name,
             description: "echoes",
             input: json!({ "type": "object", "properties": properties, "additionalProperties": false }),
@@ -34,13 +34,18 @@ impl Offers for Echo {
         "be kind"
     }
 
-    async fn call(&self, name: &str, arguments: Value) -> Given {
+    async fn call(&self, name: &str, arguments: Value) -> ServedResult {
         match name {
             "wait" => self.go_on.notified().await,
-            "long" => return Given { answer: json!({ "x": "x".repeat(ANSWER_BYTES_MAX) }), is_error: false },
+            "long" => {
+                return ServedResult {
+                    answer: json!({ "x": "x".repeat(ANSWER_BYTES_MAX) }),
+                    is_error: false,
+                };
+            }
             _ => {}
         }
-        Given { is_error: arguments["n"] == 0, answer: arguments }
+        ServedResult { is_error: arguments["n"] == 0, answer: arguments }
     }
 }
 
@@ -68,7 +73,7 @@ impl Caller {
     }
 }
 
-type Served = tokio::task::JoinHandle<Result<(), ServeError>>;
+type Served = tokio::task::JoinHandle<Result<(), McpServeError>>;
 
 fn served(echo: Echo) -> (Caller, Served) {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
@@ -158,5 +163,5 @@ async fn calls_under_way_are_bounded_answered_beside_and_finished_at_the_end() {
 async fn who_says_nothing_is_nobody() {
     let (mut caller, server) = served(Echo::default());
     caller.write.shutdown().await.unwrap();
-    assert!(matches!(server.await.unwrap(), Err(ServeError::NoHandshake)));
+    assert!(matches!(server.await.unwrap(), Err(McpServeError::NoHandshake)));
 }

@@ -1,7 +1,7 @@
 //! Chat completions: what is sent, and every way in which servers answer.
 
-use actors::model::{Dialect, Message, ModelAnswer, ModelRequest, Stop, ToolResult, ToolUse};
-use domain::Usage;
+use actors::model::{Dialect, Message, ModelAnswer, ModelRequest, StopReason, ToolResult, ToolUse};
+use domain::TokenUsage;
 use serde_json::{Value, json};
 
 use crate::scripted::{Script, Scripted};
@@ -48,8 +48,9 @@ async fn an_answer_is_heard_as_it_comes_and_counted_and_priced() {
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);
     let (answer, heard) = ask(&openai(&server.url), &request("hello")).await;
     // 4 tokens read at 2, 6 from the cache at 1, 4 written at 10.
-    let usage = Usage { tokens_in: 10, tokens_out: 4, cost_micros: 8 + 6 + 40 };
-    let expected = ModelAnswer { text: "Grüß dich".to_owned(), calls: Vec::new(), stop: Stop::End, usage };
+    let usage = TokenUsage { tokens_in: 10, tokens_out: 4, cost_micros: 8 + 6 + 40 };
+    let expected =
+        ModelAnswer { text: "Grüß dich".to_owned(), calls: Vec::new(), stop: StopReason::End, usage };
     assert_eq!(answer.unwrap(), expected);
     assert_eq!(heard, ["Grüß ", "dich"]);
 }
@@ -180,7 +181,7 @@ async fn calls_are_put_together_however_a_server_sends_them() {
         &whole_in_one_message_with_objects,
     ] {
         let answer = answer_to(&with_tools(), chunks).await;
-        assert_eq!((answer.calls, answer.stop), (two.clone(), Stop::ToolUse), "{chunks:?}");
+        assert_eq!((answer.calls, answer.stop), (two.clone(), StopReason::ToolUse), "{chunks:?}");
     }
 }
 
@@ -222,27 +223,27 @@ async fn arguments_that_are_no_json_arrive_as_text_and_none_as_an_empty_object()
 async fn why_a_model_stopped_is_understood_in_every_words() {
     let text = || delta(json!({"content": "so"}));
     for (reason, stop) in [
-        ("stop", Stop::End),
-        ("eos", Stop::End),
-        ("end_turn", Stop::End),
-        ("length", Stop::MaxTokens),
-        ("max_tokens", Stop::MaxTokens),
-        ("content_filter", Stop::Refused),
+        ("stop", StopReason::End),
+        ("eos", StopReason::End),
+        ("end_turn", StopReason::End),
+        ("length", StopReason::MaxTokens),
+        ("max_tokens", StopReason::MaxTokens),
+        ("content_filter", StopReason::Refused),
     ] {
         let answer = answer_to(&request("hello"), &[text(), finish(reason)]).await;
         assert_eq!((answer.text.as_str(), answer.stop), ("so", stop), "{reason}");
     }
     let unsaid = answer_to(&request("hello"), &[text()]).await;
-    assert_eq!(unsaid.stop, Stop::End, "[DONE] says it too");
+    assert_eq!(unsaid.stop, StopReason::End, "[DONE] says it too");
 }
 
 #[tokio::test]
 async fn a_refusal_is_an_answer_that_says_so() {
     let chunks = [delta(json!({"refusal": "I will "})), delta(json!({"refusal": "not"})), finish("stop")];
     let answer = answer_to(&request("hello"), &chunks).await;
-    assert_eq!((answer.text.as_str(), answer.stop), ("I will not", Stop::Refused));
+    assert_eq!((answer.text.as_str(), answer.stop), ("I will not", StopReason::Refused));
     let filtered = answer_to(&request("hello"), &[finish("content_filter")]).await;
-    assert_eq!((filtered.text.as_str(), filtered.stop), ("", Stop::Refused));
+    assert_eq!((filtered.text.as_str(), filtered.stop), ("", StopReason::Refused));
 }
 
 #[tokio::test]
@@ -261,7 +262,7 @@ async fn usage_that_is_not_told_is_counted_and_never_nothing() {
 async fn a_model_without_a_known_price_costs_nothing_that_we_know_of() {
     let unknown = ModelRequest { model: "m-9".to_owned(), ..request("hello") };
     let answer = answer_to(&unknown, &[delta(json!({"content": "x"})), usage(7, 1), finish("stop")]).await;
-    assert_eq!(answer.usage, Usage { tokens_in: 7, tokens_out: 1, cost_micros: 0 });
+    assert_eq!(answer.usage, TokenUsage { tokens_in: 7, tokens_out: 1, cost_micros: 0 });
 }
 
 #[tokio::test]
@@ -271,8 +272,8 @@ async fn a_server_that_does_not_stream_is_understood() {
     let script = Script::status("200 OK", &[("content-type", "application/json")], &body.to_string());
     let server = Scripted::start(vec![script]);
     let (answer, heard) = ask(&openai(&server.url), &request("hello")).await;
-    let usage = Usage { tokens_in: 3, tokens_out: 2, cost_micros: 26 };
-    let expected = ModelAnswer { text: "whole".to_owned(), calls: Vec::new(), stop: Stop::End, usage };
+    let usage = TokenUsage { tokens_in: 3, tokens_out: 2, cost_micros: 26 };
+    let expected = ModelAnswer { text: "whole".to_owned(), calls: Vec::new(), stop: StopReason::End, usage };
     assert_eq!((answer.unwrap(), heard), (expected, vec!["whole".to_owned()]));
 }
 

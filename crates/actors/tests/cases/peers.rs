@@ -1,4 +1,4 @@
-//! Where the programs of others lie that the tests meet.
+//! The locations of the foreign programs that the tests use.
 
 use std::path::PathBuf;
 

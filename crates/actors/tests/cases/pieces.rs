@@ -1,4 +1,5 @@
-//! An answer is the same however its bytes are cut into pieces: between events, within `data:`, within a character.
+//! An answer is the same however its bytes are cut into pieces: between events, within `data:`, within a
+//! character.
 
 use actors::model::{ModelAnswer, ModelRequest, Provider};
 use proptest::prelude::*;

@@ -1,12 +1,12 @@
-//! Who serves a model: built in or configured, with which key, and what is said when something is missing.
+//! The provider of a model: built in or configured, its key, and the message when something is missing.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use actors::model::{
-    Cast, Mode, NoNews, Price, Prices, ProviderError, ProviderSettings, ProviderView, Providers,
-    ProvidersSetup, Speaks,
+    NoBreakerListener, Participants, Price, Prices, Protocol, ProviderError, ProviderSettings, ProviderView,
+    Providers, ProvidersSetup, RecordingMode,
 };
 use serde_json::json;
 use sync::CircuitBreaker;
@@ -19,10 +19,10 @@ type Environment = BTreeMap<&'static str, String>;
 fn setup(settings: &[(&str, ProviderSettings)]) -> ProvidersSetup {
     ProvidersSetup {
         settings: settings.iter().map(|(name, own)| ((*name).to_owned(), own.clone())).collect(),
-        prices: Prices::listed(&BTreeMap::new()).unwrap(),
+        prices: Prices::with_overrides(&BTreeMap::new()).unwrap(),
         breakers: CircuitBreaker::default(),
-        news: Arc::new(NoNews),
-        mode: Mode::Live,
+        news: Arc::new(NoBreakerListener),
+        mode: RecordingMode::Live,
     }
 }
 
@@ -101,7 +101,7 @@ fn a_models_name_may_have_slashes_and_its_price_is_listed_or_unknown() {
 async fn a_configured_provider_is_asked_at_its_address_with_its_key() {
     let server = Scripted::start(vec![one_answer()]);
     let mine = ProviderSettings {
-        speaks: Some(Speaks::Openai),
+        speaks: Some(Protocol::Openai),
         base_url: Some(format!("{}/api/", server.url)),
         key_env: Some("MY_KEY".to_owned()),
         ..ProviderSettings::default()
@@ -141,7 +141,7 @@ async fn a_built_in_name_can_be_pointed_elsewhere() {
 fn settings_that_do_not_say_enough_are_told_apart_from_unknown_names() {
     let speechless =
         ProviderSettings { base_url: Some("http://x".to_owned()), ..ProviderSettings::default() };
-    let homeless = ProviderSettings { speaks: Some(Speaks::Anthropic), ..ProviderSettings::default() };
+    let homeless = ProviderSettings { speaks: Some(Protocol::Anthropic), ..ProviderSettings::default() };
     let all = providers(&[("a", speechless), ("b", homeless)], &[]);
     assert_eq!(refused(&all, "a/m"), "the provider `a` lacks `speaks` in its settings");
     assert_eq!(refused(&all, "b/m"), "the provider `b` lacks `url` in its settings");
@@ -201,14 +201,14 @@ async fn what_was_recorded_with_a_key_is_replayed_without_one() {
     let environment: Environment =
         [("OPENAI_API_KEY", SECRET.to_owned()), ("OPENAI_BASE_URL", server.url.clone())].into();
     let own = ProviderSettings { context_tokens: Some(9_000), ..ProviderSettings::default() };
-    let mode = Mode::Record { path: path.clone(), cast: Cast::default() };
+    let mode = RecordingMode::Record { path: path.clone(), cast: Participants::default() };
     let recording = ProvidersSetup { mode, ..setup(&[("openai", own)]) };
     let live = providers_of(recording, &environment);
     let resolved = live.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
     let recorded = answered(&Admitting(&resolved.provider), &request("hello")).await;
     assert_eq!(live.unused_calls(), None);
 
-    let replaying = ProvidersSetup { mode: Mode::Replay(path), ..setup(&[]) };
+    let replaying = ProvidersSetup { mode: RecordingMode::Replay(path), ..setup(&[]) };
     let offline = providers_of(replaying, &Environment::new());
     assert!(offline.views().iter().all(|view| view.lacks.is_none()));
     assert_eq!(offline.unused_calls(), Some(1));
@@ -235,7 +235,7 @@ async fn a_provider_has_one_breaker_for_all_its_models() {
 fn settings_are_read_strictly() {
     let read = |text: &str| toml::from_str::<ProviderSettings>(text);
     let own = read("speaks = \"anthropic\"\nbase_url = \"https://x\"\nidle_s = 9\n").unwrap();
-    assert_eq!((own.speaks, own.idle_s), (Some(Speaks::Anthropic), Some(9)));
+    assert_eq!((own.speaks, own.idle_s), (Some(Protocol::Anthropic), Some(9)));
     assert!(read("key = \"sk-in-a-file\"").is_err(), "a key has no place in the settings");
     assert!(matches!(providers(&[], &[]).resolve(""), Err(ProviderError::NoModel { .. })));
 }
@@ -243,7 +243,7 @@ fn settings_are_read_strictly() {
 #[test]
 fn a_password_in_an_address_is_shown_to_nobody_but_the_redactor() {
     let at = |url: &str| ProviderSettings {
-        speaks: Some(Speaks::Openai),
+        speaks: Some(Protocol::Openai),
         base_url: Some(url.to_owned()),
         ..ProviderSettings::default()
     };

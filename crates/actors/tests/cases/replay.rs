@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::model::{
-    Bounds, Cast, Cause, Drift, Key, Message, ModelAnswer, ModelError, ModelRequest, Provider, Recorder,
-    RecordingError, Replay, ToolResult, ToolUse, cast_of,
+    Cause, Drift, Message, ModelAnswer, ModelError, ModelLimits, ModelRequest, Participants, Provider,
+    ProviderKey, Recorder, RecordingError, Replay, ToolResult, ToolUse, cast_of,
 };
 use domain::ErrorCategory;
 use serde_json::{Value, json};
@@ -39,9 +39,9 @@ impl Tape {
     async fn record(&self, calls: Vec<(ModelRequest, Script)>) -> Vec<Result<ModelAnswer, ModelError>> {
         let (requests, scripts): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let server = Scripted::start(scripts);
-        let key = Key::new(SECRET, "TEST_KEY").unwrap();
-        let recorder = Arc::new(Recorder::create(&self.path(), vec![key], Cast::default()).unwrap());
-        let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
+        let key = ProviderKey::new(SECRET, "TEST_KEY").unwrap();
+        let recorder = Arc::new(Recorder::create(&self.path(), vec![key], Participants::default()).unwrap());
+        let provider = recorder.wrap("openai", ModelLimits::default(), Arc::new(openai(&server.url)));
         let mut answers = Vec::new();
         for request in requests {
             answers.push(ask(&*provider, &request).await.0);
@@ -105,8 +105,8 @@ async fn a_recording_is_its_owners_alone_and_holds_no_key() {
 async fn each_call_is_on_disk_before_its_answer_is_given() {
     let tape = Tape::new();
     let server = Scripted::start(vec![text_script("a"), text_script("b")]);
-    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Cast::default()).unwrap());
-    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
+    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Participants::default()).unwrap());
+    let provider = recorder.wrap("openai", ModelLimits::default(), Arc::new(openai(&server.url)));
     for calls in 1..=2 {
         answered(&*provider, &request("hello")).await;
         assert_eq!(tape.lines().len(), calls);
@@ -118,8 +118,8 @@ async fn each_call_is_on_disk_before_its_answer_is_given() {
 async fn parallel_calls_never_mix_their_lines() {
     let tape = Tape::new();
     let server = Scripted::start((0..8).map(|_| text_script(&"long ".repeat(20_000))).collect());
-    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Cast::default()).unwrap());
-    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
+    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Participants::default()).unwrap());
+    let provider = recorder.wrap("openai", ModelLimits::default(), Arc::new(openai(&server.url)));
     let tasks: Vec<_> = (0..8)
         .map(|number| {
             let provider = Arc::clone(&provider);
@@ -137,8 +137,8 @@ async fn parallel_calls_never_mix_their_lines() {
 #[tokio::test]
 async fn a_cancelled_call_is_not_recorded() {
     let tape = Tape::new();
-    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Cast::default()).unwrap());
-    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&Scripted::nobody())));
+    let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), Participants::default()).unwrap());
+    let provider = recorder.wrap("openai", ModelLimits::default(), Arc::new(openai(&Scripted::nobody())));
     let token = CancellationToken::new();
     let scope = token.observe();
     token.cancel(CancelReason::User);
@@ -263,7 +263,7 @@ async fn one_call_more_than_was_recorded_is_a_drift() {
 async fn a_recording_is_never_written_over() {
     let tape = Tape::new();
     tape.record(vec![(request("hello"), text_script("a"))]).await;
-    let error = Recorder::create(&tape.path(), Vec::new(), Cast::default()).unwrap_err();
+    let error = Recorder::create(&tape.path(), Vec::new(), Participants::default()).unwrap_err();
     assert!(matches!(error, RecordingError::Exists { .. }), "{error}");
     assert_eq!(tape.lines().len(), 1);
 }
@@ -289,10 +289,14 @@ async fn a_last_line_that_was_cut_off_is_left_out_and_another_is_an_error() {
 #[tokio::test]
 async fn a_recording_says_who_was_in_the_run_and_an_older_one_does_not() {
     let tape = Tape::new();
-    let cast = Cast { actor: Some("coder".to_owned()), model: Some("box/m".to_owned()), ..Cast::default() };
+    let cast = Participants {
+        actor: Some("coder".to_owned()),
+        model: Some("box/m".to_owned()),
+        ..Participants::default()
+    };
     let server = Scripted::start(vec![text_script("a")]);
     let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new(), cast.clone()).unwrap());
-    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
+    let provider = recorder.wrap("openai", ModelLimits::default(), Arc::new(openai(&server.url)));
     answered(&*provider, &request("hello")).await;
     assert_eq!((recorder.calls(), cast_of(&tape.path()).unwrap()), (1, Some(cast)));
     assert_eq!(tape.replay().0.unused(), 1, "the head is no call");
@@ -306,6 +310,6 @@ async fn a_recording_says_who_was_in_the_run_and_an_older_one_does_not() {
 #[tokio::test]
 async fn a_run_that_asks_nobody_leaves_no_recording() {
     let tape = Tape::new();
-    drop(Recorder::create(&tape.path(), Vec::new(), Cast::default()).unwrap());
+    drop(Recorder::create(&tape.path(), Vec::new(), Participants::default()).unwrap());
     assert!(!tape.path().exists());
 }

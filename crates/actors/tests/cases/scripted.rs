@@ -128,7 +128,8 @@ impl Scripted {
         Scripted { url, asked, left }
     }
 
-    /// A server that listens as long as the test lives, and looks at each request and its number, from 0, to answer it.
+    /// A server that listens as long as the test lives, and looks at each request and its number, from 0, to
+    /// answer it.
     pub(crate) fn answering(answer: impl Fn(usize, &Asked) -> Script + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -166,8 +167,8 @@ impl Scripted {
         assert!(self.asked.try_iter().count() <= 1, "nothing is sent twice");
     }
 
-    /// Waits until a client has left a connection that was held. The client's tasks go on meanwhile: it is one of them
-    /// that leaves.
+    /// Waits until a client has left a connection that was held. The client's tasks go on meanwhile: it is
+    /// one of them that leaves.
     pub(crate) async fn client_left(&mut self) {
         let left = tokio::time::timeout(WATCHDOG, self.left.recv()).await;
         assert_eq!(left, Ok(Some(())), "the client stayed");

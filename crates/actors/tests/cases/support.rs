@@ -1,12 +1,13 @@
-//! What the cases have in common: requests, clients, and what they heard.
+//! Shared test helpers: requests, clients, and the texts that they received.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actors::model::{
-    Anthropic, AnthropicSpec, Dialect, Guarded, Heard, Key, Message, ModelAnswer, ModelError, ModelRequest,
-    OpenAi, OpenAiSpec, Price, PriceList, Prices, Provider, TimeLimits, ToolSource, ToolSpec,
+    Anthropic, AnthropicSpec, Dialect, GuardedProvider, Message, ModelAnswer, ModelError, ModelRequest,
+    OpenAi, OpenAiSpec, Price, PriceList, Prices, Provider, ProviderKey, TextListener, TimeLimits,
+    ToolSource, ToolSpec,
 };
 use serde_json::{Value, json};
 use sync::{CancellationToken, Observed};
@@ -54,8 +55,8 @@ pub(crate) fn prices(provider: &str) -> PriceList {
         cache_read: Some(1_000_000),
         cache_write: Some(3_000_000),
     };
-    let prices = Prices::listed(&BTreeMap::from([(format!("{provider}/m-1"), price)])).unwrap();
-    PriceList::of_provider(Arc::new(prices), provider)
+    let prices = Prices::with_overrides(&BTreeMap::from([(format!("{provider}/m-1"), price)])).unwrap();
+    PriceList::for_provider(Arc::new(prices), provider)
 }
 
 pub(crate) fn openai(url: &str) -> OpenAi {
@@ -66,7 +67,7 @@ pub(crate) fn openai_with(url: &str, dialect: Dialect, limits: TimeLimits) -> Op
     let spec = OpenAiSpec {
         name: "openai".to_owned(),
         base_url: format!("{url}/v1"),
-        key: Some(Key::new(SECRET, "TEST_KEY").unwrap()),
+        key: Some(ProviderKey::new(SECRET, "TEST_KEY").unwrap()),
         dialect,
         limits,
         allow_plain_http: false,
@@ -78,7 +79,7 @@ pub(crate) fn anthropic(url: &str) -> Anthropic {
     let spec = AnthropicSpec {
         name: "anthropic".to_owned(),
         base_url: url.to_owned(),
-        key: Some(Key::new(SECRET, "TEST_KEY").unwrap()),
+        key: Some(ProviderKey::new(SECRET, "TEST_KEY").unwrap()),
         limits: PATIENT,
         allow_plain_http: false,
     };
@@ -86,14 +87,14 @@ pub(crate) fn anthropic(url: &str) -> Anthropic {
 }
 
 /// One that admits, and is asked at once.
-pub(crate) struct Admitting<'a>(pub(crate) &'a Guarded);
+pub(crate) struct Admitting<'a>(pub(crate) &'a GuardedProvider);
 
 #[async_trait::async_trait]
 impl Provider for Admitting<'_> {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
         self.0.admit().expect("it does not rest").answer(request, heard, scope).await

@@ -1,12 +1,15 @@
-//! `cargo xtask bench apply [--runs N] [--files N] [--kills N] [--seed N]`: the program itself, killed while it works.
+//! `cargo xtask bench apply [--runs N] [--files N] [--kills N] [--seed N]`: the program itself, killed while
+//! it works.
 //!
-//! First it is struck at single system calls: 44 shapes of changes (`shapes`), 2000 kills in apply, undo, recovery and
-//! capture, and errors of the system among them (`strikes`). No tree may be anything but before or after.
+//! First it is struck at single system calls: 44 shapes of changes (`shapes`), 2000 kills in apply, undo,
+//! recovery and capture, and errors of the system among them (`strikes`). No tree may be anything but before
+//! or after.
 //!
-//! Then a plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
-//! and each of them is killed with `kill -9`: a third at a moment drawn over its whole life, the others after its journal
-//! was begun. So are some of the commands after it, which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
-//! and they agree. Every fortieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
+//! Then a plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents
+//! plan undo --yes`, and each of them is killed with `kill -9`: a third at a moment drawn over its whole
+//! life, the others after its journal was begun. So are some of the commands after it, which recover first of
+//! all. Then the files are read and the plan is asked for: both are wholly applied or wholly not, and they
+//! agree. Every fortieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
 //! without the program around the journal.
 
 #![allow(
@@ -45,9 +48,9 @@ use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
 
 use git_peer::GitPeer;
-use journal_marks::Reached;
-use judge::{Kind, Side};
-use moments::{Dice, Span, wait};
+use journal_marks::ReachedMark;
+use judge::{Kind, TreeSide};
+use moments::{Dice, DurationSpan, wait};
 use program::Program;
 use row::{Better, option, row};
 
@@ -72,7 +75,7 @@ fn main() -> ExitCode {
     println!("{runs} × `agents plan apply` and `undo` of {files} files, killed; again with --seed {seed}");
     let mut dice = Dice::new(seed as u64);
     let program = Program::new(files);
-    let mut side = Side::Before;
+    let mut side = TreeSide::Before;
     let mut spans = BTreeMap::new();
     for kind in Kind::ALL {
         let start = Instant::now();
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
         let whole = start.elapsed();
         println!("a whole {}: {:.1} ms", kind.word(), whole.as_secs_f64() * 1000.0);
         // What is shorter than the whole is found out by the kills.
-        spans.insert(kind, [whole, whole / 2, whole / 2].map(Span::new));
+        spans.insert(kind, [whole, whole / 2, whole / 2].map(DurationSpan::new));
     }
     let mut git = GitPeer::new(files);
     let mut tally = Tally::default();
@@ -94,7 +97,7 @@ fn main() -> ExitCode {
             kill_after_its_journal(&program, kind, to_done, &mut dice)
         };
         tally.count(kind, reached);
-        if reached >= Reached::Commit && dice.one_in(RECOVERY_EVERY) {
+        if reached >= ReachedMark::Commit && dice.one_in(RECOVERY_EVERY) {
             tally.in_recovery += usize::from(kill_recovery(&program, recovery, &mut dice));
         }
         match program.stands(kind, reached) {
@@ -110,7 +113,12 @@ fn main() -> ExitCode {
 }
 
 /// Kills it at any time; how far its journal came.
-fn kill_over_its_life(program: &Program, kind: Kind, whole: &mut Span, dice: &mut Dice) -> Reached {
+fn kill_over_its_life(
+    program: &Program,
+    kind: Kind,
+    whole: &mut DurationSpan,
+    dice: &mut Dice,
+) -> ReachedMark {
     let start = Instant::now();
     let mut process = program.start(kind);
     let ended = wait(&mut process, start, whole.draw(dice));
@@ -120,7 +128,12 @@ fn kill_over_its_life(program: &Program, kind: Kind, whole: &mut Span, dice: &mu
 }
 
 /// Kills it at a time after its journal was begun, aiming at the writes between commit and done mark.
-fn kill_after_its_journal(program: &Program, kind: Kind, to_done: &mut Span, dice: &mut Dice) -> Reached {
+fn kill_after_its_journal(
+    program: &Program,
+    kind: Kind,
+    to_done: &mut DurationSpan,
+    dice: &mut Dice,
+) -> ReachedMark {
     let mut process = program.start(kind);
     while !program.has_open_journal() && process.try_wait().unwrap().is_none() {
         std::thread::sleep(LOOK_EVERY);
@@ -128,12 +141,12 @@ fn kill_after_its_journal(program: &Program, kind: Kind, to_done: &mut Span, dic
     wait(&mut process, Instant::now(), to_done.draw(dice));
     kill(&mut process);
     let reached = program.open_journal();
-    to_done.aim(matches!(reached, Reached::Journal | Reached::Commit));
+    to_done.aim(matches!(reached, ReachedMark::Journal | ReachedMark::Commit));
     reached
 }
 
 /// Kills a command that recovers; whether it had still to do.
-fn kill_recovery(program: &Program, recovery: &mut Span, dice: &mut Dice) -> bool {
+fn kill_recovery(program: &Program, recovery: &mut DurationSpan, dice: &mut Dice) -> bool {
     let start = Instant::now();
     let mut process = program.start_reading();
     wait(&mut process, start, recovery.draw(dice));
@@ -151,13 +164,13 @@ fn kill(process: &mut Child) {
 #[derive(Default)]
 struct Tally {
     killed: BTreeMap<Kind, usize>,
-    reached: BTreeMap<Reached, usize>,
+    reached: BTreeMap<ReachedMark, usize>,
     in_recovery: usize,
     wrong: Vec<String>,
 }
 
 impl Tally {
-    fn count(&mut self, kind: Kind, reached: Reached) {
+    fn count(&mut self, kind: Kind, reached: ReachedMark) {
         *self.killed.entry(kind).or_default() += 1;
         *self.reached.entry(reached).or_default() += 1;
     }
@@ -173,8 +186,10 @@ impl Tally {
         }
         for (reached, count) in &self.reached {
             let words = match reached {
-                Reached::Nothing => "without an open journal",
-                Reached::Journal | Reached::Commit | Reached::Done | Reached::Retired => reached.words(),
+                ReachedMark::Nothing => "without an open journal",
+                ReachedMark::Journal | ReachedMark::Commit | ReachedMark::Done | ReachedMark::Retired => {
+                    reached.words()
+                }
             };
             println!("  {words:<32} {count:>5}");
         }

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::journal_marks::{Reached, marked};
-use crate::judge::{Judge, Kind, Side};
-use crate::trees::Planted;
+use crate::journal_marks::{ReachedMark, marked};
+use crate::judge::{Kind, TreeJudge, TreeSide};
+use crate::trees::PlantedFile;
 use crate::{mixed, trees};
 
 /// The file in the project from which the plan's command makes its changes.
@@ -19,7 +19,7 @@ const PATCH: &str = "change.patch";
 pub(crate) struct Program {
     dir: TempDir,
     plan: String,
-    judge: Judge,
+    judge: TreeJudge,
 }
 
 impl Program {
@@ -30,16 +30,16 @@ impl Program {
         let patch = dir.path().join(PATCH);
         trees::write_patch(dir.path(), &before, &after, &patch);
         for tree in [&mut before, &mut after] {
-            tree.insert(PATCH.to_owned(), Planted { bytes: fs::read(&patch).unwrap(), mode: 0o644 });
+            tree.insert(PATCH.to_owned(), PlantedFile { bytes: fs::read(&patch).unwrap(), mode: 0o644 });
         }
         let root = dir.path().join("project");
         trees::plant(&root, &before);
-        let judge = Judge::new(&root, before, after);
+        let judge = TreeJudge::new(&root, before, after);
         let mut program = Program { dir, plan: String::new(), judge };
         let run = program.answer(&["run", "--", "git", "apply", "-p2", PATCH]);
         program.plan = run["data"]["plan_id"].as_str().unwrap().to_owned();
         assert_eq!(run["data"]["state"], "complete", "{run}");
-        assert_eq!(program.judge.side(&root), Ok(Side::Before));
+        assert_eq!(program.judge.side(&root), Ok(TreeSide::Before));
         program
     }
 
@@ -91,29 +91,29 @@ impl Program {
         fs::read_dir(self.data().join("journal")).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// How far the journal came that is open; [`Reached::Nothing`] when none is.
-    pub(crate) fn open_journal(&self) -> Reached {
-        let Ok(entries) = fs::read_dir(self.data().join("journal")) else { return Reached::Nothing };
-        entries.map(|entry| marked(&entry.unwrap().path())).max().unwrap_or(Reached::Nothing)
+    /// How far the journal came that is open; [`ReachedMark::Nothing`] when none is.
+    pub(crate) fn open_journal(&self) -> ReachedMark {
+        let Ok(entries) = fs::read_dir(self.data().join("journal")) else { return ReachedMark::Nothing };
+        entries.map(|entry| marked(&entry.unwrap().path())).max().unwrap_or(ReachedMark::Nothing)
     }
 
     /// Asks for the plan, which recovers first, and reads the files: on which side both are.
     ///
     /// # Errors
     /// Files are torn, files and plan disagree, a journal is open, or what was committed did not happen.
-    pub(crate) fn stands(&self, kind: Kind, came_to: Reached) -> Result<Side, String> {
+    pub(crate) fn stands(&self, kind: Kind, came_to: ReachedMark) -> Result<TreeSide, String> {
         let status = self.answer(&["plan", "status", &self.plan]);
         let found = self.judge.side(&self.root())?;
         let data = &status["data"];
         let is_applied = data["phase"] == "apply" && data["state"] == "applied" && data["undone"] == false;
-        let told = if is_applied { Side::After } else { Side::Before };
+        let told = if is_applied { TreeSide::After } else { TreeSide::Before };
         if told != found {
             return Err(format!("the plan is {} {}, the files are {found:?}", data["phase"], data["state"]));
         }
         if self.has_open_journal() {
             return Err("a journal is open after its recovery".to_owned());
         }
-        if came_to >= Reached::Commit && found == kind.source() {
+        if came_to >= ReachedMark::Commit && found == kind.source() {
             return Err("it was committed, and is gone".to_owned());
         }
         Ok(found)

@@ -1,4 +1,5 @@
-//! The shapes of changes that applies, undos, recoveries and captures are struck in: what is there, and what a plan does.
+//! The shapes of changes that applies, undos, recoveries and captures are struck in: what is there, and what
+//! a plan does.
 
 /// A tree and a change, both as shell scripts that run in the project.
 pub(crate) struct Shape {

@@ -1,7 +1,7 @@
 //! The program struck at a system call: killed there for certain, or told that the call failed.
 //!
-//! `strace` counts the calls of an undisturbed run, and strikes at one of them in the next: so a strike is drawn over what
-//! is really done, and it is known whether it struck.
+//! `strace` counts the calls of an undisturbed run, and strikes at one of them in the next: so a strike is
+//! drawn over what is really done, and it is known whether it struck.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +64,7 @@ fn survey(root: &Path) -> Tree {
                 dirs.push(path.clone());
                 format!("directory {mode:04o}")
             } else {
-                format!("file {mode:04o} {}", domain::Hash::of(&fs::read(&path).unwrap()))
+                format!("file {mode:04o} {}", domain::Hash::from_content(&fs::read(&path).unwrap()))
             };
             found.insert(path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec(), what);
         }

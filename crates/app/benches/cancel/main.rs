@@ -1,22 +1,23 @@
-//! `cargo xtask bench cancel [--runs N] [--old PATH]`: from the wish to stop a plan to the word that it has stopped, and whether that
-//! is true.
+//! `cargo xtask bench cancel [--runs N] [--old PATH]`: from the wish to stop a plan to the word that it has
+//! stopped, and whether that is true.
 //!
-//! A worker runs a plan whose command is a tree of 7 processes that ignore every signal that can be ignored, leave their
-//! group and their session, and write into the sandbox and into a directory outside it. `agents plan cancel` is timed
-//! from its start to its end. Then: no process of the tree lives, nothing is written any more, the plan says what it said
-//! when the cancel came back, also after all runs, and no sandbox is left. What is not so counts into `effects_after`.
+//! A worker runs a plan whose command is a tree of 7 processes that ignore every signal that can be ignored,
+//! leave their group and their session, and write into the sandbox and into a directory outside it. `agents
+//! plan cancel` is timed from its start to its end. Then: no process of the tree lives, nothing is written
+//! any more, the plan says what it said when the cancel came back, also after all runs, and no sandbox is
+//! left. What is not so counts into `effects_after`.
 //!
-//! Beside it `codex exec` runs the same tree as a command that its scripted model asked for, and gets a SIGINT, as from
-//! Ctrl-C: timed until Codex has ended and the tree is dead. A tree that lives 2 seconds later is counted, killed, and
-//! costs Codex no time: its row is then that of its end alone. With `--old` the program at that path is asked in its place,
-//! and ours may take at most 1.1 times as long.
+//! Beside it `codex exec` runs the same tree as a command that its scripted model asked for, and gets a
+//! SIGINT, as from Ctrl-C: timed until Codex has ended and the tree is dead. A tree that lives 2 seconds
+//! later is counted, killed, and costs Codex no time: its row is then that of its end alone. With `--old` the
+//! program at that path is asked in its place, and ours may take at most 1.1 times as long.
 //!
 //! # Fair
 //! In turns, the same tree, each in its own program's sandbox.
 //!
 //! # Not fair
-//! Codex stops what it runs itself; ours is asked from another process, starts for it, and waits for the worker: that
-//! counts against us. Codex keeps no record that would have to be right afterwards.
+//! Codex stops what it runs itself; ours is asked from another process, starts for it, and waits for the
+//! worker: that counts against us. Codex keeps no record that would have to be right afterwards.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,18 +1,22 @@
-//! `cargo xtask bench graph [--layers N] [--runs N] [--rounds N]`: what a node and a call of a tool cost beyond what they do.
+//! `cargo xtask bench graph [--layers N] [--runs N] [--rounds N]`: what a node and a call of a tool cost
+//! beyond what they do.
 //!
-//! - `graph_node`: a graph of N layers of 4 nodes, each of which needs all nodes of the layer before it and reads a small
-//!   file. CPU for each node.
-//! - `graph_tool_call`: the same with nodes that call a tool: its arguments and its result are held against their schemas.
+//! - `graph_node`: a graph of N layers of 4 nodes, each of which needs all nodes of the layer before it and
+//!   reads a small file. CPU for each node.
+//! - `graph_tool_call`: the same with nodes that call a tool: its arguments and its result are held against
+//!   their schemas.
 //!
 //! # Fair
-//! Both in turns, in one run, on one disk. Both are durable: ours stores each node's end as it comes, LangGraph's saver
-//! each layer, synchronously. Graphs are made beforehand on both sides (`agents plan use`, `compile`); what is counted is
-//! running them. What a start costs is left out too: of ours a graph of one layer is run as often, and only what the other
-//! layers cost beyond it is counted; LangGraph's process is warm, and of it the same is done.
+//! Both in turns, in one run, on one disk. Both are durable: ours stores each node's end as it comes,
+//! LangGraph's saver each layer, synchronously. Graphs are made beforehand on both sides (`agents plan use`,
+//! `compile`); what is counted is running them. What a start costs is left out too: of ours a graph of one
+//! layer is run as often, and only what the other layers cost beyond it is counted; LangGraph's process is
+//! warm, and of it the same is done.
 //!
 //! # Not fair
-//! Ours records every call with its arguments and its result, redacted, under a fence, and counts it against limits;
-//! LangGraph keeps the state of the graph alone. That counts against us. LangGraph is Python, as its users have it.
+//! Ours records every call with its arguments and its result, redacted, under a fence, and counts it against
+//! limits; LangGraph keeps the state of the graph alone. That counts against us. LangGraph is Python, as its
+//! users have it.
 
 #![allow(
     clippy::unwrap_used,

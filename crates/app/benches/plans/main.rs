@@ -1,24 +1,25 @@
-//! `cargo xtask bench plans [--plans N] [--rounds N] [--held N] [--runs N] [--old PATH]`: plans a second, memory of held
-//! plans, one plan from start to end.
+//! `cargo xtask bench plans [--plans N] [--rounds N] [--held N] [--runs N] [--old PATH]`: plans a second,
+//! memory of held plans, one plan from start to end.
 //!
-//! - `plans_read_only`: N plans of 4 durable steps that each read a file, 64 at once, left to a worker that waits for
-//!   them; from the start of the command that makes them to the end of the last.
-//! - `plans_edit`: the same with steps that each write or edit a file in a sandbox, captured and recorded after every
-//!   step. The rate with 4 commands, each a process, is told without a row: no peer starts any.
+//! - `plans_read_only`: N plans of 4 durable steps that each read a file, 64 at once, left to a worker that
+//!   waits for them; from the start of the command that makes them to the end of the last.
+//! - `plans_edit`: the same with steps that each write or edit a file in a sandbox, captured and recorded
+//!   after every step. The rate with 4 commands, each a process, is told without a row: no peer starts any.
 //! - `plans_held`: how much one worker grows while it holds N plans in a step that waits, for each.
 //! - `plan_of_two_steps`: `agents run` with two steps, beside `codex exec` with the same two commands.
 //!
 //! With `--old` the only peer is the program at that path, and ours may be at most 1.1 times slower.
 //!
 //! # Fair
-//! All in turns, in one run, on one disk, medians over the rounds. Restate gets 64 clients that keep their connections and
-//! cost next to nothing, and a service of two processes. LangGraph saves synchronously, which is what makes its steps as
-//! durable as ours; its saver holds a lock, so it runs one plan at a time.
+//! All in turns, in one run, on one disk, medians over the rounds. Restate gets 64 clients that keep their
+//! connections and cost next to nothing, and a service of two processes. LangGraph saves synchronously, which
+//! is what makes its steps as durable as ours; its saver holds a lock, so it runs one plan at a time.
 //!
 //! # Not fair
-//! The peers' steps do nothing, ours read or change files: that counts against us. Restate journals for a cluster. Its
-//! service and LangGraph are Python, as most of their users have them. SQLite's saver syncs as SQLite does by default.
-//! Codex carries a real agent, and asks a model three times that answers at once: only the program around it is compared.
+//! The peers' steps do nothing, ours read or change files: that counts against us. Restate journals for a
+//! cluster. Its service and LangGraph are Python, as most of their users have them. SQLite's saver syncs as
+//! SQLite does by default. Codex carries a real agent, and asks a model three times that answers at once:
+//! only the program around it is compared.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! One plan of 2 steps from the start of the program to its end, beside `codex exec` with the same 2 commands.
+//! One plan of 2 steps from the start of the program to its end, beside `codex exec` with the same 2
+//! commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

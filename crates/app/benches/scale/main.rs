@@ -1,4 +1,5 @@
-//! `cargo xtask bench scale [--quick] [--captured N] [row…]`: how cost grows with plans, files and concurrency.
+//! `cargo xtask bench scale [--quick] [--captured N] [row…]`: how cost grows with plans, files and
+//! concurrency.
 //!
 //! | row | what is measured |
 //! |---|---|
@@ -10,9 +11,9 @@
 //! | `moved` | files that no other process touched and capture calls moved, on a busy machine; `--captured` says how many |
 //! | `disk` | bytes on disk for each byte of a file that was applied and undone |
 //!
-//! CPU and memory are those of the whole process (`wait4`), the least CPU of several runs. The peer of a row is its
-//! target, and the benchmark fails at its end if one is missed. The nearest thing that git does to the same files
-//! (`git status`, `git log -1`, `git diff`) is printed before it.
+//! CPU and memory are those of the whole process (`wait4`), the least CPU of several runs. The peer of a row
+//! is its target, and the benchmark fails at its end if one is missed. The nearest thing that git does to the
+//! same files (`git status`, `git log -1`, `git diff`) is printed before it.
 //!
 //! # Not fair
 //! The many plans of `last` and `gc` are copies of one that really ran, written by SQL.

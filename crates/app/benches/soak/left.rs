@@ -1,4 +1,4 @@
-//! What is left after the last worker is gone: it should be nothing.
+//! The remains after the last worker is gone: there should be none.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,11 @@
-//! `cargo xtask soak [--plans N] [--kills N] [--seed N]`: many plans, many workers, and workers killed at random.
+//! `cargo xtask soak [--plans N] [--kills N] [--seed N]`: many plans, many workers, and workers killed at
+//! random.
 //!
-//! 4 worker processes of 4 workers each work on N short plans that edit files, with tools and with commands. Whole
-//! processes are killed with `kill -9` at random moments, spread over the run, and started again at once. In the end:
-//! every plan is complete and was told as ended at most once, its diff is exactly what its steps make when each is done
-//! once, and no sandbox, mount, process or lock is left, which `agents doctor` finds too.
+//! 4 worker processes of 4 workers each work on N short plans that edit files, with tools and with commands.
+//! Whole processes are killed with `kill -9` at random moments, spread over the run, and started again at
+//! once. In the end: every plan is complete and was told as ended at most once, its diff is exactly what its
+//! steps make when each is done once, and no sandbox, mount, process or lock is left, which `agents doctor`
+//! finds too.
 //!
 //! # Invariants
 //! 1. Which worker is killed and when, counted in plans that ended and a pause, depends on the seed only.
@@ -35,7 +37,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use kinds::Kind;
-use moments::{Dice, Span};
+use moments::{Dice, DurationSpan};
 use program::{News, Program, Worker};
 use row::option;
 
@@ -135,7 +137,7 @@ impl<'p> Soak<'p> {
 
     /// Until no job is left, with kills spread over the plans that end.
     fn work(&mut self, plans: usize, kills: usize) {
-        let pause = Span::new(KILL_WITHIN);
+        let pause = DurationSpan::new(KILL_WITHIN);
         let mut last = Instant::now();
         loop {
             match self.news.recv_timeout(QUIET) {

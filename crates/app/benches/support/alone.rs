@@ -1,7 +1,7 @@
 //! A network of our own for a benchmark and its peers: loopback only, with a name server that knows no name.
 //!
-//! Ports are free in it, nobody calls home, and Codex, which waits 5 seconds at each start for a name server that does
-//! not answer, gets an answer at once: those seconds would be counted for us.
+//! Ports are free in it, nobody calls home, and Codex, which waits 5 seconds at each start for a name server
+//! that does not answer, gets an answer at once: those seconds would be counted for us.
 
 #![allow(dead_code, reason = "not every benchmark goes inside")]
 

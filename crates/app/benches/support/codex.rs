@@ -1,7 +1,8 @@
-//! `codex exec` with a scripted model: what the model says is known before, so that only the program around it is timed.
+//! `codex exec` with a scripted model: what the model says is known before, so that only the program around
+//! it is timed.
 //!
-//! The model is a thread of this process on loopback. It asks for one shell command after the other, and when the last
-//! has been answered it says that it is done.
+//! The model is a thread of this process on loopback. It asks for one shell command after the other, and when
+//! the last has been answered it says that it is done.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! As much of HTTP as a scripted server and its clients on loopback need.
+//! The part of HTTP that a scripted server and its clients on loopback need.
 
 #![allow(dead_code, reason = "not every benchmark has both sides")]
 

@@ -1,7 +1,7 @@
 //! The programs that ours is measured beside: found on this machine, or installed with the ordinary clients.
 //!
-//! They are kept below the target directory from one run to the next. One that cannot be had is named, and its rows are
-//! left out.
+//! They are kept below the target directory from one run to the next. One that cannot be had is named, and
+//! its rows are left out.
 
 #![allow(dead_code, reason = "not every benchmark has all peers")]
 

@@ -1,12 +1,12 @@
 //! `agents action list | show | check`.
 
 use ::definitions::DefinitionError;
-use ::definitions::{Action, Kind, Library, Loaded, Surroundings, action_value, preview_action};
+use ::definitions::{Action, FreezeOptions, Kind, Library, LoadedDefinition, action_value, preview_action};
 
 use super::Invocation;
-use crate::errors::Failure;
-use crate::output::Report;
-use crate::render::definitions::{Checked, Shown, check_all, list, setting, show};
+use crate::errors::CommandError;
+use crate::output::CommandReport;
+use crate::render::definitions::{Checked, PrintedDefinition, check_all, list, setting, show};
 use crate::setup::definitions;
 use crate::setup::definitions::WithProviders;
 
@@ -38,7 +38,7 @@ impl ActionCommand {
     }
 }
 
-pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     // What is shown is what is written, whoever could be asked.
     let with_providers = match command {
         ActionCommand::List | ActionCommand::Check { .. } => WithProviders::Yes,
@@ -51,15 +51,15 @@ pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Rep
             let loaded = definitions::action(&library, &action, &invocation.here);
             let loaded = loaded.map_err(|error| definitions::failure(&error))?;
             let frozen =
-                previewed(&library, &loaded, &surroundings).map_err(|error| definitions::failure(&error))?;
+                preview(&library, &loaded, &surroundings).map_err(|error| definitions::failure(&error))?;
             let value = action_value(&loaded.definition, frozen.as_ref());
-            show(&Shown::of(Kind::Action, &loaded, value))
+            show(&PrintedDefinition::new(Kind::Action, &loaded, value))
         }
         ActionCommand::Check { actions } => {
             let check = |word: &str| {
                 let loaded = definitions::action(&library, word, &invocation.here)?;
-                previewed(&library, &loaded, &surroundings)?;
-                Ok(Checked::of(&loaded))
+                preview(&library, &loaded, &surroundings)?;
+                Ok(Checked::new(&loaded))
             };
             check_all(&library, Kind::Action, &actions, &check)
         }
@@ -67,11 +67,11 @@ pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Rep
 }
 
 /// The action with its actors; none when no actor is named anywhere, which is no fault of the action.
-fn previewed(
+fn preview(
     library: &Library,
-    loaded: &Loaded<Action>,
-    surroundings: &Surroundings,
-) -> Result<Option<::definitions::Frozen>, DefinitionError> {
+    loaded: &LoadedDefinition<Action>,
+    surroundings: &FreezeOptions,
+) -> Result<Option<::definitions::FrozenDefinition>, DefinitionError> {
     match preview_action(library, loaded, surroundings) {
         Ok(frozen) => Ok(Some(frozen)),
         Err(DefinitionError::NoActor) => Ok(None),

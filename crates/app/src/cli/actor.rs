@@ -3,15 +3,16 @@
 use ::definitions::{Kind, actor_value, preview_actor};
 
 use super::Invocation;
-use crate::errors::Failure;
-use crate::output::Report;
-use crate::render::definitions::{Checked, Shown, check_all, list, setting, show};
+use crate::errors::CommandError;
+use crate::output::CommandReport;
+use crate::render::definitions::{Checked, PrintedDefinition, check_all, list, setting, show};
 use crate::setup::definitions;
 use crate::setup::definitions::WithProviders;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ActorCommand {
-    /// List the actors of this project, your own and the built-in ones, also those that are hidden or not sound
+    /// List the actors of this project, your own and the built-in ones, also those that are hidden or not
+    /// sound
     List,
     /// Print an actor as it is understood, with the actors that it is made of
     Show {
@@ -37,7 +38,7 @@ impl ActorCommand {
     }
 }
 
-pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     // What is shown is what is written, whoever could be asked.
     let with_providers = match command {
         ActorCommand::List | ActorCommand::Check { .. } => WithProviders::Yes,
@@ -53,13 +54,13 @@ pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Repo
             let frozen = frozen.map_err(|error| definitions::failure(&error))?;
             let mut value = actor_value(&frozen);
             value["description"] = loaded.definition.description.as_str().into();
-            show(&Shown::of(Kind::Actor, &loaded, value))
+            show(&PrintedDefinition::new(Kind::Actor, &loaded, value))
         }
         ActorCommand::Check { actors } => {
             let check = |word: &str| {
                 let loaded = definitions::actor(&library, word, &invocation.here)?;
                 preview_actor(&library, &loaded, &surroundings)?;
-                Ok(Checked::of(&loaded))
+                Ok(Checked::new(&loaded))
             };
             check_all(&library, Kind::Actor, &actors, &check)
         }

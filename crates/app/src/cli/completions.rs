@@ -3,8 +3,8 @@
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::errors::Failure;
-use crate::output::Report;
+use crate::errors::CommandError;
+use crate::output::CommandReport;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
@@ -13,9 +13,9 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionsArgs) -> Result<Report, Failure> {
+pub(super) fn run(args: &CompletionsArgs) -> Result<CommandReport, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut super::command(), "agents", &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
-    Ok(Report::new(json!({ "shell": args.shell.to_string(), "script": text }), script))
+    Ok(CommandReport::new(json!({ "shell": args.shell.to_string(), "script": text }), script))
 }

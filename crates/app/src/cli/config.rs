@@ -3,9 +3,11 @@
 use serde_json::{Value as Json, json};
 
 use super::Invocation;
-use crate::config::{self, Change, ConfigError, ENTRIES, Entry, Line, Settings, entry_named};
-use crate::errors::Failure;
-use crate::output::{Report, Table};
+use crate::config::{
+    self, ConfigError, ENTRIES, SettingChange, SettingEntry, Settings, TableLine, entry_named,
+};
+use crate::errors::CommandError;
+use crate::output::{CommandReport, TextTable};
 use crate::setup::{paths, project};
 
 #[derive(Debug, clap::Subcommand)]
@@ -38,7 +40,7 @@ impl ConfigCommand {
     }
 }
 
-pub(super) fn run(command: ConfigCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn run(command: ConfigCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     match command {
         ConfigCommand::Get { key, origin } => get(&key, origin, invocation),
         ConfigCommand::Set { settings } => set(&settings, invocation),
@@ -47,16 +49,16 @@ pub(super) fn run(command: ConfigCommand, invocation: &Invocation) -> Result<Rep
 }
 
 /// The settings as they hold in the project that the person stands in.
-fn settings(invocation: &Invocation) -> Result<Settings, Failure> {
+fn settings(invocation: &Invocation) -> Result<Settings, CommandError> {
     let projects = project::find_all(&[], &invocation.here)?;
     invocation.settings(Vec::new(), &projects)
 }
 
-fn known(key: &str) -> Result<&'static Entry, Failure> {
+fn known(key: &str) -> Result<&'static SettingEntry, CommandError> {
     entry_named(key).ok_or_else(|| ConfigError::KeyUnknown { key: key.to_owned(), place: None }.into())
 }
 
-fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failure> {
+fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = settings(invocation)?;
     if let Some((name, value, from)) = settings.lines.iter().find(|(name, ..)| name == key)
         && entry_named(key).is_none()
@@ -66,11 +68,11 @@ fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failu
             false => format!("{value}\n"),
         };
         let data = json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
-        return Ok(Report::new(data, text));
+        return Ok(CommandReport::new(data, text));
     }
     let entry = known(key)?;
     let (value, from) = settings.get(entry.key);
-    let mut text = format!("{}\n", value.typed());
+    let mut text = format!("{}\n", value.to_input_string());
     let levels: Vec<Json> = settings
         .levels(entry.key)
         .iter()
@@ -79,64 +81,70 @@ fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failu
         })
         .collect();
     if origin {
-        let mut table = Table::new(&["level", "value", "place"]);
+        let mut table = TextTable::new(&["level", "value", "place"]);
         for level in settings.levels(entry.key) {
-            table.row(vec![level.origin.word().to_owned(), level.value.typed(), level.origin.place()]);
+            table.row(vec![
+                level.origin.word().to_owned(),
+                level.value.to_input_string(),
+                level.origin.place(),
+            ]);
         }
         text = format!(
             "{} = {}  ({})\n{}",
             entry.name,
-            value.typed(),
+            value.to_input_string(),
             from.word(),
-            table.shown(&invocation.look)
+            table.render(&invocation.look)
         );
     }
     let data = json!({
         "key": entry.name, "value": value.to_json(), "origin": from.word(), "place": from.place(), "levels": levels,
     });
-    Ok(Report::new(data, text))
+    Ok(CommandReport::new(data, text))
 }
 
-fn set(words: &[String], invocation: &Invocation) -> Result<Report, Failure> {
-    let values: Vec<Change> = words.iter().map(|word| parsed(word)).collect::<Result<_, _>>()?;
+fn set(words: &[String], invocation: &Invocation) -> Result<CommandReport, CommandError> {
+    let values: Vec<SettingChange> = words.iter().map(|word| parse_change(word)).collect::<Result<_, _>>()?;
     let path = paths::user_config(&invocation.env).ok_or(ConfigError::NoHome)?;
     config::set(&path, &values)?;
     let text: String =
         values.iter().map(|change| format!("{} = {}\n", name_of(change), typed_of(change))).collect();
     let set: Vec<Json> =
         values.iter().map(|change| json!({ "key": name_of(change), "value": json_of(change) })).collect();
-    Ok(Report::new(json!({ "file": path.display().to_string(), "set": set }), text))
+    Ok(CommandReport::new(json!({ "file": path.display().to_string(), "set": set }), text))
 }
 
-fn name_of(change: &Change) -> String {
+fn name_of(change: &SettingChange) -> String {
     match change {
-        Change::Setting(key, _) => key.entry().name.to_owned(),
-        Change::Line(line) => line.full(),
+        SettingChange::Setting(key, _) => key.entry().name.to_owned(),
+        SettingChange::Line(line) => line.full(),
     }
 }
 
-fn typed_of(change: &Change) -> String {
+fn typed_of(change: &SettingChange) -> String {
     match change {
-        Change::Setting(_, value) => value.typed(),
-        Change::Line(line) => line.value.as_str().map_or_else(|| line.value.to_string(), str::to_owned),
+        SettingChange::Setting(_, value) => value.to_input_string(),
+        SettingChange::Line(line) => {
+            line.value.as_str().map_or_else(|| line.value.to_string(), str::to_owned)
+        }
     }
 }
 
-fn json_of(change: &Change) -> Json {
+fn json_of(change: &SettingChange) -> Json {
     match change {
-        Change::Setting(_, value) => value.to_json(),
-        Change::Line(_) => typed_of(change).into(),
+        SettingChange::Setting(_, value) => value.to_json(),
+        SettingChange::Line(_) => typed_of(change).into(),
     }
 }
 
-fn parsed(word: &str) -> Result<Change, Failure> {
+fn parse_change(word: &str) -> Result<SettingChange, CommandError> {
     let Some((key, text)) = word.split_once('=') else {
         let message = format!("`{word}` sets nothing: write KEY=VALUE");
-        return Err(Failure::new(&crate::errors::codes::USAGE, message)
+        return Err(CommandError::new(&crate::errors::codes::USAGE, message)
             .hint("like `agents config set plan.concurrency=8`"));
     };
-    if let Some(line) = Line::typed(key.trim(), text.trim()) {
-        return Ok(Change::Line(Box::new(line)));
+    if let Some(line) = TableLine::parse(key.trim(), text.trim()) {
+        return Ok(SettingChange::Line(Box::new(line)));
     }
     let entry = known(key.trim())?;
     let value = entry.shape.parse(text.trim()).map_err(|_| ConfigError::ValueInvalid {
@@ -145,16 +153,21 @@ fn parsed(word: &str) -> Result<Change, Failure> {
         allowed: entry.shape.why_not(text.trim()),
         place: None,
     })?;
-    Ok(Change::Setting(entry.key, value))
+    Ok(SettingChange::Setting(entry.key, value))
 }
 
-fn list(invocation: &Invocation) -> Result<Report, Failure> {
+fn list(invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = settings(invocation)?;
-    let mut table = Table::new(&["setting", "value", "set by", "what it does"]);
+    let mut table = TextTable::new(&["setting", "value", "set by", "what it does"]);
     let mut all = Vec::new();
     for entry in &ENTRIES {
         let (value, from) = settings.get(entry.key);
-        table.row(vec![entry.name.to_owned(), value.typed(), from.word().to_owned(), entry.doc.to_owned()]);
+        table.row(vec![
+            entry.name.to_owned(),
+            value.to_input_string(),
+            from.word().to_owned(),
+            entry.doc.to_owned(),
+        ]);
         all.push(json!({
             "key": entry.name, "value": value.to_json(), "origin": from.word(), "place": from.place(),
             "default": entry.default_value().to_json(), "allowed": entry.shape.allowed(),
@@ -169,9 +182,9 @@ fn list(invocation: &Invocation) -> Result<Report, Failure> {
             "a line of a table (docs/models.md)".to_owned(),
         ]);
     }
-    let line = |(name, value, from): &(String, String, config::Origin)| json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
+    let line = |(name, value, from): &(String, String, config::SettingOrigin)| json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
     let lines: Vec<Json> = settings.lines.iter().map(line).collect();
     let file = paths::user_config(&invocation.env).map(|path| path.display().to_string());
     let data = json!({ "settings": all, "tables": lines, "user_file": file });
-    Ok(Report::new(data, table.shown(&invocation.look)))
+    Ok(CommandReport::new(data, table.render(&invocation.look)))
 }

@@ -1,13 +1,13 @@
 //! The user's yes to what a project's files run and ask for.
 //!
 //! # What needs a yes
-//! Actions and actors that came with a project, before they run at all. What they ask for beyond the sandbox: the network,
-//! variables, paths outside. The project's own checks.
+//! Actions and actors that came with a project, before they run at all. What they ask for beyond the sandbox:
+//! the network, variables, paths outside. The project's own checks.
 //!
 //! # Invariants
 //! 1. A yes is to one content at one place. It is stored with the user's data, and asked for once.
-//! 2. Without a yes to its action and actors no plan is made. Without one to its checks the plan is made, and they do not
-//!    run.
+//! 2. Without a yes to its action and actors no plan is made. Without one to its checks the plan is made, and
+//!    they do not run.
 //! 3. `policy.trust = "all"` is a yes to what runs in the sandbox, and to nothing beyond it.
 //! 4. A project that is hidden needs a yes at a terminal, each time.
 //!
@@ -17,23 +17,25 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use ::definitions::Frozen;
-use domain::{ByteText, DefinitionSource, PlanSpec, ProjectLink, Run, Step, Validation, trust_digest};
+use ::definitions::FrozenDefinition;
+use domain::{
+    ByteText, CommandLine, DefinitionSource, PlanSpec, PlanStep, ProjectLink, Validation, trust_digest,
+};
 use engine::Engine;
 use serde_json::json;
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Note, confirm, one_line, one_line_of};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{OutputNote, confirm, one_line, one_line_of};
 use crate::render::diff::counted;
 
-/// How many commands a question shows; the rest is counted.
+/// The number of commands a question shows; the rest is counted.
 const COMMANDS_SHOWN_MAX: usize = 30;
 /// How much of each command it shows, in characters.
 const COMMAND_CHARS_MAX: usize = 1_000;
 
-/// What a plan needs its user's yes for.
+/// The permissions that a plan needs from its user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Consent {
     asks: Vec<String>,
@@ -65,10 +67,10 @@ struct ForeignCheck {
 }
 
 impl Consent {
-    /// Returns what the files of a definition need a yes for; `trusts_all` if what runs in the sandbox needs none,
-    /// `is_given` if the yes was typed with the command.
+    /// Returns what the files of a definition need a yes for; `trusts_all` if what runs in the sandbox needs
+    /// none, `is_given` if the yes was typed with the command.
     pub(super) fn to(
-        frozen: Option<&Frozen>,
+        frozen: Option<&FrozenDefinition>,
         projects: &[ProjectLink],
         trusts_all: bool,
         is_given: bool,
@@ -91,8 +93,8 @@ impl Consent {
         }
         let of_strategist = frozen.strategist.iter().flat_map(|strategist| &strategist.steps);
         let runs = frozen.steps.iter().chain(of_strategist).filter(|step| step.command().is_some());
-        let checks = frozen.validations.iter().map(|check| check.run.shown());
-        let runs = runs.map(Step::shown).chain(checks).collect();
+        let checks = frozen.validations.iter().map(|check| check.run.render());
+        let runs = runs.map(PlanStep::render).chain(checks).collect();
         Consent { asks: frozen.asks.clone(), files, runs, checks: Vec::new(), is_given }
     }
 
@@ -107,14 +109,14 @@ impl Consent {
         let project = projects.get(usize::from(check.root.0));
         self.checks.extend(project.map(|project| ForeignCheck {
             name: check.name.clone(),
-            run: check.run.shown(),
+            run: check.run.render(),
             root: project.root.as_bytes().to_vec(),
             digest: check.content_digest(),
         }));
     }
 
-    /// Finds the yes in the store, takes the one that was typed, or asks for it; stores what is new. Returns what to
-    /// report of checks that have none.
+    /// Finds the yes in the store, takes the one that was typed, or asks for it; stores what is new. Returns
+    /// what to report of checks that have none.
     ///
     /// # Errors
     /// Returns an error if a definition has none.
@@ -122,7 +124,7 @@ impl Consent {
         &self,
         engine: &Engine,
         invocation: &Invocation,
-    ) -> Result<Option<Note>, Failure> {
+    ) -> Result<Option<OutputNote>, CommandError> {
         let mut open = Vec::new();
         for file in &self.files {
             if !is_granted(engine, &file.root, &file.digests).await? {
@@ -142,7 +144,11 @@ impl Consent {
         self.settle_checks(engine, invocation).await
     }
 
-    async fn settle_checks(&self, engine: &Engine, invocation: &Invocation) -> Result<Option<Note>, Failure> {
+    async fn settle_checks(
+        &self,
+        engine: &Engine,
+        invocation: &Invocation,
+    ) -> Result<Option<OutputNote>, CommandError> {
         let mut open = Vec::new();
         for check in &self.checks {
             if !check.is_trusted(engine).await? {
@@ -162,7 +168,7 @@ impl Consent {
     }
 
     /// Stores a yes to all of it. Returns how much of that is new.
-    pub(super) async fn grant_all(&self, engine: &Engine) -> Result<usize, Failure> {
+    pub(super) async fn grant_all(&self, engine: &Engine) -> Result<usize, CommandError> {
         let mut granted = 0;
         for file in &self.files {
             if !is_granted(engine, &file.root, &file.digests).await? {
@@ -180,7 +186,7 @@ impl Consent {
     }
 
     /// Returns whether nothing of it needs a yes any more.
-    pub(super) async fn is_settled(&self, engine: &Engine) -> Result<bool, Failure> {
+    pub(super) async fn is_settled(&self, engine: &Engine) -> Result<bool, CommandError> {
         for file in &self.files {
             if !is_granted(engine, &file.root, &file.digests).await? {
                 return Ok(false);
@@ -197,11 +203,11 @@ impl Consent {
     /// What its definitions run and ask for, a line for each.
     pub(super) fn lines(&self) -> Vec<String> {
         let asks = self.asks.iter().map(|ask| format!("asks for {ask}"));
-        shown(&self.runs).into_iter().map(|run| format!("runs {run}")).chain(asks).collect()
+        question_lines(&self.runs).into_iter().map(|run| format!("runs {run}")).chain(asks).collect()
     }
 
     fn question(&self, open: &[&ForeignFile]) -> String {
-        let lines: String = shown(&self.runs).iter().map(|run| format!("\n  {run}")).collect();
+        let lines: String = question_lines(&self.runs).iter().map(|run| format!("\n  {run}")).collect();
         let runs =
             if lines.is_empty() { String::new() } else { format!("\nIt runs, in the sandbox:{lines}") };
         format!("{}.{runs}\nTrust it, as long as the file stays as it is?", self.sentence(open))
@@ -219,9 +225,9 @@ impl Consent {
         }
     }
 
-    fn missing(&self, open: &[&ForeignFile]) -> Failure {
+    fn missing(&self, open: &[&ForeignFile]) -> CommandError {
         let sources: Vec<&DefinitionSource> = open.iter().map(|file| &file.source).collect();
-        let failure = Failure::new(&codes::CONSENT_NEEDED, self.sentence(open))
+        let failure = CommandError::new(&codes::CONSENT_NEEDED, self.sentence(open))
             .detail(json!({ "asks": self.asks, "sources": sources }))
             .hint("read the file; if you trust it, add `--trust`: you are asked again when it changes");
         match open.first() {
@@ -235,20 +241,20 @@ impl Consent {
 }
 
 impl ForeignCheck {
-    async fn is_trusted(&self, engine: &Engine) -> Result<bool, Failure> {
+    async fn is_trusted(&self, engine: &Engine) -> Result<bool, CommandError> {
         is_granted(engine, &self.root, std::slice::from_ref(&self.digest)).await
     }
 }
 
 /// Returns what is typed to trust a project.
 pub(crate) fn trust_command(root: &[u8]) -> String {
-    Run::Argv(vec!["agents".into(), "trust".into(), ByteText(root.to_vec())]).shown()
+    CommandLine::Argv(vec!["agents".into(), "trust".into(), ByteText(root.to_vec())]).render()
 }
 
-fn not_run(open: &[&ForeignCheck]) -> Note {
+fn not_run(open: &[&ForeignCheck]) -> OutputNote {
     let names: Vec<String> = open.iter().map(|check| one_line(&check.name)).collect();
     let root = open.first().map(|check| check.root.as_slice()).unwrap_or_default();
-    Note::warning(format!(
+    OutputNote::warning(format!(
         "{} of the project will not run, because you have not trusted it: {}; trust it with `{}`, or apply without it: \
          `agents plan apply ID --unchecked`",
         counted(open.len(), "check"),
@@ -259,7 +265,7 @@ fn not_run(open: &[&ForeignCheck]) -> Note {
 
 fn checks_question(open: &[&ForeignCheck]) -> String {
     let runs: Vec<String> = open.iter().map(|check| check.run.clone()).collect();
-    let lines: String = shown(&runs).iter().map(|run| format!("\n  {run}")).collect();
+    let lines: String = question_lines(&runs).iter().map(|run| format!("\n  {run}")).collect();
     let many = counted(open.len(), "check");
     format!(
         "The project has {many} of its own, to be run in the sandbox:{lines}\nTrust what is shown, as long as it stays as it is?"
@@ -267,7 +273,7 @@ fn checks_question(open: &[&ForeignCheck]) -> String {
 }
 
 /// The commands as a question shows them.
-fn shown(runs: &[String]) -> Vec<String> {
+fn question_lines(runs: &[String]) -> Vec<String> {
     let rest = runs.len().saturating_sub(COMMANDS_SHOWN_MAX);
     let rest = (rest > 0).then(|| format!("… and {rest} more"));
     let runs = runs.iter().take(COMMANDS_SHOWN_MAX);
@@ -275,15 +281,16 @@ fn shown(runs: &[String]) -> Vec<String> {
 }
 
 /// Asks a person, if one is there.
-fn is_agreed(invocation: &Invocation, question: impl FnOnce() -> String) -> Result<bool, Failure> {
+fn is_agreed(invocation: &Invocation, question: impl FnOnce() -> String) -> Result<bool, CommandError> {
     if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
         return Ok(false);
     }
-    confirm(&question())
-        .map_err(|error| Failure::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}")))
+    confirm(&question()).map_err(|error| {
+        CommandError::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}"))
+    })
 }
 
-async fn is_granted(engine: &Engine, root: &[u8], digests: &[String]) -> Result<bool, Failure> {
+async fn is_granted(engine: &Engine, root: &[u8], digests: &[String]) -> Result<bool, CommandError> {
     for digest in digests {
         if !engine.store().consented(root, digest).await.map_err(|error| from_engine::store(&error))? {
             return Ok(false);
@@ -292,18 +299,23 @@ async fn is_granted(engine: &Engine, root: &[u8], digests: &[String]) -> Result<
     Ok(true)
 }
 
-async fn grant(engine: &Engine, root: &[u8], digests: &[String]) -> Result<(), Failure> {
+async fn grant(engine: &Engine, root: &[u8], digests: &[String]) -> Result<(), CommandError> {
     for digest in digests {
         engine.store().consent(root, digest).await.map_err(|error| from_engine::store(&error))?;
     }
     Ok(())
 }
 
-/// Asks the person at the terminal whether a plan may work in a project that is hidden. It is asked each time.
+/// Asks the person at the terminal whether a plan may work in a project that is hidden. It is asked each
+/// time.
 ///
 /// # Errors
 /// They say no, or nobody can be asked.
-pub(super) fn to_hidden_project(root: &Path, hidden: &Path, invocation: &Invocation) -> Result<(), Failure> {
+pub(super) fn to_hidden_project(
+    root: &Path,
+    hidden: &Path,
+    invocation: &Invocation,
+) -> Result<(), CommandError> {
     let sentence =
         format!("the project {} lies at {}, which is hidden from plans", root.display(), hidden.display());
     let question =
@@ -311,7 +323,7 @@ pub(super) fn to_hidden_project(root: &Path, hidden: &Path, invocation: &Invocat
     if is_agreed(invocation, question)? {
         return Ok(());
     }
-    Err(Failure::new(&codes::PROJECT_HIDDEN, sentence)
+    Err(CommandError::new(&codes::PROJECT_HIDDEN, sentence)
         .hint("if that is meant, say so at a terminal, or change `isolation.hide` of your settings"))
 }
 

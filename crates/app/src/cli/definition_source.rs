@@ -1,29 +1,29 @@
-//! What a plan is made from when no command was typed: an action or a task, and who does it.
+//! The source of a plan without a typed command: an action or a task, and the actor that does it.
 //!
 //! # Invariants
-//! 1. Files are found and the actor is chosen once. Of `--for-each` every plan is made from the same files: one that was
-//!    edited meanwhile ends it, since its user has said yes to what it was.
+//! 1. Files are found and the actor is chosen once. Of `--for-each` every plan is made from the same files:
+//!    one that was edited meanwhile ends it, since its user has said yes to what it was.
 //! 2. A word that could be an action's name is never taken for a task.
 //!
 //! # Not here
-//! Who is chosen (`choose_actor`), and the rest of a plan (`task`).
+//! Who is chosen (`default_actor`), and the rest of a plan (`plan_args`).
 
 use std::ffi::OsStr;
 use std::io::Read;
 
 use ::definitions::{
-    Action, ActorRef, DefinitionError, Frozen, Kind, Library, Loaded, StrategistDefault, Surroundings,
-    freeze_action, freeze_actor, is_name, is_reference,
+    Action, ActorRef, DefinitionError, FreezeOptions, FrozenDefinition, Kind, Library, LoadedDefinition,
+    StrategistDefault, freeze_action, freeze_actor, is_name, is_reference,
 };
 use domain::{ArgError, DefinitionSource, ProjectLink};
-use engine::Cast;
+use engine::Participants;
 
 use super::Invocation;
 use crate::config::Settings;
-use crate::errors::{Failure, codes};
-use crate::output::Note;
+use crate::errors::{CommandError, codes};
+use crate::output::OutputNote;
 use crate::setup::default_actor;
-use crate::setup::default_actor::Replayed;
+use crate::setup::default_actor::ReplayedRecording;
 use crate::setup::definitions;
 use crate::setup::definitions::{NOBODY, WithProviders};
 
@@ -33,21 +33,21 @@ const TASK_BYTES_MAX: usize = 64 * 1024;
 const ITEM: &str = "item";
 
 /// The words of a command line that name it.
-pub(super) struct Words<'a> {
+pub(super) struct SourceWords<'a> {
     pub(super) what: Option<&'a OsStr>,
     pub(super) actor: Option<&'a str>,
     pub(super) args: &'a [(String, String)],
-    /// Whether there is a plan for every line of a file.
+    /// True if there is a plan for every line of a file.
     pub(super) is_for_each: bool,
     /// The recording that answers in the place of models.
-    pub(super) replayed: Option<&'a Replayed>,
+    pub(super) replayed: Option<&'a ReplayedRecording>,
 }
 
 /// An action or a task, and who does it.
-pub(super) struct Source {
+pub(super) struct PlanSource {
     library: Library,
-    what: What,
-    surroundings: Surroundings,
+    what: SourceMeaning,
+    surroundings: FreezeOptions,
     args: Vec<(String, String)>,
     /// The actor that was asked for, as it was typed.
     asked: Option<String>,
@@ -55,22 +55,22 @@ pub(super) struct Source {
     word: String,
 }
 
-/// What the word of a command line means.
-enum What {
+/// The meaning of the word on a command line.
+enum SourceMeaning {
     /// An action, by its name or its file.
-    Action(Box<Loaded<Action>>),
+    Action(Box<LoadedDefinition<Action>>),
     /// What is to be done, in words.
     Task(String),
 }
 
-impl Source {
+impl PlanSource {
     /// Finds it, and whoever does it; none when a command or steps were typed.
     pub(super) async fn find(
-        words: Words<'_>,
+        words: SourceWords<'_>,
         settings: &Settings,
         projects: &[ProjectLink],
         invocation: &Invocation,
-    ) -> Result<Option<(Source, Vec<Note>)>, Failure> {
+    ) -> Result<Option<(PlanSource, Vec<OutputNote>)>, CommandError> {
         if words.what.is_none() && words.actor.is_none() {
             return Ok(None);
         }
@@ -88,46 +88,48 @@ impl Source {
         let word = words.what.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let is_left_open;
         let what = match read_word(words.what)? {
-            Word::Task(_) if !words.args.is_empty() => {
+            TypedWord::Task(_) if !words.args.is_empty() => {
                 let message = "a task in words has no arguments";
-                return Err(Failure::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some"));
+                return Err(
+                    CommandError::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some")
+                );
             }
-            Word::Task(task) => {
+            TypedWord::Task(task) => {
                 is_left_open = true;
-                What::Task(task)
+                SourceMeaning::Task(task)
             }
-            Word::Action(name) => {
+            TypedWord::Action(name) => {
                 let action = definitions::action(&library, &name, &invocation.here);
                 let action = action.map_err(|error| advised(&error, &word, words.actor))?;
                 is_left_open = action.definition.actor == ActorRef::Default;
-                What::Action(Box::new(action))
+                SourceMeaning::Action(Box::new(action))
             }
         };
         if words.is_for_each && words.args.iter().any(|(name, _)| name == ITEM) {
             let message = "`--for-each` gives the argument `item`, and `--arg item=…` does too";
-            return Err(Failure::new(&codes::USAGE, message).hint("leave one of them out"));
+            return Err(CommandError::new(&codes::USAGE, message).hint("leave one of them out"));
         }
-        let mut notes: Vec<Note> = Vec::new();
+        let mut notes: Vec<OutputNote> = Vec::new();
         let twin = asked.and_then(|word| Some((word, library.project_twin(Kind::Actor, word)?)));
         notes.extend(twin.map(|(word, twin)| {
-            Note::info(format!("`{word}` is the built-in actor; that of the project is `{twin}`"))
+            OutputNote::info(format!("`{word}` is the built-in actor; that of the project is `{twin}`"))
         }));
         if is_left_open && words.actor.is_none() {
             let (env, replayed) = (&invocation.env, words.replayed);
             notes.extend(default_actor::choose(&mut surroundings, settings, env, replayed).await?);
         }
         let (args, asked) = (words.args.to_vec(), asked.map(str::to_owned));
-        Ok(Some((Source { library, what, surroundings, args, asked, word }, notes)))
+        Ok(Some((PlanSource { library, what, surroundings, args, asked, word }, notes)))
     }
 
     /// Who is in it, for a recording.
-    pub(super) fn cast(&self) -> Cast {
-        let Surroundings { actor_default, model_default, strategist_default, .. } = &self.surroundings;
+    pub(super) fn cast(&self) -> Participants {
+        let FreezeOptions { actor_default, model_default, strategist_default, .. } = &self.surroundings;
         let strategist = match strategist_default {
             StrategistDefault::Named(chosen) => chosen.name.clone(),
             StrategistDefault::Nobody | StrategistDefault::Unset => NOBODY.to_owned(),
         };
-        Cast {
+        Participants {
             asked: self.asked.clone(),
             actor: actor_default.as_ref().map(|chosen| chosen.name.clone()),
             model: model_default.clone(),
@@ -135,7 +137,8 @@ impl Source {
         }
     }
 
-    /// Why a line of `--for-each` is no value of the argument `item`; all else that may be wrong tells `freeze`.
+    /// Why a line of `--for-each` is no value of the argument `item`; all else that may be wrong tells
+    /// `freeze`.
     pub(super) fn wrong_item(&self, item: &str) -> Option<String> {
         let Err(DefinitionError::Args(errors)) = self.joined(Some(item)) else { return None };
         let of_item = |error: &&ArgError| matches!(error, ArgError::Invalid { name, .. } if name == ITEM);
@@ -143,49 +146,53 @@ impl Source {
         (!wrong.is_empty()).then(|| wrong.join("; "))
     }
 
-    fn joined(&self, item: Option<&str>) -> Result<Frozen, DefinitionError> {
-        let surroundings = Surroundings { item: item.map(str::to_owned), ..self.surroundings.clone() };
+    fn joined(&self, item: Option<&str>) -> Result<FrozenDefinition, DefinitionError> {
+        let surroundings = FreezeOptions { item: item.map(str::to_owned), ..self.surroundings.clone() };
         match &self.what {
-            What::Task(task) => freeze_actor(&self.library, task, &surroundings),
-            What::Action(action) => freeze_action(&self.library, action, &self.args, &surroundings),
+            SourceMeaning::Task(task) => freeze_actor(&self.library, task, &surroundings),
+            SourceMeaning::Action(action) => freeze_action(&self.library, action, &self.args, &surroundings),
         }
     }
 
     /// What a plan keeps of it; `item` is its line of `--for-each`.
-    pub(super) fn freeze(&self, item: Option<&str>) -> Result<Frozen, Failure> {
+    pub(super) fn freeze(&self, item: Option<&str>) -> Result<FrozenDefinition, CommandError> {
         let frozen = self.joined(item).map_err(|error| match &self.what {
-            What::Task(_) => advised(&error, &self.word, None),
-            What::Action(_) => definitions::failure(&error),
+            SourceMeaning::Task(_) => advised(&error, &self.word, None),
+            SourceMeaning::Action(_) => definitions::failure(&error),
         })?;
         if frozen.misses_model {
             let message = "a node uses `model: default`, and `model.default` is not set";
-            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
         }
         Ok(frozen)
     }
 
     /// The same for a further line, if the files are still those that the first one was made from.
-    pub(super) fn freeze_again(&self, item: &str, first: &[DefinitionSource]) -> Result<Frozen, Failure> {
+    pub(super) fn freeze_again(
+        &self,
+        item: &str,
+        first: &[DefinitionSource],
+    ) -> Result<FrozenDefinition, CommandError> {
         let frozen = self.freeze(Some(item))?;
         if frozen.sources != first {
             let message = "a file of the actor was edited while plans were made from it";
-            return Err(Failure::new(&codes::USAGE, message)
+            return Err(CommandError::new(&codes::USAGE, message)
                 .hint("those that were made go on; make the others with the same command and the lines that are left"));
         }
         Ok(frozen)
     }
 }
 
-/// What was typed.
-enum Word {
+/// A typed word.
+enum TypedWord {
     Action(String),
     Task(String),
 }
 
-fn read_word(word: Option<&OsStr>) -> Result<Word, Failure> {
-    let Some(word) = word else { return Ok(Word::Task(String::new())) };
-    let usage = |message: String| Failure::new(&codes::USAGE, message);
+fn read_word(word: Option<&OsStr>) -> Result<TypedWord, CommandError> {
+    let Some(word) = word else { return Ok(TypedWord::Task(String::new())) };
+    let usage = |message: String| CommandError::new(&codes::USAGE, message);
     let word = word.to_str().ok_or_else(|| usage("a task is text in UTF-8".to_owned()))?;
     let task = match word {
         "-" => {
@@ -194,7 +201,9 @@ fn read_word(word: Option<&OsStr>) -> Result<Word, Failure> {
             read.map_err(|error| usage(format!("the task cannot be read: {error}")))?;
             String::from_utf8(bytes).map_err(|_| usage("a task is text in UTF-8".to_owned()))?
         }
-        word if word.ends_with(".yaml") || is_reference(word) => return Ok(Word::Action(word.to_owned())),
+        word if word.ends_with(".yaml") || is_reference(word) => {
+            return Ok(TypedWord::Action(word.to_owned()));
+        }
         word => word.to_owned(),
     };
     match task.trim().is_empty() {
@@ -202,12 +211,12 @@ fn read_word(word: Option<&OsStr>) -> Result<Word, Failure> {
         false if task.len() > TASK_BYTES_MAX => {
             Err(usage(format!("a task has at most {TASK_BYTES_MAX} bytes, this has {}", task.len())))
         }
-        false => Ok(Word::Task(task)),
+        false => Ok(TypedWord::Task(task)),
     }
 }
 
 /// A failure with the ways to say what was probably meant: a task of one word, or a command without `--`.
-fn advised(error: &DefinitionError, word: &str, actor: Option<&str>) -> Failure {
+fn advised(error: &DefinitionError, word: &str, actor: Option<&str>) -> CommandError {
     let failure = definitions::failure(error);
     match error {
         DefinitionError::NotFound { .. } if is_name(word) => {

@@ -1,11 +1,12 @@
 //! `--detach`: leaves a plan to a worker, and starts one in the background when none lives.
 //!
 //! # Invariants
-//! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock meanwhile, until
-//!    the worker is there.
-//! 2. Where none that lives was started with the keys of a plan, one is started from here, if they are here: it takes any
-//!    plan, like every other.
-//! 3. The plan is left to the workers before it is looked for one, so that no worker goes without having seen it.
+//! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock
+//!    meanwhile, until the worker is there.
+//! 2. Where none that lives was started with the keys of a plan, one is started from here, if they are here:
+//!    it takes any plan, like every other.
+//! 3. The plan is left to the workers before it is looked for one, so that no worker goes without having seen
+//!    it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -17,10 +18,10 @@ use std::time::{Duration, Instant};
 use engine::Engine;
 
 use super::Invocation;
-use super::invocation::Named;
+use super::invocation::NamedPlan;
 use super::plan;
-use crate::errors::{Failure, codes};
-use crate::output::{Note, Report};
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::setup::paths;
 
@@ -32,8 +33,13 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A longer log begins anew.
 pub(super) const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Sees to it that a worker lives that can do the plan that was left to it, and tells how that is followed and stopped.
-pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+/// Sees to it that a worker lives that can do the plan that was left to it, and tells how that is followed
+/// and stopped.
+pub(super) async fn detach(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &NamedPlan,
+) -> Result<CommandReport, CommandError> {
     let keys = plan::facts(engine, plan).await?.plan.spec.keys.clone();
     let others_live = engine.has_worker_for(&BTreeSet::new());
     let is_started = start_worker(invocation, engine, &keys).await?;
@@ -45,32 +51,32 @@ pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named)
     let how = if is_started { "a worker that was started for it" } else { "the workers" };
     let text =
         format!("plan {id} is left to {how}\nnext  agents plan watch {id}     agents plan cancel {id}\n");
-    let report = Report::new(data, text);
+    let report = CommandReport::new(data, text);
     if is_started && others_live {
-        let note = format!("no worker that lived was started with {}", listed(&keys));
-        return Ok(report.note(Note::info(note)));
+        let note = format!("no worker that lived was started with {}", join_names(&keys));
+        return Ok(report.note(OutputNote::info(note)));
     }
     let commands = facts.plan.spec.commands();
     let names: BTreeSet<&str> = commands.flat_map(|command| &command.pass_env).map(String::as_str).collect();
     if names.is_empty() || is_started {
         return Ok(report);
     }
-    let note = format!("the command gets {} as the worker has it, not as you have it", listed(names));
-    Ok(report.note(Note::info(note)))
+    let note = format!("the command gets {} as the worker has it, not as you have it", join_names(names));
+    Ok(report.note(OutputNote::info(note)))
 }
 
-fn listed(names: impl IntoIterator<Item: AsRef<str>>) -> String {
+fn join_names(names: impl IntoIterator<Item: AsRef<str>>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
     names.join(", ")
 }
 
-fn cannot(why: impl std::fmt::Display) -> Failure {
+fn cannot(why: impl std::fmt::Display) -> CommandError {
     let message = format!("the plan waits for a worker, and none could be started: {why}");
-    Failure::new(&codes::WORKER_NOT_STARTED, message).hint("start one with `agents worker`")
+    CommandError::new(&codes::WORKER_NOT_STARTED, message).hint("start one with `agents worker`")
 }
 
 /// Waits a moment for a worker to be there, up to a bound.
-async fn wait_on(began: Instant, log: &Path) -> Result<(), Failure> {
+async fn wait_on(began: Instant, log: &Path) -> Result<(), CommandError> {
     if began.elapsed() > READY_WAIT {
         return Err(cannot(format!("it was not there within {READY_WAIT:?}; see {}", log.display())));
     }
@@ -83,23 +89,24 @@ pub(super) async fn start_worker(
     invocation: &Invocation,
     engine: &Engine,
     keys: &BTreeSet<String>,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandError> {
     let locking = engine.clone();
     let starting = tokio::task::spawn_blocking(move || locking.starting()).await;
     let _starting = starting.map_err(cannot)?.map_err(cannot)?;
     if engine.has_worker_for(keys) {
         return Ok(false);
     }
-    let lacking = engine.lacks(keys);
+    let lacking = engine.missing_keys(keys);
     if !lacking.is_empty() {
-        let names = listed(&lacking);
+        let names = join_names(&lacking);
         let message = format!(
             "the plan waits for a worker that has {names}: none that lives does, nor does this shell"
         );
-        return Err(Failure::new(&codes::WORKER_NOT_STARTED, message)
+        return Err(CommandError::new(&codes::WORKER_NOT_STARTED, message)
             .hint(format!("set {names} and start one with `agents worker`")));
     }
-    let (mut child, log) = begun(invocation, &["worker", "--background", "--until-idle", UNTIL_IDLE])?;
+    let (mut child, log) =
+        start_program(invocation, &["worker", "--background", "--until-idle", UNTIL_IDLE])?;
     let began = Instant::now();
     while !engine.has_worker_for(keys) {
         if let Ok(Some(status)) = child.try_wait() {
@@ -111,15 +118,15 @@ pub(super) async fn start_worker(
 }
 
 /// Starts the program in the background, and says where it writes to.
-fn begun(invocation: &Invocation, words: &[&str]) -> Result<(Child, PathBuf), Failure> {
+fn start_program(invocation: &Invocation, words: &[&str]) -> Result<(Child, PathBuf), CommandError> {
     let data_dir = paths::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
     let log = data_dir.join("logs/worker.log");
-    let child = spawned(&data_dir, &log, words).map_err(cannot)?;
+    let child = spawn_worker(&data_dir, &log, words).map_err(cannot)?;
     Ok((child, log))
 }
 
 /// A worker with nothing of the caller's but its environment.
-fn spawned(data_dir: &Path, log: &Path, words: &[&str]) -> std::io::Result<Child> {
+fn spawn_worker(data_dir: &Path, log: &Path, words: &[&str]) -> std::io::Result<Child> {
     let out = open_log(log)?;
     let mut worker = Command::new(std::env::current_exe()?);
     worker.args(words).args(["--format", "plain", "--data-dir"]);

@@ -3,23 +3,23 @@
 use std::path::Path;
 
 use actors::agents;
-use actors::agents::{AGENTS, Agent, Found};
+use actors::agents::{AGENTS, Agent, InstalledAgent};
 use engine::{
-    DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, ProviderView,
-    doctor_without_store,
+    DoctorFinding, DoctorReport, Engine, Leftovers, ProviderView, RetainedSandbox, UnsettledApply,
+    UnsettledReason, doctor_without_store,
 };
 use serde_json::{Value, json};
 
 use super::Invocation;
 use super::invocation::short_id;
-use crate::config::Key;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Look, Report, calm};
+use crate::config::SettingKey;
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{CommandReport, OutputStyle, escape_control_chars};
 use crate::render::definitions::tried_json;
 use crate::setup::project;
 use crate::time::{age, now, stamp};
 
-pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
     let root = project::root_of(&invocation.here)?;
     let looked = match invocation.engine_to_mend(&settings).await {
@@ -36,7 +36,7 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
         Err(failure) => {
             let options = invocation.options(&settings)?;
             let found = doctor_without_store(&options, &root, failure.message.clone()).await;
-            return Ok(Report::new(to_json(&found), to_text(&found, &invocation.look)).failed(failure));
+            return Ok(CommandReport::new(to_json(&found), to_text(&found, &invocation.look)).failed(failure));
         }
     };
     let providers = engine.provider_views().unwrap_or_default();
@@ -53,29 +53,29 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
     let mut data = to_json(&found);
     data["providers"] = providers.iter().map(provider_json).collect();
     data["programs"] = programs.iter().map(program_json).collect();
-    let report = Report::new(data, text);
-    Ok(match failure_of(&found, settings.word(Key::PolicySandbox)) {
+    let report = CommandReport::new(data, text);
+    Ok(match failure_of(&found, settings.word(SettingKey::PolicySandbox)) {
         Some(failure) => report.failed(failure),
         None => report,
     })
 }
 
-/// The providers: where they are, whether there is a key, and what to set. The key itself is never shown, and nobody is
-/// asked.
-fn provider_findings(providers: &[ProviderView]) -> Vec<Finding> {
+/// The providers: where they are, whether there is a key, and what to set. The key itself is never shown, and
+/// nobody is asked.
+fn provider_findings(providers: &[ProviderView]) -> Vec<DoctorFinding> {
     let finding = |view: &ProviderView| {
         let detail = match (&view.lacks, view.has_key) {
             (Some(lacks), _) => lacks.clone(),
             (None, true) => format!("{}, the key is there", view.base_url),
             (None, false) => format!("{}, needs no key; it was not asked whether it runs", view.base_url),
         };
-        Finding { name: view.name.clone(), works: view.lacks.is_none(), detail }
+        DoctorFinding { name: view.name.clone(), works: view.lacks.is_none(), detail }
     };
     providers.iter().map(finding).collect()
 }
 
 /// The agent programs on PATH. None is started, not even for its version.
-fn programs_here(invocation: &Invocation) -> Vec<(&'static Agent, Found)> {
+fn programs_here(invocation: &Invocation) -> Vec<(&'static Agent, InstalledAgent)> {
     let path = invocation.env.get("PATH").map(String::as_str).unwrap_or_default();
     let home = invocation.env.get("HOME").map(Path::new);
     let variable = |name: &str| invocation.env.get(name).cloned();
@@ -83,27 +83,27 @@ fn programs_here(invocation: &Invocation) -> Vec<(&'static Agent, Found)> {
     AGENTS.iter().filter_map(here).collect()
 }
 
-fn program_findings(programs: &[(&'static Agent, Found)]) -> Vec<Finding> {
-    let finding = |(agent, found): &(&'static Agent, Found)| {
+fn program_findings(programs: &[(&'static Agent, InstalledAgent)]) -> Vec<DoctorFinding> {
+    let finding = |(agent, found): &(&'static Agent, InstalledAgent)| {
         let login = match &found.credential {
             Some(credential) => format!("{credential} is there"),
             None => "no key and no login was seen".to_owned(),
         };
         let detail = format!("{}, {}; {login}", found.program.display(), agent.tried_in_words());
-        Finding { name: agent.name.to_owned(), works: true, detail }
+        DoctorFinding { name: agent.name.to_owned(), works: true, detail }
     };
     match programs {
         [] => {
             let names: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
             let detail =
                 format!("none of {} is on PATH; plans of commands and models need none", names.join(", "));
-            vec![Finding { name: "none".to_owned(), works: false, detail }]
+            vec![DoctorFinding { name: "none".to_owned(), works: false, detail }]
         }
         programs => programs.iter().map(finding).collect(),
     }
 }
 
-fn program_json((agent, found): &(&'static Agent, Found)) -> Value {
+fn program_json((agent, found): &(&'static Agent, InstalledAgent)) -> Value {
     json!({
         "name": agent.name, "program": found.program.display().to_string(), "tried": tried_json(agent),
         "credential": found.credential, "acp": found.acp.as_ref().map(|path| path.display().to_string()),
@@ -115,9 +115,10 @@ fn provider_json(view: &ProviderView) -> Value {
     json!({ "name": name, "url": base_url, "local": is_local, "has_key": has_key, "lacks": lacks })
 }
 
-/// A sandbox that stays: whose it is, and how it is captured or given up. Its plan may be one that is forgotten.
-fn kept_line(kept: &KeptSandbox) -> String {
-    let (plan, dir) = (kept.plan, calm(&kept.dir.display().to_string()));
+/// A sandbox that stays: whose it is, and how it is captured or given up. Its plan may be one that is
+/// forgotten.
+fn kept_line(kept: &RetainedSandbox) -> String {
+    let (plan, dir) = (kept.plan, escape_control_chars(&kept.dir.display().to_string()));
     let advice = match kept.is_over {
         true => "the plan is over: copy what you need, then clear it with `agents plan gc`".to_owned(),
         false => format!(
@@ -128,22 +129,25 @@ fn kept_line(kept: &KeptSandbox) -> String {
 }
 
 /// An apply that is open: whose, where, since when, and what to do.
-async fn open_line(open: &OpenApply, engine: &Engine) -> Result<String, Failure> {
+async fn open_line(open: &UnsettledApply, engine: &Engine) -> Result<String, CommandError> {
     let id = match open.plan {
         Some(plan) => short_id(engine, plan).await?,
         None => "(unknown)".to_owned(),
     };
-    let projects: Vec<String> = open.projects.iter().map(|path| calm(&path.display().to_string())).collect();
+    let projects: Vec<String> =
+        open.projects.iter().map(|path| escape_control_chars(&path.display().to_string())).collect();
     let since = open.since.map_or_else(String::new, |since| format!(", begun {} ago", age(since, now())));
     let give_up = format!("or give it up with `agents plan gc --set-aside {id}`");
     let advice = match &open.why {
-        OpenWhy::ProcessLives => "its process lives: wait for it".to_owned(),
-        OpenWhy::ProjectBusy => "somebody works on the project: wait, then run any command".to_owned(),
-        OpenWhy::ProjectAbsent => {
+        UnsettledReason::ProcessLives => "its process lives: wait for it".to_owned(),
+        UnsettledReason::ProjectBusy => {
+            "somebody works on the project: wait, then run any command".to_owned()
+        }
+        UnsettledReason::ProjectAbsent => {
             format!("the project is not there: bring it back and run any command, {give_up}")
         }
-        OpenWhy::Stuck { why } => {
-            format!("{}: remove the cause and run any command, {give_up}", calm(why))
+        UnsettledReason::Stuck { why } => {
+            format!("{}: remove the cause and run any command, {give_up}", escape_control_chars(why))
         }
     };
     let kind = open.kind.as_str();
@@ -154,22 +158,23 @@ async fn open_line(open: &OpenApply, engine: &Engine) -> Result<String, Failure>
 const NAMESPACES_HINT: &str = "install bubblewrap, or allow user namespaces: `sysctl -w user.max_user_namespaces=10000`, and on \
      Ubuntu 24.04 and later also `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`";
 
-fn failure_of(found: &DoctorReport, policy: &str) -> Option<Failure> {
-    let works = |findings: &[Finding]| findings.iter().any(|finding| finding.works);
+fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
+    let works = |findings: &[DoctorFinding]| findings.iter().any(|finding| finding.works);
     if !works(&found.sandbox) {
-        return Some(Failure::new(&codes::NO_SANDBOX, "no kind of sandbox works here: plans cannot run")
+        return Some(CommandError::new(&codes::NO_SANDBOX, "no kind of sandbox works here: plans cannot run")
             .hint("see the reasons above; another place for sandboxes may help: `agents config set sandbox.dir=DIR`"));
     }
-    let suffices = |finding: &&Finding| finding.works && (finding.name != "landlock" || policy != "required");
+    let suffices =
+        |finding: &&DoctorFinding| finding.works && (finding.name != "landlock" || policy != "required");
     if policy != "optional" && !found.isolation.iter().any(|finding| suffices(&finding)) {
         let failure = match works(&found.isolation) {
-            true => Failure::new(
+            true => CommandError::new(
                 &codes::NO_ISOLATION,
                 "only Landlock works here, and `policy.sandbox` requires namespaces: plans cannot run",
             )
             .hint(NAMESPACES_HINT)
             .hint("or do with Landlock, which hides less from commands: `agents config set policy.sandbox=landlock`"),
-            false => Failure::new(
+            false => CommandError::new(
                 &codes::NO_ISOLATION,
                 "no way to isolate commands works here: plans cannot run",
             )
@@ -180,18 +185,24 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<Failure> {
     }
     if !found.disk.works {
         return Some(
-            Failure::new(&codes::STORE_FAILED, format!("the disk is nearly full: {}", found.disk.detail))
-                .hint("free some space, for example with `agents plan gc`"),
+            CommandError::new(
+                &codes::STORE_FAILED,
+                format!("the disk is nearly full: {}", found.disk.detail),
+            )
+            .hint("free some space, for example with `agents plan gc`"),
         );
     }
-    let is_stuck = |open: &&OpenApply| matches!(open.why, OpenWhy::Stuck { .. });
+    let is_stuck = |open: &&UnsettledApply| matches!(open.why, UnsettledReason::Stuck { .. });
     found.leftovers.open.iter().find(is_stuck).map(|_| {
-        Failure::new(&codes::JOURNAL_STUCK, "an interrupted apply can be neither finished nor taken back")
-            .hint("see above for the reason and what to do")
+        CommandError::new(
+            &codes::JOURNAL_STUCK,
+            "an interrupted apply can be neither finished nor taken back",
+        )
+        .hint("see above for the reason and what to do")
     })
 }
 
-fn to_text(found: &DoctorReport, look: &Look) -> String {
+fn to_text(found: &DoctorReport, look: &OutputStyle) -> String {
     let mut text = String::new();
     section(&mut text, "sandbox, the first that works is used", &found.sandbox, look);
     section(&mut text, "isolation of commands, the first that works is used", &found.isolation, look);
@@ -206,27 +217,30 @@ fn to_text(found: &DoctorReport, look: &Look) -> String {
         "left by a crash, cleared now: {sandboxes} sandboxes, {leases} leases, {applies} interrupted applies\n"
     ));
     for stuck in stuck {
-        text.push_str(&format!("  could not be cleared: {}\n", calm(stuck)));
+        text.push_str(&format!("  could not be cleared: {}\n", escape_control_chars(stuck)));
     }
     text
 }
 
-fn section(text: &mut String, title: &str, findings: &[Finding], look: &Look) {
+fn section(text: &mut String, title: &str, findings: &[DoctorFinding], look: &OutputStyle) {
     text.push_str(&format!("{}\n", look.paint.bold(title)));
     let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     for finding in findings {
         let mark = if finding.works { look.paint.green("ok") } else { look.paint.red("no") };
-        text.push_str(&format!("  {mark}  {:width$}  {}\n", finding.name, calm(&finding.detail)));
+        text.push_str(&format!(
+            "  {mark}  {:width$}  {}\n",
+            finding.name,
+            escape_control_chars(&finding.detail)
+        ));
     }
 }
 
 fn to_json(found: &DoctorReport) -> Value {
-    let one =
-        |finding: &Finding| json!({ "name": finding.name, "works": finding.works, "detail": finding.detail });
-    let all = |findings: &[Finding]| findings.iter().map(one).collect::<Vec<_>>();
+    let one = |finding: &DoctorFinding| json!({ "name": finding.name, "works": finding.works, "detail": finding.detail });
+    let all = |findings: &[DoctorFinding]| findings.iter().map(one).collect::<Vec<_>>();
     let Leftovers { sandboxes, stuck, leases, applies, open, kept } = &found.leftovers;
     let open: Vec<Value> = open.iter().map(open_json).collect();
-    let kept_json = |kept: &KeptSandbox| json!({ "plan": kept.plan, "attempt": kept.attempt, "dir": kept.dir.display().to_string(), "over": kept.is_over });
+    let kept_json = |kept: &RetainedSandbox| json!({ "plan": kept.plan, "attempt": kept.attempt, "dir": kept.dir.display().to_string(), "over": kept.is_over });
     let kept: Vec<Value> = kept.iter().map(kept_json).collect();
     json!({
         "sandbox": all(&found.sandbox), "isolation": all(&found.isolation), "git": one(&found.git),
@@ -235,12 +249,12 @@ fn to_json(found: &DoctorReport) -> Value {
     })
 }
 
-fn open_json(open: &OpenApply) -> Value {
+fn open_json(open: &UnsettledApply) -> Value {
     let (reason, detail) = match &open.why {
-        OpenWhy::ProcessLives => ("process_lives", None),
-        OpenWhy::ProjectBusy => ("project_busy", None),
-        OpenWhy::ProjectAbsent => ("project_absent", None),
-        OpenWhy::Stuck { why } => ("stuck", Some(why)),
+        UnsettledReason::ProcessLives => ("process_lives", None),
+        UnsettledReason::ProjectBusy => ("project_busy", None),
+        UnsettledReason::ProjectAbsent => ("project_absent", None),
+        UnsettledReason::Stuck { why } => ("stuck", Some(why)),
     };
     let projects: Vec<String> = open.projects.iter().map(|path| path.display().to_string()).collect();
     json!({

@@ -1,11 +1,11 @@
 //! While a plan works: what is shown of it, and what a request to stop does.
 //!
 //! # Invariants
-//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the second ends the
-//!    program as soon as the cancel is written down, and the kernel kills what lives of the plan with it. So the next
-//!    command knows that it has a cancel to finish. The third waits for nothing.
-//! 2. An apply that cannot be cancelled any more is finished, not abandoned. One that waits is stopped, and its plan is as it
-//!    was: work that is done is not thrown away by an impatient Ctrl-C.
+//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the
+//!    second ends the program as soon as the cancel is written down, and the kernel kills what lives of the
+//!    plan with it. So the next command knows that it has a cancel to finish. The third waits for nothing.
+//! 2. An apply that cannot be cancelled any more is finished, not abandoned. One that waits is stopped, and
+//!    its plan is as it was: work that is done is not thrown away by an impatient Ctrl-C.
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
 //!
 //! # Not here
@@ -20,45 +20,46 @@ use engine::{CancelError, Engine, Reveal};
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;
-use super::invocation::Named;
-use super::signals::Stops;
-use crate::errors::{Exit, Failure, from_engine};
-use crate::output::Note;
+use super::invocation::NamedPlan;
+use super::signals::StopSignals;
+use crate::errors::{CommandError, Exit, from_engine};
+use crate::output::OutputNote;
 use crate::render;
-use crate::render::progress::Progress;
+use crate::render::progress::ProgressPrinter;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a cancel by a signal waits for its acknowledgement: longer than the owner takes, by default, to kill what
-/// lives and to store what it changed.
+/// How long a cancel by a signal waits for its acknowledgement: longer than the owner takes, by default, to
+/// kill what lives and to store what it changed.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
 /// How much of what a command printed is looked at for its last line.
 const LAST_BYTES: usize = 16 * 1024;
-/// How many events are read at a time.
+/// The number of events that are read at a time.
 const EVENTS_MAX: usize = 100;
 
 /// Does `work` on a plan, showing progress, until it is done or cancelled.
 pub(super) async fn follow<T>(
     invocation: &Invocation,
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     work: impl Future<Output = T>,
-) -> Result<T, Failure> {
-    let stopping = stop_when_asked(invocation, engine, plan, Stops::listen());
+) -> Result<T, CommandError> {
+    let stopping = stop_when_asked(invocation, engine, plan, StopSignals::listen());
     show_while(invocation, engine, plan, work, stopping).await
 }
 
-/// Does `work` on the user's files, showing progress. The first request to stop cancels the token that `work` was given: it
-/// ends unless it has begun to write, and leaves the plan as it was. The second ends the program.
+/// Does `work` on the user's files, showing progress. The first request to stop cancels the token that `work`
+/// was given: it ends unless it has begun to write, and leaves the plan as it was. The second ends the
+/// program.
 pub(super) async fn follow_files<T, F: Future<Output = T>>(
     invocation: &Invocation,
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     work: impl FnOnce(Observed) -> F,
 ) -> T {
     let stop = CancellationToken::new();
     let work = work(stop.observe());
-    let stopping = stop_files(invocation, plan, stop, Stops::listen());
+    let stopping = stop_files(invocation, plan, stop, StopSignals::listen());
     match show_while(invocation, engine, plan, work, stopping).await {
         Ok(done) => done,
         Err(never) => match never {},
@@ -69,11 +70,11 @@ pub(super) async fn follow_files<T, F: Future<Output = T>>(
 async fn show_while<T, E>(
     invocation: &Invocation,
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     work: impl Future<Output = T>,
     stopping: impl Future<Output = E>,
 ) -> Result<T, E> {
-    let mut progress = Progress::new(&invocation.look, invocation.global.quiet, &plan.short);
+    let mut progress = ProgressPrinter::new(&invocation.look, invocation.global.quiet, &plan.short);
     let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
     let mut work = std::pin::pin!(work);
     let mut stopping = std::pin::pin!(stopping);
@@ -94,27 +95,28 @@ async fn show_while<T, E>(
 /// Cancels the token at the first request to stop, and ends the program at the second.
 async fn stop_files(
     invocation: &Invocation,
-    plan: &Named,
+    plan: &NamedPlan,
     stop: CancellationToken,
-    mut stops: Stops,
+    mut stops: StopSignals,
 ) -> Infallible {
     let again = stops.next().await.once_more();
     stop.cancel(CancelReason::User);
     let plan = &plan.short;
-    invocation.tell(&Note::info(format!("stopping; plan {plan} stays as it is; {again} ends at once")));
+    invocation.tell(&OutputNote::info(format!("stopping; plan {plan} stays as it is; {again} ends at once")));
     stops.next().await;
     end_at_once()
 }
 
-/// Cancels at the first request to stop and ends the program at the second; answers only when the cancel failed.
+/// Cancels at the first request to stop and ends the program at the second; answers only when the cancel
+/// failed.
 async fn stop_when_asked(
     invocation: &Invocation,
     engine: &Engine,
-    plan: &Named,
-    mut stops: Stops,
-) -> Failure {
+    plan: &NamedPlan,
+    mut stops: StopSignals,
+) -> CommandError {
     let stop = stops.next().await;
-    invocation.tell(&Note::info(format!(
+    invocation.tell(&OutputNote::info(format!(
         "cancelling plan {}; {} ends at once",
         plan.short,
         stop.once_more()
@@ -124,7 +126,7 @@ async fn stop_when_asked(
             Ok(_) => {}
             Err(error @ (CancelError::TooLate { .. } | CancelError::Final { .. })) => {
                 let too_late = from_engine::cancel(&error, &plan.short).message;
-                invocation.tell(&Note::warning(too_late));
+                invocation.tell(&OutputNote::warning(too_late));
             }
             Err(error @ (CancelError::Unconfirmed { .. } | CancelError::Plan(_) | CancelError::Execute(_))) => {
                 return from_engine::cancel(&error, &plan.short);
@@ -147,7 +149,7 @@ pub(super) fn end_at_once() -> ! {
     std::process::exit(i32::from(Exit::Cancelled.number()))
 }
 
-async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &mut Progress) {
+async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &mut ProgressPrinter) {
     if !progress.is_shown() {
         return;
     }

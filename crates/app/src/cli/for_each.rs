@@ -1,12 +1,13 @@
 //! `run --for-each`: a plan for every line of a file, all of them left to the workers.
 //!
 //! # Invariants
-//! 1. All lines are read, and held against the argument that they are given for, before the first plan is made: a file that
-//!    cannot be read makes none, nor does one with a line that is no value.
-//! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were made or are
-//!    on their way are told of.
+//! 1. All lines are read, and held against the argument that they are given for, before the first plan is
+//!    made: a file that cannot be read makes none, nor does one with a line that is no value.
+//! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were
+//!    made or are on their way are told of.
 //! 3. A line is bytes, as a file name is; where it stands in a text, it is text.
-//! 4. It reaches whoever does the plan: as `$ITEM`, as `{{item}}`, or at the end of the task where nobody names it.
+//! 4. It reaches whoever does the plan: as `$ITEM`, as `{{item}}`, or at the end of the task where nobody
+//!    names it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,12 +18,12 @@ use engine::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
-use super::definition_source::Source;
-use super::plan_args::Asked;
-use super::signals::Stops;
+use super::definition_source::PlanSource;
+use super::plan_args::PendingPlan;
+use super::signals::StopSignals;
 use super::{Invocation, detach};
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::Report;
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::CommandReport;
 use crate::setup::text_file;
 
 /// The variable in which a command finds its line.
@@ -38,12 +39,12 @@ const WRONG_NAMED_MAX: usize = 1000;
 /// The kernel's bound of one variable, less its name and its end.
 const LINE_BYTES_MAX: usize = 128 * 1024 - "ITEM=".len() - 1;
 
-pub(super) async fn leave_all(
+pub(super) async fn detach_all(
     items: &[ByteText],
-    asked: &Asked,
+    asked: &PendingPlan,
     invocation: &Invocation,
     engine: &Engine,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let is_over = AtomicBool::new(false);
     let made = stream::iter(items.iter().map(|item| {
         let is_over = &is_over;
@@ -63,7 +64,7 @@ pub(super) async fn leave_all(
             Some(made)
         }
     }));
-    let mut stops = Stops::listen();
+    let mut stops = StopSignals::listen();
     let mut plans: Vec<PlanId> = Vec::with_capacity(items.len());
     let mut keys = BTreeSet::new();
     let mut made = std::pin::pin!(made.buffered(AT_ONCE));
@@ -77,7 +78,7 @@ pub(super) async fn leave_all(
                     // Asked twice: those that are still on their way are not waited for.
                     break;
                 }
-                outcome = Err(Failure::new(&codes::CANCELLED, "interrupted: no more plans are made")
+                outcome = Err(CommandError::new(&codes::CANCELLED, "interrupted: no more plans are made")
                     .hint("those that were made go on; cancel all that wait: `agents plan cancel --state queued`"));
                 continue;
             }
@@ -103,7 +104,7 @@ pub(super) async fn leave_all(
     let many = if plans.len() == 1 { "1 plan is".to_owned() } else { format!("{} plans are", plans.len()) };
     let text = format!("{many} left to {how}\nnext  agents plan list     agents top\n");
     let data = json!({ "plans": plans, "asked": items.len(), "worker_started": is_started });
-    let report = Report::new(data, text);
+    let report = CommandReport::new(data, text);
     Ok(match outcome {
         Ok(()) => report,
         Err(failure) => report.failed(failure),
@@ -111,7 +112,7 @@ pub(super) async fn leave_all(
 }
 
 /// The lines of a file that are not empty.
-pub(super) struct Lines {
+pub(super) struct NonEmptyLines {
     /// The file, as it was typed.
     file: String,
     /// What stands on each.
@@ -120,12 +121,12 @@ pub(super) struct Lines {
     numbers: Vec<usize>,
 }
 
-impl Lines {
+impl NonEmptyLines {
     /// Refuses lines that are no values of the argument that they are given for.
     ///
     /// # Errors
     /// There are some: they are told with their numbers.
-    pub(super) fn check(&self, source: &Source) -> Result<(), Failure> {
+    pub(super) fn check(&self, source: &PlanSource) -> Result<(), CommandError> {
         let lines = self.numbers.iter().zip(&self.items);
         let wrong =
             |(number, item): (&usize, &ByteText)| Some((*number, source.wrong_item(&item.to_string())?));
@@ -139,16 +140,16 @@ impl Lines {
         let more = wrong.len().checked_sub(WRONG_TOLD_MAX).filter(|more| *more > 0);
         let told = told.chain(more.map(|more| format!("and {more} more")));
         let numbers: Vec<usize> = wrong.iter().map(|(number, _)| *number).take(WRONG_NAMED_MAX).collect();
-        let failure = told.fold(Failure::new(&codes::ARG_INVALID, message), Failure::line);
+        let failure = told.fold(CommandError::new(&codes::ARG_INVALID, message), CommandError::line);
         let detail = json!({ "lines": numbers, "wrong": wrong.len() });
         Err(failure.detail(detail).hint("mend these lines, or leave them out"))
     }
 }
 
 /// Reads the lines of a file.
-pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Lines, Failure> {
+pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<NonEmptyLines, CommandError> {
     let cannot = |why: String| {
-        Failure::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
+        CommandError::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
             .hint("name a text file with a line for each plan, or `-` for the standard input")
     };
     let read = if file == Path::new("-") {
@@ -158,10 +159,10 @@ pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Lines, Failur
     };
     let (numbers, items) = lines(&read.map_err(|error| cannot(error.to_string()))?).map_err(cannot)?;
     if items.is_empty() {
-        return Err(Failure::new(&codes::USAGE, format!("`--for-each {}` has no line", file.display()))
+        return Err(CommandError::new(&codes::USAGE, format!("`--for-each {}` has no line", file.display()))
             .hint("every line that is not empty makes a plan"));
     }
-    Ok(Lines { file: file.display().to_string(), items, numbers })
+    Ok(NonEmptyLines { file: file.display().to_string(), items, numbers })
 }
 
 /// The lines that are not empty, behind their numbers. Each has to fit into a variable.
@@ -186,7 +187,11 @@ fn lines(bytes: &[u8]) -> Result<(Vec<usize>, Vec<ByteText>), String> {
 }
 
 /// The plan for one line.
-fn for_item(asked: &Asked, item: &ByteText, invocation: &Invocation) -> Result<NewPlanRequest, Failure> {
+fn for_item(
+    asked: &PendingPlan,
+    item: &ByteText,
+    invocation: &Invocation,
+) -> Result<NewPlanRequest, CommandError> {
     let mut request = asked.for_item(item, invocation)?;
     for step in &mut request.spec.steps {
         if let Some(task) = step.command_mut() {

@@ -5,41 +5,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::PlanId;
 use engine::{Engine, Forecast, Forecasts};
 
-use super::invocation::Named;
-use crate::errors::{Failure, from_engine};
-use crate::render::forecast::Met;
+use super::invocation::NamedPlan;
+use crate::errors::{CommandError, from_engine};
+use crate::render::forecast::OverlappingPlan;
 
-/// What plans meet, and how much of it was not looked at.
+/// The overlaps of plans, and how much was not compared.
 #[derive(Debug)]
-pub(super) struct MetPlans<T> {
+pub(super) struct OverlappingPlans<T> {
     pub(super) mets: T,
     pub(super) not_compared: usize,
 }
 
 /// What the plan meets, by the order of the other plans' ids.
-pub(super) async fn of(engine: &Engine, plan: &Named) -> Result<MetPlans<Vec<Met>>, Failure> {
+pub(super) async fn find_overlaps(
+    engine: &Engine,
+    plan: &NamedPlan,
+) -> Result<OverlappingPlans<Vec<OverlappingPlan>>, CommandError> {
     let forecasts = engine.forecast(plan.id).await;
     let forecasts = forecasts.map_err(|error| from_engine::plan(&error, &plan.short))?;
     let shorts = shorts(engine, &forecasts.pairs).await?;
-    let met = |forecast| Met::by(plan.id, forecast, |id| named(&shorts, id));
+    let met = |forecast| OverlappingPlan::by(plan.id, forecast, |id| named(&shorts, id));
     let mets = forecasts.pairs.iter().filter_map(met).collect();
-    Ok(MetPlans { mets, not_compared: forecasts.left_out() })
+    Ok(OverlappingPlans { mets, not_compared: forecasts.left_out() })
 }
 
 /// What all plans meet.
-pub(super) async fn of_all(engine: &Engine) -> Result<MetPlans<BTreeMap<PlanId, Vec<Met>>>, Failure> {
+pub(super) async fn find_all_overlaps(
+    engine: &Engine,
+) -> Result<OverlappingPlans<BTreeMap<PlanId, Vec<OverlappingPlan>>>, CommandError> {
     let forecasts: Forecasts = engine.forecasts().await.map_err(|error| from_engine::store(&error))?;
     let shorts = shorts(engine, &forecasts.pairs).await?;
-    let mut mets: BTreeMap<PlanId, Vec<Met>> = BTreeMap::new();
+    let mut mets: BTreeMap<PlanId, Vec<OverlappingPlan>> = BTreeMap::new();
     for forecast in &forecasts.pairs {
         for plan in [forecast.plan, forecast.other] {
-            mets.entry(plan).or_default().extend(Met::by(plan, forecast, |id| named(&shorts, id)));
+            mets.entry(plan)
+                .or_default()
+                .extend(OverlappingPlan::by(plan, forecast, |id| named(&shorts, id)));
         }
     }
-    Ok(MetPlans { mets, not_compared: forecasts.left_out() })
+    Ok(OverlappingPlans { mets, not_compared: forecasts.left_out() })
 }
 
-async fn shorts(engine: &Engine, forecasts: &[Forecast]) -> Result<BTreeMap<PlanId, String>, Failure> {
+async fn shorts(engine: &Engine, forecasts: &[Forecast]) -> Result<BTreeMap<PlanId, String>, CommandError> {
     let ids: BTreeSet<PlanId> =
         forecasts.iter().flat_map(|forecast| [forecast.plan, forecast.other]).collect();
     let ids: Vec<PlanId> = ids.into_iter().collect();

@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
+use domain::{GateDecision, PlanId, ProjectLink, REVERSIONS_MAX, RecoveryPolicy};
 use engine::context::ContextsSetup;
 use engine::{
-    Cast, Engine, EngineOptions, FoundJournal, ModelsSetup, RecheckWhen, RecoveredEnd, Renewal, SecretFilter,
-    Servers,
+    Engine, EngineOptions, JournalState, ModelsSetup, Participants, RecheckWhen, RecoveredEnd, SecretFilter,
+    Servers, SettingsReload,
 };
 use sandbox::HiddenPaths;
 
 use super::Global;
 use super::consent;
-use super::context::HeldContexts;
-use super::recording::TapeArgs;
-use crate::config::{self, FileRules, Key, Settings, Sources, Value, breakers, contexts_setup};
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{self, Look, Note, Report};
+use super::context::PipelineCache;
+use super::recording::RecordingArgs;
+use crate::config::{self, FileRules, SettingKey, SettingValue, Settings, Sources, breakers, contexts_setup};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{self, CommandReport, OutputNote, OutputStyle};
 use crate::setup::home_paths;
 use crate::setup::paths;
 use crate::setup::paths::{DataDirState, EmptyDir, Env};
@@ -30,7 +30,7 @@ pub struct Invocation {
     /// The options of every command.
     pub global: Global,
     /// How answers look.
-    pub look: Look,
+    pub look: OutputStyle,
     /// The environment.
     pub env: Env,
     /// Where it was made.
@@ -38,7 +38,7 @@ pub struct Invocation {
     /// The only projects that may be worked in and looked at; none allows all.
     pub(super) only: Option<Vec<PathBuf>>,
     /// The pipeline of contexts, for all calls of a process.
-    pub(super) held: Arc<HeldContexts>,
+    pub(super) held: Arc<PipelineCache>,
     /// Stands for a data directory that is not there.
     pub(super) empty: OnceLock<EmptyDir>,
     /// Takes secrets out of the answer; none before the engine is opened.
@@ -47,7 +47,7 @@ pub struct Invocation {
 
 /// A plan that was named.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedPlan {
     /// Which.
     pub id: PlanId,
     /// The shortest text that names it.
@@ -59,9 +59,9 @@ impl Invocation {
     ///
     /// # Errors
     /// The working directory is gone.
-    pub fn new(global: Global, look: Look, env: Env) -> Result<Self, Failure> {
+    pub fn new(global: Global, look: OutputStyle, env: Env) -> Result<Self, CommandError> {
         let here = std::env::current_dir().map_err(|error| {
-            Failure::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
+            CommandError::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
         })?;
         let (held, empty, filter) = (Arc::default(), OnceLock::new(), OnceLock::new());
         Ok(Self { global, look, env, here, only: None, held, empty, filter })
@@ -71,7 +71,11 @@ impl Invocation {
     ///
     /// # Errors
     /// A file or a variable says what is not allowed.
-    pub fn settings(&self, flags: Vec<(Key, Value)>, projects: &[ProjectLink]) -> Result<Settings, Failure> {
+    pub fn settings(
+        &self,
+        flags: Vec<(SettingKey, SettingValue)>,
+        projects: &[ProjectLink],
+    ) -> Result<Settings, CommandError> {
         let user_file = paths::user_config(&self.env);
         let sources = Sources {
             flags,
@@ -80,16 +84,16 @@ impl Invocation {
             roots: projects.iter().map(|project| path_of(project.root.as_bytes())).collect(),
         };
         let settings = config::load(&sources)?;
-        settings.warnings.iter().for_each(|warning| self.tell(&Note::warning(warning)));
+        settings.warnings.iter().for_each(|warning| self.tell(&OutputNote::warning(warning)));
         Ok(settings)
     }
 
-    /// Opens the engine with the user's own settings, for commands about what is there: what a project says was frozen in
-    /// each plan. Where there is no data nothing is made.
+    /// Opens the engine with the user's own settings, for commands about what is there: what a project says
+    /// was frozen in each plan. Where there is no data nothing is made.
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub async fn engine(&self) -> Result<Engine, Failure> {
+    pub async fn engine(&self) -> Result<Engine, CommandError> {
         self.engine_of_data(&self.settings(Vec::new(), &[])?).await
     }
 
@@ -97,7 +101,7 @@ impl Invocation {
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub async fn engine_of_data(&self, settings: &Settings) -> Result<Engine, Failure> {
+    pub async fn engine_of_data(&self, settings: &Settings) -> Result<Engine, CommandError> {
         match paths::look_at_data_dir(&self.data_dir()?)? {
             DataDirState::Ours => self.engine_with(settings).await,
             DataDirState::Absent | DataDirState::Empty => {
@@ -108,7 +112,7 @@ impl Invocation {
                         self.empty.get_or_init(|| made)
                     }
                 };
-                self.opened(self.options_in(settings, empty.path().to_owned())?).await
+                self.open_engine(self.options_in(settings, empty.path().to_owned())?).await
             }
         }
     }
@@ -117,18 +121,19 @@ impl Invocation {
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, Failure> {
-        self.opened(self.options(settings)?).await
+    pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, CommandError> {
+        self.open_engine(self.options(settings)?).await
     }
 
-    /// The same, for a process that outlives changes of the settings: it reads them again for each plan that asks models.
+    /// The same, for a process that outlives changes of the settings: it reads them again for each plan that
+    /// asks models.
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub(super) async fn engine_of_worker(&self, settings: &Settings) -> Result<Engine, Failure> {
+    pub(super) async fn engine_of_worker(&self, settings: &Settings) -> Result<Engine, CommandError> {
         let mut options = self.options(settings)?;
         let env = self.env.clone();
-        options.models.renewal = Some(Renewal(Arc::new(move || {
+        options.models.renewal = Some(SettingsReload(Arc::new(move || {
             let user_file = paths::user_config(&env);
             let sources = Sources {
                 flags: Vec::new(),
@@ -142,7 +147,7 @@ impl Invocation {
                 Arc::new(settings.prices.clone()),
             ))
         })));
-        self.opened(options).await
+        self.open_engine(options).await
     }
 
     /// The same; what models are asked is kept, or answered from what was kept, as the flags say.
@@ -152,17 +157,17 @@ impl Invocation {
     pub(super) async fn engine_with_tape(
         &self,
         settings: &Settings,
-        tape: &TapeArgs,
-        cast: Cast,
-    ) -> Result<Engine, Failure> {
+        tape: &RecordingArgs,
+        cast: Participants,
+    ) -> Result<Engine, CommandError> {
         let mut options = self.options(settings)?;
         options.models.mode = tape.mode(&self.here, cast);
-        let engine = self.opened(options).await?;
+        let engine = self.open_engine(options).await?;
         tape.ready(&engine)?;
         Ok(engine)
     }
 
-    async fn opened(&self, options: EngineOptions) -> Result<Engine, Failure> {
+    async fn open_engine(&self, options: EngineOptions) -> Result<Engine, CommandError> {
         // Whatever it runs, it runs with all the descriptors that it may have.
         sandbox::descriptors::raise_limit();
         let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
@@ -170,7 +175,9 @@ impl Invocation {
         self.tell_recovered(&engine).await?;
         for plan in engine.finish_cancels().await {
             let plan = short_id(&engine, plan).await?;
-            self.tell(&Note::warning(format!("the interrupted cancel of plan {plan} was finished now")));
+            self.tell(&OutputNote::warning(format!(
+                "the interrupted cancel of plan {plan} was finished now"
+            )));
         }
         Ok(engine)
     }
@@ -179,8 +186,8 @@ impl Invocation {
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
-    pub async fn engine_to_mend(&self, settings: &Settings) -> Result<Engine, Failure> {
-        let opened = Engine::open_to_mend(self.options(settings)?).await;
+    pub async fn engine_to_mend(&self, settings: &Settings) -> Result<Engine, CommandError> {
+        let opened = Engine::open_for_repair(self.options(settings)?).await;
         let engine = opened.map_err(|error| from_engine::open(&error))?;
         let _ = self.filter.set(engine.secret_filter());
         self.tell_recovered(&engine).await?;
@@ -191,12 +198,12 @@ impl Invocation {
     ///
     /// # Errors
     /// There is no data directory, or a setting cannot be.
-    pub fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
+    pub fn options(&self, settings: &Settings) -> Result<EngineOptions, CommandError> {
         self.options_in(settings, self.made_data_dir()?)
     }
 
-    fn options_in(&self, settings: &Settings, data_dir: PathBuf) -> Result<EngineOptions, Failure> {
-        let sandbox_dir = match settings.word(Key::SandboxDir) {
+    fn options_in(&self, settings: &Settings, data_dir: PathBuf) -> Result<EngineOptions, CommandError> {
+        let sandbox_dir = match settings.word(SettingKey::SandboxDir) {
             "" => data_dir.join("sandboxes"),
             named => {
                 let named = paths::expanded(named, &self.env);
@@ -206,23 +213,23 @@ impl Invocation {
         };
         let retries = |key| u32::try_from(settings.count(key)).unwrap_or(u32::MAX);
         let (per_step, per_plan) =
-            (retries(Key::RecoveryMaxRetriesPerStep), retries(Key::RecoveryMaxRetriesPerPlan));
-        let recovery = Policy::new(per_step, per_plan, Gate::Auto, REVERSIONS_MAX)
-            .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
+            (retries(SettingKey::RecoveryMaxRetriesPerStep), retries(SettingKey::RecoveryMaxRetriesPerPlan));
+        let recovery = RecoveryPolicy::new(per_step, per_plan, GateDecision::Auto, REVERSIONS_MAX)
+            .map_err(|error| CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
         Ok(EngineOptions {
             data_dir,
             sandbox_dir,
             child: sandbox::child::ChildProgram::default(),
             copy_max: (
-                settings.count(Key::SandboxCopyMaxFiles),
-                settings.count(Key::SandboxCopyMaxMb).saturating_mul(1024 * 1024),
+                settings.count(SettingKey::SandboxCopyMaxFiles),
+                settings.count(SettingKey::SandboxCopyMaxMb).saturating_mul(1024 * 1024),
             ),
-            plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
-            lease: Duration::from_secs(settings.count(Key::AsyncLease)),
-            capture_wait: Duration::from_secs(settings.count(Key::CaptureWait)),
-            recheck: RecheckWhen::parse(settings.word(Key::ApplyRecheck)).unwrap_or_default(),
+            plan_concurrency: u32::try_from(settings.count(SettingKey::PlanConcurrency)).unwrap_or(u32::MAX),
+            lease: Duration::from_secs(settings.count(SettingKey::AsyncLease)),
+            capture_wait: Duration::from_secs(settings.count(SettingKey::CaptureWait)),
+            recheck: RecheckWhen::parse(settings.word(SettingKey::ApplyRecheck)).unwrap_or_default(),
             recovery,
-            retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
+            retention: Duration::from_secs(settings.count(SettingKey::RetentionDays).saturating_mul(86_400)),
             models: self.models(settings),
             contexts: self.contexts(settings),
         })
@@ -232,7 +239,7 @@ impl Invocation {
     ///
     /// # Errors
     /// Nothing says where it could be, or it cannot be made.
-    pub(super) fn made_data_dir(&self) -> Result<PathBuf, Failure> {
+    pub(super) fn made_data_dir(&self) -> Result<PathBuf, CommandError> {
         let data_dir = self.data_dir()?;
         paths::make_data_dir(&data_dir)?;
         Ok(data_dir)
@@ -242,7 +249,7 @@ impl Invocation {
     ///
     /// # Errors
     /// Nothing says where.
-    pub(super) fn data_dir(&self) -> Result<PathBuf, Failure> {
+    pub(super) fn data_dir(&self) -> Result<PathBuf, CommandError> {
         paths::data_dir(self.global.data_dir.as_deref(), &self.env)
     }
 
@@ -257,13 +264,13 @@ impl Invocation {
             providers: Arc::new(paths::providers(settings.providers.clone(), &self.env)),
             prices: Arc::new(settings.prices.clone()),
             servers: Arc::new(servers(settings)),
-            day_cost: settings.money(Key::LimitsDayCost),
+            day_cost: settings.money(SettingKey::LimitsDayCost),
             breakers: breakers(settings),
             ..ModelsSetup::default()
         }
     }
 
-    async fn tell_recovered(&self, engine: &Engine) -> Result<(), Failure> {
+    async fn tell_recovered(&self, engine: &Engine) -> Result<(), CommandError> {
         for recovered in engine.recovered() {
             let whose = match recovered.plan {
                 Some(plan) => format!(" of plan {}", short_id(engine, plan).await?),
@@ -271,7 +278,7 @@ impl Invocation {
             };
             let note = recovered_note(recovered, &whose);
             // Files that are half an apply's need a person before anything else is done.
-            let is_damaged = matches!(recovered.journal, FoundJournal::Damaged { .. });
+            let is_damaged = matches!(recovered.journal, JournalState::Damaged { .. });
             if is_damaged && recovered.end == RecoveredEnd::TakenBack {
                 let advice = match recovered.plan {
                     Some(plan) => format!(
@@ -280,13 +287,13 @@ impl Invocation {
                     ),
                     None => "compare your files with your version control, then try again".to_owned(),
                 };
-                return Err(Failure::new(&codes::JOURNAL_DAMAGED, note.message).hint(advice));
+                return Err(CommandError::new(&codes::JOURNAL_DAMAGED, note.message).hint(advice));
             }
             self.tell(&note);
         }
         for path in engine.set_aside_files() {
             let what = "something in the place of a journal was no file, and was set aside";
-            self.tell(&Note::warning(format!("{what}: {}", path.display())));
+            self.tell(&OutputNote::warning(format!("{what}: {}", path.display())));
         }
         Ok(())
     }
@@ -295,10 +302,10 @@ impl Invocation {
     ///
     /// # Errors
     /// None or several are meant.
-    pub async fn plan(&self, engine: &Engine, word: &str) -> Result<Named, Failure> {
+    pub async fn plan(&self, engine: &Engine, word: &str) -> Result<NamedPlan, CommandError> {
         let root = project::root_of(&self.here).ok();
         let id = engine.find(word, root.as_deref()).await.map_err(|error| from_engine::find(&error))?;
-        let named = Named { id, short: short_id(engine, id).await? };
+        let named = NamedPlan { id, short: short_id(engine, id).await? };
         if self.only.is_some() {
             let plan =
                 engine.store().plan(id).await.map_err(|error| from_engine::plan(&error, &named.short))?;
@@ -309,12 +316,12 @@ impl Invocation {
         Ok(named)
     }
 
-    /// Returns an error if one of the projects may not be worked in: it is not among those that this process was started
-    /// with, or it is hidden and no person at the terminal agrees.
+    /// Returns an error if one of the projects may not be worked in: it is not among those that this process
+    /// was started with, or it is hidden and no person at the terminal agrees.
     ///
     /// # Errors
     /// One may not.
-    pub(super) fn admit(&self, projects: &[ProjectLink], settings: &Settings) -> Result<(), Failure> {
+    pub(super) fn admit(&self, projects: &[ProjectLink], settings: &Settings) -> Result<(), CommandError> {
         let hidden = HiddenPaths::new(home_paths::hidden(settings, &self.env));
         for project in projects {
             let root = path_of(project.root.as_bytes());
@@ -330,20 +337,20 @@ impl Invocation {
     ///
     /// # Errors
     /// It was not.
-    pub(super) fn check_allowed(&self, root: &Path) -> Result<(), Failure> {
+    pub(super) fn check_allowed(&self, root: &Path) -> Result<(), CommandError> {
         let Some(only) = &self.only else { return Ok(()) };
         if only.iter().any(|allowed| allowed == root) {
             return Ok(());
         }
         let message = format!("this server was not started with the project {}", root.display());
-        Err(Failure::new(&codes::PROJECT_NOT_ALLOWED, message)
+        Err(CommandError::new(&codes::PROJECT_NOT_ALLOWED, message)
             .hint(format!("the person who starts it may add `--project {}` to `agents mcp`", root.display())))
     }
 
     /// Tells something at once, beside the answer.
-    pub fn tell(&self, note: &Note) {
+    pub fn tell(&self, note: &OutputNote) {
         let message = self.words_without_secrets(note.message.clone());
-        output::tell(&Note { message, ..note.clone() }, &self.look);
+        output::tell(&OutputNote { message, ..note.clone() }, &self.look);
     }
 
     /// The words without the secrets that are known by now.
@@ -355,7 +362,10 @@ impl Invocation {
     }
 
     /// The answer of a command without secrets, unless they were asked for.
-    pub(super) fn without_secrets(&self, answer: Result<Report, Failure>) -> Result<Report, Failure> {
+    pub(super) fn without_secrets(
+        &self,
+        answer: Result<CommandReport, CommandError>,
+    ) -> Result<CommandReport, CommandError> {
         match (self.filter.get(), answer) {
             (None, answer) => answer,
             (Some(filter), Ok(report)) => Ok(report.without_secrets(filter, self.look.format)),
@@ -367,26 +377,26 @@ impl Invocation {
 /// The servers as they may be started: where nothing may use the network, none of them does.
 fn servers(settings: &Settings) -> Servers {
     let mut servers = settings.servers.clone();
-    if settings.word(Key::PolicyNetwork) == "never" {
+    if settings.word(SettingKey::PolicyNetwork) == "never" {
         servers.values_mut().for_each(|server| server.program.network = false);
     }
     servers
 }
 
 /// The shortest text that names the plan.
-pub(super) async fn short_id(engine: &Engine, id: PlanId) -> Result<String, Failure> {
+pub(super) async fn short_id(engine: &Engine, id: PlanId) -> Result<String, CommandError> {
     engine.short_id(id).await.map_err(|error| from_engine::store(&error))
 }
 
-fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> Note {
+fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> OutputNote {
     let what = match recovered.kind {
         domain::ApplyKind::Apply => "apply",
         domain::ApplyKind::Undo => "undo",
     };
     let state = match &recovered.journal {
-        FoundJournal::Whole => None,
-        FoundJournal::Missing => Some("missing"),
-        FoundJournal::Damaged { .. } => Some("damaged"),
+        JournalState::Whole => None,
+        JournalState::Missing => Some("missing"),
+        JournalState::Damaged { .. } => Some("damaged"),
     };
     let how = match (recovered.end, state) {
         (RecoveredEnd::Finished, None) => "was finished now".to_owned(),
@@ -408,10 +418,10 @@ fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> Note {
     } else if !recovered.left.is_empty() {
         message.push_str(&format!("; left as you edited them: {}", recovered.left.join(", ")));
     }
-    if let FoundJournal::Damaged { kept } = &recovered.journal {
+    if let JournalState::Damaged { kept } = &recovered.journal {
         message.push_str(&format!("; the journal is kept in {}", kept.display()));
     }
-    Note::warning(message)
+    OutputNote::warning(message)
 }
 
 /// The path that these bytes name.

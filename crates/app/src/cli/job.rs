@@ -4,18 +4,18 @@
 //! A job is cancelled with its plan, by the same way as `agents plan cancel`.
 
 use clap::Subcommand;
-use domain::{Job, JobId, JobRefused, JobState, Ms, PlanId, WallMs};
+use domain::{Job, JobId, JobState, JobTransitionRejection, Ms, PlanId, WallMs};
 use engine::{BootClock, Engine, shortest};
 use serde_json::{Value, json};
 use store::JobStoreError;
 use sync::Clock;
 
-use super::invocation::{Named, short_id};
+use super::invocation::{NamedPlan, short_id};
 use super::plan::cancel::{self, CancelHow};
 use super::{Invocation, alone};
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Report, Table};
-use crate::time::{age, now, typed};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{CommandReport, TextTable};
+use crate::time::{age, format_typed, now};
 
 /// As many letters of an id are shown at least.
 const SHORT_CHARS_MIN: usize = 10;
@@ -23,15 +23,15 @@ const SHORT_CHARS_MIN: usize = 10;
 #[derive(Debug, Subcommand)]
 pub(super) enum JobCommand {
     /// List the jobs that wait or run
-    List(ListArgs),
+    List(JobListArgs),
     /// Show a job
-    Show(ShowArgs),
+    Show(JobShowArgs),
     /// Stop the plan of a job for good
-    Cancel(CancelArgs),
+    Cancel(JobCancelArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
+pub(super) struct JobListArgs {
     /// Also those that have ended
     #[arg(long)]
     all: bool,
@@ -41,13 +41,13 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ShowArgs {
+pub(super) struct JobShowArgs {
     /// Which job: its id, or the beginning of its id
     job: String,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct CancelArgs {
+pub(super) struct JobCancelArgs {
     /// Which job: its id, or the beginning of its id
     job: String,
     #[command(flatten)]
@@ -64,7 +64,7 @@ impl JobCommand {
     }
 }
 
-pub(super) fn dispatch(command: JobCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn dispatch(command: JobCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     match command {
         JobCommand::List(args) => alone(list(args, invocation)),
         JobCommand::Show(args) => alone(show(args, invocation)),
@@ -72,7 +72,7 @@ pub(super) fn dispatch(command: JobCommand, invocation: &Invocation) -> Result<R
     }
 }
 
-async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure> {
+async fn list(args: JobListArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = match &args.plan {
         Some(word) => Some(invocation.plan(&engine, word).await?.id),
@@ -88,7 +88,7 @@ async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure
     names.sort_unstable();
     let plans: Vec<PlanId> = jobs.iter().map(|job| job.plan).collect();
     let plans = engine.short_ids(&plans).await.map_err(|error| from_engine::store(&error))?;
-    let mut table = Table::new(&["job", "plan", "phase", "state", "worker", "lease", "age"]);
+    let mut table = TextTable::new(&["job", "plan", "phase", "state", "worker", "lease", "age"]);
     for (job, plan) in jobs.iter().zip(plans) {
         table.row(vec![
             shortest(&job.id.to_string(), &names, SHORT_CHARS_MIN).to_owned(),
@@ -103,13 +103,13 @@ async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure
     let text = match jobs.is_empty() {
         true if args.all => "no jobs\n".to_owned(),
         true => "nothing waits or runs; `--all` lists what has ended\n".to_owned(),
-        false => table.shown(&invocation.look),
+        false => table.render(&invocation.look),
     };
     let data: Vec<Value> = jobs.iter().map(|job| to_json(&engine, job)).collect();
-    Ok(Report::new(json!({ "jobs": data }), text))
+    Ok(CommandReport::new(json!({ "jobs": data }), text))
 }
 
-async fn show(args: ShowArgs, invocation: &Invocation) -> Result<Report, Failure> {
+async fn show(args: JobShowArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let job = find(&engine, &args.job).await?;
     let plan = short_id(&engine, job.plan).await?;
@@ -130,25 +130,27 @@ async fn show(args: ShowArgs, invocation: &Invocation) -> Result<Report, Failure
     lines.extend(
         [worker, lease(&engine, &job).map(|lease| ("lease", lease)), cancel, held, why].into_iter().flatten(),
     );
-    let text: String =
-        lines.iter().map(|(word, value)| format!("{word:<10} {}\n", crate::output::calm(value))).collect();
-    Ok(Report::new(to_json(&engine, &job), text))
+    let text: String = lines
+        .iter()
+        .map(|(word, value)| format!("{word:<10} {}\n", crate::output::escape_control_chars(value)))
+        .collect();
+    Ok(CommandReport::new(to_json(&engine, &job), text))
 }
 
-async fn cancel(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
+async fn cancel(args: JobCancelArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let job = find(&engine, &args.job).await?;
     if job.state.is_final() {
         let message = format!("job {} is {} already", args.job, job.state);
-        return Err(Failure::new(&codes::JOB_FINAL, message)
+        return Err(CommandError::new(&codes::JOB_FINAL, message)
             .hint(format!("see its plan with `agents plan status {}`", short_id(&engine, job.plan).await?)));
     }
-    let plan = Named { id: job.plan, short: short_id(&engine, job.plan).await? };
-    cancel::cancelled(&engine, &plan, &args.how).await
+    let plan = NamedPlan { id: job.plan, short: short_id(&engine, job.plan).await? };
+    cancel::cancel_plan(&engine, &plan, &args.how).await
 }
 
 /// The job that a word names.
-async fn find(engine: &Engine, word: &str) -> Result<Job, Failure> {
+async fn find(engine: &Engine, word: &str) -> Result<Job, CommandError> {
     if let Ok(id) = word.parse::<JobId>() {
         return engine.store().job(id).await.map_err(|error| failed(&error, word));
     }
@@ -159,7 +161,7 @@ async fn find(engine: &Engine, word: &str) -> Result<Job, Failure> {
         jobs.iter().zip(&names).filter(|(_, name)| !prefix.is_empty() && name.starts_with(&prefix));
     match (alike.next(), alike.next()) {
         (Some((job, _)), None) => Ok(job.clone()),
-        (Some((_, one)), Some((_, two))) => Err(Failure::new(
+        (Some((_, one)), Some((_, two))) => Err(CommandError::new(
             &codes::JOB_AMBIGUOUS,
             format!("`{word}` names several jobs, like {one} and {two}"),
         )
@@ -168,17 +170,17 @@ async fn find(engine: &Engine, word: &str) -> Result<Job, Failure> {
     }
 }
 
-fn not_found(word: &str) -> Failure {
-    Failure::new(&codes::JOB_NOT_FOUND, format!("there is no job `{word}`"))
+fn not_found(word: &str) -> CommandError {
+    CommandError::new(&codes::JOB_NOT_FOUND, format!("there is no job `{word}`"))
         .hint("see them with `agents job list --all`")
 }
 
-fn failed(error: &JobStoreError, word: &str) -> Failure {
+fn failed(error: &JobStoreError, word: &str) -> CommandError {
     match error {
-        JobStoreError::Refused(JobRefused::NotFound { .. }) => not_found(word),
+        JobStoreError::Refused(JobTransitionRejection::NotFound { .. }) => not_found(word),
         JobStoreError::Store(error) => from_engine::store(error),
         JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } => {
-            Failure::new(&codes::INTERNAL, error.to_string())
+            CommandError::new(&codes::INTERNAL, error.to_string())
         }
     }
 }
@@ -188,7 +190,7 @@ fn lease(engine: &Engine, job: &Job) -> Option<String> {
     let left = job.lease_until.since(Ms::from(BootClock.now()));
     match job.state {
         JobState::Running if engine.owner_is_gone(job) => Some("dead".to_owned()),
-        JobState::Running => Some(typed(left)),
+        JobState::Running => Some(format_typed(left)),
         JobState::Queued | JobState::Succeeded | JobState::Failed | JobState::Cancelled => None,
     }
 }

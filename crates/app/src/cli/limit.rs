@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::money;
 use domain::{Limits, SpendKind};
 
-use crate::time::{parse_duration, typed};
+use crate::time::{format_typed, parse_duration};
 
 /// The kinds that can be limited.
 const KINDS: [SpendKind; 5] = SpendKind::ALL;
@@ -54,7 +54,7 @@ fn time(value: &str) -> Result<Option<u64>, String> {
         }
         Ok(_) | Err(_) => Err(format!(
             "`{value}` is no limit of time: it takes a duration from 1s to {}, like 30m or 4h",
-            typed(Duration::from_secs(TIME_MAX_S))
+            format_typed(Duration::from_secs(TIME_MAX_S))
         )),
     }
 }

@@ -1,9 +1,10 @@
 //! The command line: what can be typed, and which file does it.
 //!
 //! # Invariants
-//! 1. A command line is read whole before anything is opened. What cannot be understood is told in the format that was
-//!    asked for, with exit 2.
-//! 2. A command answers with a [`Report`] or a [`Failure`]; secrets are taken out of it and it is written here, once.
+//! 1. A command line is read whole before anything is opened. What cannot be understood is told in the format
+//!    that was asked for, with exit 2.
+//! 2. A command answers with a [`CommandReport`] or a [`CommandError`]; secrets are taken out of it and it is
+//!    written here, once.
 //! 3. Commands that only read have one thread; those that run plans have several.
 
 mod action;
@@ -46,12 +47,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use consent::trust_command;
 pub use invocation::Invocation;
 
-use crate::errors::{Exit, Failure, codes};
-use crate::output::{self, ColorWhen, Format, Look, Report, Timing};
+use crate::errors::{CommandError, Exit, codes};
+use crate::output::{self, ColorWhen, CommandReport, Format, OutputStyle, Timing};
 use crate::setup::paths::Env;
 use crate::time::{now, stamp};
 
-/// Runs commands and agents in a sandbox, shows exactly what they changed, and applies it in one step that can be undone.
+/// Runs commands and agents in a sandbox, shows exactly what they changed, and applies it in one step that
+/// can be undone.
 #[derive(Debug, Parser)]
 #[command(name = "agents", version, disable_help_subcommand = false, after_help = AFTER_HELP)]
 #[command(propagate_version = true, infer_long_args = true)]
@@ -177,36 +179,36 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.number())
 }
 
-type Started = (domain::WallMs, Instant);
+type CommandStart = (domain::WallMs, Instant);
 
-fn answer(cli: Cli, started: Started) -> Exit {
+fn answer(cli: Cli, started: CommandStart) -> Exit {
     let env: Env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let look = Look::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
+    let look = OutputStyle::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
     let Some(command) = cli.command else {
-        return printed(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &look);
+        return exit_after_printing(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &look);
     };
     let name = command.name();
     // Its output is a protocol: an answer at its end would be no message.
     let is_spoken_to = matches!(command, Command::Mcp(_));
     let report = Invocation::new(cli.global, look, env)
         .and_then(|invocation| dispatch(command, &invocation))
-        .unwrap_or_else(Report::from);
+        .unwrap_or_else(CommandReport::from);
     if is_spoken_to && report.exit == Exit::Done {
         return Exit::Done;
     }
     output::write(&report, name, timing(started), &look)
 }
 
-fn timing((began, instant): Started) -> Timing {
+fn timing((began, instant): CommandStart) -> Timing {
     Timing {
         started: stamp(began),
         duration_ms: u64::try_from(instant.elapsed().as_millis()).unwrap_or(u64::MAX),
     }
 }
 
-fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure> {
+fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let answer = match command {
         Command::Run(args) => alone(run::run(*args, invocation)),
         Command::Plan(command) => plan::dispatch(command, invocation),
@@ -228,23 +230,24 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
 }
 
 /// Runs what works on many plans beside each other.
-fn working<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn working<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     block_on(runtime, command)
 }
 
-/// Runs what only reads, or works on one plan: what takes long has threads of its own, so one for the rest is enough,
-/// and starts at once.
-fn alone<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs what only reads, or works on one plan: what takes long has threads of its own, so one for the rest is
+/// enough, and starts at once.
+fn alone<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     block_on(tokio::runtime::Builder::new_current_thread().enable_all().build(), command)
 }
 
 fn block_on<T>(
     runtime: std::io::Result<tokio::runtime::Runtime>,
-    command: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let runtime = runtime
-        .map_err(|error| Failure::new(&codes::IO_FAILED, format!("no threads can be started: {error}")))?;
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    let runtime = runtime.map_err(|error| {
+        CommandError::new(&codes::IO_FAILED, format!("no threads can be started: {error}"))
+    })?;
     let answer = runtime.block_on(command);
     // What is being cleared away may finish, within reason: the next command sweeps what is left of it.
     runtime.shutdown_timeout(CLEAR_WAIT);
@@ -252,17 +255,17 @@ fn block_on<T>(
 }
 
 /// Help and version are answers; everything else that clap says is a failure.
-fn refuse(error: &clap::Error, args: &[OsString], started: Started) -> Exit {
+fn refuse(error: &clap::Error, args: &[OsString], started: CommandStart) -> Exit {
     use clap::error::ErrorKind;
-    let look = Look::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
+    let look = OutputStyle::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return printed(error.print(), &look);
+        return exit_after_printing(error.print(), &look);
     }
-    output::write(&Report::from(usage_failure(error, args)), "agents", timing(started), &look)
+    output::write(&CommandReport::from(usage_failure(error, args)), "agents", timing(started), &look)
 }
 
 /// How the program ends that printed its help. Nobody is left to tell when the output is closed.
-fn printed(printed: std::io::Result<()>, look: &Look) -> Exit {
+fn exit_after_printing(printed: std::io::Result<()>, look: &OutputStyle) -> Exit {
     match printed.and_then(|()| std::io::stdout().flush()) {
         Ok(()) => Exit::Done,
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
@@ -298,11 +301,11 @@ fn named_command(args: &[OsString]) -> (clap::Command, String) {
 }
 
 /// What clap says, in our words' order: facts first, then how it is called.
-fn usage_failure(error: &clap::Error, args: &[OsString]) -> Failure {
+fn usage_failure(error: &clap::Error, args: &[OsString]) -> CommandError {
     let (command, path) = named_command(args);
     let see = format!("see `{path} --help`");
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let failure = Failure::new(&codes::USAGE, format!("`{path}` needs a command"));
+        let failure = CommandError::new(&codes::USAGE, format!("`{path}` needs a command"));
         let about = |found: &clap::Command| found.get_about().map(ToString::to_string).unwrap_or_default();
         let commands = command.get_subcommands().filter(|found| found.get_name() != "help");
         return commands
@@ -316,7 +319,7 @@ fn usage_failure(error: &clap::Error, args: &[OsString]) -> Failure {
     let first = parts.next().unwrap_or_default().trim_start_matches("error: ");
     let mut lines = first.lines();
     let failure =
-        Failure::new(&codes::USAGE, lines.next().unwrap_or("the command line cannot be understood"));
+        CommandError::new(&codes::USAGE, lines.next().unwrap_or("the command line cannot be understood"));
     let mut failure = lines.fold(failure, |failure, line| failure.line(line.trim()));
     for part in parts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()) {
         failure = match part.strip_prefix("tip: ") {

@@ -1,4 +1,4 @@
-//! What a plan is asked to do, from the options of `run` and `plan use`.
+//! The plan arguments of `run` and `plan use`.
 //!
 //! # Invariants
 //! 1. A plan's spec is frozen here from flags and settings: later changes of either do not touch it.
@@ -9,27 +9,27 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ::definitions::Frozen;
+use ::definitions::FrozenDefinition;
 use domain::plan::invariant::effective;
 use domain::{
-    ByteText, CHECKS_MAX, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant,
-    InvariantScope, Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run,
-    STEPS_MAX, Step, Validation, ValidationMode, Walls,
+    ByteText, CHECKS_MAX, CommandLine, CommandTask, FIX_ATTEMPTS, GateDecision, INVARIANTS_MAX, Instructions,
+    Invariant, InvariantScope, IsolationOptions, Limits, NodeKind, PARALLEL, PLAN_STEPS_MAX, PlanSpec,
+    PlanStep, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootIndex, Validation, ValidationMode,
 };
-use engine::{Cast, Engine, NewPlanRequest};
+use engine::{Engine, NewPlanRequest, Participants};
 
 use super::Invocation;
 use super::consent::Consent;
-use super::definition_source::{Source, Words};
-use super::for_each::Lines;
+use super::definition_source::{PlanSource, SourceWords};
+use super::for_each::NonEmptyLines;
 use super::invocation::path_of;
 use super::limit;
 use super::limit::LimitArg;
 use super::price_check;
-use crate::config::{Key, Settings, Value, join_validations};
-use crate::errors::{Failure, codes};
-use crate::output::{Note, confirm, one_line_of};
-use crate::setup::default_actor::Replayed;
+use crate::config::{SettingKey, SettingValue, Settings, join_validations};
+use crate::errors::{CommandError, codes};
+use crate::output::{OutputNote, confirm, one_line_of};
+use crate::setup::default_actor::ReplayedRecording;
 use crate::setup::home_paths;
 use crate::setup::instructions;
 use crate::setup::paths;
@@ -49,14 +49,16 @@ const CHECK_TIMEOUT_S: u64 = 600;
 /// What to do, and where.
 #[derive(Debug, clap::Args)]
 pub(super) struct TaskArgs {
-    /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project you are in]
+    /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project
+    /// you are in]
     #[arg(long, value_name = "[NAME=]DIR[:ro]", value_parser = project::parser())]
     project: Vec<ProjectArg>,
-    /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be repeated
+    /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be
+    /// repeated
     #[arg(long, value_name = "CMD", value_parser = check)]
     check: Vec<String>,
-    /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB], only=GLOB[,GLOB],
-    /// max_files=N, max_lines=N; may be repeated
+    /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB],
+    /// only=GLOB[,GLOB], max_files=N, max_lines=N; may be repeated
     #[arg(long, value_name = "TEXT|RULE", value_parser = invariant)]
     invariant: Vec<Invariant>,
     /// When to stop the command: 30s, 10m, 2h
@@ -95,7 +97,8 @@ pub(super) struct TaskArgs {
     /// What goes on without asking: manual, review, auto, or a profile of your own [default: the setting]
     #[arg(long, value_name = "NAME")]
     automation: Option<String>,
-    /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be repeated
+    /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be
+    /// repeated
     #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
     step: Vec<String>,
     /// Who does it, instead of a command: the name of an actor, or a file
@@ -104,15 +107,16 @@ pub(super) struct TaskArgs {
     /// An argument of the action; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, conflicts_with_all = ["command", "step"])]
     arg: Vec<(String, String)>,
-    /// Trust the checks, actions and actors of the project as they are now, and allow what they ask for: the network,
-    /// variables, paths outside
+    /// Trust the checks, actions and actors of the project as they are now, and allow what they ask for: the
+    /// network, variables, paths outside
     #[arg(long)]
     trust: bool,
-    /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only after a
-    /// failure that passes, as `recovery.max_retries_per_step` says]
+    /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only
+    /// after a failure that passes, as `recovery.max_retries_per_step` says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
     retries: Option<u32>,
-    /// What the plan may use all in all: time=4h, steps=300, tokens=none, cost=20; may be repeated [default: the settings]
+    /// What the plan may use all in all: time=4h, steps=300, tokens=none, cost=20; may be repeated [default:
+    /// the settings]
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
     /// The name of an action, a file of one (.yaml), a task in words, or - for a task from the standard input
@@ -152,20 +156,21 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// A plan that is about to be made, and the settings that it was made with.
-pub(super) struct Asked {
+pub(super) struct PendingPlan {
     pub(super) request: NewPlanRequest,
     pub(super) settings: Settings,
     /// What its user has to say yes to before it is made.
     pub(super) consent: Consent,
     /// What programs are told with the answer; people are told at once.
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<OutputNote>,
     task: TaskArgs,
-    source: Option<Source>,
-    apply: Gate,
+    source: Option<PlanSource>,
+    apply: GateDecision,
 }
 
-impl Asked {
-    /// The plan for a further line of `--for-each`: what its definitions say of that line, and all else as it was.
+impl PendingPlan {
+    /// The plan for a further line of `--for-each`: what its definitions say of that line, and all else as it
+    /// was.
     ///
     /// # Errors
     /// The line is no value of an argument, or a file was edited meanwhile.
@@ -173,7 +178,7 @@ impl Asked {
         &self,
         item: &ByteText,
         invocation: &Invocation,
-    ) -> Result<NewPlanRequest, Failure> {
+    ) -> Result<NewPlanRequest, CommandError> {
         let (mut request, is_told) = match &self.source {
             None => (self.request.clone(), false),
             Some(source) => {
@@ -193,12 +198,12 @@ impl Asked {
     }
 
     /// Who is in it, for a recording.
-    pub(super) fn cast(&self) -> Cast {
-        self.source.as_ref().map(Source::cast).unwrap_or_default()
+    pub(super) fn cast(&self) -> Participants {
+        self.source.as_ref().map(PlanSource::cast).unwrap_or_default()
     }
 
-    /// Finds the user's yes to what the project's files run and ask for, or asks for it. Reports the checks that do not
-    /// run without it.
+    /// Finds the user's yes to what the project's files run and ask for, or asks for it. Reports the checks
+    /// that do not run without it.
     ///
     /// # Errors
     /// Returns an error if an action or an actor has no yes.
@@ -206,7 +211,7 @@ impl Asked {
         &mut self,
         engine: &Engine,
         invocation: &Invocation,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         if let Some(note) = self.consent.settle(engine, invocation).await? {
             invocation.tell(&note);
             self.notes.push(note);
@@ -218,8 +223,12 @@ impl Asked {
     ///
     /// # Errors
     /// A limit of money that somebody set could not be kept.
-    pub(super) fn tell_unpriced(&mut self, engine: &Engine, invocation: &Invocation) -> Result<(), Failure> {
-        if let Some(note) = price_check::told(self, engine)? {
+    pub(super) fn tell_unpriced(
+        &mut self,
+        engine: &Engine,
+        invocation: &Invocation,
+    ) -> Result<(), CommandError> {
+        if let Some(note) = price_check::check_price(self, engine)? {
             invocation.tell(&note);
             self.notes.push(note);
         }
@@ -228,75 +237,75 @@ impl Asked {
 }
 
 impl TaskArgs {
-    /// The plan that is asked for. `apply` is what the person said about applying it, `lines` are those of `--for-each`: of
-    /// them the plan is for the first. `replayed` is what answers in the place of models.
-    pub(super) async fn asked(
+    /// The plan that is asked for. `apply` is what the person said about applying it, `lines` are those of
+    /// `--for-each`: of them the plan is for the first. `replayed` is what answers in the place of models.
+    pub(super) async fn prepare_plan(
         self,
         invocation: &Invocation,
-        apply: Gate,
-        lines: Option<&Lines>,
-        replayed: Option<&Replayed>,
-    ) -> Result<Asked, Failure> {
+        apply: GateDecision,
+        lines: Option<&NonEmptyLines>,
+        replayed: Option<&ReplayedRecording>,
+    ) -> Result<PendingPlan, CommandError> {
         self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
         self.refuse_system_dirs(&projects, invocation)?;
-        let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
-        let holds = Value::Invariants(self.invariant.clone());
-        let flags = level.into_iter().chain([(Key::Invariants, holds)]).collect();
+        let level = self.automation.clone().map(|level| (SettingKey::Automation, SettingValue::Word(level)));
+        let holds = SettingValue::Invariants(self.invariant.clone());
+        let flags = level.into_iter().chain([(SettingKey::Invariants, holds)]).collect();
         let settings = invocation.settings(flags, &projects)?;
         invocation.admit(&projects, &settings)?;
-        let words = Words {
+        let words = SourceWords {
             what: self.what.as_deref(),
             actor: self.actor.as_deref(),
             args: &self.arg,
             is_for_each: lines.is_some(),
             replayed,
         };
-        let found = Source::find(words, &settings, &projects, invocation).await?;
+        let found = PlanSource::find(words, &settings, &projects, invocation).await?;
         let (source, mut notes) = found.map_or((None, Vec::new()), |(source, notes)| (Some(source), notes));
         if let (Some(lines), Some(source)) = (lines, &source) {
             lines.check(source)?;
         }
         let item = lines.and_then(|lines| lines.items.first()).map(ToString::to_string);
         let frozen = source.as_ref().map(|source| source.freeze(item.as_deref())).transpose()?;
-        let trusts_all = settings.word(Key::PolicyTrust) == "all";
+        let trusts_all = settings.word(SettingKey::PolicyTrust) == "all";
         let mut consent = Consent::to(frozen.as_ref(), &projects, trusts_all, self.trust);
         let mut instructions = Vec::new();
         if source.is_some() {
-            let (said, odd) = instructions::of(&projects);
+            let (said, odd) = instructions::read_all(&projects);
             instructions = said;
             notes.extend(odd);
         }
         let request = self.request(apply, &settings, projects, frozen, instructions, invocation)?;
         consent.add_checks(&request.spec, &request.projects);
         notes.iter().for_each(|note| invocation.tell(note));
-        if request.spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
+        if request.spec.uses_network() && settings.word(SettingKey::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
-            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
         }
         tell_unset(&request.spec, invocation);
-        Ok(Asked { request, settings, consent, notes, task: self, source, apply })
+        Ok(PendingPlan { request, settings, consent, notes, task: self, source, apply })
     }
 
     fn request(
         &self,
-        apply: Gate,
+        apply: GateDecision,
         settings: &Settings,
         projects: Vec<ProjectLink>,
-        frozen: Option<Frozen>,
+        frozen: Option<FrozenDefinition>,
         instructions: Vec<Instructions>,
         invocation: &Invocation,
-    ) -> Result<NewPlanRequest, Failure> {
+    ) -> Result<NewPlanRequest, CommandError> {
         let named = frozen.as_ref().map(|frozen| frozen.title.clone()).filter(|title| !title.is_empty());
         let mut spec = self.spec(apply, settings, &projects, frozen, invocation)?;
         spec.instructions = instructions;
-        let title = self.title.clone().or(named).unwrap_or_else(|| spec.shown());
+        let title = self.title.clone().or(named).unwrap_or_else(|| spec.render());
         let title = one_line_of(&title, TITLE_READ_CHARS_MAX);
         Ok(NewPlanRequest { title, spec, projects })
     }
 
-    fn refuse_unclear(&self) -> Result<(), Failure> {
+    fn refuse_unclear(&self) -> Result<(), CommandError> {
         let does_something = !self.command.is_empty() || !self.step.is_empty() || self.actor.is_some();
         match (&self.what, does_something) {
             (Some(word), true) if self.actor.is_none() => {
@@ -308,17 +317,17 @@ impl TaskArgs {
                     }
                 };
                 let message = format!("`{word}` and {other} were given: a plan does one or the other");
-                Err(Failure::new(&codes::USAGE, message)
+                Err(CommandError::new(&codes::USAGE, message)
                     .hint(format!("leave the word out, {alone}; `--title` says what the plan is about"))
                     .hint(format!(
                         "or leave {other} out, and say who does the task: `agents run \"TASK\" --actor NAME`"
                     )))
             }
-            (None, false) => Err(Failure::new(&codes::USAGE, "no command was given")
+            (None, false) => Err(CommandError::new(&codes::USAGE, "no command was given")
                 .hint("put it after `--`, like `agents run -- make fix`")
                 .hint("or name an action, or say what is to be done: `agents run \"TASK\" --actor NAME`")),
             (None, true) if !self.arg.is_empty() => {
-                Err(Failure::new(&codes::ARG_UNKNOWN, "there is no action that could take an argument")
+                Err(CommandError::new(&codes::ARG_UNKNOWN, "there is no action that could take an argument")
                     .hint("name the action: `agents run ACTION --arg NAME=VALUE`"))
             }
             (Some(_) | None, _) => Ok(()),
@@ -327,29 +336,31 @@ impl TaskArgs {
 
     fn spec(
         &self,
-        apply: Gate,
+        apply: GateDecision,
         settings: &Settings,
         projects: &[ProjectLink],
-        mut frozen: Option<Frozen>,
+        mut frozen: Option<FrozenDefinition>,
         invocation: &Invocation,
-    ) -> Result<PlanSpec, Failure> {
+    ) -> Result<PlanSpec, CommandError> {
         let cwd = self.cwd(projects, &invocation.here);
         let checks = self.check.iter().map(|command| Validation {
             name: command.clone(),
-            run: Run::Shell(command.clone()),
+            run: CommandLine::Shell(command.clone()),
             mode: ValidationMode::Required,
             timeout_s: CHECK_TIMEOUT_S,
-            root: RootNo(0),
+            root: RootIndex(0),
             cwd: cwd.clone(),
             needs_trust: false,
         });
         let texts = |paths: Vec<PathBuf>| -> Vec<ByteText> {
             paths.into_iter().map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
-        let scratch = settings.words(Key::IsolationScratch).iter();
+        let scratch = settings.words(SettingKey::IsolationScratch).iter();
         let scratch = scratch.map(|word| paths::expanded(word, &invocation.env)).collect();
         let task = CommandTask {
-            run: Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect()),
+            run: CommandLine::Argv(
+                self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect(),
+            ),
             cwd: cwd.clone(),
             timeout_s: Some(self.timeout),
             network: self.network,
@@ -362,14 +373,14 @@ impl TaskArgs {
             expand: false,
         };
         let set = Limits {
-            steps: Some(settings.count(Key::LimitsSteps)),
-            tool_calls: Some(settings.count(Key::LimitsToolCalls)),
-            tokens: Some(settings.count(Key::LimitsTokens)),
-            cost: settings.money(Key::LimitsCost),
+            steps: Some(settings.count(SettingKey::LimitsSteps)),
+            tool_calls: Some(settings.count(SettingKey::LimitsToolCalls)),
+            tokens: Some(settings.count(SettingKey::LimitsTokens)),
+            cost: settings.money(SettingKey::LimitsCost),
         };
-        let (limits, time_limit_s) = limit::set(set, settings.count(Key::LimitsTime), &self.limit);
+        let (limits, time_limit_s) = limit::set(set, settings.count(SettingKey::LimitsTime), &self.limit);
         let of_definition = frozen.as_mut().map(|frozen| std::mem::take(&mut frozen.validations));
-        let is_trusted = settings.word(Key::PolicyTrust) == "all";
+        let is_trusted = settings.word(SettingKey::PolicyTrust) == "all";
         let of_settings = settings
             .validations
             .iter()
@@ -381,19 +392,19 @@ impl TaskArgs {
             validations: join_validations(validations),
             apply,
             automation: settings.automation.clone(),
-            ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
-            protected: settings.words(Key::PathsProtected).to_vec(),
-            deny_tools: settings.words(Key::PolicyDenyTools).to_vec(),
-            max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
-            sandbox: settings.word(Key::SandboxStrategy).to_owned(),
-            isolation_required: settings.word(Key::PolicySandbox) != "optional",
-            walls: Walls {
-                landlock: settings.word(Key::PolicySandbox) == "landlock",
-                unix_sockets: self.unix_sockets || settings.word(Key::IsolationUnixSockets) == "allow",
-                io_uring: self.io_uring || settings.word(Key::IsolationIoUring) == "allow",
-                processes_max: settings.count(Key::LimitsProcesses),
-                memory_mb_max: settings.count(Key::LimitsMemory),
-                disk_free_mb_min: settings.count(Key::LimitsDisk),
+            ignore: settings.words(SettingKey::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
+            protected: settings.words(SettingKey::PathsProtected).to_vec(),
+            deny_tools: settings.words(SettingKey::PolicyDenyTools).to_vec(),
+            max_file_bytes: settings.count(SettingKey::CaptureMaxFileMb).saturating_mul(1024 * 1024),
+            sandbox: settings.word(SettingKey::SandboxStrategy).to_owned(),
+            isolation_required: settings.word(SettingKey::PolicySandbox) != "optional",
+            walls: IsolationOptions {
+                landlock: settings.word(SettingKey::PolicySandbox) == "landlock",
+                unix_sockets: self.unix_sockets || settings.word(SettingKey::IsolationUnixSockets) == "allow",
+                io_uring: self.io_uring || settings.word(SettingKey::IsolationIoUring) == "allow",
+                processes_max: settings.count(SettingKey::LimitsProcesses),
+                memory_mb_max: settings.count(SettingKey::LimitsMemory),
+                disk_free_mb_min: settings.count(SettingKey::LimitsDisk),
             },
             home: home_paths::home(&invocation.env),
             hide: home_paths::hidden_words(settings, &invocation.env),
@@ -402,7 +413,7 @@ impl TaskArgs {
             scratch: texts(scratch),
             time_limit_s,
             limits,
-            parallel: u32::try_from(settings.count(Key::LimitsParallel)).unwrap_or(PARALLEL),
+            parallel: u32::try_from(settings.count(SettingKey::LimitsParallel)).unwrap_or(PARALLEL),
             action: None,
             prompt: String::new(),
             args: BTreeMap::new(),
@@ -410,7 +421,8 @@ impl TaskArgs {
             invariants: effective(settings.invariants()),
             instructions: Vec::new(),
             fix: None,
-            fix_attempts: u32::try_from(settings.count(Key::ValidationFixAttempts)).unwrap_or(FIX_ATTEMPTS),
+            fix_attempts: u32::try_from(settings.count(SettingKey::ValidationFixAttempts))
+                .unwrap_or(FIX_ATTEMPTS),
             result: None,
             read_only: false,
             strategist: None,
@@ -431,12 +443,12 @@ impl TaskArgs {
         }
         if spec.invariants.len() > INVARIANTS_MAX {
             let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
-            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("see which are set with `agents config get invariants --origin`"));
         }
         if spec.validations.len() > CHECKS_MAX {
             let message = format!("{} checks are more than {CHECKS_MAX}", spec.validations.len());
-            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("see which there are with `agents config list`, and join some to one command"));
         }
         for step in &mut spec.steps {
@@ -446,14 +458,18 @@ impl TaskArgs {
     }
 
     /// Refuses a directory of the system as a project, unless it was named and a person says so.
-    fn refuse_system_dirs(&self, projects: &[ProjectLink], invocation: &Invocation) -> Result<(), Failure> {
+    fn refuse_system_dirs(
+        &self,
+        projects: &[ProjectLink],
+        invocation: &Invocation,
+    ) -> Result<(), CommandError> {
         let home = invocation.env.get("HOME").map(Path::new);
         let roots = projects.iter().map(|project| path_of(project.root.as_bytes()));
         let Some(root) = roots.into_iter().find(|root| project::is_system_dir(root, home)) else {
             return Ok(());
         };
         let shown = root.display();
-        let refused = Failure::new(
+        let refused = CommandError::new(
             &codes::PROJECT_IS_SYSTEM,
             format!("{shown} is a directory of the system or your home, and no project; nothing was done"),
         );
@@ -472,7 +488,7 @@ impl TaskArgs {
     }
 
     /// What the command line says of all commands, for one of a definition.
-    fn complete(&self, step: &mut Step, like: &CommandTask, invocation: &Invocation) {
+    fn complete(&self, step: &mut PlanStep, like: &CommandTask, invocation: &Invocation) {
         let Some(task) = step.command_mut() else { return };
         if task.cwd.as_bytes().is_empty() {
             task.cwd = like.cwd.clone();
@@ -493,17 +509,17 @@ impl TaskArgs {
     }
 
     /// What is to be done; `like` is the command after `--`, and how commands are run.
-    fn steps(&self, like: CommandTask) -> Result<Vec<Step>, Failure> {
+    fn steps(&self, like: CommandTask) -> Result<Vec<PlanStep>, CommandError> {
         if self.step.is_empty() {
-            return Ok(vec![Step::only(like)]);
+            return Ok(vec![PlanStep::only(like)]);
         }
-        if self.step.len() > STEPS_MAX {
-            let message = format!("{} steps are more than {STEPS_MAX}", self.step.len());
-            return Err(Failure::new(&codes::USAGE, message).hint("put several into one script"));
+        if self.step.len() > PLAN_STEPS_MAX {
+            let message = format!("{} steps are more than {PLAN_STEPS_MAX}", self.step.len());
+            return Err(CommandError::new(&codes::USAGE, message).hint("put several into one script"));
         }
         let step = |(number, text): (usize, &String)| {
-            let task = CommandTask { run: Run::Shell(text.clone()), ..like.clone() };
-            Step::new(format!("step{number}"), Does::Command(task))
+            let task = CommandTask { run: CommandLine::Shell(text.clone()), ..like.clone() };
+            PlanStep::new(format!("step{number}"), NodeKind::Command(task))
         };
         Ok((1..).zip(&self.step).map(step).collect())
     }
@@ -518,14 +534,14 @@ impl TaskArgs {
     }
 
     /// Paths outside, absolute; one that is not there would be made by nobody.
-    fn writable_paths(&self, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
+    fn writable_paths(&self, invocation: &Invocation) -> Result<Vec<ByteText>, CommandError> {
         let find = |path: &PathBuf| {
             let named =
                 path.to_str().map_or_else(|| path.clone(), |text| paths::expanded(text, &invocation.env));
             let place = invocation.here.join(named);
             match std::fs::canonicalize(&place) {
                 Ok(found) => Ok(ByteText(found.into_os_string().into_vec())),
-                Err(error) => Err(Failure::new(
+                Err(error) => Err(CommandError::new(
                     &codes::PREFLIGHT_FAILED,
                     format!("`--writable {}` is not there: {error}", path.display()),
                 )
@@ -537,27 +553,27 @@ impl TaskArgs {
 }
 
 /// The ports of `isolation.allow_loopback`.
-fn ports(settings: &Settings) -> Result<Vec<u16>, Failure> {
+fn ports(settings: &Settings) -> Result<Vec<u16>, CommandError> {
     let port = |word: &String| match word.parse::<u16>() {
         Ok(port @ 1..) => Ok(port),
         Ok(0) | Err(_) => {
             let message = format!("`isolation.allow_loopback` takes ports from 1 to 65535, not `{word}`");
-            Err(Failure::new(&codes::CONFIG_VALUE_INVALID, message)
+            Err(CommandError::new(&codes::CONFIG_VALUE_INVALID, message)
                 .hint("see where it is set: `agents config get isolation.allow_loopback --origin`"))
         }
     };
-    settings.words(Key::IsolationAllowLoopback).iter().map(port).collect()
+    settings.words(SettingKey::IsolationAllowLoopback).iter().map(port).collect()
 }
 
-/// Tells which variables are to be passed on and are not there: the command would only show that it misses them. A
-/// definition names all that its program may use, and few have them all.
+/// Tells which variables are to be passed on and are not there: the command would only show that it misses
+/// them. A definition names all that its program may use, and few have them all.
 pub(super) fn tell_unset(spec: &PlanSpec, invocation: &Invocation) {
     if !spec.sources.is_empty() {
         return;
     }
     let names: BTreeSet<&String> = spec.commands().flat_map(|command| &command.pass_env).collect();
     for name in names.into_iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
-        invocation.tell(&Note::info(format!("{name} is not set, so the command does not get it")));
+        invocation.tell(&OutputNote::info(format!("{name} is not set, so the command does not get it")));
     }
 }
 

@@ -2,21 +2,22 @@
 //!
 //! # Invariants
 //! 1. A limit of money that somebody set, and that could not be kept, is refused before a plan is made.
-//! 2. Where only the limit stands that everybody has, it is told that it does not hold; that of the tokens does.
+//! 2. Where only the limit stands that everybody has, it is told that it does not hold; that of the tokens
+//!    does.
 
 use domain::PlanSpec;
 use engine::Engine;
 
-use super::plan_args::Asked;
-use crate::config::{Key, Origin, Settings};
-use crate::errors::{Failure, codes};
-use crate::output::Note;
+use super::plan_args::PendingPlan;
+use crate::config::{SettingKey, SettingOrigin, Settings};
+use crate::errors::{CommandError, codes};
+use crate::output::OutputNote;
 
 /// What is told of the models of a plan that is about to be made; none when all prices are known.
 ///
 /// # Errors
 /// A limit could not be kept.
-pub(super) fn told(asked: &Asked, engine: &Engine) -> Result<Option<Note>, Failure> {
+pub(super) fn check_price(asked: &PendingPlan, engine: &Engine) -> Result<Option<OutputNote>, CommandError> {
     let spec = &asked.request.spec;
     let models = engine.unpriced(spec);
     let Some(first) = models.first() else { return Ok(None) };
@@ -24,7 +25,7 @@ pub(super) fn told(asked: &Asked, engine: &Engine) -> Result<Option<Note>, Failu
     let Some(limit) = limit_set(spec, &asked.settings) else {
         let is_limited = spec.limits.cost.is_some();
         return Ok(is_limited.then(|| {
-            Note::info(format!(
+            OutputNote::info(format!(
                 "{costs}, so `limits.cost` does not hold for it; `limits.tokens` does. Say it in your settings: \
                  [prices.\"{first}\"]"
             ))
@@ -33,19 +34,20 @@ pub(super) fn told(asked: &Asked, engine: &Engine) -> Result<Option<Note>, Failu
     let price = format!(
         "say it in your settings, in dollars for a million tokens: `[prices.\"{first}\"]`, `input = 3`, `output = 15`"
     );
-    Err(Failure::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be kept"))
+    Err(CommandError::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be kept"))
         .hint(price)
         .hint(format!("or lift the limit: {}", lifted(limit))))
 }
 
 /// The limit of money that somebody set.
 fn limit_set(spec: &PlanSpec, settings: &Settings) -> Option<&'static str> {
-    let (usual, origin) = (settings.money(Key::LimitsCost), settings.get(Key::LimitsCost).1);
-    let is_own = spec.limits.cost.is_some() && (*origin != Origin::Default || spec.limits.cost != usual);
+    let (usual, origin) = (settings.money(SettingKey::LimitsCost), settings.get(SettingKey::LimitsCost).1);
+    let is_own =
+        spec.limits.cost.is_some() && (*origin != SettingOrigin::Default || spec.limits.cost != usual);
     if is_own {
         return Some("limits.cost");
     }
-    settings.money(Key::LimitsDayCost).map(|_| "limits.day_cost")
+    settings.money(SettingKey::LimitsDayCost).map(|_| "limits.day_cost")
 }
 
 fn lifted(limit: &str) -> &'static str {

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A recording is made, or read, before any work begins.
 //! 2. A recording says who was in the run; a replay has the same, whatever the settings say by then.
-//! 3. None is made within a project that is worked on: models would be shown it, and no replay would be asked the same.
+//! 3. None is made within a project that is worked on: models would be shown it, and no replay would be asked
+//!    the same.
 //!
 //! # Not here
 //! Plans that are left to a worker: it asks models with its own settings, so neither goes with `--detach`.
@@ -11,16 +12,16 @@
 use std::path::{Path, PathBuf};
 
 use domain::ProjectLink;
-use engine::{Cast, Engine, Mode, cast_of};
+use engine::{Engine, Participants, RecordingMode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::errors::{Failure, codes};
-use crate::output::{Note, Report};
-use crate::setup::default_actor::Replayed;
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, OutputNote};
+use crate::setup::default_actor::ReplayedRecording;
 
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct TapeArgs {
+pub(super) struct RecordingArgs {
     /// Keep what models are asked and what they answer in a new file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "detach"])]
     record: Option<PathBuf>,
@@ -29,28 +30,32 @@ pub(super) struct TapeArgs {
     replay: Option<PathBuf>,
 }
 
-impl TapeArgs {
+impl RecordingArgs {
     /// What is repeated, seen from `here`.
     ///
     /// # Errors
     /// The recording cannot be read.
-    pub(super) fn replayed(&self, here: &Path) -> Result<Option<Replayed>, Failure> {
+    pub(super) fn open_replay(&self, here: &Path) -> Result<Option<ReplayedRecording>, CommandError> {
         let Some(file) = &self.replay else { return Ok(None) };
         let cast = cast_of(&here.join(file)).map_err(|error| unusable(&error))?;
-        Ok(Some(Replayed { file: file.clone(), cast }))
+        Ok(Some(ReplayedRecording { file: file.clone(), cast }))
     }
 
     /// How models are asked, seen from `here`; `cast` is who is in the run.
-    pub(super) fn mode(&self, here: &Path, cast: Cast) -> Mode {
+    pub(super) fn mode(&self, here: &Path, cast: Participants) -> RecordingMode {
         match (&self.record, &self.replay) {
-            (Some(file), _) => Mode::Record { path: here.join(file), cast },
-            (None, Some(file)) => Mode::Replay(here.join(file)),
-            (None, None) => Mode::Live,
+            (Some(file), _) => RecordingMode::Record { path: here.join(file), cast },
+            (None, Some(file)) => RecordingMode::Replay(here.join(file)),
+            (None, None) => RecordingMode::Live,
         }
     }
 
     /// Refuses to record within one of the projects, and tells of a recording that lies there.
-    pub(super) fn apart(&self, projects: &[ProjectLink], invocation: &Invocation) -> Result<(), Failure> {
+    pub(super) fn refuse_inside_projects(
+        &self,
+        projects: &[ProjectLink],
+        invocation: &Invocation,
+    ) -> Result<(), CommandError> {
         let Some(file) = self.record.as_ref().or(self.replay.as_ref()) else { return Ok(()) };
         let Some(project) = projects.iter().find(|project| lies_in(&invocation.here.join(file), project))
         else {
@@ -58,7 +63,7 @@ impl TapeArgs {
         };
         let (file, alias) = (file.display(), &project.alias);
         if self.replay.is_some() {
-            invocation.tell(&Note::warning(format!(
+            invocation.tell(&OutputNote::warning(format!(
                 "the recording {file} lies in the project {alias}: models are shown it, which they were not when it was \
                  made; if a call is not what was recorded, put it outside"
             )));
@@ -68,12 +73,12 @@ impl TapeArgs {
             "the recording {file} would lie in the project {alias}: models would be shown it, and no replay would be \
              asked the same"
         );
-        Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
             .hint("put it outside of the project, like `--record ../run.jsonl`"))
     }
 
     /// Makes sure that the file can be used, before anything is done.
-    pub(super) fn ready(&self, engine: &Engine) -> Result<(), Failure> {
+    pub(super) fn ready(&self, engine: &Engine) -> Result<(), CommandError> {
         if self.record.is_none() && self.replay.is_none() {
             return Ok(());
         }
@@ -81,16 +86,18 @@ impl TapeArgs {
     }
 
     /// The report, and what was recorded and not asked for, or that nothing was there to record.
-    pub(super) fn told(&self, engine: &Engine, report: Report) -> Report {
+    pub(super) fn add_recording_notes(&self, engine: &Engine, report: CommandReport) -> CommandReport {
         // A recording of no call is taken away when the engine goes.
         if let Some(file) = self.record.as_ref().filter(|_| engine.recorded_calls() == Some(0)) {
             let note = format!("no model was asked, so nothing was recorded: {} is not made", file.display());
-            return report.note(Note::warning(note));
+            return report.note(OutputNote::warning(note));
         }
         match engine.unused_recorded_calls() {
             Some(unused) if unused > 0 => {
                 let calls = if unused == 1 { "call" } else { "calls" };
-                report.note(Note::warning(format!("{unused} recorded {calls} of a model were not asked for")))
+                report.note(OutputNote::warning(format!(
+                    "{unused} recorded {calls} of a model were not asked for"
+                )))
             }
             Some(_) | None => report,
         }
@@ -98,9 +105,9 @@ impl TapeArgs {
 }
 
 /// Why a recording cannot be used, with its cause.
-fn unusable(error: &dyn std::error::Error) -> Failure {
+fn unusable(error: &dyn std::error::Error) -> CommandError {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Failure::new(&codes::PREFLIGHT_FAILED, format!("{error}{cause}"))
+    CommandError::new(&codes::PREFLIGHT_FAILED, format!("{error}{cause}"))
 }
 
 /// Whether a file that may not be there yet lies below the root of a project.

@@ -1,24 +1,26 @@
 //! `agents run`: makes a plan, executes it, and applies it when that was asked for.
 //!
 //! # Invariants
-//! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are none.
-//! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here decides it.
+//! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are
+//!    none.
+//! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here
+//!    decides it.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
 //! 4. What a plan answers that changed nothing is its result, and stands at the end of the output.
 //! 5. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
 
 use std::path::PathBuf;
 
-use domain::{AskWhy, Gate, GatePoint};
-use engine::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
+use domain::{AskReason, GateDecision, GatePoint};
+use engine::{ApplyRequest, Engine, ExecuteOptions, PlanDetails};
 use sync::Observed;
 
-use super::invocation::{Named, short_id};
+use super::invocation::{NamedPlan, short_id};
 use super::plan_args::TaskArgs;
-use super::recording::TapeArgs;
+use super::recording::RecordingArgs;
 use super::{Invocation, detach, follow, for_each, plan};
-use crate::errors::{Exit, Failure, from_engine};
-use crate::output::{Note, Report};
+use crate::errors::{CommandError, Exit, from_engine};
+use crate::output::{CommandReport, OutputNote};
 use crate::render;
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +28,7 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     task: TaskArgs,
     #[command(flatten)]
-    tape: TapeArgs,
+    tape: RecordingArgs,
     /// Apply the result at once, if its checks pass
     #[arg(long)]
     apply: bool,
@@ -36,31 +38,31 @@ pub(super) struct RunArgs {
     /// Leave it to a worker, and start one when none lives
     #[arg(long)]
     detach: bool,
-    /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers; commands find
-    /// their line in $ITEM, tasks and prompts in {{item}}
+    /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers;
+    /// commands find their line in $ITEM, tasks and prompts in {{item}}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "record", "replay"])]
     for_each: Option<PathBuf>,
 }
 
-pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let gate = if args.apply { Gate::Auto } else { Gate::Ask };
+pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
+    let gate = if args.apply { GateDecision::Auto } else { GateDecision::Ask };
     let lines = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
-    let replayed = args.tape.replayed(&invocation.here)?;
-    let mut asked = args.task.asked(invocation, gate, lines.as_ref(), replayed.as_ref()).await?;
-    args.tape.apart(&asked.request.projects, invocation)?;
+    let replayed = args.tape.open_replay(&invocation.here)?;
+    let mut asked = args.task.prepare_plan(invocation, gate, lines.as_ref(), replayed.as_ref()).await?;
+    args.tape.refuse_inside_projects(&asked.request.projects, invocation)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape, asked.cast()).await?;
     asked.settle_trust(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
     if let Some(lines) = lines {
-        return for_each::leave_all(&lines.items, &asked, invocation, &engine).await;
+        return for_each::detach_all(&lines.items, &asked, invocation, &engine).await;
     }
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
-    let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
+    let plan = NamedPlan { id: made.id, short: short_id(&engine, made.id).await? };
     let options = ExecuteOptions { again: false, stop_before_apply: true };
     if args.detach {
-        let left = engine.leave(plan.id, options).await;
+        let left = engine.detach_plan(plan.id, options).await;
         left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-        return detach::left(invocation, &engine, &plan).await;
+        return detach::detach(invocation, &engine, &plan).await;
     }
     let facts = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
@@ -71,25 +73,25 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
         text.append(&mut report.text);
         report.text = text;
     }
-    Ok(args.tape.told(&engine, report))
+    Ok(args.tape.add_recording_notes(&engine, report))
 }
 
 /// Shows the plan where it came to rest, and first applies it when its gate says so.
 pub(super) async fn finish(
     invocation: &Invocation,
     engine: &Engine,
-    plan: &Named,
-    facts: PlanFacts,
-) -> Result<Report, Failure> {
-    let Some(gate) = facts.gate else { return Ok(shown(&facts, plan, invocation)) };
+    plan: &NamedPlan,
+    facts: PlanDetails,
+) -> Result<CommandReport, CommandError> {
+    let Some(gate) = facts.gate else { return Ok(plan_report(&facts, plan, invocation)) };
     if gate.point == GatePoint::Apply && gate.goes() {
         return apply(invocation, engine, plan).await;
     }
-    let report = shown(&facts, plan, invocation);
+    let report = plan_report(&facts, plan, invocation);
     let is_done = gate.point == GatePoint::Apply && facts.validations.lets_through();
     if is_done && facts.net.is_empty() && render::failure::is_sent_on(&facts) {
         let note = "nothing to apply: the plan changed nothing";
-        return Ok(report.note(Note::info(note)));
+        return Ok(report.note(OutputNote::info(note)));
     }
     Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
         Some(why) if render::failure::is_sent_on(&facts) => waiting(report, why, &facts),
@@ -97,25 +99,29 @@ pub(super) async fn finish(
     })
 }
 
-fn waiting(report: Report, why: AskWhy, facts: &PlanFacts) -> Report {
+fn waiting(report: CommandReport, why: AskReason, facts: &PlanDetails) -> CommandReport {
     let name = &facts.plan.spec.automation.name;
-    let note = if why == AskWhy::Unchecked {
+    let note = if why == AskReason::Unchecked {
         format!(
             "automation is `{name}`, but the plan has no required check that passed: it waits for your yes"
         )
     } else {
         format!("the plan waits (automation is `{name}`): {why}")
     };
-    Report { exit: Exit::NeedsPerson, ..report.note(Note::warning(note)) }
+    CommandReport { exit: Exit::NeedsInput, ..report.note(OutputNote::warning(note)) }
 }
 
-async fn apply(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+async fn apply(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &NamedPlan,
+) -> Result<CommandReport, CommandError> {
     let request = ApplyRequest::default();
     let (id, wanted) = (plan.id, &request);
     let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, &stop).await };
     let applied = follow::follow_files(invocation, engine, plan, apply).await;
     let facts = plan::facts(engine, plan).await?;
-    let mut report = shown(&facts, plan, invocation);
+    let mut report = plan_report(&facts, plan, invocation);
     match applied {
         Ok(summary) => {
             report.data["apply"] = plan::apply::summary_json(&summary, plan);
@@ -129,16 +135,20 @@ async fn apply(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result
 }
 
 /// The answer with what programs are not told meanwhile.
-pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocation) -> Report {
+pub(super) fn with_notes(
+    report: CommandReport,
+    notes: Vec<OutputNote>,
+    invocation: &Invocation,
+) -> CommandReport {
     let is_told_now = invocation.look.format.is_for_programs();
-    notes.into_iter().filter(|_| is_told_now).fold(report, Report::note)
+    notes.into_iter().filter(|_| is_told_now).fold(report, CommandReport::note)
 }
 
 /// The plan as it stands, and why it did not come further when it should have.
-pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
+pub(super) fn plan_report(facts: &PlanDetails, plan: &NamedPlan, invocation: &Invocation) -> CommandReport {
     let mut text = render::plan::to_text(facts, &plan.short, &invocation.look).into_bytes();
     text.extend(render::plan::answer_text(facts).into_iter().flatten());
-    let report = Report::new(render::plan::to_json(facts, &plan.short), text);
+    let report = CommandReport::new(render::plan::to_json(facts, &plan.short), text);
     match render::failure::failure_of(facts, &plan.short) {
         Some(failure) => report.failed(failure),
         None => report,

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StopSignal {
     /// Ctrl-C.
     Interrupt,
     /// A polite kill.
@@ -22,50 +22,50 @@ pub(super) enum Stop {
     HangUp,
 }
 
-impl Stop {
-    const ALL: [Stop; 3] = [Stop::Interrupt, Stop::Terminate, Stop::HangUp];
+impl StopSignal {
+    const ALL: [StopSignal; 3] = [StopSignal::Interrupt, StopSignal::Terminate, StopSignal::HangUp];
 
     fn kind(self) -> SignalKind {
         match self {
-            Stop::Interrupt => SignalKind::interrupt(),
-            Stop::Terminate => SignalKind::terminate(),
-            Stop::HangUp => SignalKind::hangup(),
+            StopSignal::Interrupt => SignalKind::interrupt(),
+            StopSignal::Terminate => SignalKind::terminate(),
+            StopSignal::HangUp => SignalKind::hangup(),
         }
     }
 
-    /// Why the plan is cancelled, for the record.
+    /// Returns the reason why the plan is cancelled, for the record.
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Stop::Interrupt => "interrupted by the user",
-            Stop::Terminate => "the program was told to end",
-            Stop::HangUp => "the terminal was closed",
+            StopSignal::Interrupt => "interrupted by the user",
+            StopSignal::Terminate => "the program was told to end",
+            StopSignal::HangUp => "the terminal was closed",
         }
     }
 
     /// What ends the program without waiting.
     pub(super) fn once_more(self) -> &'static str {
         match self {
-            Stop::Interrupt => "Ctrl-C again",
-            Stop::Terminate | Stop::HangUp => "another signal",
+            StopSignal::Interrupt => "Ctrl-C again",
+            StopSignal::Terminate | StopSignal::HangUp => "another signal",
         }
     }
 }
 
 /// All requests to stop, from when it was made.
-pub(super) struct Stops {
-    heard: Vec<(Stop, Signal)>,
+pub(super) struct StopSignals {
+    heard: Vec<(StopSignal, Signal)>,
 }
 
-impl Stops {
+impl StopSignals {
     /// Begins to listen; what cannot be listened to keeps its usual effect.
-    pub(super) fn listen() -> Stops {
+    pub(super) fn listen() -> StopSignals {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let wanted = Stop::ALL.into_iter().filter(|stop| !is_switched_off(stop.kind(), &status));
-        Stops { heard: wanted.filter_map(|stop| Some((stop, signal(stop.kind()).ok()?))).collect() }
+        let wanted = StopSignal::ALL.into_iter().filter(|stop| !is_switched_off(stop.kind(), &status));
+        StopSignals { heard: wanted.filter_map(|stop| Some((stop, signal(stop.kind()).ok()?))).collect() }
     }
 
     /// The next request.
-    pub(super) async fn next(&mut self) -> Stop {
+    pub(super) async fn next(&mut self) -> StopSignal {
         poll_fn(|context| {
             let mut heard = self.heard.iter_mut();
             let arrived =
@@ -76,7 +76,7 @@ impl Stops {
     }
 }
 
-/// Whether the kernel drops this signal on the way to us, by what it says of the process.
+/// Returns true if the kernel drops this signal on the way to us, by what it says of the process.
 fn is_switched_off(kind: SignalKind, status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
@@ -92,7 +92,7 @@ mod tests {
     fn what_the_kernel_drops_is_read_from_the_mask() {
         // As `nohup` leaves it: signal 1 is dropped, 2 and 15 are not.
         let status = "Name:\tagents\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000004002\n";
-        assert_eq!(Stop::ALL.map(|stop| is_switched_off(stop.kind(), status)), [false, false, true]);
-        assert_eq!(Stop::ALL.map(|stop| is_switched_off(stop.kind(), "")), [false, false, false]);
+        assert_eq!(StopSignal::ALL.map(|stop| is_switched_off(stop.kind(), status)), [false, false, true]);
+        assert_eq!(StopSignal::ALL.map(|stop| is_switched_off(stop.kind(), "")), [false, false, false]);
     }
 }

@@ -4,8 +4,8 @@ use engine::tools::{Catalog, GROUPS, ToolError, ToolSpec, group};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::errors::{Failure, codes};
-use crate::output::{Report, Table, calm};
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, TextTable, escape_control_chars};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ToolCommand {
@@ -38,7 +38,7 @@ impl ToolCommand {
     }
 }
 
-pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let catalog = Catalog::builtin();
     match command {
         ToolCommand::List => Ok(list(&catalog, invocation)),
@@ -48,14 +48,17 @@ pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Repor
             // What is no JSON is told as a model would be told.
             let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
             found.check_input(&arguments).map_err(|error| failure(&error))?;
-            Ok(Report::new(json!({ "tool": tool, "sound": true }), calm(&format!("{tool}: ok\n"))))
+            Ok(CommandReport::new(
+                json!({ "tool": tool, "sound": true }),
+                escape_control_chars(&format!("{tool}: ok\n")),
+            ))
         }
     }
 }
 
-fn list(catalog: &Catalog, invocation: &Invocation) -> Report {
+fn list(catalog: &Catalog, invocation: &Invocation) -> CommandReport {
     let specs = catalog.specs();
-    let mut table = Table::new(&["tool", "group", "what it does"]);
+    let mut table = TextTable::new(&["tool", "group", "what it does"]);
     for spec in &specs {
         table.row(vec![spec.name.clone(), group_of(&spec.name).to_owned(), spec.description.clone()]);
     }
@@ -69,7 +72,7 @@ fn list(catalog: &Catalog, invocation: &Invocation) -> Report {
             })
         })
         .collect();
-    Report::new(json!({ "tools": all }), table.shown(&invocation.look))
+    CommandReport::new(json!({ "tools": all }), table.render(&invocation.look))
 }
 
 fn group_of(tool: &str) -> &'static str {
@@ -77,23 +80,23 @@ fn group_of(tool: &str) -> &'static str {
     GROUPS.into_iter().find(has).unwrap_or("")
 }
 
-fn show(spec: &ToolSpec) -> Result<Report, Failure> {
+fn show(spec: &ToolSpec) -> Result<CommandReport, CommandError> {
     let value = serde_json::to_value(spec)
-        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+        .map_err(|error| CommandError::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
     let yaml = serde_saphyr::to_string(&value)
-        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
-    Ok(Report::new(value, calm(&format!("{}\n", yaml.trim_end()))))
+        .map_err(|error| CommandError::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+    Ok(CommandReport::new(value, escape_control_chars(&format!("{}\n", yaml.trim_end()))))
 }
 
-fn failure(error: &ToolError) -> Failure {
+fn failure(error: &ToolError) -> CommandError {
     match error {
         ToolError::UnknownTool { name, meant, .. } => {
-            Failure::new(&codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`{meant}"))
+            CommandError::new(&codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`{meant}"))
                 .hint("see `agents tool list`")
         }
         ToolError::InvalidArguments { tool, problems } => {
             let failure =
-                Failure::new(&codes::TOOL_ARGUMENTS, format!("the arguments of {tool} are not valid"));
+                CommandError::new(&codes::TOOL_ARGUMENTS, format!("the arguments of {tool} are not valid"));
             let failure = problems.iter().fold(failure, |failure, problem| failure.line(problem.as_str()));
             failure.hint(format!("see what it takes with `agents tool show {tool}`"))
         }
@@ -113,6 +116,6 @@ fn failure(error: &ToolError) -> Failure {
         | ToolError::BadOutput { .. }
         | ToolError::Repeated { .. }
         | ToolError::NoContext { .. }
-        | ToolError::Failed { .. }) => Failure::new(&codes::INTERNAL, other.to_string()),
+        | ToolError::Failed { .. }) => CommandError::new(&codes::INTERNAL, other.to_string()),
     }
 }

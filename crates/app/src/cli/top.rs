@@ -1,10 +1,12 @@
 //! `agents top`: all plans on one screen, live; without a terminal the table once.
 //!
 //! # Invariants
-//! 1. The store is the truth: what is shown was read, and is read again when somebody says that a plan moved, and soon
-//!    after anyway. Nothing that is read often costs more than what changed.
-//! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for its end.
-//! 3. A forecast is made on a thread of its own, one at a time, and rests longer than it took: keys are answered meanwhile.
+//! 1. The store is the truth: what is shown was read, and is read again when somebody says that a plan moved,
+//!    and soon after anyway. Nothing that is read often costs more than what changed.
+//! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for
+//!    its end.
+//! 3. A forecast is made on a thread of its own, one at a time, and rests longer than it took: keys are
+//!    answered meanwhile.
 //! 4. A store that fails for a moment is told of, and the table stays as it was last seen.
 
 use std::future::Future;
@@ -14,7 +16,8 @@ use std::time::Duration;
 
 use domain::PlanId;
 use engine::{
-    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecasts, Glance, Glances, Reveal, Seen,
+    ApplyRequest, Conflict, DiffRequest, Engine, Forecasts, OverviewSnapshot, PlanOverview, PlanSummary,
+    ProviderBreakerChange, Reveal,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -23,19 +26,21 @@ use tokio::time::Instant;
 
 use super::Invocation;
 use super::follow;
-use super::invocation::{Named, short_id};
+use super::invocation::{NamedPlan, short_id};
 use super::plan::{self, apply, diff};
-use super::signals::Stops;
-use crate::config::Key;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Body, BodyForm, Format, Report, calm, calm_bytes};
+use super::signals::StopSignals;
+use crate::config::SettingKey;
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{
+    BodyForm, CommandReport, Format, StreamedBody, escape_control_bytes, escape_control_chars,
+};
 use crate::render;
 use crate::time::now;
 use crate::tui::review;
-use crate::tui::review::{Ending, Review};
+use crate::tui::review::{Review, ReviewEnding};
 use crate::tui::screen::{Keys, Screen};
 use crate::tui::top;
-use crate::tui::top::{Group, PageKind, Row, Summary, Top, Wish};
+use crate::tui::top::{PageKind, PlanGroup, Summary, Top, TopCommand, TopRow};
 
 /// How often the store is looked at while a plan is worked on: of its steps nobody is told.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -60,10 +65,10 @@ pub(super) struct TopArgs {
     once: bool,
 }
 
-pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_with(&settings).await?;
-    let mut sight = Sight::new(args.all);
+    let mut sight = PlanTable::new(args.all);
     let look = &invocation.look;
     let is_screen = look.format == Format::Rich && look.is_live && look.can_ask && look.width.is_some();
     if args.once || !is_screen {
@@ -72,7 +77,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
         let (rows, summary) = sight.rows(&seen);
         let breakers = top::breakers_json(&sight.breakers, now());
         let text = top::to_table(&rows, &summary, look);
-        return Ok(Report::streamed(Body::new(move |form, out| {
+        return Ok(CommandReport::streamed(StreamedBody::new(move |form, out| {
             match form {
                 BodyForm::Text => out.write_all(text.as_bytes())?,
                 BodyForm::Data => top::write_json(out, (&rows, &summary), &seen, &breakers)?,
@@ -80,41 +85,41 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
             Ok(Vec::new())
         })));
     }
-    let shown = Shown {
+    let shown = TopView {
         invocation,
         engine,
         sight,
         seen: None,
         top: Top::new(),
         with_colour: look.err_paint.is_on(),
-        rings: settings.word(Key::NotifyBell) == "on",
+        rings: settings.word(SettingKey::NotifyBell) == "on",
         waiting: None,
         errand: None,
         may_leave_errand: false,
     };
     let left = shown.live().await.map_err(|error| {
-        Failure::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
+        CommandError::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
             .hint("print the table once with `agents top --once`")
     })?;
-    Ok(Report::new(Value::Null, left))
+    Ok(CommandReport::new(Value::Null, left))
 }
 
-/// What was seen of the plans, to be looked at again.
-struct Sight {
-    glances: Glances,
+/// The plans as they were last read.
+struct PlanTable {
+    glances: PlanOverview,
     forecasts: Forecasts,
     making: Option<ForecastTask>,
-    breakers: Vec<BreakerChange>,
+    breakers: Vec<ProviderBreakerChange>,
     /// Whether something happened since the forecast was made.
     is_stale: bool,
     forecast_due: Instant,
     all: bool,
 }
 
-impl Sight {
-    fn new(all: bool) -> Sight {
-        Sight {
-            glances: Glances::default(),
+impl PlanTable {
+    fn new(all: bool) -> PlanTable {
+        PlanTable {
+            glances: PlanOverview::default(),
             forecasts: Forecasts::default(),
             making: None,
             breakers: Vec::new(),
@@ -124,8 +129,8 @@ impl Sight {
         }
     }
 
-    async fn look(&mut self, engine: &Engine) -> Result<Seen, StoreError> {
-        let seen = self.glances.look(engine).await?;
+    async fn look(&mut self, engine: &Engine) -> Result<OverviewSnapshot, StoreError> {
+        let seen = self.glances.refresh(engine).await?;
         self.is_stale |= seen.is_news;
         self.breakers = engine.breaker_changes();
         if self.is_stale && self.making.is_none() && Instant::now() >= self.forecast_due {
@@ -151,7 +156,7 @@ impl Sight {
         Ok(())
     }
 
-    fn rows(&self, seen: &Seen) -> (Vec<Row>, Summary) {
+    fn rows(&self, seen: &OverviewSnapshot) -> (Vec<TopRow>, Summary) {
         let (rows, mut summary) = top::rows(seen, &self.forecasts, now(), self.all);
         summary.breakers = self.breakers.iter().map(|change| top::breaker_words(change, now())).collect();
         (rows, summary)
@@ -174,33 +179,33 @@ impl ForecastTask {
 }
 
 /// Something that is done for a plan; the answer is what to tell.
-type Errand = Pin<Box<dyn Future<Output = String>>>;
+type PlanActionFuture = Pin<Box<dyn Future<Output = String>>>;
 
 /// The screen, and all that it needs.
-struct Shown<'a> {
+struct TopView<'a> {
     invocation: &'a Invocation,
     engine: Engine,
-    sight: Sight,
+    sight: PlanTable,
     /// What was seen last.
-    seen: Option<Seen>,
+    seen: Option<OverviewSnapshot>,
     top: Top,
     with_colour: bool,
     /// Whether the terminal rings when a plan comes to need a person.
     rings: bool,
     /// Who needed a person when last looked at; none before the first look.
     waiting: Option<Vec<PlanId>>,
-    errand: Option<Errand>,
+    errand: Option<PlanActionFuture>,
     /// Whether the errand goes on without this process: a cancel that is asked for does, an apply does not.
     may_leave_errand: bool,
 }
 
-impl Shown<'_> {
+impl TopView<'_> {
     /// Lives until the person quits; the answer is what is told after the screen is gone.
     async fn live(mut self) -> std::io::Result<String> {
         let mut keys = Keys::begin()?;
         let mut screen = Screen::enter()?;
-        let mut stops = Stops::listen();
-        let mut onlooker = self.engine.onlooker();
+        let mut stops = StopSignals::listen();
+        let mut onlooker = self.engine.store_watcher();
         let mut next_look = Instant::now();
         let mut looked = next_look;
         loop {
@@ -228,7 +233,7 @@ impl Shown<'_> {
                     }
                     None
                 }
-                () = onlooker.stirred() => {
+                () = onlooker.changed() => {
                     next_look = next_look.min(looked + LOOK_APART);
                     None
                 }
@@ -236,7 +241,7 @@ impl Shown<'_> {
             };
             let Some(press) = press else { continue };
             let wish = self.top.press(press);
-            if wish == Wish::Quit {
+            if wish == TopCommand::Quit {
                 break;
             }
             tokio::select! {
@@ -259,7 +264,7 @@ impl Shown<'_> {
         let mut is_lively = true;
         match self.sight.look(&self.engine).await {
             Ok(seen) => {
-                is_lively = seen.plans.iter().any(Glance::is_running);
+                is_lively = seen.plans.iter().any(PlanSummary::is_running);
                 self.seen = Some(seen);
                 self.show();
             }
@@ -280,9 +285,9 @@ impl Shown<'_> {
     }
 
     /// Rings when a plan has come to need a person since the last look.
-    fn ring(&mut self, rows: &[Row]) {
+    fn ring(&mut self, rows: &[TopRow]) {
         let now: Vec<PlanId> =
-            rows.iter().filter(|row| row.group == Group::NeedsYou).map(|row| row.id).collect();
+            rows.iter().filter(|row| row.group == PlanGroup::NeedsYou).map(|row| row.id).collect();
         let is_new = |before: &Vec<PlanId>| now.iter().any(|plan| !before.contains(plan));
         if self.rings && self.waiting.as_ref().is_some_and(is_new) {
             // A terminal that cannot ring is none to complain to.
@@ -291,25 +296,30 @@ impl Shown<'_> {
         self.waiting = Some(now);
     }
 
-    async fn fulfil(&mut self, wish: Wish, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
+    async fn fulfil(
+        &mut self,
+        wish: TopCommand,
+        screen: &mut Screen,
+        keys: &mut Keys,
+    ) -> std::io::Result<()> {
         match wish {
-            Wish::Stay | Wish::Quit => {}
-            Wish::Errors(plan) => self.show_errors(plan).await,
-            Wish::Logs(plan) => self.show_logs(plan).await,
-            Wish::Diff(plan) => {
+            TopCommand::Stay | TopCommand::Quit => {}
+            TopCommand::Errors(plan) => self.show_errors(plan).await,
+            TopCommand::Logs(plan) => self.show_logs(plan).await,
+            TopCommand::Diff(plan) => {
                 if let Some(review) = self.changes(plan, Review::to_read).await {
                     review::go_through(review, self.with_colour, screen, keys).await?;
                 }
             }
-            Wish::Cancel(_) | Wish::Apply(_) if self.errand.is_some() => {
+            TopCommand::Cancel(_) | TopCommand::Apply(_) if self.errand.is_some() => {
                 self.top.say("one thing after the other: the last one is not done yet".to_owned());
             }
-            Wish::Cancel(plan) => {
+            TopCommand::Cancel(plan) => {
                 self.top.say("cancelling…".to_owned());
                 self.may_leave_errand = true;
-                self.errand = Some(Box::pin(cancelled(self.engine.clone(), plan)));
+                self.errand = Some(Box::pin(cancel_plan(self.engine.clone(), plan)));
             }
-            Wish::Apply(plan) => self.apply(plan, screen, keys).await?,
+            TopCommand::Apply(plan) => self.apply(plan, screen, keys).await?,
         }
         Ok(())
     }
@@ -318,19 +328,19 @@ impl Shown<'_> {
         let Some(named) = self.without_conflicts(plan).await else { return Ok(()) };
         let Some(review) = self.changes(plan, Review::new).await else { return Ok(()) };
         match review::go_through(review, self.with_colour, screen, keys).await? {
-            Ending::Quit | Ending::Interrupted => self.top.say("nothing was applied".to_owned()),
-            Ending::Apply(reject) => {
+            ReviewEnding::Quit | ReviewEnding::Interrupted => self.top.say("nothing was applied".to_owned()),
+            ReviewEnding::Apply(reject) => {
                 self.top.say(format!("applying plan {}…", named.short));
                 let request = ApplyRequest { reject, ..ApplyRequest::default() };
                 self.may_leave_errand = false;
-                self.errand = Some(Box::pin(applied(self.engine.clone(), named, request)));
+                self.errand = Some(Box::pin(apply_plan(self.engine.clone(), named, request)));
             }
         }
         Ok(())
     }
 
     /// The plan, when nothing stands in its way; else that is told, before anybody goes through its changes.
-    async fn without_conflicts(&mut self, plan: PlanId) -> Option<Named> {
+    async fn without_conflicts(&mut self, plan: PlanId) -> Option<NamedPlan> {
         let previewed = async {
             let named = self.named(plan).await?;
             let preview = self.engine.preview(plan, &ApplyRequest::default()).await;
@@ -338,7 +348,7 @@ impl Shown<'_> {
         };
         let (preview, named) = match previewed.await {
             Ok(previewed) => previewed,
-            Err(Failure { message, .. }) => {
+            Err(CommandError { message, .. }) => {
                 self.top.say(message);
                 return None;
             }
@@ -346,7 +356,8 @@ impl Shown<'_> {
         if preview.conflicts.is_empty() {
             return Some(named);
         }
-        let told = |found: &Conflict| format!("{}  {}", calm(&found.address), found.kind.sentence());
+        let told =
+            |found: &Conflict| format!("{}  {}", escape_control_chars(&found.address), found.kind.sentence());
         let hint = format!("take the plan's file over yours: agents plan apply {} --take FILE", named.short);
         let lines = preview.conflicts.iter().map(told).chain([String::new(), hint]).collect();
         let title = format!("plan {}: what stands in the way", named.short);
@@ -369,13 +380,13 @@ impl Shown<'_> {
         }
     }
 
-    async fn files(&self, plan: PlanId) -> Result<(String, Vec<review::ReviewFile>), Failure> {
+    async fn files(&self, plan: PlanId) -> Result<(String, Vec<review::ReviewFile>), CommandError> {
         let named = self.named(plan).await?;
         let found = self.engine.diff(plan, &DiffRequest::default()).await;
         let found = found.map_err(|error| from_engine::plan(&error, &named.short))?;
         let files: Vec<_> = found.files.iter().collect();
         let shown = diff::shown_diffs(&files, false, &self.engine)?;
-        let title = format!("plan {}  {}", named.short, calm(&found.plan.title));
+        let title = format!("plan {}  {}", named.short, escape_control_chars(&found.plan.title));
         Ok((title, render::diff::to_review(&shown)))
     }
 
@@ -385,9 +396,9 @@ impl Shown<'_> {
             Err(failure) => return self.top.say(failure.message),
         };
         let look = self.invocation.look.plain();
-        match plan::errors::told(&self.engine, &named, self.invocation, &look).await {
+        match plan::errors::report(&self.engine, &named, self.invocation, &look).await {
             Ok(report) => {
-                let lines = calm_bytes(&report.text).lines().map(str::to_owned).collect();
+                let lines = escape_control_bytes(&report.text).lines().map(str::to_owned).collect();
                 self.top.show(PageKind::Errors, plan, format!("plan {}: errors", named.short), lines);
             }
             Err(failure) => self.top.say(failure.message),
@@ -402,7 +413,7 @@ impl Shown<'_> {
     }
 
     /// The end of what the newest call printed.
-    async fn logs(&self, plan: PlanId) -> Result<(String, Vec<String>), Failure> {
+    async fn logs(&self, plan: PlanId) -> Result<(String, Vec<String>), CommandError> {
         let named = self.named(plan).await?;
         let failed = |error: &StoreError| from_engine::store(error);
         let calls = self.engine.store().calls(plan).await.map_err(|error| failed(&error))?;
@@ -415,30 +426,30 @@ impl Shown<'_> {
         let mut lines = Vec::new();
         for stream in logs.iter().flat_map(|log| [&log.stdout, &log.stderr]) {
             let tail = stream.get(stream.len().saturating_sub(LOG_BYTES_MAX)..).unwrap_or_default();
-            lines.extend(calm_bytes(tail).lines().map(str::to_owned));
+            lines.extend(escape_control_bytes(tail).lines().map(str::to_owned));
         }
         lines.drain(..lines.len().saturating_sub(LOG_LINES_MAX));
         if lines.is_empty() {
             lines.push("it has printed nothing".to_owned());
         }
-        let node = calm(&last.new.node);
+        let node = escape_control_chars(&last.new.node);
         Ok((format!("plan {}: call {} {node}, {}", named.short, last.no.0, last.state().as_str()), lines))
     }
 
-    async fn named(&self, id: PlanId) -> Result<Named, Failure> {
-        Ok(Named { id, short: short_id(&self.engine, id).await? })
+    async fn named(&self, id: PlanId) -> Result<NamedPlan, CommandError> {
+        Ok(NamedPlan { id, short: short_id(&self.engine, id).await? })
     }
 }
 
 /// The end of the errand; never when there is none.
-async fn done(errand: &mut Option<Errand>) -> String {
+async fn done(errand: &mut Option<PlanActionFuture>) -> String {
     let Some(under_way) = errand else { return std::future::pending().await };
     let said = under_way.await;
     *errand = None;
     said
 }
 
-async fn cancelled(engine: Engine, plan: PlanId) -> String {
+async fn cancel_plan(engine: Engine, plan: PlanId) -> String {
     let short = short_id(&engine, plan).await.unwrap_or_else(|_| plan.to_string());
     match engine.cancel(plan, "cancelled by the user", follow::CANCEL_WAIT).await {
         Ok(report) => {
@@ -452,7 +463,7 @@ async fn cancelled(engine: Engine, plan: PlanId) -> String {
     }
 }
 
-async fn applied(engine: Engine, plan: Named, request: ApplyRequest) -> String {
+async fn apply_plan(engine: Engine, plan: NamedPlan, request: ApplyRequest) -> String {
     match engine.apply(plan.id, &request).await {
         Ok(summary) => match engine.store().plan(plan.id).await {
             Ok(found) => apply::summary_line(&summary, &plan, &found, "applied").trim_end().to_owned(),

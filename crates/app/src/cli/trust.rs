@@ -10,7 +10,8 @@
 use std::path::PathBuf;
 
 use ::definitions::{
-    ChosenActor, DefinitionError, Frozen, Kind, Library, Origin, Surroundings, preview_action, preview_actor,
+    ChosenActor, DefinitionError, DefinitionOrigin, FreezeOptions, FrozenDefinition, Kind, Library,
+    preview_action, preview_actor,
 };
 use domain::ProjectLink;
 use engine::Engine;
@@ -20,8 +21,8 @@ use super::Invocation;
 use super::consent::Consent;
 use super::invocation::path_of;
 use crate::config::Settings;
-use crate::errors::{Failure, from_engine};
-use crate::output::{Report, one_line_of};
+use crate::errors::{CommandError, from_engine};
+use crate::output::{CommandReport, one_line_of};
 use crate::render::diff::counted;
 use crate::setup::definitions;
 use crate::setup::definitions::WithProviders;
@@ -55,13 +56,13 @@ struct TrustItem {
     consent: Consent,
 }
 
-pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let dir = args.dir.unwrap_or_else(|| PathBuf::from("."));
     let projects = project::find_all(&[ProjectArg { alias: None, dir, read_only: false }], &invocation.here)?;
     let settings = invocation.settings(Vec::new(), &projects)?;
     let engine = invocation.engine_with(&settings).await?;
     let failed = |error| from_engine::store(&error);
-    let Some(project) = projects.first() else { return Ok(Report::new(Value::Null, Vec::new())) };
+    let Some(project) = projects.first() else { return Ok(CommandReport::new(Value::Null, Vec::new())) };
     let root = path_of(project.root.as_bytes()).display().to_string();
     if args.revoke {
         let revoked = engine.store().revoke_consents(project.root.as_bytes()).await.map_err(failed)?;
@@ -69,7 +70,7 @@ pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<Repo
             0 => format!("nothing of {root} was trusted\n"),
             _ => format!("nothing of {root} is trusted any more\n"),
         };
-        return Ok(Report::new(json!({ "project": root, "revoked": revoked }), text));
+        return Ok(CommandReport::new(json!({ "project": root, "revoked": revoked }), text));
     }
     let items = find_items(project, &projects, &settings, invocation)?;
     if args.list {
@@ -88,10 +89,10 @@ pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<Repo
     };
     items.iter().for_each(|item| text.push_str(&item.shown()));
     let all: Vec<Value> = items.iter().map(|item| item.to_json(true)).collect();
-    Ok(Report::new(json!({ "project": root, "trusted": granted, "items": all }), text))
+    Ok(CommandReport::new(json!({ "project": root, "trusted": granted, "items": all }), text))
 }
 
-async fn list(engine: &Engine, root: &str, items: &[TrustItem]) -> Result<Report, Failure> {
+async fn list(engine: &Engine, root: &str, items: &[TrustItem]) -> Result<CommandReport, CommandError> {
     let (mut text, mut all) = (String::new(), Vec::new());
     for item in items {
         let is_trusted = item.consent.is_settled(engine).await?;
@@ -110,7 +111,7 @@ async fn list(engine: &Engine, root: &str, items: &[TrustItem]) -> Result<Report
         text.push_str(&format!("  {known}  ({})\n", counted(contents, "content")));
         projects.push(json!({ "project": known, "contents": contents }));
     }
-    Ok(Report::new(json!({ "project": root, "items": all, "projects": projects }), text))
+    Ok(CommandReport::new(json!({ "project": root, "items": all, "projects": projects }), text))
 }
 
 impl TrustItem {
@@ -130,12 +131,12 @@ fn find_items(
     projects: &[ProjectLink],
     settings: &Settings,
     invocation: &Invocation,
-) -> Result<Vec<TrustItem>, Failure> {
+) -> Result<Vec<TrustItem>, CommandError> {
     let mut items = Vec::new();
     for check in settings.validations.iter().filter(|check| check.needs_trust) {
         let mut consent = Consent::default();
         consent.add_check(check, projects);
-        let lines = vec![format!("runs {}", one_line_of(&check.run.shown(), COMMAND_CHARS_MAX))];
+        let lines = vec![format!("runs {}", one_line_of(&check.run.render(), COMMAND_CHARS_MAX))];
         items.push(TrustItem {
             kind: "check",
             name: one_line_of(&check.name, COMMAND_CHARS_MAX),
@@ -149,7 +150,7 @@ fn find_items(
     let root = path_of(project.root.as_bytes());
     for kind in [Kind::Action, Kind::Actor] {
         let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
-        for line in listed.into_iter().filter(|line| line.origin == Origin::Project) {
+        for line in listed.into_iter().filter(|line| line.origin == DefinitionOrigin::Project) {
             let place = PathBuf::from(&line.place);
             let Ok(frozen) = preview(&library, kind, &place, &surroundings) else { continue };
             let consent = Consent::to(Some(&frozen), projects, false, true);
@@ -166,15 +167,15 @@ fn preview(
     library: &Library,
     kind: Kind,
     place: &std::path::Path,
-    surroundings: &Surroundings,
-) -> Result<Frozen, DefinitionError> {
+    surroundings: &FreezeOptions,
+) -> Result<FrozenDefinition, DefinitionError> {
     match kind {
         Kind::Action => {
             let action = library.action_file(place)?;
             match preview_action(library, &action, surroundings) {
                 Err(DefinitionError::NoActor) => {
                     let actor_default = Some(ChosenActor::by_user(MODEL_ACTOR));
-                    preview_action(library, &action, &Surroundings { actor_default, ..surroundings.clone() })
+                    preview_action(library, &action, &FreezeOptions { actor_default, ..surroundings.clone() })
                 }
                 previewed => previewed,
             }

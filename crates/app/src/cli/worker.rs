@@ -1,7 +1,9 @@
-//! `agents worker`: takes plans that were left to the workers, until it is told to stop or nothing is left to do.
+//! `agents worker`: takes plans that were left to the workers, until it is told to stop or nothing is left to
+//! do.
 //!
 //! # Invariants
-//! 1. The first signal lets what runs finish for `async.drain`, the second gives it back at once. Neither cancels a plan.
+//! 1. The first signal lets what runs finish for `async.drain`, the second gives it back at once. Neither
+//!    cancels a plan.
 //! 2. A worker in the background belongs to no terminal, before it is known to anybody.
 //!
 //! # Not here
@@ -10,7 +12,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use engine::{RunningJob, Settled};
+use engine::{JobSettlement, RunningJob};
 use engine::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 use sandbox::descriptors::{open_files_max, plans_at_once_max};
 use serde_json::{Value, json};
@@ -18,11 +20,11 @@ use tokio::sync::mpsc;
 
 use super::Invocation;
 use super::detach::LOG_BYTES_MAX;
-use super::signals::Stops;
-use crate::config::Key;
-use crate::errors::{Failure, codes, from_engine};
+use super::signals::StopSignals;
+use crate::config::SettingKey;
+use crate::errors::{CommandError, codes, from_engine};
 use crate::notify::Notifier;
-use crate::output::{Note, Report, write_err};
+use crate::output::{CommandReport, OutputNote, write_err};
 use crate::render::diff::counted;
 use crate::time::{local, now, parse_duration, stamp};
 
@@ -52,22 +54,22 @@ fn max(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     if args.background {
         // Who leads a session already has none to leave.
         let _ = rustix::process::setsid();
     }
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_of_worker(&settings).await?;
-    let by_setting = usize::try_from(settings.count(Key::AsyncMaxWorkers)).unwrap_or(MAX_ALLOWED);
+    let by_setting = usize::try_from(settings.count(SettingKey::AsyncMaxWorkers)).unwrap_or(MAX_ALLOWED);
     let options = ServeOptions {
         max: args.max.unwrap_or(by_setting),
         until_idle: args.until_idle,
-        drain: Duration::from_secs(settings.count(Key::AsyncDrain)),
+        drain: Duration::from_secs(settings.count(SettingKey::AsyncDrain)),
     };
     tell_bound(invocation, options.max);
     let (ask, asked) = mpsc::channel(STOPS_MAX);
-    let mut stops = Stops::listen();
+    let mut stops = StopSignals::listen();
     let listening = tokio::spawn(async move {
         loop {
             stops.next().await;
@@ -76,51 +78,51 @@ pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Rep
             }
         }
     });
-    let teller = Teller {
+    let teller = EventPrinter {
         is_quiet: invocation.global.quiet,
         is_for_programs: invocation.look.format.is_for_programs(),
         has_times: args.background,
         drain: options.drain,
     };
-    let notifier = Notifier::begin(&engine, settings.words(Key::NotifyCommand));
+    let notifier = Notifier::begin(&engine, settings.words(SettingKey::NotifyCommand));
     let tell = |news: ServeNews| {
         teller.tell(&news);
         if let ServeNews::Settled(job, _) = &news {
-            notifier.settled(job.plan);
+            notifier.notify_if_needed(job.plan);
         }
     };
     let served = engine.serve(options, asked, tell).await;
     notifier.finish().await;
     listening.abort();
-    served.map(|report| shown(&report)).map_err(|error| failure(&error))
+    served.map(|report| report_served(&report)).map_err(|error| failure(&error))
 }
 
 /// Tells when the open-file limit allows fewer plans at once than were asked for.
 fn tell_bound(invocation: &Invocation, asked: usize) {
     let (allowed, files) = (plans_at_once_max(), open_files_max());
     if let Some(files) = files.filter(|_| allowed < asked) {
-        invocation.tell(&Note::warning(format!(
+        invocation.tell(&OutputNote::warning(format!(
             "it works on {} at once, not on {asked}: the system allows it {files} open files; raise the hard limit (`ulimit -Hn`) for more",
             counted(allowed, "plan")
         )));
     }
 }
 
-fn failure(error: &ServeError) -> Failure {
+fn failure(error: &ServeError) -> CommandError {
     match error {
-        ServeError::Config(error) => Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
-        ServeError::Start(error) => Failure::new(&codes::IO_FAILED, error.to_string()),
-        ServeError::Presence(_) => Failure::new(&codes::IO_FAILED, error.to_string())
+        ServeError::Config(error) => CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
+        ServeError::Start(error) => CommandError::new(&codes::IO_FAILED, error.to_string()),
+        ServeError::Presence(_) => CommandError::new(&codes::IO_FAILED, error.to_string())
             .hint("see `agents doctor`: most often the disk of the data directory is full"),
-        ServeError::StoreFailed { .. } => Failure::new(&codes::STORE_FAILED, error.to_string())
+        ServeError::StoreFailed { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
             .hint("what it worked on is taken over by the next worker; see `agents doctor`"),
-        ServeError::StoreGone { .. } => Failure::new(&codes::STORE_FAILED, error.to_string())
+        ServeError::StoreGone { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
             .hint("plans of the present data directory need a new worker: `agents worker`"),
         ServeError::Execute(error) => from_engine::execute(error, "@last"),
     }
 }
 
-fn shown(report: &ServeReport) -> Report {
+fn report_served(report: &ServeReport) -> CommandReport {
     let ServeReport { worker, end, succeeded, failed, cancelled, released, lost, at_stop } = *report;
     let why = match end {
         ServeEnd::Idle => "idle",
@@ -140,11 +142,11 @@ fn shown(report: &ServeReport) -> Report {
             text.push_str(&format!(", {count} {word}"));
         }
     }
-    Report::new(data, text + "\n")
+    CommandReport::new(data, text + "\n")
 }
 
 /// Tells on the error output what the worker does, a line each.
-struct Teller {
+struct EventPrinter {
     is_quiet: bool,
     is_for_programs: bool,
     /// Whether each line begins with its time, as in a log.
@@ -152,7 +154,7 @@ struct Teller {
     drain: Duration,
 }
 
-impl Teller {
+impl EventPrinter {
     fn tell(&self, news: &ServeNews) {
         if self.is_quiet {
             return;
@@ -174,13 +176,13 @@ impl Teller {
             ServeNews::Ready { worker } => format!("worker {worker} takes plans"),
             ServeNews::Claimed(RunningJob { plan, phase, .. }) => format!("plan {plan}: {phase} began"),
             ServeNews::Settled(RunningJob { plan, phase, .. }, how) => {
-                format!("plan {plan}: {phase} {}", settled(*how))
+                format!("plan {plan}: {phase} {}", describe_settlement(*how))
             }
             ServeNews::Freed { workers, jobs } => {
                 format!("{} died; {} freed", counted(*workers, "worker"), counted(*jobs, "job"))
             }
             ServeNews::Draining { running } => {
-                let drain = crate::time::typed(self.drain);
+                let drain = crate::time::format_typed(self.drain);
                 format!("stopping: {} may finish within {drain}; again gives back", counted(*running, "job"))
             }
             ServeNews::Releasing { running } => {
@@ -190,7 +192,8 @@ impl Teller {
     }
 }
 
-/// Empties a log that has grown too long: a worker that is never idle would else fill the disk. What is no file is none.
+/// Empties a log that has grown too long: a worker that is never idle would else fill the disk. What is no
+/// file is none.
 fn begin_anew(log: BorrowedFd<'_>, bytes_max: u64) {
     let is_file = |found: &rustix::fs::Stat| {
         rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::RegularFile
@@ -203,14 +206,14 @@ fn begin_anew(log: BorrowedFd<'_>, bytes_max: u64) {
     }
 }
 
-fn settled(how: Settled) -> &'static str {
+fn describe_settlement(how: JobSettlement) -> &'static str {
     match how {
-        Settled::Succeeded => "done",
-        Settled::Failed => "failed",
-        Settled::Cancelled => "cancelled",
-        Settled::Released => "given back",
-        Settled::LeaseLost => "lost to another worker",
-        Settled::Unsettled => "left as it was: the store did not take its end",
+        JobSettlement::Succeeded => "done",
+        JobSettlement::Failed => "failed",
+        JobSettlement::Cancelled => "cancelled",
+        JobSettlement::Released => "given back",
+        JobSettlement::LeaseLost => "lost to another worker",
+        JobSettlement::Unsettled => "left as it was: the store did not take its end",
     }
 }
 
@@ -231,14 +234,14 @@ fn to_json(news: &ServeNews) -> Value {
     json!({ "at": stamp(now()), "event": event, "data": data })
 }
 
-fn settled_word(how: Settled) -> &'static str {
+fn settled_word(how: JobSettlement) -> &'static str {
     match how {
-        Settled::Succeeded => "succeeded",
-        Settled::Failed => "failed",
-        Settled::Cancelled => "cancelled",
-        Settled::Released => "released",
-        Settled::LeaseLost => "lease_lost",
-        Settled::Unsettled => "unsettled",
+        JobSettlement::Succeeded => "succeeded",
+        JobSettlement::Failed => "failed",
+        JobSettlement::Cancelled => "cancelled",
+        JobSettlement::Released => "released",
+        JobSettlement::LeaseLost => "lease_lost",
+        JobSettlement::Unsettled => "unsettled",
     }
 }
 

@@ -6,13 +6,13 @@
 //! 3. A name that nobody knows is an error at every level, also at one that lost.
 
 use ::definitions::is_name;
-use domain::{Automation, Gate};
+use domain::{Automation, GateDecision};
 use toml_edit::{Item, Table};
 
 use super::error::ConfigError;
-use super::file::{ConfigFile, Place};
-use super::load::{Level, Origin};
-use super::registry::Key;
+use super::file::{ConfigFile, SettingLocation};
+use super::load::{SettingOrigin, SettingsLevel};
+use super::registry::SettingKey;
 
 /// The setting, and the table in which profiles stand.
 pub(super) const AUTOMATION: &str = "automation";
@@ -26,8 +26,8 @@ const BELOW: &str = "a number from 0 to 1";
 pub(super) fn profile(
     name: &str,
     table: &Table,
-    place: impl Fn(&str) -> Place,
-    here: Place,
+    place: impl Fn(&str) -> SettingLocation,
+    here: SettingLocation,
 ) -> Result<Automation, ConfigError> {
     let full = format!("{AUTOMATION}.{name}");
     if !is_name(name) || Automation::built_in(name).is_some() || name == DEFAULT {
@@ -65,10 +65,10 @@ pub(super) fn profile(
     Ok(found)
 }
 
-fn gate(item: &Item) -> Option<Gate> {
+fn gate(item: &Item) -> Option<GateDecision> {
     match item.as_str()? {
-        "ask" => Some(Gate::Ask),
-        "auto" => Some(Gate::Auto),
+        "ask" => Some(GateDecision::Ask),
+        "auto" => Some(GateDecision::Auto),
         _ => None,
     }
 }
@@ -88,12 +88,12 @@ pub(super) struct Profiles(Vec<Automation>);
 
 impl Profiles {
     /// Those of the program and those of the user's file.
-    pub(super) fn of(user: &ConfigFile) -> Profiles {
+    pub(super) fn from_file(user: &ConfigFile) -> Profiles {
         let built_in = Automation::NAMES.into_iter().filter_map(Automation::built_in);
         Profiles(built_in.chain(user.profiles.iter().map(|(profile, _)| profile.clone())).collect())
     }
 
-    fn named(&self, name: &str, place: Option<Place>) -> Result<&Automation, ConfigError> {
+    fn named(&self, name: &str, place: Option<SettingLocation>) -> Result<&Automation, ConfigError> {
         self.0.iter().find(|profile| profile.name == name).ok_or_else(|| ConfigError::ValueInvalid {
             key: AUTOMATION.to_owned(),
             value: name.to_owned(),
@@ -111,9 +111,9 @@ impl Profiles {
     /// # Errors
     /// It does.
     pub(super) fn check(&self, file: &ConfigFile) -> Result<(), ConfigError> {
-        let said = file.values.iter().filter(|(key, ..)| *key == Key::Automation);
+        let said = file.values.iter().filter(|(key, ..)| *key == SettingKey::Automation);
         for (_, value, place) in said {
-            self.named(&value.typed(), Some(place.clone()))?;
+            self.named(&value.to_input_string(), Some(place.clone()))?;
         }
         Ok(())
     }
@@ -122,19 +122,25 @@ impl Profiles {
     ///
     /// # Errors
     /// A level names one that nobody knows.
-    pub(super) fn joined(&self, levels: &[Level]) -> Result<(Automation, Origin), ConfigError> {
-        let mut own: Option<(Automation, Origin)> = None;
+    pub(super) fn joined(
+        &self,
+        levels: &[SettingsLevel],
+    ) -> Result<(Automation, SettingOrigin), ConfigError> {
+        let mut own: Option<(Automation, SettingOrigin)> = None;
         let mut of_projects = Vec::new();
-        for Level { origin, value } in levels {
-            let profile = self.named(&value.typed(), origin.file())?.clone();
+        for SettingsLevel { origin, value } in levels {
+            let profile = self.named(&value.to_input_string(), origin.file())?.clone();
             match origin {
-                Origin::Project(_) => of_projects.push((profile, origin.clone())),
-                Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default => {
+                SettingOrigin::Project(_) => of_projects.push((profile, origin.clone())),
+                SettingOrigin::Flag
+                | SettingOrigin::Environment { .. }
+                | SettingOrigin::User(_)
+                | SettingOrigin::Default => {
                     own.get_or_insert((profile, origin.clone()));
                 }
             }
         }
-        let mut holds = own.unwrap_or((Automation::default(), Origin::Default));
+        let mut holds = own.unwrap_or((Automation::default(), SettingOrigin::Default));
         for (profile, origin) in of_projects {
             let tightened = holds.0.tightened(&profile);
             if tightened != holds.0 {
@@ -145,13 +151,13 @@ impl Profiles {
     }
 }
 
-impl Origin {
+impl SettingOrigin {
     /// Where it is written down.
-    fn file(&self) -> Option<Place> {
+    fn file(&self) -> Option<SettingLocation> {
         match self {
-            Origin::Flag | Origin::Default => None,
-            Origin::Environment { name } => Some(Place::Variable { name: name.clone() }),
-            Origin::Project(place) | Origin::User(place) => Some(place.clone()),
+            SettingOrigin::Flag | SettingOrigin::Default => None,
+            SettingOrigin::Environment { name } => Some(SettingLocation::Variable { name: name.clone() }),
+            SettingOrigin::Project(place) | SettingOrigin::User(place) => Some(place.clone()),
         }
     }
 }

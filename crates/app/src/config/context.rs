@@ -1,7 +1,8 @@
-//! What the settings say about contexts, as the engine takes it: for each project apart.
+//! The context settings in the engine's form, for each project separately.
 //!
 //! # Invariants
-//! 1. The user's rules and a project's are kept apart: what is shown must pass both, so neither list is lost in the other.
+//! 1. The user's rules and a project's are kept apart: what is shown must pass both, so neither list is lost
+//!    in the other.
 //! 2. What one project says holds for no other.
 //!
 //! # Not here
@@ -17,10 +18,10 @@ use engine::context::{
 use sync::BreakerConfig;
 
 use super::error::ConfigError;
-use super::file::Place;
-use super::load::{Origin, PROJECT_FILE, Settings, Sources, load};
-use super::registry::{ENTRIES, Key, Scope};
-use super::value::Value;
+use super::file::SettingLocation;
+use super::load::{PROJECT_FILE, SettingOrigin, Settings, Sources, load};
+use super::registry::{ENTRIES, SettingKey, SettingScope};
+use super::value::SettingValue;
 use crate::setup::home_paths;
 use crate::setup::paths::Env;
 
@@ -53,21 +54,21 @@ impl ContextRules for FileRules {
 
 /// What the settings of projects and their user come to.
 fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
-    let user = Level { settings, root: None };
+    let user = ContextLevel { settings, root: None };
     let pipeline = PipelineConfig {
-        strategies: user.names(Key::ContextStrategies).unwrap_or_default(),
+        strategies: user.names(SettingKey::ContextStrategies).unwrap_or_default(),
         weights: weights(settings),
-        max_tokens: small(settings.count(Key::ContextMaxTokens)),
-        skeleton_ratio: ratio(settings, Key::ContextSkeletonRatio),
+        max_tokens: small(settings.count(SettingKey::ContextMaxTokens)),
+        skeleton_ratio: ratio(settings, SettingKey::ContextSkeletonRatio),
         views: Views { default: user.default_view(), ..user.views() },
     };
     let project = |root: &PathBuf| ProjectSettings {
-        views: Level { settings, root: Some(root) }.views(),
+        views: ContextLevel { settings, root: Some(root) }.views(),
         index: index(settings, root),
     };
     ContextSettings {
         pipeline,
-        deadline: span(settings.get(Key::ContextDeadline).0),
+        deadline: span(settings.get(SettingKey::ContextDeadline).0),
         projects: roots.iter().map(project).collect(),
         notes: unused(settings),
     }
@@ -75,7 +76,7 @@ fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
 
 /// What is set and has no effect: whoever set it is told, and nothing is sent anywhere.
 fn unused(settings: &Settings) -> Vec<String> {
-    let keys = [Key::ContextEmbeddingUrl, Key::ContextEmbeddingModel];
+    let keys = [SettingKey::ContextEmbeddingUrl, SettingKey::ContextEmbeddingModel];
     let set = keys.into_iter().filter(|key| *settings.get(*key).0 != key.entry().default_value());
     set.map(|key| {
         format!("`{}` is not used: no embedder is built in yet, and nothing is sent", key.entry().name)
@@ -87,13 +88,13 @@ fn unused(settings: &Settings) -> Vec<String> {
 pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
     let hidden = home_paths::hidden(settings, &rules.env);
     // A strategy never has longer than all of them.
-    let deadline = span(settings.get(Key::ContextDeadline).0);
+    let deadline = span(settings.get(SettingKey::ContextDeadline).0);
     let executor = ExecutorConfig {
-        max_workers: usize::try_from(settings.count(Key::ContextMaxWorkers)).unwrap_or(1),
+        max_workers: usize::try_from(settings.count(SettingKey::ContextMaxWorkers)).unwrap_or(1),
         deadline,
-        strategy_deadline: span(settings.get(Key::ContextStrategyDeadline).0).min(deadline),
+        strategy_deadline: span(settings.get(SettingKey::ContextStrategyDeadline).0).min(deadline),
     };
-    let memory = settings.count(Key::ContextMemoryMb).saturating_mul(MB);
+    let memory = settings.count(SettingKey::ContextMemoryMb).saturating_mul(MB);
     ContextsSetup {
         executor,
         breakers: breakers(settings),
@@ -103,12 +104,13 @@ pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
     }
 }
 
-/// How often a provider or a strategy may fail, and how long it then rests. No rest is shorter than the first.
+/// How often a provider or a strategy may fail, and how long it then rests. No rest is shorter than the
+/// first.
 pub fn breakers(settings: &Settings) -> BreakerConfig {
     let usual = BreakerConfig::default();
-    let cool_down = Duration::from_secs(settings.count(Key::BreakerCoolDown));
+    let cool_down = Duration::from_secs(settings.count(SettingKey::BreakerCoolDown));
     BreakerConfig {
-        threshold: u32::try_from(settings.count(Key::BreakerThreshold)).unwrap_or(usual.threshold),
+        threshold: u32::try_from(settings.count(SettingKey::BreakerThreshold)).unwrap_or(usual.threshold),
         cool_down,
         cool_down_max: usual.cool_down_max.max(cool_down),
         ..usual
@@ -124,35 +126,37 @@ fn weights(settings: &Settings) -> std::collections::BTreeMap<Name, f32> {
 }
 
 fn index(settings: &Settings, root: &Path) -> IndexConfig {
-    let count = |key: Key| match of_project(settings, key, root) {
-        Value::Count(count) => count,
-        Value::Word(_)
-        | Value::Span(_)
-        | Value::Words(_)
-        | Value::Path(_)
-        | Value::Money(_)
-        | Value::Decimal(_)
-        | Value::Inherit
-        | Value::Invariants(_) => 0,
+    let count = |key: SettingKey| match of_project(settings, key, root) {
+        SettingValue::Count(count) => count,
+        SettingValue::Word(_)
+        | SettingValue::Span(_)
+        | SettingValue::Words(_)
+        | SettingValue::Path(_)
+        | SettingValue::Money(_)
+        | SettingValue::Decimal(_)
+        | SettingValue::Inherit
+        | SettingValue::Invariants(_) => 0,
     };
     IndexConfig {
-        file_bytes_max: count(Key::ContextIndexMaxFileKb).saturating_mul(KB),
-        files_max: usize::try_from(count(Key::ContextIndexMaxFiles)).unwrap_or(usize::MAX),
-        disk_bytes_max: count(Key::ContextIndexMaxMb).saturating_mul(MB),
-        keep_days: small(count(Key::ContextIndexKeepDays)),
-        update_deadline: span(&of_project(settings, Key::ContextIndexUpdateDeadline, root)),
-        history_commits: small(count(Key::ContextHistoryCommits)),
+        file_bytes_max: count(SettingKey::ContextIndexMaxFileKb).saturating_mul(KB),
+        files_max: usize::try_from(count(SettingKey::ContextIndexMaxFiles)).unwrap_or(usize::MAX),
+        disk_bytes_max: count(SettingKey::ContextIndexMaxMb).saturating_mul(MB),
+        keep_days: small(count(SettingKey::ContextIndexKeepDays)),
+        update_deadline: span(&of_project(settings, SettingKey::ContextIndexUpdateDeadline, root)),
+        history_commits: small(count(SettingKey::ContextHistoryCommits)),
         ..IndexConfig::default()
     }
 }
 
 /// What holds for one project, whatever others say.
-fn of_project(settings: &Settings, key: Key, root: &Path) -> Value {
-    let user = Level { settings, root: None }.said(key).cloned();
+fn of_project(settings: &Settings, key: SettingKey, root: &Path) -> SettingValue {
+    let user = ContextLevel { settings, root: None }.said(key).cloned();
     let user = user.unwrap_or_else(|| key.entry().default_value());
-    let project = Level { settings, root: Some(root) };
+    let project = ContextLevel { settings, root: Some(root) };
     match project.said(key) {
-        Some(theirs) if key.entry().scope == Scope::Tighten => key.entry().shape.tightened(&user, theirs),
+        Some(theirs) if key.entry().scope == SettingScope::Tighten => {
+            key.entry().shape.tightened(&user, theirs)
+        }
         Some(_) | None => user,
     }
 }
@@ -161,118 +165,124 @@ fn small(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn span(value: &Value) -> Duration {
+fn span(value: &SettingValue) -> Duration {
     match value {
-        Value::Span(span) => *span,
-        Value::Word(_)
-        | Value::Count(_)
-        | Value::Words(_)
-        | Value::Path(_)
-        | Value::Money(_)
-        | Value::Decimal(_)
-        | Value::Inherit
-        | Value::Invariants(_) => Duration::ZERO,
+        SettingValue::Span(span) => *span,
+        SettingValue::Word(_)
+        | SettingValue::Count(_)
+        | SettingValue::Words(_)
+        | SettingValue::Path(_)
+        | SettingValue::Money(_)
+        | SettingValue::Decimal(_)
+        | SettingValue::Inherit
+        | SettingValue::Invariants(_) => Duration::ZERO,
     }
 }
 
-fn ratio(settings: &Settings, key: Key) -> f32 {
+fn ratio(settings: &Settings, key: SettingKey) -> f32 {
     match settings.get(key).0 {
-        Value::Decimal(hundredths) => *hundredths as f32 / 100.0,
-        Value::Word(_)
-        | Value::Count(_)
-        | Value::Span(_)
-        | Value::Words(_)
-        | Value::Path(_)
-        | Value::Money(_)
-        | Value::Inherit
-        | Value::Invariants(_) => 0.0,
+        SettingValue::Decimal(hundredths) => *hundredths as f32 / 100.0,
+        SettingValue::Word(_)
+        | SettingValue::Count(_)
+        | SettingValue::Span(_)
+        | SettingValue::Words(_)
+        | SettingValue::Path(_)
+        | SettingValue::Money(_)
+        | SettingValue::Inherit
+        | SettingValue::Invariants(_) => 0.0,
     }
 }
 
-/// What one level says: the user, or the project at `root`.
+/// The settings of one level: the user, or the project at `root`.
 #[derive(Clone, Copy)]
-struct Level<'a> {
+struct ContextLevel<'a> {
     settings: &'a Settings,
     root: Option<&'a Path>,
 }
 
 /// The settings of one view.
 struct ViewKeys {
-    include: Key,
-    exclude: Key,
-    max_file_kb: Key,
-    max_files: Key,
-    max_tokens: Key,
-    strategies: Key,
+    include: SettingKey,
+    exclude: SettingKey,
+    max_file_kb: SettingKey,
+    max_files: SettingKey,
+    max_tokens: SettingKey,
+    strategies: SettingKey,
 }
 
 const EXECUTE: ViewKeys = ViewKeys {
-    include: Key::ContextViewExecuteInclude,
-    exclude: Key::ContextViewExecuteExclude,
-    max_file_kb: Key::ContextViewExecuteMaxFileKb,
-    max_files: Key::ContextViewExecuteMaxFiles,
-    max_tokens: Key::ContextViewExecuteMaxTokens,
-    strategies: Key::ContextViewExecuteStrategies,
+    include: SettingKey::ContextViewExecuteInclude,
+    exclude: SettingKey::ContextViewExecuteExclude,
+    max_file_kb: SettingKey::ContextViewExecuteMaxFileKb,
+    max_files: SettingKey::ContextViewExecuteMaxFiles,
+    max_tokens: SettingKey::ContextViewExecuteMaxTokens,
+    strategies: SettingKey::ContextViewExecuteStrategies,
 };
 const STRATEGIZE: ViewKeys = ViewKeys {
-    include: Key::ContextViewStrategizeInclude,
-    exclude: Key::ContextViewStrategizeExclude,
-    max_file_kb: Key::ContextViewStrategizeMaxFileKb,
-    max_files: Key::ContextViewStrategizeMaxFiles,
-    max_tokens: Key::ContextViewStrategizeMaxTokens,
-    strategies: Key::ContextViewStrategizeStrategies,
+    include: SettingKey::ContextViewStrategizeInclude,
+    exclude: SettingKey::ContextViewStrategizeExclude,
+    max_file_kb: SettingKey::ContextViewStrategizeMaxFileKb,
+    max_files: SettingKey::ContextViewStrategizeMaxFiles,
+    max_tokens: SettingKey::ContextViewStrategizeMaxTokens,
+    strategies: SettingKey::ContextViewStrategizeStrategies,
 };
 const DEFAULT: ViewKeys = ViewKeys {
-    include: Key::ContextInclude,
-    exclude: Key::ContextExclude,
-    max_file_kb: Key::ContextIndexMaxFileKb,
-    max_files: Key::ContextMaxFiles,
-    max_tokens: Key::ContextMaxTokens,
-    strategies: Key::ContextStrategies,
+    include: SettingKey::ContextInclude,
+    exclude: SettingKey::ContextExclude,
+    max_file_kb: SettingKey::ContextIndexMaxFileKb,
+    max_files: SettingKey::ContextMaxFiles,
+    max_tokens: SettingKey::ContextMaxTokens,
+    strategies: SettingKey::ContextStrategies,
 };
 
-impl<'a> Level<'a> {
+impl<'a> ContextLevel<'a> {
     /// Its own word; of the user, who has several, the strongest, the default included.
-    fn said(self, key: Key) -> Option<&'a Value> {
-        let is_its = |origin: &Origin| match (origin, self.root) {
-            (Origin::Project(Place::Line { file, .. }), Some(root)) => *file == root.join(PROJECT_FILE),
-            (Origin::Project(_), _) => false,
-            (Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default, root) => {
-                root.is_none()
+    fn said(self, key: SettingKey) -> Option<&'a SettingValue> {
+        let is_its = |origin: &SettingOrigin| match (origin, self.root) {
+            (SettingOrigin::Project(SettingLocation::Line { file, .. }), Some(root)) => {
+                *file == root.join(PROJECT_FILE)
             }
+            (SettingOrigin::Project(_), _) => false,
+            (
+                SettingOrigin::Flag
+                | SettingOrigin::Environment { .. }
+                | SettingOrigin::User(_)
+                | SettingOrigin::Default,
+                root,
+            ) => root.is_none(),
         };
         self.settings.levels(key).iter().find(|level| is_its(&level.origin)).map(|level| &level.value)
     }
 
-    fn words(self, key: Key) -> Option<Vec<String>> {
+    fn words(self, key: SettingKey) -> Option<Vec<String>> {
         match self.said(key)? {
-            Value::Words(words) => Some(words.clone()),
-            Value::Word(_)
-            | Value::Count(_)
-            | Value::Span(_)
-            | Value::Path(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => None,
+            SettingValue::Words(words) => Some(words.clone()),
+            SettingValue::Word(_)
+            | SettingValue::Count(_)
+            | SettingValue::Span(_)
+            | SettingValue::Path(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => None,
         }
     }
 
-    fn count(self, key: Key) -> Option<u32> {
+    fn count(self, key: SettingKey) -> Option<u32> {
         match self.said(key)? {
-            Value::Count(count) => Some(small(*count)),
-            Value::Word(_)
-            | Value::Span(_)
-            | Value::Words(_)
-            | Value::Path(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => None,
+            SettingValue::Count(count) => Some(small(*count)),
+            SettingValue::Word(_)
+            | SettingValue::Span(_)
+            | SettingValue::Words(_)
+            | SettingValue::Path(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => None,
         }
     }
 
-    fn names(self, key: Key) -> Option<Vec<Name>> {
+    fn names(self, key: SettingKey) -> Option<Vec<Name>> {
         let words = self.words(key)?;
         Some(words.iter().filter_map(|word| word.parse().ok()).collect())
     }
@@ -296,7 +306,8 @@ impl<'a> Level<'a> {
         }
     }
 
-    /// What the user says of tokens and strategies where no view does is the pipeline's default, and no bound.
+    /// What the user says of tokens and strategies where no view does is the pipeline's default, and no
+    /// bound.
     fn default_view(self) -> ViewRules {
         ViewRules { max_tokens: None, strategies: None, ..self.view(&DEFAULT) }
     }
@@ -310,13 +321,13 @@ mod tests {
 
     use super::*;
 
-    struct World {
+    struct ContextFixture {
         dir: TempDir,
         roots: Vec<PathBuf>,
     }
 
-    impl World {
-        fn new(projects: &[&str]) -> World {
+    impl ContextFixture {
+        fn new(projects: &[&str]) -> ContextFixture {
             let dir = TempDir::new().unwrap();
             let mut roots = Vec::new();
             for (no, text) in projects.iter().enumerate() {
@@ -325,7 +336,7 @@ mod tests {
                 fs::write(root.join(PROJECT_FILE), text).unwrap();
                 roots.push(root);
             }
-            World { dir, roots }
+            ContextFixture { dir, roots }
         }
 
         fn rules(&self, user: &str) -> Result<ContextSettings, String> {
@@ -338,7 +349,7 @@ mod tests {
 
     #[test]
     fn nothing_set_is_what_is_built_in() {
-        let found = World::new(&[""]).rules("").unwrap();
+        let found = ContextFixture::new(&[""]).rules("").unwrap();
         let mut built_in = PipelineConfig::default();
         built_in.strategies.sort();
         assert_eq!(found.pipeline.strategies, built_in.strategies);
@@ -353,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_project_narrows_its_own_files_and_no_others() {
-        let world = World::new(&[
+        let world = ContextFixture::new(&[
             "[context]\nexclude = [\"a\"]\ninclude = [\"src/**\"]\nmax_tokens = 99999\nindex.max_file_kb = 8\n",
             "[context]\nhistory_commits = 7\nstrategies = [\"simple-keyword\"]\nview.execute.max_files = 3\n",
         ]);
@@ -373,7 +384,7 @@ mod tests {
     #[test]
     fn what_belongs_to_the_process_no_project_sets() {
         for line in ["memory_mb = 1", "index.max_mb = 1", "index.keep_days = 1", "max_workers = 1"] {
-            let said = World::new(&[&format!("[context]\n{line}\n")]).rules("").unwrap_err();
+            let said = ContextFixture::new(&[&format!("[context]\n{line}\n")]).rules("").unwrap_err();
             assert!(said.contains("cannot be set by a project"), "{line}: {said}");
         }
     }
@@ -382,11 +393,11 @@ mod tests {
     fn where_texts_are_embedded_only_the_user_says_and_is_told_that_nobody_does_it_yet() {
         for key in ["url = \"http://x\"", "model = \"m\""] {
             let text = format!("[context.embedding]\n{key}\n");
-            let said = World::new(&[&text]).rules("").unwrap_err();
+            let said = ContextFixture::new(&[&text]).rules("").unwrap_err();
             assert!(said.contains("cannot be set by a project"), "{said}");
-            let notes = World::new(&[""]).rules(&text).unwrap().notes;
+            let notes = ContextFixture::new(&[""]).rules(&text).unwrap().notes;
             assert!(notes.len() == 1 && notes[0].contains("no embedder is built in yet"), "{notes:?}");
         }
-        assert_eq!(World::new(&[""]).rules("").unwrap().notes, Vec::<String>::new());
+        assert_eq!(ContextFixture::new(&[""]).rules("").unwrap().notes, Vec::<String>::new());
     }
 }

@@ -1,11 +1,11 @@
 //! The part of the table of settings that is about contexts.
 //!
 //! # Invariants
-//! A project tightens and never widens: what only orders results it may set, what belongs to the whole process it may
-//! not.
+//! A project tightens and never widens: what only orders results it may set, what belongs to the whole
+//! process it may not.
 
-use super::registry::{Entry, Key, Scope};
-use super::value::Shape;
+use super::registry::{SettingEntry, SettingKey, SettingScope};
+use super::value::ValueShape;
 
 /// The strategies that there are.
 const STRATEGIES: [&str; 6] = [
@@ -17,300 +17,300 @@ const STRATEGIES: [&str; 6] = [
     "temporal-archaeology",
 ];
 
-const DEADLINE: Shape = Shape::Millis { min_ms: 50, max_ms: 60_000 };
-const FILE_KB: Shape = Shape::Count { min: 1, max: 8_192 };
-const FILES: Shape = Shape::CountOrAny { max: 1_000_000 };
-const TOKENS: Shape = Shape::Count { min: 0, max: 1_000_000 };
-const WEIGHT: Shape = Shape::Decimal { max: 1_000 };
+const DEADLINE: ValueShape = ValueShape::Millis { min_ms: 50, max_ms: 60_000 };
+const FILE_KB: ValueShape = ValueShape::Count { min: 1, max: 8_192 };
+const FILES: ValueShape = ValueShape::CountOrAny { max: 1_000_000 };
+const TOKENS: ValueShape = ValueShape::Count { min: 0, max: 1_000_000 };
+const WEIGHT: ValueShape = ValueShape::Decimal { max: 1_000 };
 
 /// By name.
-pub(super) const CONTEXT: [Entry; 36] = [
-    Entry {
-        key: Key::ContextDeadline,
+pub(super) const CONTEXT: [SettingEntry; 36] = [
+    SettingEntry {
+        key: SettingKey::ContextDeadline,
         name: "context.deadline",
         shape: DEADLINE,
         default: "3s",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how long the strategies that look for a context may take together",
     },
-    Entry {
-        key: Key::ContextEmbeddingModel,
+    SettingEntry {
+        key: SettingKey::ContextEmbeddingModel,
         name: "context.embedding.model",
-        shape: Shape::Name,
+        shape: ValueShape::Name,
         default: "",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "the model that makes vectors of texts; not used yet, since no embedder is built in",
     },
-    Entry {
-        key: Key::ContextEmbeddingUrl,
+    SettingEntry {
+        key: SettingKey::ContextEmbeddingUrl,
         name: "context.embedding.url",
-        shape: Shape::Name,
+        shape: ValueShape::Name,
         default: "",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "the server that makes vectors of texts; not used yet, since no embedder is built in",
     },
-    Entry {
-        key: Key::ContextExclude,
+    SettingEntry {
+        key: SettingKey::ContextExclude,
         name: "context.exclude",
-        shape: Shape::Words,
+        shape: ValueShape::Words,
         default: "",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that no context shows: globs",
     },
-    Entry {
-        key: Key::ContextHistoryCommits,
+    SettingEntry {
+        key: SettingKey::ContextHistoryCommits,
         name: "context.history_commits",
-        shape: Shape::Count { min: 0, max: 20_000 },
+        shape: ValueShape::Count { min: 0, max: 20_000 },
         default: "2000",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how many of the newest commits are looked at; 0 is none",
     },
-    Entry {
-        key: Key::ContextInclude,
+    SettingEntry {
+        key: SettingKey::ContextInclude,
         name: "context.include",
-        shape: Shape::Globs,
+        shape: ValueShape::Globs,
         default: "",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that a context may show: globs; all when empty",
     },
-    Entry {
-        key: Key::ContextIndexKeepDays,
+    SettingEntry {
+        key: SettingKey::ContextIndexKeepDays,
         name: "context.index.keep_days",
-        shape: Shape::Count { min: 1, max: 3_650 },
+        shape: ValueShape::Count { min: 1, max: 3_650 },
         default: "30",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "how long an index keeps what no file has any more",
     },
-    Entry {
-        key: Key::ContextIndexMaxFileKb,
+    SettingEntry {
+        key: SettingKey::ContextIndexMaxFileKb,
         name: "context.index.max_file_kb",
         shape: FILE_KB,
         default: "512",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "larger files are listed and not looked into",
     },
-    Entry {
-        key: Key::ContextIndexMaxFiles,
+    SettingEntry {
+        key: SettingKey::ContextIndexMaxFiles,
         name: "context.index.max_files",
-        shape: Shape::Count { min: 1, max: 10_000_000 },
+        shape: ValueShape::Count { min: 1, max: 10_000_000 },
         default: "200000",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "of more files the first by path are known",
     },
-    Entry {
-        key: Key::ContextIndexMaxMb,
+    SettingEntry {
+        key: SettingKey::ContextIndexMaxMb,
         name: "context.index.max_mb",
-        shape: Shape::Count { min: 1, max: 1_048_576 },
+        shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "512",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "how much the indexes of all projects may take on the disk",
     },
-    Entry {
-        key: Key::ContextIndexUpdateDeadline,
+    SettingEntry {
+        key: SettingKey::ContextIndexUpdateDeadline,
         name: "context.index.update_deadline",
-        shape: Shape::Millis { min_ms: 50, max_ms: 600_000 },
+        shape: ValueShape::Millis { min_ms: 50, max_ms: 600_000 },
         default: "10s",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how long it may take to bring an index up to date; the next time goes on",
     },
-    Entry {
-        key: Key::ContextMaxFiles,
+    SettingEntry {
+        key: SettingKey::ContextMaxFiles,
         name: "context.max_files",
         shape: FILES,
         default: "0",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how many files a context may show; 0 is any number",
     },
-    Entry {
-        key: Key::ContextMaxTokens,
+    SettingEntry {
+        key: SettingKey::ContextMaxTokens,
         name: "context.max_tokens",
         shape: TOKENS,
         default: "16384",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "what a context may cost where nobody says how much",
     },
-    Entry {
-        key: Key::ContextMaxWorkers,
+    SettingEntry {
+        key: SettingKey::ContextMaxWorkers,
         name: "context.max_workers",
-        shape: Shape::Count { min: 1, max: 32 },
+        shape: ValueShape::Count { min: 1, max: 32 },
         default: "4",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "how many strategies look for contexts at once in a process",
     },
-    Entry {
-        key: Key::ContextMemoryMb,
+    SettingEntry {
+        key: SettingKey::ContextMemoryMb,
         name: "context.memory_mb",
-        shape: Shape::Count { min: 1, max: 1_048_576 },
+        shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "256",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "how much memory the indexes of all projects may take in a process",
     },
-    Entry {
-        key: Key::ContextSkeletonRatio,
+    SettingEntry {
+        key: SettingKey::ContextSkeletonRatio,
         name: "context.skeleton_ratio",
-        shape: Shape::Decimal { max: 50 },
+        shape: ValueShape::Decimal { max: 50 },
         default: "0.15",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much of a child plan's context its parent's may take",
     },
-    Entry {
-        key: Key::ContextStrategies,
+    SettingEntry {
+        key: SettingKey::ContextStrategies,
         name: "context.strategies",
-        shape: Shape::Chosen(&STRATEGIES),
+        shape: ValueShape::Chosen(&STRATEGIES),
         default: "breadth-depth-navigator,plan-decision-context,simple-keyword,temporal-archaeology",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "the strategies that look for a context",
     },
-    Entry {
-        key: Key::ContextStrategyDeadline,
+    SettingEntry {
+        key: SettingKey::ContextStrategyDeadline,
         name: "context.strategy_deadline",
         shape: DEADLINE,
         default: "2s",
-        scope: Scope::User,
+        scope: SettingScope::User,
         doc: "how long one strategy may take",
     },
-    Entry {
-        key: Key::ContextViewExecuteExclude,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteExclude,
         name: "context.view.execute.exclude",
-        shape: Shape::Words,
+        shape: ValueShape::Words,
         default: "",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that are not shown to a plan that works, beside `context.exclude`",
     },
-    Entry {
-        key: Key::ContextViewExecuteInclude,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteInclude,
         name: "context.view.execute.include",
-        shape: Shape::OrInherit(&Shape::Globs),
+        shape: ValueShape::OrInherit(&ValueShape::Globs),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that may be shown to a plan that works",
     },
-    Entry {
-        key: Key::ContextViewExecuteMaxFileKb,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteMaxFileKb,
         name: "context.view.execute.max_file_kb",
-        shape: Shape::OrInherit(&FILE_KB),
+        shape: ValueShape::OrInherit(&FILE_KB),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "larger files are only listed to a plan that works",
     },
-    Entry {
-        key: Key::ContextViewExecuteMaxFiles,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteMaxFiles,
         name: "context.view.execute.max_files",
-        shape: Shape::OrInherit(&FILES),
+        shape: ValueShape::OrInherit(&FILES),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how many files are shown to a plan that works",
     },
-    Entry {
-        key: Key::ContextViewExecuteMaxTokens,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteMaxTokens,
         name: "context.view.execute.max_tokens",
-        shape: Shape::OrInherit(&TOKENS),
+        shape: ValueShape::OrInherit(&TOKENS),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "what a context of a plan that works may cost",
     },
-    Entry {
-        key: Key::ContextViewExecuteStrategies,
+    SettingEntry {
+        key: SettingKey::ContextViewExecuteStrategies,
         name: "context.view.execute.strategies",
-        shape: Shape::OrInherit(&Shape::Chosen(&STRATEGIES)),
+        shape: ValueShape::OrInherit(&ValueShape::Chosen(&STRATEGIES)),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "the strategies that look for a plan that works",
     },
-    Entry {
-        key: Key::ContextViewStrategizeExclude,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeExclude,
         name: "context.view.strategize.exclude",
-        shape: Shape::Words,
+        shape: ValueShape::Words,
         default: "",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that are not shown to a plan that thinks, beside `context.exclude`",
     },
-    Entry {
-        key: Key::ContextViewStrategizeInclude,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeInclude,
         name: "context.view.strategize.include",
-        shape: Shape::OrInherit(&Shape::Globs),
+        shape: ValueShape::OrInherit(&ValueShape::Globs),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "files that may be shown to a plan that thinks",
     },
-    Entry {
-        key: Key::ContextViewStrategizeMaxFileKb,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeMaxFileKb,
         name: "context.view.strategize.max_file_kb",
-        shape: Shape::OrInherit(&FILE_KB),
+        shape: ValueShape::OrInherit(&FILE_KB),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "larger files are only listed to a plan that thinks",
     },
-    Entry {
-        key: Key::ContextViewStrategizeMaxFiles,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeMaxFiles,
         name: "context.view.strategize.max_files",
-        shape: Shape::OrInherit(&FILES),
+        shape: ValueShape::OrInherit(&FILES),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "how many files are shown to a plan that thinks",
     },
-    Entry {
-        key: Key::ContextViewStrategizeMaxTokens,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeMaxTokens,
         name: "context.view.strategize.max_tokens",
-        shape: Shape::OrInherit(&TOKENS),
+        shape: ValueShape::OrInherit(&TOKENS),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "what a context of a plan that thinks may cost",
     },
-    Entry {
-        key: Key::ContextViewStrategizeStrategies,
+    SettingEntry {
+        key: SettingKey::ContextViewStrategizeStrategies,
         name: "context.view.strategize.strategies",
-        shape: Shape::OrInherit(&Shape::Chosen(&STRATEGIES)),
+        shape: ValueShape::OrInherit(&ValueShape::Chosen(&STRATEGIES)),
         default: "inherit",
-        scope: Scope::Tighten,
+        scope: SettingScope::Tighten,
         doc: "the strategies that look for a plan that thinks",
     },
-    Entry {
-        key: Key::ContextWeightArce,
+    SettingEntry {
+        key: SettingKey::ContextWeightArce,
         name: "context.weights.arce",
         shape: WEIGHT,
         default: "0.3",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much arce counts among the strategies",
     },
-    Entry {
-        key: Key::ContextWeightBreadthDepthNavigator,
+    SettingEntry {
+        key: SettingKey::ContextWeightBreadthDepthNavigator,
         name: "context.weights.breadth-depth-navigator",
         shape: WEIGHT,
         default: "0.3",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much breadth-depth-navigator counts among the strategies",
     },
-    Entry {
-        key: Key::ContextWeightPlanDecisionContext,
+    SettingEntry {
+        key: SettingKey::ContextWeightPlanDecisionContext,
         name: "context.weights.plan-decision-context",
         shape: WEIGHT,
         default: "0.7",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much plan-decision-context counts among the strategies",
     },
-    Entry {
-        key: Key::ContextWeightSemanticEmbedding,
+    SettingEntry {
+        key: SettingKey::ContextWeightSemanticEmbedding,
         name: "context.weights.semantic-embedding",
         shape: WEIGHT,
         default: "0.5",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much semantic-embedding counts among the strategies",
     },
-    Entry {
-        key: Key::ContextWeightSimpleKeyword,
+    SettingEntry {
+        key: SettingKey::ContextWeightSimpleKeyword,
         name: "context.weights.simple-keyword",
         shape: WEIGHT,
         default: "1",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much simple-keyword counts among the strategies",
     },
-    Entry {
-        key: Key::ContextWeightTemporalArchaeology,
+    SettingEntry {
+        key: SettingKey::ContextWeightTemporalArchaeology,
         name: "context.weights.temporal-archaeology",
         shape: WEIGHT,
         default: "1",
-        scope: Scope::Anybody,
+        scope: SettingScope::Anybody,
         doc: "how much temporal-archaeology counts among the strategies",
     },
 ];

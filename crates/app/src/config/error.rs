@@ -1,14 +1,14 @@
-//! Why settings cannot be read or written.
+//! The errors of reading and writing settings.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::file::Place;
+use super::file::SettingLocation;
 use super::registry::ENTRIES;
-use crate::errors::{Failure, codes};
+use crate::errors::{CommandError, codes};
 
-/// Why settings cannot be read or written.
+/// The reason why settings cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// There is no such setting.
@@ -17,7 +17,7 @@ pub enum ConfigError {
         /// What was asked for.
         key: String,
         /// Where it stands; none when it was typed.
-        place: Option<Place>,
+        place: Option<SettingLocation>,
     },
     /// The setting cannot have this value.
     #[error("`{key}` cannot be `{value}`{}: it takes {allowed}", at(place))]
@@ -29,7 +29,7 @@ pub enum ConfigError {
         /// What it can be.
         allowed: String,
         /// Where it stands, or the variable that says so; none when it was typed.
-        place: Option<Place>,
+        place: Option<SettingLocation>,
     },
     /// A project sets what only its user may set.
     #[error("`{key}` cannot be set by a project ({place}): it guards the person who runs it")]
@@ -37,14 +37,14 @@ pub enum ConfigError {
         /// The setting.
         key: String,
         /// Where it stands.
-        place: Place,
+        place: SettingLocation,
     },
     /// A file is no TOML.
     #[error("{place}: {why}")]
     FileInvalid {
         /// Where it stops being TOML.
-        place: Place,
-        /// Why.
+        place: SettingLocation,
+        /// The reason.
         why: String,
     },
     /// A file cannot be read or written.
@@ -83,29 +83,32 @@ impl ConfigError {
     }
 }
 
-fn at(place: &Option<Place>) -> impl fmt::Display {
+fn at(place: &Option<SettingLocation>) -> impl fmt::Display {
     place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default()
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
         let message = error.to_string();
         match error {
             ConfigError::KeyUnknown { key, .. } => {
-                let failure = Failure::new(&codes::CONFIG_KEY_UNKNOWN, message);
+                let failure = CommandError::new(&codes::CONFIG_KEY_UNKNOWN, message);
                 match nearest(&key) {
                     Some(name) => failure.hint(format!("did you mean `{name}`?")),
                     None => failure.hint("see all settings with `agents config list`"),
                 }
             }
-            ConfigError::ValueInvalid { .. } => Failure::new(&codes::CONFIG_VALUE_INVALID, message),
-            ConfigError::NotAllowedHere { key, .. } => Failure::new(&codes::CONFIG_NOT_ALLOWED_HERE, message)
-                .hint(format!(
-                    "remove the line; if you want it for yourself, set it with `agents config set {key}=VALUE`"
-                )),
-            ConfigError::FileInvalid { .. } => Failure::new(&codes::CONFIG_FILE_INVALID, message),
-            ConfigError::Io { .. } => Failure::new(&codes::IO_FAILED, message),
-            ConfigError::NoHome => Failure::new(&codes::USAGE, message).hint("set HOME"),
+            ConfigError::ValueInvalid { .. } => CommandError::new(&codes::CONFIG_VALUE_INVALID, message),
+            ConfigError::NotAllowedHere { key, .. } => CommandError::new(
+                &codes::CONFIG_NOT_ALLOWED_HERE,
+                message,
+            )
+            .hint(format!(
+                "remove the line; if you want it for yourself, set it with `agents config set {key}=VALUE`"
+            )),
+            ConfigError::FileInvalid { .. } => CommandError::new(&codes::CONFIG_FILE_INVALID, message),
+            ConfigError::Io { .. } => CommandError::new(&codes::IO_FAILED, message),
+            ConfigError::NoHome => CommandError::new(&codes::USAGE, message).hint("set HOME"),
         }
     }
 }

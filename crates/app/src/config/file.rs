@@ -8,7 +8,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{Automation, ByteText, CHECKS_MAX, RULE_PREFIX, RootNo, Run, Validation, ValidationMode};
+use domain::{
+    Automation, ByteText, CHECKS_MAX, CommandLine, RULE_PREFIX, RootIndex, Validation, ValidationMode,
+};
 use engine::{Price, ProviderSettings, ServerSettings};
 use toml_edit::{Document, Item, Table};
 
@@ -16,10 +18,10 @@ use super::automation::{AUTOMATION, DEFAULT, profile};
 use super::error::ConfigError;
 use super::invariants;
 use super::lines;
-use super::models::{Named, PRICES, PROVIDERS, Text};
-use super::registry::{Key, entry_named};
+use super::models::{NamedTable, PRICES, PROVIDERS, TableSource};
+use super::registry::{SettingKey, entry_named};
 use super::servers::MCP;
-use super::value::{Shape, Value};
+use super::value::{SettingValue, ValueShape};
 use crate::setup::text_file;
 
 /// How large a file of settings may be: one that came with a project may be anything.
@@ -29,12 +31,12 @@ const VALIDATION: &str = "validation";
 /// The tables whose lines are no settings of their own.
 const TABLES: [&str; 5] = [AUTOMATION, MCP, PRICES, PROVIDERS, VALIDATION];
 /// The bounds and the default of a validation's end.
-const TIMEOUT: Shape = Shape::Span { min_s: 1, max_s: 86_400 };
+const TIMEOUT: ValueShape = ValueShape::Span { min_s: 1, max_s: 86_400 };
 const TIMEOUT_DEFAULT_S: u64 = 600;
 
-/// Where something was said.
+/// The location of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SettingLocation {
     /// In a file, at a line from 1.
     Line {
         /// The file.
@@ -49,32 +51,32 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line { file, line } => write!(f, "{}:{line}", file.display()),
-            Place::Variable { name } => f.write_str(name),
+            SettingLocation::Line { file, line } => write!(f, "{}:{line}", file.display()),
+            SettingLocation::Variable { name } => f.write_str(name),
         }
     }
 }
 
-/// What a file says.
+/// The contents of a settings file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigFile {
     /// Settings with their lines.
-    pub values: Vec<(Key, Value, Place)>,
+    pub values: Vec<(SettingKey, SettingValue, SettingLocation)>,
     /// The checks of its `[[validation]]` tables.
     pub validations: Vec<Validation>,
     /// The profiles of its `[automation.NAME]` tables.
-    pub profiles: Vec<(Automation, Place)>,
+    pub profiles: Vec<(Automation, SettingLocation)>,
     /// What it says of providers.
-    pub providers: Vec<Named<ProviderSettings>>,
+    pub providers: Vec<NamedTable<ProviderSettings>>,
     /// What it says of prices, by `PROVIDER/NAME`.
-    pub prices: Vec<Named<Price>>,
+    pub prices: Vec<NamedTable<Price>>,
     /// What it says of servers.
-    pub servers: Vec<Named<ServerSettings>>,
+    pub servers: Vec<NamedTable<ServerSettings>>,
     /// The lines of its tables, as they are shown: `providers.box.url`.
-    pub lines: Vec<Named<String>>,
+    pub lines: Vec<NamedTable<String>>,
 }
 
 impl ConfigFile {
@@ -103,26 +105,26 @@ impl ConfigFile {
             place: place(path, text, error.span()),
             why: error.message().trim().replace('\n', ", "),
         })?;
-        let mut reader = Reader { path, text, found: ConfigFile::default() };
+        let mut reader = ConfigReader { path, text, found: ConfigFile::default() };
         reader.table("", document.as_table())?;
         Ok(reader.found)
     }
 }
 
 /// The line on which a part of the file begins.
-pub(super) fn place(path: &Path, text: &str, span: Option<std::ops::Range<usize>>) -> Place {
+pub(super) fn place(path: &Path, text: &str, span: Option<std::ops::Range<usize>>) -> SettingLocation {
     let start = span.map_or(0, |span| span.start).min(text.len());
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
-    Place::Line { file: path.to_owned(), line }
+    SettingLocation::Line { file: path.to_owned(), line }
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     path: &'a Path,
     text: &'a str,
     found: ConfigFile,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// Everything below `prefix`; a setting's name is the keys on the way to it, joined by dots.
     fn table(&mut self, prefix: &str, table: &Table) -> Result<(), ConfigError> {
         for (key, item) in table {
@@ -135,13 +137,14 @@ impl Reader<'_> {
             }
             match item {
                 item if name == PROVIDERS => {
-                    self.found.providers = Text { path: self.path, text: self.text }.providers(item)?;
+                    self.found.providers =
+                        TableSource { path: self.path, text: self.text }.providers(item)?;
                 }
                 item if name == PRICES => {
-                    self.found.prices = Text { path: self.path, text: self.text }.prices(item)?;
+                    self.found.prices = TableSource { path: self.path, text: self.text }.prices(item)?;
                 }
                 item if name == MCP => {
-                    self.found.servers = Text { path: self.path, text: self.text }.servers(item)?;
+                    self.found.servers = TableSource { path: self.path, text: self.text }.servers(item)?;
                 }
                 Item::ArrayOfTables(tables) if name == VALIDATION => {
                     if tables.len() > CHECKS_MAX {
@@ -166,7 +169,7 @@ impl Reader<'_> {
                     self.table(&name, &inner.clone().into_table())?;
                 }
                 Item::Value(value) => self.value(&name, value, here)?,
-                Item::ArrayOfTables(tables) if name == Key::Invariants.entry().name => {
+                Item::ArrayOfTables(tables) if name == SettingKey::Invariants.entry().name => {
                     let value = toml_edit::Value::Array(tables.clone().into_array());
                     self.value(&name, &value, here)?;
                 }
@@ -178,17 +181,22 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn value(&mut self, name: &str, value: &toml_edit::Value, here: Place) -> Result<(), ConfigError> {
+    fn value(
+        &mut self,
+        name: &str,
+        value: &toml_edit::Value,
+        here: SettingLocation,
+    ) -> Result<(), ConfigError> {
         let Some(entry) = entry_named(name) else {
             return Err(ConfigError::KeyUnknown { key: name.to_owned(), place: Some(here) });
         };
-        if entry.shape == Shape::Invariants {
+        if entry.shape == ValueShape::Invariants {
             // Of a list over many lines the one that is wrong is told, and why.
             let all = invariants::take(value).map_err(|wrong| {
                 let here = wrong.span.map_or(here.clone(), |span| place(self.path, self.text, Some(span)));
                 invalid(name, value, wrong.why, here)
             })?;
-            self.found.values.push((entry.key, Value::Invariants(all), here));
+            self.found.values.push((entry.key, SettingValue::Invariants(all), here));
             return Ok(());
         }
         match entry.shape.take(value) {
@@ -218,7 +226,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn place_of(&self, table: &Table, key: &str) -> Place {
+    fn place_of(&self, table: &Table, key: &str) -> SettingLocation {
         let span = table.key(key).and_then(toml_edit::Key::span);
         place(self.path, self.text, span.or_else(|| table.get(key).and_then(Item::span)))
     }
@@ -252,7 +260,7 @@ impl Reader<'_> {
                     Some(_) | None => return refused("one of required, informational"),
                 },
                 "timeout" => match TIMEOUT.take(value) {
-                    Ok(Value::Span(span)) => timeout_s = span.as_secs(),
+                    Ok(SettingValue::Span(span)) => timeout_s = span.as_secs(),
                     Ok(_) | Err(_) => return refused(&TIMEOUT.allowed()),
                 },
                 _ => return Err(ConfigError::KeyUnknown { key: full, place: Some(here) }),
@@ -266,7 +274,7 @@ impl Reader<'_> {
                 place: Some(whole),
             });
         };
-        let name = name.unwrap_or_else(|| run.shown());
+        let name = name.unwrap_or_else(|| run.render());
         if name.starts_with(RULE_PREFIX) {
             return Err(ConfigError::ValueInvalid {
                 key: format!("{VALIDATION}.name"),
@@ -281,7 +289,7 @@ impl Reader<'_> {
             run,
             mode,
             timeout_s,
-            root: RootNo::default(),
+            root: RootIndex::default(),
             cwd: ByteText::default(),
             needs_trust: false,
         })
@@ -293,18 +301,18 @@ fn not_of_a_rule() -> String {
     format!("a text that does not begin with `{RULE_PREFIX}`, as the checks of invariants do")
 }
 
-fn invalid(name: &str, value: &toml_edit::Value, allowed: String, here: Place) -> ConfigError {
+fn invalid(name: &str, value: &toml_edit::Value, allowed: String, here: SettingLocation) -> ConfigError {
     let value = value.to_string().trim().to_owned();
     ConfigError::ValueInvalid { key: name.to_owned(), value, allowed, place: Some(here) }
 }
 
-fn run_of(value: &toml_edit::Value) -> Option<Run> {
+fn run_of(value: &toml_edit::Value) -> Option<CommandLine> {
     if let Some(text) = value.as_str() {
-        return (!text.trim().is_empty()).then(|| Run::Shell(text.to_owned()));
+        return (!text.trim().is_empty()).then(|| CommandLine::Shell(text.to_owned()));
     }
     let words: Option<Vec<ByteText>> =
         value.as_array()?.iter().map(|word| word.as_str().map(ByteText::from)).collect();
-    words.filter(|words| !words.is_empty()).map(Run::Argv)
+    words.filter(|words| !words.is_empty()).map(CommandLine::Argv)
 }
 
 #[cfg(test)]
@@ -317,15 +325,18 @@ mod tests {
 
     #[test]
     fn settings_are_found_however_toml_spells_them() {
-        let line = |line| Place::Line { file: "config.toml".into(), line };
+        let line = |line| SettingLocation::Line { file: "config.toml".into(), line };
         let spelled = parse("plan.concurrency = 2\n[retention]\ndays = 7\n").unwrap();
         let expected = [
-            (Key::PlanConcurrency, Value::Count(2), line(1)),
-            (Key::RetentionDays, Value::Count(7), line(3)),
+            (SettingKey::PlanConcurrency, SettingValue::Count(2), line(1)),
+            (SettingKey::RetentionDays, SettingValue::Count(7), line(3)),
         ];
         assert_eq!(spelled.values, expected);
         let inline = parse("plan = { concurrency = 2 }\n").unwrap();
-        assert_eq!(inline.values.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [Key::PlanConcurrency]);
+        assert_eq!(
+            inline.values.iter().map(|(key, ..)| *key).collect::<Vec<_>>(),
+            [SettingKey::PlanConcurrency]
+        );
     }
 
     #[test]
@@ -376,19 +387,19 @@ mod tests {
         let expected = [
             Validation {
                 name: "cargo test".into(),
-                run: Run::Shell("cargo test".into()),
+                run: CommandLine::Shell("cargo test".into()),
                 mode: ValidationMode::Required,
                 timeout_s: 600,
-                root: RootNo(0),
+                root: RootIndex(0),
                 cwd: ByteText::default(),
                 needs_trust: false,
             },
             Validation {
                 name: "lint".into(),
-                run: Run::Argv(vec!["cargo".into(), "clippy".into()]),
+                run: CommandLine::Argv(vec!["cargo".into(), "clippy".into()]),
                 mode: ValidationMode::Informational,
                 timeout_s: 120,
-                root: RootNo(0),
+                root: RootIndex(0),
                 cwd: ByteText::default(),
                 needs_trust: false,
             },

@@ -9,23 +9,23 @@
 
 use std::ops::Range;
 
-use domain::{INVARIANTS_MAX, Invariant, InvariantScope, Rule};
+use domain::{INVARIANTS_MAX, Invariant, InvariantRule, InvariantScope};
 use toml_edit::{Array, InlineTable, Value};
 
 /// What the setting takes, in words that follow "it takes".
 pub(super) const ALLOWED: &str = "a list of sentences and of rules, like [\"Keep the public interface\", \
      { never = [\"vendor/**\"] }], a rule with one of never, only, max_files, max_lines, and a text if you like";
 
-/// Why a list is none, and the part of the file that is wrong.
+/// The reason why a list is invalid, and the part of the file that is wrong.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct InvalidList {
     pub(super) span: Option<Range<usize>>,
     pub(super) why: String,
 }
 
 /// The invariants of a list.
-pub(super) fn take(value: &Value) -> Result<Vec<Invariant>, Wrong> {
-    let wrong = |value: &Value, why: String| Wrong { span: value.span(), why };
+pub(super) fn take(value: &Value) -> Result<Vec<Invariant>, InvalidList> {
+    let wrong = |value: &Value, why: String| InvalidList { span: value.span(), why };
     let items = value.as_array().ok_or_else(|| wrong(value, ALLOWED.to_owned()))?;
     if items.len() > INVARIANTS_MAX {
         return Err(wrong(value, format!("at most {INVARIANTS_MAX} invariants, these are {}", items.len())));
@@ -59,10 +59,10 @@ fn one(item: &Value) -> Result<Invariant, String> {
             count.ok_or_else(|| format!("a whole number for `{key}`"))
         };
         match key {
-            "never" => rules.push(Rule::Never(globs()?)),
-            "only" => rules.push(Rule::Only(globs()?)),
-            "max_files" => rules.push(Rule::MaxFiles(count()?)),
-            "max_lines" => rules.push(Rule::MaxLines(count()?)),
+            "never" => rules.push(InvariantRule::Never(globs()?)),
+            "only" => rules.push(InvariantRule::Only(globs()?)),
+            "max_files" => rules.push(InvariantRule::MaxFiles(count()?)),
+            "max_lines" => rules.push(InvariantRule::MaxLines(count()?)),
             "text" => text = Some(value.as_str().ok_or("words for `text`")?.to_owned()),
             other => {
                 return Err(format!(
@@ -71,7 +71,7 @@ fn one(item: &Value) -> Result<Invariant, String> {
             }
         }
     }
-    match <[Rule; 1]>::try_from(rules) {
+    match <[InvariantRule; 1]>::try_from(rules) {
         Ok([rule]) => Invariant::of_rule(rule, text, scope),
         Err(_) => Err("one rule in each invariant: never, only, max_files or max_lines".to_owned()),
     }
@@ -95,10 +95,10 @@ fn one_to_toml(invariant: &Invariant) -> Value {
     let count = |count: &u64| Value::from(i64::try_from(*count).unwrap_or(i64::MAX));
     let globs = |globs: &[String]| Value::Array(globs.iter().collect::<Array>());
     let (key, value) = match rule {
-        Rule::Never(never) => ("never", globs(never)),
-        Rule::Only(only) => ("only", globs(only)),
-        Rule::MaxFiles(files) => ("max_files", count(files)),
-        Rule::MaxLines(lines) => ("max_lines", count(lines)),
+        InvariantRule::Never(never) => ("never", globs(never)),
+        InvariantRule::Only(only) => ("only", globs(only)),
+        InvariantRule::MaxFiles(files) => ("max_files", count(files)),
+        InvariantRule::MaxLines(lines) => ("max_lines", count(lines)),
     };
     let mut table = InlineTable::new();
     table.insert(key, value);
@@ -109,7 +109,7 @@ fn one_to_toml(invariant: &Invariant) -> Value {
 }
 
 /// The list as it is typed.
-pub(super) fn typed(invariants: &[Invariant]) -> String {
+pub(super) fn to_input_string(invariants: &[Invariant]) -> String {
     if invariants.is_empty() { String::new() } else { to_toml(invariants).to_string() }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::file::ConfigFile;
-    use super::super::{Key, Value as Setting};
+    use super::super::{SettingKey, SettingValue as Setting};
     use super::*;
 
     #[test]
@@ -135,24 +135,27 @@ mod tests {
         let text = "invariants = [\n  \"Keep it small\",\n  { never = \"vendor/**\" },\n  \"only=src/{a,b}.rs,docs/**\",\n  \
                     { max_lines = 9, text = \"few\" },\n]\n";
         let file = ConfigFile::parse(Path::new("config.toml"), text).unwrap();
-        let Some((Key::Invariants, Setting::Invariants(found), _)) = file.values.first() else {
+        let Some((SettingKey::Invariants, Setting::Invariants(found), _)) = file.values.first() else {
             panic!("{file:?}")
         };
-        let said: Vec<(&str, Option<Rule>)> =
+        let said: Vec<(&str, Option<InvariantRule>)> =
             found.iter().map(|one| (one.text.as_str(), one.rule.clone())).collect();
         let globs = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
         let expected = [
             ("Keep it small", None),
-            ("never touch vendor/**", Some(Rule::Never(globs(&["vendor/**"])))),
-            ("touch only src/{a,b}.rs, docs/**", Some(Rule::Only(globs(&["src/{a,b}.rs", "docs/**"])))),
-            ("few", Some(Rule::MaxLines(9))),
+            ("never touch vendor/**", Some(InvariantRule::Never(globs(&["vendor/**"])))),
+            (
+                "touch only src/{a,b}.rs, docs/**",
+                Some(InvariantRule::Only(globs(&["src/{a,b}.rs", "docs/**"]))),
+            ),
+            ("few", Some(InvariantRule::MaxLines(9))),
         ];
         assert_eq!(said, expected);
-        assert_eq!(parse(&typed(found)).unwrap(), *found);
+        assert_eq!(parse(&to_input_string(found)).unwrap(), *found);
         let tables = "[[invariants]]\nmax_files = 3\n";
         let file = ConfigFile::parse(Path::new("config.toml"), tables).unwrap();
         assert_eq!(
-            file.values.first().map(|(_, value, _)| value.typed()),
+            file.values.first().map(|(_, value, _)| value.to_input_string()),
             Some("[{ max_files = 3 }]".into())
         );
     }

@@ -1,13 +1,14 @@
 //! The lines of tables such as `[providers.NAME]`, as they are shown and as they are typed.
 //!
 //! # Invariants
-//! 1. What may be a secret is not shown: the variables of a server, and who stands before an `@` in an address.
+//! 1. What may be a secret is not shown: the variables of a server, and who stands before an `@` in an
+//!    address.
 //! 2. A line that is typed is written as a file would have it; whether it is allowed, reading the file says.
 
 use toml_edit::{Item, Value};
 
-use super::file::Place;
-use super::models::{Named, PRICES, PROVIDERS};
+use super::file::SettingLocation;
+use super::models::{NamedTable, PRICES, PROVIDERS};
 
 /// What stands for a value that is not shown.
 const HIDDEN: &str = "…";
@@ -16,7 +17,7 @@ const PLAIN: [&str; 4] = ["stream_usage", "allow_plain_http", "context_tokens", 
 
 /// A line of a table: `providers.box.url` is `url` of `box` of `providers`.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct TableLine {
     /// The table of tables.
     pub table: &'static str,
     /// Whose.
@@ -27,9 +28,10 @@ pub struct Line {
     pub value: Value,
 }
 
-impl Line {
-    /// The line that `providers.NAME.KEY` or `prices.PROVIDER/NAME.KEY` names, with this value; none when it names none.
-    pub fn typed(key: &str, text: &str) -> Option<Line> {
+impl TableLine {
+    /// The line that `providers.NAME.KEY` or `prices.PROVIDER/NAME.KEY` names, with this value; none when it
+    /// names none.
+    pub fn parse(key: &str, text: &str) -> Option<TableLine> {
         let (table, rest) = key.split_once('.')?;
         let table = [PROVIDERS, PRICES].into_iter().find(|known| *known == table)?;
         let (name, key) = rest.rsplit_once('.')?;
@@ -40,7 +42,7 @@ impl Line {
         let plain = text.parse::<Value>().ok().filter(|value| !value.is_str());
         let is_plain = table == PRICES || PLAIN.contains(&key);
         let value = plain.filter(|_| is_plain).unwrap_or_else(|| text.into());
-        Some(Line { table, name: name.to_owned(), key: key.to_owned(), value })
+        Some(TableLine { table, name: name.to_owned(), key: key.to_owned(), value })
     }
 
     /// Its whole name.
@@ -50,7 +52,7 @@ impl Line {
 }
 
 /// Every line below an item, with what is shown of it.
-pub(super) fn shown(name: &str, item: &Item, at: &Place) -> Vec<Named<String>> {
+pub(super) fn shown(name: &str, item: &Item, at: &SettingLocation) -> Vec<NamedTable<String>> {
     if let Some(tables) = item.as_array_of_tables() {
         let numbered = (1..).zip(tables.iter());
         let one = |(number, table): (usize, &toml_edit::Table)| {

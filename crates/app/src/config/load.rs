@@ -3,29 +3,29 @@
 //! # Invariants
 //! 1. Of what guards the user, nothing a project says makes it looser, whatever the other levels say.
 //! 2. Every level that named a setting is kept with the answer, also one that lost.
-//! 3. A check that several levels ask for is run once, and is required if one of them requires it. It needs the user's
-//!    trust if projects alone ask for it.
+//! 3. A check that several levels ask for is run once, and is required if one of them requires it. It needs
+//!    the user's trust if projects alone ask for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::{Automation, Invariant, InvariantScope, RootNo, Validation, ValidationMode};
+use domain::{Automation, Invariant, InvariantScope, RootIndex, Validation, ValidationMode};
 use engine::{Price, ProviderSettings, Servers};
 
 use super::automation::Profiles;
 use super::error::ConfigError;
-use super::file::{ConfigFile, Place};
+use super::file::{ConfigFile, SettingLocation};
 use super::models::{PRICES, PROVIDERS};
-use super::registry::{ENTRIES, Entry, Key, Scope};
+use super::registry::{ENTRIES, SettingEntry, SettingKey, SettingScope};
 use super::servers::MCP;
-use super::value::Value;
+use super::value::SettingValue;
 
 /// The file with a project's settings, below its root.
 pub const PROJECT_FILE: &str = ".cleveragents/config.toml";
 
-/// Who set a value.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// The command line.
     Flag,
     /// The environment.
@@ -34,49 +34,49 @@ pub enum Origin {
         name: String,
     },
     /// A project's file.
-    Project(Place),
+    Project(SettingLocation),
     /// The user's file.
-    User(Place),
+    User(SettingLocation),
     /// Nobody.
     Default,
 }
 
-impl Origin {
+impl SettingOrigin {
     /// The level's name.
     pub const fn word(&self) -> &'static str {
         match self {
-            Origin::Flag => "flag",
-            Origin::Environment { .. } => "environment",
-            Origin::Project(_) => "project",
-            Origin::User(_) => "user",
-            Origin::Default => "default",
+            SettingOrigin::Flag => "flag",
+            SettingOrigin::Environment { .. } => "environment",
+            SettingOrigin::Project(_) => "project",
+            SettingOrigin::User(_) => "user",
+            SettingOrigin::Default => "default",
         }
     }
 
     /// Where exactly.
     pub fn place(&self) -> String {
         match self {
-            Origin::Flag | Origin::Default => String::new(),
-            Origin::Environment { name } => name.clone(),
-            Origin::Project(place) | Origin::User(place) => place.to_string(),
+            SettingOrigin::Flag | SettingOrigin::Default => String::new(),
+            SettingOrigin::Environment { name } => name.clone(),
+            SettingOrigin::Project(place) | SettingOrigin::User(place) => place.to_string(),
         }
     }
 }
 
-/// What one level says.
+/// The settings of one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Level {
+pub struct SettingsLevel {
     /// Who.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// What.
-    pub value: Value,
+    pub value: SettingValue,
 }
 
-/// Where settings come from.
+/// The sources of settings.
 #[derive(Debug, Default)]
 pub struct Sources<'a> {
     /// What the command line sets.
-    pub flags: Vec<(Key, Value)>,
+    pub flags: Vec<(SettingKey, SettingValue)>,
     /// The environment.
     pub env: BTreeMap<String, String>,
     /// The user's file, where there can be one.
@@ -88,7 +88,7 @@ pub struct Sources<'a> {
 /// All settings, as they hold.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    values: BTreeMap<Key, (Value, Origin, Vec<Level>)>,
+    values: BTreeMap<SettingKey, (SettingValue, SettingOrigin, Vec<SettingsLevel>)>,
     /// Checks that files ask for.
     pub validations: Vec<Validation>,
     /// What goes on without asking.
@@ -100,7 +100,7 @@ pub struct Settings {
     /// What it says of servers whose tools models may call, by name.
     pub servers: Servers,
     /// The lines of tables that are set, as they are shown: the user's, then each project's.
-    pub lines: Vec<(String, String, Origin)>,
+    pub lines: Vec<(String, String, SettingOrigin)>,
     /// What is odd and still no error.
     pub warnings: Vec<String>,
 }
@@ -117,20 +117,20 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
         let own = own_levels(entry, sources, &user)?;
         values.insert(entry.key, join(entry, own, &projects));
     }
-    let levels = values.get(&Key::Automation).map(|(.., levels)| levels.clone()).unwrap_or_default();
-    let (automation, origin) = Profiles::of(&user).joined(&levels)?;
-    values.insert(Key::Automation, (Value::Word(automation.name.clone()), origin, levels));
+    let levels = values.get(&SettingKey::Automation).map(|(.., levels)| levels.clone()).unwrap_or_default();
+    let (automation, origin) = Profiles::from_file(&user).joined(&levels)?;
+    values.insert(SettingKey::Automation, (SettingValue::Word(automation.name.clone()), origin, levels));
     let of_projects = projects.iter().zip(0..).flat_map(|(file, no)| {
         file.validations.iter().map(move |check| Validation {
-            root: RootNo(no),
+            root: RootIndex(no),
             needs_trust: true,
             ..check.clone()
         })
     });
     let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
-    let own = user.lines.iter().map(|(name, value, at)| (name, value, Origin::User(at.clone())));
+    let own = user.lines.iter().map(|(name, value, at)| (name, value, SettingOrigin::User(at.clone())));
     let theirs = projects.iter().flat_map(|file| &file.lines);
-    let theirs = theirs.map(|(name, value, at)| (name, value, Origin::Project(at.clone())));
+    let theirs = theirs.map(|(name, value, at)| (name, value, SettingOrigin::Project(at.clone())));
     let lines =
         own.chain(theirs).map(|(name, value, origin)| (name.clone(), value.clone(), origin)).collect();
     let providers = user.providers.into_iter().map(|(name, provider, _)| (name, provider)).collect();
@@ -144,7 +144,7 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
     let mut files = Vec::new();
     for root in roots {
         let file = ConfigFile::read(&root.join(PROJECT_FILE))?;
-        let forbidden = file.values.iter().find(|(key, ..)| key.entry().scope == Scope::User);
+        let forbidden = file.values.iter().find(|(key, ..)| key.entry().scope == SettingScope::User);
         if let Some((key, _, place)) = forbidden {
             let key = key.entry().name.to_owned();
             return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
@@ -167,26 +167,34 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
 }
 
 /// What the user says, the strongest level first; the default is the last.
-fn own_levels(entry: &Entry, sources: &Sources<'_>, user: &ConfigFile) -> Result<Vec<Level>, ConfigError> {
+fn own_levels(
+    entry: &SettingEntry,
+    sources: &Sources<'_>,
+    user: &ConfigFile,
+) -> Result<Vec<SettingsLevel>, ConfigError> {
     let mut levels = Vec::new();
     let flags = sources.flags.iter().rev().filter(|(key, _)| *key == entry.key);
-    levels.extend(flags.map(|(_, value)| Level { origin: Origin::Flag, value: value.clone() }));
+    levels
+        .extend(flags.map(|(_, value)| SettingsLevel { origin: SettingOrigin::Flag, value: value.clone() }));
     let name = entry.env_name();
     if let Some(text) = sources.env.get(&name) {
         let value = entry.shape.parse(text).map_err(|_| ConfigError::ValueInvalid {
             key: entry.name.to_owned(),
             value: text.clone(),
             allowed: entry.shape.why_not(text),
-            place: Some(Place::Variable { name: name.clone() }),
+            place: Some(SettingLocation::Variable { name: name.clone() }),
         })?;
-        levels.push(Level { origin: Origin::Environment { name }, value });
+        levels.push(SettingsLevel { origin: SettingOrigin::Environment { name }, value });
     }
-    levels.extend(said(user, entry.key).map(|(value, place)| Level { origin: Origin::User(place), value }));
-    levels.push(Level { origin: Origin::Default, value: entry.default_value() });
+    levels.extend(
+        said(user, entry.key)
+            .map(|(value, place)| SettingsLevel { origin: SettingOrigin::User(place), value }),
+    );
+    levels.push(SettingsLevel { origin: SettingOrigin::Default, value: entry.default_value() });
     Ok(levels)
 }
 
-fn said(file: &ConfigFile, key: Key) -> Option<(Value, Place)> {
+fn said(file: &ConfigFile, key: SettingKey) -> Option<(SettingValue, SettingLocation)> {
     file.values
         .iter()
         .find(|(known, ..)| *known == key)
@@ -194,32 +202,37 @@ fn said(file: &ConfigFile, key: Key) -> Option<(Value, Place)> {
 }
 
 /// The value that holds, who set it, and all levels, the strongest first.
-fn join(entry: &Entry, own: Vec<Level>, projects: &[ConfigFile]) -> (Value, Origin, Vec<Level>) {
-    let theirs: Vec<Level> = projects
+fn join(
+    entry: &SettingEntry,
+    own: Vec<SettingsLevel>,
+    projects: &[ConfigFile],
+) -> (SettingValue, SettingOrigin, Vec<SettingsLevel>) {
+    let theirs: Vec<SettingsLevel> = projects
         .iter()
         .filter_map(|file| said(file, entry.key))
-        .map(|(value, place)| Level { origin: Origin::Project(place), value })
+        .map(|(value, place)| SettingsLevel { origin: SettingOrigin::Project(place), value })
         .collect();
     // The user's levels above a project's file: the command line and the environment.
-    let above =
-        own.iter().take_while(|level| matches!(level.origin, Origin::Flag | Origin::Environment { .. }));
+    let above = own
+        .iter()
+        .take_while(|level| matches!(level.origin, SettingOrigin::Flag | SettingOrigin::Environment { .. }));
     let above = above.count();
     let mut levels = own.clone();
     levels.splice(above..above, theirs.clone());
     let strongest = match entry.scope {
-        Scope::Anybody | Scope::User => levels.first(),
-        Scope::Tighten => own.first(),
-        Scope::Joined => own.last(),
+        SettingScope::Anybody | SettingScope::User => levels.first(),
+        SettingScope::Tighten => own.first(),
+        SettingScope::Joined => own.last(),
     };
     let (mut value, mut origin) = match strongest {
         Some(level) => (level.value.clone(), level.origin.clone()),
-        None => (entry.default_value(), Origin::Default),
+        None => (entry.default_value(), SettingOrigin::Default),
     };
     // The weakest first, so that the strongest that says something is named.
-    let added: Vec<&Level> = match entry.scope {
-        Scope::Anybody | Scope::User => Vec::new(),
-        Scope::Tighten => theirs.iter().collect(),
-        Scope::Joined => levels.iter().rev().collect(),
+    let added: Vec<&SettingsLevel> = match entry.scope {
+        SettingScope::Anybody | SettingScope::User => Vec::new(),
+        SettingScope::Tighten => theirs.iter().collect(),
+        SettingScope::Joined => levels.iter().rev().collect(),
     };
     for level in added {
         let tightened = entry.shape.tightened(&value, &level.value);
@@ -230,7 +243,8 @@ fn join(entry: &Entry, own: Vec<Level>, projects: &[ConfigFile]) -> (Value, Orig
     (value, origin, levels)
 }
 
-/// The checks of several places as one list, in their order: equal commands once, required if one says so, names unique.
+/// The checks of several places as one list, in their order: equal commands once, required if one says so,
+/// names unique.
 pub fn join_validations(all: impl IntoIterator<Item = Validation>) -> Vec<Validation> {
     let mut joined: Vec<Validation> = Vec::new();
     for validation in all {
@@ -273,97 +287,99 @@ fn unknown_variables(env: &BTreeMap<String, String>) -> Vec<String> {
 
 impl Settings {
     /// The value that holds, and who set it.
-    pub fn get(&self, key: Key) -> (&Value, &Origin) {
+    pub fn get(&self, key: SettingKey) -> (&SettingValue, &SettingOrigin) {
         // `load` has put every key in.
         let (value, origin, _) = &self.values[&key];
         (value, origin)
     }
 
     /// All levels that name it, the strongest first, the default last.
-    pub fn levels(&self, key: Key) -> &[Level] {
+    pub fn levels(&self, key: SettingKey) -> &[SettingsLevel] {
         &self.values[&key].2
     }
 
     /// What must hold, by whom the levels are, the strongest first. What a variable says is the user's.
     pub fn invariants(&self) -> Vec<Invariant> {
-        let of_level = |level: &Level| {
+        let of_level = |level: &SettingsLevel| {
             let scope = match level.origin {
-                Origin::Flag => InvariantScope::Plan,
-                Origin::Project(_) => InvariantScope::Project,
-                Origin::Environment { .. } | Origin::User(_) | Origin::Default => InvariantScope::User,
+                SettingOrigin::Flag => InvariantScope::Plan,
+                SettingOrigin::Project(_) => InvariantScope::Project,
+                SettingOrigin::Environment { .. } | SettingOrigin::User(_) | SettingOrigin::Default => {
+                    InvariantScope::User
+                }
             };
             let all = match &level.value {
-                Value::Invariants(all) => all.clone(),
-                Value::Word(_)
-                | Value::Path(_)
-                | Value::Words(_)
-                | Value::Count(_)
-                | Value::Span(_)
-                | Value::Money(_)
-                | Value::Decimal(_)
-                | Value::Inherit => Vec::new(),
+                SettingValue::Invariants(all) => all.clone(),
+                SettingValue::Word(_)
+                | SettingValue::Path(_)
+                | SettingValue::Words(_)
+                | SettingValue::Count(_)
+                | SettingValue::Span(_)
+                | SettingValue::Money(_)
+                | SettingValue::Decimal(_)
+                | SettingValue::Inherit => Vec::new(),
             };
             all.into_iter().map(move |one| Invariant { scope, ..one })
         };
-        self.levels(Key::Invariants).iter().flat_map(of_level).collect()
+        self.levels(SettingKey::Invariants).iter().flat_map(of_level).collect()
     }
 
     /// A word.
-    pub fn word(&self, key: Key) -> &str {
+    pub fn word(&self, key: SettingKey) -> &str {
         match self.get(key).0 {
-            Value::Word(text) | Value::Path(text) => text,
-            Value::Count(_)
-            | Value::Span(_)
-            | Value::Words(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => "",
+            SettingValue::Word(text) | SettingValue::Path(text) => text,
+            SettingValue::Count(_)
+            | SettingValue::Span(_)
+            | SettingValue::Words(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => "",
         }
     }
 
     /// A number.
-    pub fn count(&self, key: Key) -> u64 {
+    pub fn count(&self, key: SettingKey) -> u64 {
         match self.get(key).0 {
-            Value::Count(count) => *count,
-            Value::Span(span) => span.as_secs(),
-            Value::Word(_)
-            | Value::Path(_)
-            | Value::Words(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => 0,
+            SettingValue::Count(count) => *count,
+            SettingValue::Span(span) => span.as_secs(),
+            SettingValue::Word(_)
+            | SettingValue::Path(_)
+            | SettingValue::Words(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => 0,
         }
     }
 
     /// A list.
-    pub fn words(&self, key: Key) -> &[String] {
+    pub fn words(&self, key: SettingKey) -> &[String] {
         match self.get(key).0 {
-            Value::Words(words) => words,
-            Value::Word(_)
-            | Value::Path(_)
-            | Value::Count(_)
-            | Value::Span(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => &[],
+            SettingValue::Words(words) => words,
+            SettingValue::Word(_)
+            | SettingValue::Path(_)
+            | SettingValue::Count(_)
+            | SettingValue::Span(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => &[],
         }
     }
 
     /// An amount, in millionths of a dollar; none for no limit.
-    pub fn money(&self, key: Key) -> Option<u64> {
+    pub fn money(&self, key: SettingKey) -> Option<u64> {
         match self.get(key).0 {
-            Value::Money(micros) => *micros,
-            Value::Word(_)
-            | Value::Path(_)
-            | Value::Words(_)
-            | Value::Count(_)
-            | Value::Span(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => None,
+            SettingValue::Money(micros) => *micros,
+            SettingValue::Word(_)
+            | SettingValue::Path(_)
+            | SettingValue::Words(_)
+            | SettingValue::Count(_)
+            | SettingValue::Span(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => None,
         }
     }
 }
@@ -372,27 +388,27 @@ impl Settings {
 mod tests {
     use std::fs;
 
-    use domain::Run;
+    use domain::CommandLine;
     use tempfile::TempDir;
 
     use super::*;
 
-    struct World {
+    struct SettingsFixture {
         dir: TempDir,
         sources: Sources<'static>,
     }
 
-    impl World {
-        fn new(user: &str, project: &str) -> World {
+    impl SettingsFixture {
+        fn new(user: &str, project: &str) -> SettingsFixture {
             let dir = TempDir::new().unwrap();
             let root = dir.path().join("project");
             fs::create_dir_all(root.join(".cleveragents")).unwrap();
             fs::write(root.join(PROJECT_FILE), project).unwrap();
             fs::write(dir.path().join("user.toml"), user).unwrap();
-            World { dir, sources: Sources { roots: vec![root], ..Sources::default() } }
+            SettingsFixture { dir, sources: Sources { roots: vec![root], ..Sources::default() } }
         }
 
-        fn set(mut self, name: &str, value: &str) -> World {
+        fn set(mut self, name: &str, value: &str) -> SettingsFixture {
             self.sources.env.insert(name.to_owned(), value.to_owned());
             self
         }
@@ -408,27 +424,33 @@ mod tests {
         }
     }
 
-    fn words(settings: &Settings, key: Key) -> (String, &'static str) {
+    fn words(settings: &Settings, key: SettingKey) -> (String, &'static str) {
         let (value, origin) = settings.get(key);
-        (value.typed(), origin.word())
+        (value.to_input_string(), origin.word())
     }
 
     #[test]
     fn each_level_stands_over_the_next() {
-        let key = Key::RecoveryMaxRetriesPerStep;
-        let holds = |world: World| words(&world.load().unwrap(), key);
+        let key = SettingKey::RecoveryMaxRetriesPerStep;
+        let holds = |world: SettingsFixture| words(&world.load().unwrap(), key);
         let (user, project) = ("recovery.max_retries_per_step = 1", "recovery.max_retries_per_step = 2");
-        assert_eq!(holds(World::new("", "")), ("3".into(), "default"));
-        assert_eq!(holds(World::new(user, "")), ("1".into(), "user"));
-        assert_eq!(holds(World::new(user, project)), ("2".into(), "project"));
+        assert_eq!(holds(SettingsFixture::new("", "")), ("3".into(), "default"));
+        assert_eq!(holds(SettingsFixture::new(user, "")), ("1".into(), "user"));
+        assert_eq!(holds(SettingsFixture::new(user, project)), ("2".into(), "project"));
         let variable = "CLEVERAGENTS_RECOVERY_MAX_RETRIES_PER_STEP";
-        assert_eq!(holds(World::new(user, project).set(variable, "4")), ("4".into(), "environment"));
-        let mut world = World::new(user, project).set(variable, "4");
-        world.sources.flags.push((key, Value::Count(5)));
+        assert_eq!(
+            holds(SettingsFixture::new(user, project).set(variable, "4")),
+            ("4".into(), "environment")
+        );
+        let mut world = SettingsFixture::new(user, project).set(variable, "4");
+        world.sources.flags.push((key, SettingValue::Count(5)));
         let settings = world.load().unwrap();
         assert_eq!(words(&settings, key), ("5".into(), "flag"));
-        let levels: Vec<_> =
-            settings.levels(key).iter().map(|level| (level.origin.word(), level.value.typed())).collect();
+        let levels: Vec<_> = settings
+            .levels(key)
+            .iter()
+            .map(|level| (level.origin.word(), level.value.to_input_string()))
+            .collect();
         let expected =
             [("flag", "5"), ("environment", "4"), ("project", "2"), ("user", "1"), ("default", "3")];
         assert_eq!(levels, expected.map(|(level, value)| (level, value.to_owned())));
@@ -438,10 +460,10 @@ mod tests {
     fn a_hostile_project_cannot_loosen_what_guards_the_user() {
         let project = "automation = \"auto\"\nlimits.time = \"24h\"\npaths.protected = []\n";
         let user = "paths.protected = [\"secrets\"]\n";
-        let settings = World::new(user, project).load().unwrap();
-        assert_eq!(words(&settings, Key::Automation), ("review".into(), "default"));
-        assert_eq!(words(&settings, Key::LimitsTime), ("2h".into(), "default"));
-        assert_eq!(words(&settings, Key::PathsProtected), ("secrets".into(), "user"));
+        let settings = SettingsFixture::new(user, project).load().unwrap();
+        assert_eq!(words(&settings, SettingKey::Automation), ("review".into(), "default"));
+        assert_eq!(words(&settings, SettingKey::LimitsTime), ("2h".into(), "default"));
+        assert_eq!(words(&settings, SettingKey::PathsProtected), ("secrets".into(), "user"));
         for line in [
             "policy.sandbox = \"optional\"",
             "policy.network = \"declared\"",
@@ -453,8 +475,9 @@ mod tests {
             "[providers.openai]",
             "prices = { \"openai/x\" = { input = 0, output = 0 } }",
         ] {
-            let error = World::new("", &format!("# a clone\n{line}\n")).load().unwrap_err();
-            let ConfigError::NotAllowedHere { place: Place::Line { file, line: 2 }, .. } = &error else {
+            let error = SettingsFixture::new("", &format!("# a clone\n{line}\n")).load().unwrap_err();
+            let ConfigError::NotAllowedHere { place: SettingLocation::Line { file, line: 2 }, .. } = &error
+            else {
                 panic!("{line}: {error}");
             };
             assert!(file.ends_with(PROJECT_FILE));
@@ -464,25 +487,27 @@ mod tests {
     #[test]
     fn a_project_may_tighten_even_what_a_flag_says() {
         let project = "automation = \"manual\"\nlimits.time = \"10m\"\npaths.protected = [\"vendor\"]\n";
-        let mut world = World::new("paths.protected = [\"secrets\"]\n", project);
-        world.sources.flags.push((Key::Automation, Value::Word("auto".into())));
+        let mut world = SettingsFixture::new("paths.protected = [\"secrets\"]\n", project);
+        world.sources.flags.push((SettingKey::Automation, SettingValue::Word("auto".into())));
         let settings = world.load().unwrap();
-        assert_eq!(words(&settings, Key::Automation), ("manual".into(), "project"));
-        assert_eq!(words(&settings, Key::LimitsTime), ("10m".into(), "project"));
-        assert_eq!(words(&settings, Key::PathsProtected), ("secrets,vendor".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::Automation), ("manual".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::LimitsTime), ("10m".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::PathsProtected), ("secrets,vendor".into(), "project"));
     }
 
     #[test]
     fn the_tools_that_are_denied_add_up_over_all_levels() {
         let (user, project) = ("policy.deny_tools = [\"shell\"]\n", "policy.deny_tools = [\"web.*\"]\n");
-        let key = Key::PolicyDenyTools;
-        assert_eq!(words(&World::new(user, "").load().unwrap(), key), ("shell".into(), "user"));
-        let settings = World::new(user, project).load().unwrap();
+        let key = SettingKey::PolicyDenyTools;
+        assert_eq!(words(&SettingsFixture::new(user, "").load().unwrap(), key), ("shell".into(), "user"));
+        let settings = SettingsFixture::new(user, project).load().unwrap();
         assert_eq!(words(&settings, key), ("shell,web.*".into(), "project"));
-        let settings =
-            World::new(user, project).set("CLEVERAGENTS_POLICY_DENY_TOOLS", "move_file").load().unwrap();
+        let settings = SettingsFixture::new(user, project)
+            .set("CLEVERAGENTS_POLICY_DENY_TOOLS", "move_file")
+            .load()
+            .unwrap();
         assert_eq!(words(&settings, key), ("shell,web.*,move_file".into(), "environment"));
-        let settings = World::new(user, "policy.deny_tools = []\n").load().unwrap();
+        let settings = SettingsFixture::new(user, "policy.deny_tools = []\n").load().unwrap();
         assert_eq!(words(&settings, key), ("shell".into(), "user"));
     }
 
@@ -491,61 +516,74 @@ mod tests {
         let user =
             "[automation]\ndefault = \"careful\"\n[automation.careful]\napply = \"auto\"\nask_below = 0.6\n";
         let careful = Automation { name: "careful".into(), ask_below: 0.6, ..Automation::auto() };
-        let settings = World::new(user, "").load().unwrap();
+        let settings = SettingsFixture::new(user, "").load().unwrap();
         assert_eq!(
-            (&settings.automation, words(&settings, Key::Automation)),
+            (&settings.automation, words(&settings, SettingKey::Automation)),
             (&careful, ("careful".into(), "user"))
         );
-        let settings = World::new(user, "automation = \"review\"\n").load().unwrap();
-        let joined = Automation { name: "careful+review".into(), apply: domain::Gate::Ask, ..careful };
+        let settings = SettingsFixture::new(user, "automation = \"review\"\n").load().unwrap();
+        let joined =
+            Automation { name: "careful+review".into(), apply: domain::GateDecision::Ask, ..careful };
         assert_eq!(settings.automation, joined);
-        assert_eq!(words(&settings, Key::Automation), ("careful+review".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::Automation), ("careful+review".into(), "project"));
         for (project, says) in [
             ("automation = \"yolo\"\n", "`automation` cannot be `yolo`"),
             ("[automation.mine]\napply = \"auto\"\n", "`automation.mine` cannot be set by a project"),
         ] {
-            let said = World::new(user, project).load().unwrap_err().to_string();
+            let said = SettingsFixture::new(user, project).load().unwrap_err().to_string();
             assert!(said.starts_with(says), "{said}");
         }
-        let said = World::new("", "").set("CLEVERAGENTS_AUTOMATION", "yolo").load().unwrap_err().to_string();
+        let said = SettingsFixture::new("", "")
+            .set("CLEVERAGENTS_AUTOMATION", "yolo")
+            .load()
+            .unwrap_err()
+            .to_string();
         assert!(said.ends_with("(CLEVERAGENTS_AUTOMATION): it takes one of manual, review, auto"), "{said}");
     }
 
     #[test]
     fn of_several_projects_the_first_decides_and_all_tighten() {
-        let mut world = World::new("", "capture.max_file_mb = 5\nlimits.time = \"30m\"\n");
+        let mut world = SettingsFixture::new("", "capture.max_file_mb = 5\nlimits.time = \"30m\"\n");
         let second = world.dir.path().join("second");
         fs::create_dir_all(second.join(".cleveragents")).unwrap();
         fs::write(second.join(PROJECT_FILE), "capture.max_file_mb = 7\nlimits.time = \"20m\"\n").unwrap();
         world.sources.roots.push(second);
         let settings = world.load().unwrap();
-        assert_eq!(words(&settings, Key::CaptureMaxFileMb), ("5".into(), "project"));
-        assert_eq!(words(&settings, Key::LimitsTime), ("20m".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::CaptureMaxFileMb), ("5".into(), "project"));
+        assert_eq!(words(&settings, SettingKey::LimitsTime), ("20m".into(), "project"));
     }
 
     #[test]
     fn a_variable_is_checked_like_a_file() {
-        let error = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURRENCY", "many").load().unwrap_err();
+        let error =
+            SettingsFixture::new("", "").set("CLEVERAGENTS_PLAN_CONCURRENCY", "many").load().unwrap_err();
         assert_eq!(
             error.to_string(),
             "`plan.concurrency` cannot be `many` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a whole number from 1 to 1024"
         );
-        let settings = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURENCY", "2").load().unwrap();
+        let settings = SettingsFixture::new("", "").set("CLEVERAGENTS_PLAN_CONCURENCY", "2").load().unwrap();
         assert_eq!(
             settings.warnings,
             ["the variable CLEVERAGENTS_PLAN_CONCURENCY is no setting and has no effect"]
         );
-        assert!(World::new("", "").set("CLEVERAGENTS_DATA_DIR", "/d").load().unwrap().warnings.is_empty());
+        assert!(
+            SettingsFixture::new("", "")
+                .set("CLEVERAGENTS_DATA_DIR", "/d")
+                .load()
+                .unwrap()
+                .warnings
+                .is_empty()
+        );
     }
 
     #[test]
     fn checks_of_all_levels_add_up() {
         let user = "[[validation]]\nrun = \"a\"\nmode = \"informational\"\n[[validation]]\nname = \"t\"\nrun = \"b\"\n";
         let project = "[[validation]]\nrun = \"a\"\n[[validation]]\nname = \"t\"\nrun = \"c\"\n";
-        let settings = World::new(user, project).load().unwrap();
+        let settings = SettingsFixture::new(user, project).load().unwrap();
         let found: Vec<_> =
             settings.validations.iter().map(|check| (check.name.as_str(), &check.run, check.mode)).collect();
-        let shell = |text: &str| Run::Shell(text.into());
+        let shell = |text: &str| CommandLine::Shell(text.into());
         let required = ValidationMode::Required;
         assert_eq!(
             found,

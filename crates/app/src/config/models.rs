@@ -7,33 +7,33 @@
 use std::path::{Path, PathBuf};
 
 use domain::money;
-use engine::{Price, ProviderSettings, Speaks};
+use engine::{Price, Protocol, ProviderSettings};
 use toml_edit::{Item, TableLike};
 
 use super::error::ConfigError;
-use super::file::{Place, place};
-use super::value::{Shape, Value};
+use super::file::{SettingLocation, place};
+use super::value::{SettingValue, ValueShape};
 
 /// The table of providers.
 pub(super) const PROVIDERS: &str = "providers";
 /// The table of prices.
 pub(super) const PRICES: &str = "prices";
 
-const TIME: Shape = Shape::Span { min_s: 1, max_s: 86_400 };
-const TOKENS: Shape = Shape::Count { min: 256, max: 100_000_000 };
+const TIME: ValueShape = ValueShape::Span { min_s: 1, max_s: 86_400 };
+const TOKENS: ValueShape = ValueShape::Count { min: 256, max: 100_000_000 };
 
 /// Something that a file names, and where.
-pub type Named<T> = (String, T, Place);
+pub type NamedTable<T> = (String, T, SettingLocation);
 
 /// A file that is being read.
-pub(super) struct Text<'a> {
+pub(super) struct TableSource<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl Text<'_> {
+impl TableSource<'_> {
     /// The providers of a file.
-    pub(super) fn providers(&self, item: &Item) -> Result<Vec<Named<ProviderSettings>>, ConfigError> {
+    pub(super) fn providers(&self, item: &Item) -> Result<Vec<NamedTable<ProviderSettings>>, ConfigError> {
         let tables = self.tables(PROVIDERS, item)?;
         tables
             .into_iter()
@@ -42,7 +42,7 @@ impl Text<'_> {
     }
 
     /// The prices of a file.
-    pub(super) fn prices(&self, item: &Item) -> Result<Vec<Named<Price>>, ConfigError> {
+    pub(super) fn prices(&self, item: &Item) -> Result<Vec<NamedTable<Price>>, ConfigError> {
         let tables = self.tables(PRICES, item)?;
         tables
             .into_iter()
@@ -54,7 +54,7 @@ impl Text<'_> {
         &self,
         whole: &str,
         item: &'t Item,
-    ) -> Result<Vec<(String, &'t dyn TableLike, Place)>, ConfigError> {
+    ) -> Result<Vec<(String, &'t dyn TableLike, SettingLocation)>, ConfigError> {
         let unknown = |key: String, at| ConfigError::KeyUnknown { key, place: Some(at) };
         let table = item.as_table_like().ok_or_else(|| unknown(whole.to_owned(), self.at(item.span())))?;
         let mut found = Vec::new();
@@ -71,12 +71,14 @@ impl Text<'_> {
         let mut found = ProviderSettings::default();
         for (key, item) in table.iter() {
             let (full, at) = (format!("{PROVIDERS}.{name}.{key}"), self.key_at(table, key, item));
-            let field = Field { name: full, item, at };
+            let field = TableField { name: full, item, at };
             match key {
                 "speaks" => found.speaks = Some(field.speaks()?),
                 "url" => found.base_url = Some(field.text()?),
                 "key_env" => found.key_env = Some(field.variable()?),
-                "key_file" => found.key_file = Some(PathBuf::from(field.shaped(Shape::Path)?.typed())),
+                "key_file" => {
+                    found.key_file = Some(PathBuf::from(field.shaped(ValueShape::Path)?.to_input_string()))
+                }
                 "connect" => found.connect_s = Some(field.seconds()?),
                 "idle" => found.idle_s = Some(field.seconds()?),
                 "total" => found.total_s = Some(field.seconds()?),
@@ -91,11 +93,16 @@ impl Text<'_> {
         Ok(found)
     }
 
-    fn price(&self, name: &str, table: &dyn TableLike, whole: &Place) -> Result<Price, ConfigError> {
+    fn price(
+        &self,
+        name: &str,
+        table: &dyn TableLike,
+        whole: &SettingLocation,
+    ) -> Result<Price, ConfigError> {
         let (mut input, mut output, mut cache_read, mut cache_write) = (None, None, None, None);
         for (key, item) in table.iter() {
             let (full, at) = (format!("{PRICES}.{name}.{key}"), self.key_at(table, key, item));
-            let field = Field { name: full, item, at };
+            let field = TableField { name: full, item, at };
             match key {
                 "input" => input = Some(field.dollars()?),
                 "output" => output = Some(field.dollars()?),
@@ -115,23 +122,23 @@ impl Text<'_> {
         }
     }
 
-    pub(super) fn key_at(&self, table: &dyn TableLike, key: &str, item: &Item) -> Place {
+    pub(super) fn key_at(&self, table: &dyn TableLike, key: &str, item: &Item) -> SettingLocation {
         self.at(table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span()))
     }
 
-    fn at(&self, span: Option<std::ops::Range<usize>>) -> Place {
+    fn at(&self, span: Option<std::ops::Range<usize>>) -> SettingLocation {
         place(self.path, self.text, span)
     }
 }
 
 /// One line of a table.
-pub(super) struct Field<'t> {
+pub(super) struct TableField<'t> {
     pub(super) name: String,
     pub(super) item: &'t Item,
-    pub(super) at: Place,
+    pub(super) at: SettingLocation,
 }
 
-impl Field<'_> {
+impl TableField<'_> {
     pub(super) fn refused(&self, allowed: &str) -> ConfigError {
         let value = self.item.as_value().map(|value| value.to_string().trim().to_owned());
         ConfigError::ValueInvalid {
@@ -142,15 +149,15 @@ impl Field<'_> {
         }
     }
 
-    fn shaped(&self, shape: Shape) -> Result<Value, ConfigError> {
+    fn shaped(&self, shape: ValueShape) -> Result<SettingValue, ConfigError> {
         let taken = self.item.as_value().and_then(|value| shape.take(value).ok());
         taken.ok_or_else(|| self.refused(&shape.allowed()))
     }
 
-    fn speaks(&self) -> Result<Speaks, ConfigError> {
+    fn speaks(&self) -> Result<Protocol, ConfigError> {
         match self.item.as_str() {
-            Some("openai") => Ok(Speaks::Openai),
-            Some("anthropic") => Ok(Speaks::Anthropic),
+            Some("openai") => Ok(Protocol::Openai),
+            Some("anthropic") => Ok(Protocol::Anthropic),
             Some(_) | None => Err(self.refused("one of openai, anthropic")),
         }
     }
@@ -185,29 +192,29 @@ impl Field<'_> {
 
     pub(super) fn seconds(&self) -> Result<u64, ConfigError> {
         match self.shaped(TIME)? {
-            Value::Span(span) => Ok(span.as_secs()),
-            Value::Word(_)
-            | Value::Count(_)
-            | Value::Words(_)
-            | Value::Path(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => Err(self.refused(&TIME.allowed())),
+            SettingValue::Span(span) => Ok(span.as_secs()),
+            SettingValue::Word(_)
+            | SettingValue::Count(_)
+            | SettingValue::Words(_)
+            | SettingValue::Path(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => Err(self.refused(&TIME.allowed())),
         }
     }
 
     fn tokens(&self) -> Result<u32, ConfigError> {
         let count = match self.shaped(TOKENS)? {
-            Value::Count(count) => u32::try_from(count).ok(),
-            Value::Word(_)
-            | Value::Span(_)
-            | Value::Words(_)
-            | Value::Path(_)
-            | Value::Money(_)
-            | Value::Decimal(_)
-            | Value::Inherit
-            | Value::Invariants(_) => None,
+            SettingValue::Count(count) => u32::try_from(count).ok(),
+            SettingValue::Word(_)
+            | SettingValue::Span(_)
+            | SettingValue::Words(_)
+            | SettingValue::Path(_)
+            | SettingValue::Money(_)
+            | SettingValue::Decimal(_)
+            | SettingValue::Inherit
+            | SettingValue::Invariants(_) => None,
         };
         count.ok_or_else(|| self.refused(&TOKENS.allowed()))
     }
@@ -256,7 +263,7 @@ mod tests {
         )
         .unwrap();
         let provider = ProviderSettings {
-            speaks: Some(Speaks::Openai),
+            speaks: Some(Protocol::Openai),
             base_url: Some("http://127.0.0.1:1/v1".to_owned()),
             key_env: Some("BOX_KEY".to_owned()),
             key_file: Some(PathBuf::from("~/box.key")),
@@ -265,7 +272,7 @@ mod tests {
             context_tokens: Some(8192),
             ..ProviderSettings::default()
         };
-        let line = |line| Place::Line { file: "config.toml".into(), line };
+        let line = |line| SettingLocation::Line { file: "config.toml".into(), line };
         assert_eq!(file.providers, [("box".to_owned(), provider, line(1))]);
         let price =
             Price { input: 3_000_000, output: 15_500_000, cache_read: Some(300_000), cache_write: None };

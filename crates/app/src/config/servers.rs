@@ -8,8 +8,8 @@ use engine::{McpSettings, ServerSettings};
 use toml_edit::{Item, TableLike};
 
 use super::error::ConfigError;
-use super::file::Place;
-use super::models::{Field, Named, Text};
+use super::file::SettingLocation;
+use super::models::{NamedTable, TableField, TableSource};
 
 /// The table of servers.
 pub(super) const MCP: &str = "mcp";
@@ -18,11 +18,11 @@ pub(super) const MCP: &str = "mcp";
 const START_S: u32 = 30;
 const CALL_S: u32 = 60;
 
-impl Text<'_> {
+impl TableSource<'_> {
     /// The servers of a file.
-    pub(super) fn servers(&self, item: &Item) -> Result<Vec<Named<ServerSettings>>, ConfigError> {
+    pub(super) fn servers(&self, item: &Item) -> Result<Vec<NamedTable<ServerSettings>>, ConfigError> {
         let tables = self.tables(MCP, item)?;
-        let read = |(name, table, at): (String, &dyn TableLike, Place)| {
+        let read = |(name, table, at): (String, &dyn TableLike, SettingLocation)| {
             if !::definitions::is_name(&name) {
                 return Err(ConfigError::ValueInvalid {
                     key: MCP.to_owned(),
@@ -40,7 +40,7 @@ impl Text<'_> {
         &self,
         name: &str,
         table: &dyn TableLike,
-        whole: &Place,
+        whole: &SettingLocation,
     ) -> Result<ServerSettings, ConfigError> {
         let mut found = McpSettings {
             command: Vec::new(),
@@ -54,7 +54,7 @@ impl Text<'_> {
         let mut writes = true;
         for (key, item) in table.iter() {
             let (full, at) = (format!("{MCP}.{name}.{key}"), self.key_at(table, key, item));
-            let field = Field { name: full, item, at };
+            let field = TableField { name: full, item, at };
             match key {
                 "command" => found.command = field.words("a list of words: the program and its arguments")?,
                 "env" => found.env = field.variables()?,
@@ -79,7 +79,7 @@ impl Text<'_> {
     }
 }
 
-impl Field<'_> {
+impl TableField<'_> {
     fn words(&self, allowed: &str) -> Result<Vec<String>, ConfigError> {
         let list = self.item.as_array().ok_or_else(|| self.refused(allowed))?;
         let word = |value: &toml_edit::Value| value.as_str().map(str::to_owned);
@@ -142,7 +142,7 @@ mod tests {
             start_s: 30,
             call_s: 60,
         };
-        let line = |line| Place::Line { file: "config.toml".into(), line };
+        let line = |line| SettingLocation::Line { file: "config.toml".into(), line };
         let files = ("files".to_owned(), ServerSettings { program: files, writes: false }, line(1));
         let plain = ("plain".to_owned(), ServerSettings { program: plain, writes: true }, line(10));
         assert_eq!(file.servers, [files, plain]);

@@ -1,14 +1,15 @@
 //! Writes settings into the user's file: all of them or none, whatever happens meanwhile.
 //!
 //! # Invariants
-//! 1. The file is at every moment the old one or the new one, whole: the new one is written beside it, synced and
-//!    renamed over it.
-//! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote: the lock is
-//!    the kernel's, so it goes with a process that is killed.
+//! 1. The file is at every moment the old one or the new one, whole: the new one is written beside it, synced
+//!    and renamed over it.
+//! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote:
+//!    the lock is the kernel's, so it goes with a process that is killed.
 //! 3. Comments, order and everything else in the file stay as they are.
 //!
 //! # Not here
-//! Whether the values are allowed: they come as [`Value`]s, which are, and lines of tables are read as a file's.
+//! Whether the values are allowed: they come as [`SettingValue`]s, which are, and lines of tables are read as
+//! a file's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,27 +22,27 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 use super::automation::{DEFAULT, Profiles};
 use super::error::ConfigError;
 use super::file::ConfigFile;
-use super::lines::Line;
-use super::registry::Key;
-use super::value::Value;
+use super::lines::TableLine;
+use super::registry::SettingKey;
+use super::value::SettingValue;
 
 /// Only its owner reads a file that we make.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// What is to be written.
+/// A change to be written.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum SettingChange {
     /// A setting.
-    Setting(Key, Value),
+    Setting(SettingKey, SettingValue),
     /// A line of a table.
-    Line(Box<Line>),
+    Line(Box<TableLine>),
 }
 
 /// Sets all of these in the file at `path`, which is made if it is not there.
 ///
 /// # Errors
 /// The file is no valid config file, or cannot be read or written; then it is as before.
-pub fn set(path: &Path, changes: &[Change]) -> Result<(), ConfigError> {
+pub fn set(path: &Path, changes: &[SettingChange]) -> Result<(), ConfigError> {
     // A link to a file that lies elsewhere (a folder of dotfiles) stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = target.parent().unwrap_or(Path::new("/"));
@@ -56,21 +57,22 @@ pub fn set(path: &Path, changes: &[Change]) -> Result<(), ConfigError> {
     };
     // What is wrong in the file already is told with its line, before anything is added to it.
     ConfigFile::parse(path, &text)?;
-    let edited = edited(path, &text, changes)?;
+    let edited = edit(path, &text, changes)?;
     // What is wrong now was typed: it stands on no line of any file yet.
     let file = ConfigFile::parse(path, &edited).map_err(ConfigError::typed)?;
     // A profile that nobody knows was typed only if one was: else it stood there before.
-    let is_typed = changes.iter().any(|change| matches!(change, Change::Setting(Key::Automation, _)));
-    let checked = Profiles::of(&file).check(&file);
+    let is_typed =
+        changes.iter().any(|change| matches!(change, SettingChange::Setting(SettingKey::Automation, _)));
+    let checked = Profiles::from_file(&file).check(&file);
     checked.map_err(|error| if is_typed { error.typed() } else { error })?;
     replace(&target, edited.as_bytes()).map_err(written)?;
     locked_dir.sync_all().map_err(written)
 }
 
-fn edited(path: &Path, text: &str, changes: &[Change]) -> Result<String, ConfigError> {
+fn edit(path: &Path, text: &str, changes: &[SettingChange]) -> Result<String, ConfigError> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| ConfigError::FileInvalid {
-            place: super::Place::Line { file: path.to_owned(), line: 1 },
+            place: super::SettingLocation::Line { file: path.to_owned(), line: 1 },
             why: error.message().to_owned(),
         })?;
     // A file of comments alone: what is added goes below them, where the editor would put it above.
@@ -81,8 +83,10 @@ fn edited(path: &Path, text: &str, changes: &[Change]) -> Result<String, ConfigE
     };
     for change in changes {
         match change {
-            Change::Setting(key, value) => put(document.as_table_mut(), key.entry().name, value.to_toml()),
-            Change::Line(line) => put_line(document.as_table_mut(), line),
+            SettingChange::Setting(key, value) => {
+                put(document.as_table_mut(), key.entry().name, value.to_toml())
+            }
+            SettingChange::Line(line) => put_line(document.as_table_mut(), line),
         }
     }
     let gap = if comments.is_empty() || comments.ends_with('\n') { "" } else { "\n" };
@@ -109,7 +113,7 @@ fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
 }
 
 /// Puts a line into its table: `[providers.box]`.
-fn put_line(root: &mut Table, line: &Line) {
+fn put_line(root: &mut Table, line: &TableLine) {
     let tables = root.entry(line.table).or_insert_with(|| {
         let mut tables = Table::new();
         tables.set_implicit(true);
@@ -145,8 +149,8 @@ fn replace_value(item: &mut Item, mut value: toml_edit::Value) {
     *item = Item::Value(value);
 }
 
-/// Writes beside and renames over. The name beside is fixed: who holds the lock finds at most one left by a writer that
-/// was killed, and writes over it.
+/// Writes beside and renames over. The name beside is fixed: who holds the lock finds at most one left by a
+/// writer that was killed, and writes over it.
 fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = beside(target);
     let mode = fs::metadata(target).map_or(NEW_FILE_MODE, |found| found.permissions().mode() & 0o7777);
@@ -171,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn count(key: Key, count: u64) -> Change {
-        Change::Setting(key, Value::Count(count))
+    fn count(key: SettingKey, count: u64) -> SettingChange {
+        SettingChange::Setting(key, SettingValue::Count(count))
     }
 
     #[test]
@@ -183,9 +187,9 @@ mod tests {
         fs::write(&path, before).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let values = [
-            count(Key::PlanConcurrency, 8),
-            Change::Setting(Key::Automation, Value::Word("auto".into())),
-            count(Key::RetentionDays, 9),
+            count(SettingKey::PlanConcurrency, 8),
+            SettingChange::Setting(SettingKey::Automation, SettingValue::Word("auto".into())),
+            count(SettingKey::RetentionDays, 9),
         ];
         set(&path, &values).unwrap();
         let after = fs::read_to_string(&path).unwrap();
@@ -201,11 +205,11 @@ mod tests {
     fn a_new_file_is_its_owners_and_a_dotted_spelling_is_kept() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("deep/config.toml");
-        set(&path, &[count(Key::PlanConcurrency, 8)]).unwrap();
+        set(&path, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "[plan]\nconcurrency = 8\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&path, "plan.concurrency = 3\nretention = { days = 1 }\n").unwrap();
-        set(&path, &[count(Key::PlanConcurrency, 4), count(Key::RetentionDays, 2)]).unwrap();
+        set(&path, &[count(SettingKey::PlanConcurrency, 4), count(SettingKey::RetentionDays, 2)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "plan.concurrency = 4\nretention = { days = 2 }\n");
     }
 
@@ -215,7 +219,7 @@ mod tests {
         let (real, link) = (dir.path().join("real.toml"), dir.path().join("config.toml"));
         fs::write(&real, "").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        set(&link, &[count(Key::PlanConcurrency, 8)]).unwrap();
+        set(&link, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "[plan]\nconcurrency = 8\n");
     }
@@ -225,7 +229,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("config.toml");
         fs::write(&path, "plan = 3\n").unwrap();
-        assert!(set(&path, &[count(Key::PlanConcurrency, 8)]).is_err());
+        assert!(set(&path, &[count(SettingKey::PlanConcurrency, 8)]).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "plan = 3\n");
     }
 }

@@ -1,8 +1,8 @@
-//! What a setting can be: its shape, its value, and which of two values is the stricter one.
+//! The value of a setting: its shape, its value, and the stricter one of two values.
 //!
 //! # Invariants
-//! 1. A [`Value`] that came out of [`Shape::parse`] or [`Shape::take`] is within its bounds.
-//! 2. What [`Value::typed`] prints, [`Shape::parse`] reads back as the same value.
+//! 1. A [`SettingValue`] that came out of [`ValueShape::parse`] or [`ValueShape::take`] is within its bounds.
+//! 2. What [`SettingValue::to_input_string`] prints, [`ValueShape::parse`] reads back as the same value.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use domain::{Automation, Invariant};
 
 use super::invariants;
 use super::models::money_text;
-use crate::time::{parse_duration, typed};
+use crate::time::{format_typed, parse_duration};
 
 /// The word for no limit.
 const NO_LIMIT: &str = "none";
 /// The word for what holds elsewhere.
 const INHERIT: &str = "inherit";
 
-/// What a setting can be.
+/// The possible values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueShape {
     /// One of these words, the strictest first.
     Word(&'static [&'static str]),
     /// A whole number within bounds.
@@ -72,14 +72,14 @@ pub enum Shape {
     /// Globs; those of a project hold beside the user's.
     Globs,
     /// As another shape has it, or `inherit` for what holds elsewhere.
-    OrInherit(&'static Shape),
+    OrInherit(&'static ValueShape),
     /// What must hold: sentences and rules.
     Invariants,
 }
 
-/// What a setting is.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SettingValue {
     /// A word.
     Word(String),
     /// A number.
@@ -100,103 +100,116 @@ pub enum Value {
     Invariants(Vec<Invariant>),
 }
 
-impl Shape {
+impl ValueShape {
     /// What is allowed, in words that follow "it takes".
     pub fn allowed(&self) -> String {
         match self {
-            Shape::Word(words) => format!("one of {}", words.join(", ")),
-            Shape::Count { min, max } => format!("a whole number from {min} to {max}"),
-            Shape::Span { min_s, max_s } => domain::allowed_durations(*min_s, *max_s),
-            Shape::Words => "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned(),
-            Shape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
-            Shape::Name => "a name without spaces".to_owned(),
-            Shape::Model => "a model as PROVIDER/NAME, like ollama/qwen3-coder or openai/gpt-5".to_owned(),
-            Shape::Profile => {
+            ValueShape::Word(words) => format!("one of {}", words.join(", ")),
+            ValueShape::Count { min, max } => format!("a whole number from {min} to {max}"),
+            ValueShape::Span { min_s, max_s } => domain::allowed_durations(*min_s, *max_s),
+            ValueShape::Words => {
+                "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned()
+            }
+            ValueShape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
+            ValueShape::Name => "a name without spaces".to_owned(),
+            ValueShape::Model => {
+                "a model as PROVIDER/NAME, like ollama/qwen3-coder or openai/gpt-5".to_owned()
+            }
+            ValueShape::Profile => {
                 format!("one of {}, or an [automation.NAME] of yours", Automation::NAMES.join(", "))
             }
-            Shape::Money => format!("{}, or none", money::ALLOWED),
-            Shape::Millis { min_ms, max_ms } => {
+            ValueShape::Money => format!("{}, or none", money::ALLOWED),
+            ValueShape::Millis { min_ms, max_ms } => {
                 format!("a duration from {} to {}, like 500ms or 3s", short(*min_ms), short(*max_ms))
             }
-            Shape::Decimal { max } => format!("a number from 0 to {}, like 0.25", decimal(*max)),
-            Shape::CountOrAny { max } => format!("a whole number from 0 to {max}, where 0 is no bound"),
-            Shape::Chosen(words) => format!("some of {}", words.join(", ")),
-            Shape::Globs => "a list of globs, like `src/**,*.md` on the command line".to_owned(),
-            Shape::OrInherit(shape) => format!("{}, or {INHERIT}", shape.allowed()),
-            Shape::Invariants => invariants::ALLOWED.to_owned(),
+            ValueShape::Decimal { max } => format!("a number from 0 to {}, like 0.25", decimal(*max)),
+            ValueShape::CountOrAny { max } => format!("a whole number from 0 to {max}, where 0 is no bound"),
+            ValueShape::Chosen(words) => format!("some of {}", words.join(", ")),
+            ValueShape::Globs => "a list of globs, like `src/**,*.md` on the command line".to_owned(),
+            ValueShape::OrInherit(shape) => format!("{}, or {INHERIT}", shape.allowed()),
+            ValueShape::Invariants => invariants::ALLOWED.to_owned(),
         }
     }
 
-    /// Why this text of a command line or a variable is no value, in words that follow "it takes".
+    /// Returns the reason why this text of a command line or a variable is no value, in words that follow "it
+    /// takes".
     pub fn why_not(&self, text: &str) -> String {
         match self {
             // Of several the one that is wrong is told.
-            Shape::Invariants => invariants::parse(text).err().unwrap_or_else(|| self.allowed()),
-            Shape::Word(_)
-            | Shape::Count { .. }
-            | Shape::Span { .. }
-            | Shape::Words
-            | Shape::Path
-            | Shape::Name
-            | Shape::Model
-            | Shape::Profile
-            | Shape::Money
-            | Shape::Millis { .. }
-            | Shape::Decimal { .. }
-            | Shape::CountOrAny { .. }
-            | Shape::Chosen(_)
-            | Shape::Globs
-            | Shape::OrInherit(_) => self.allowed(),
+            ValueShape::Invariants => invariants::parse(text).err().unwrap_or_else(|| self.allowed()),
+            ValueShape::Word(_)
+            | ValueShape::Count { .. }
+            | ValueShape::Span { .. }
+            | ValueShape::Words
+            | ValueShape::Path
+            | ValueShape::Name
+            | ValueShape::Model
+            | ValueShape::Profile
+            | ValueShape::Money
+            | ValueShape::Millis { .. }
+            | ValueShape::Decimal { .. }
+            | ValueShape::CountOrAny { .. }
+            | ValueShape::Chosen(_)
+            | ValueShape::Globs
+            | ValueShape::OrInherit(_) => self.allowed(),
         }
     }
 
     /// The value in this text of a command line or a variable.
     ///
     /// # Errors
-    /// It is not allowed; [`Shape::allowed`] says what is.
-    pub fn parse(&self, text: &str) -> Result<Value, NotAllowed> {
+    /// It is not allowed; [`ValueShape::allowed`] says what is.
+    pub fn parse(&self, text: &str) -> Result<SettingValue, NotAllowed> {
         match self {
-            Shape::Word(words) if words.contains(&text) => Ok(Value::Word(text.to_owned())),
-            Shape::Word(_) => Err(NotAllowed),
-            Shape::Count { min, max } => match text.parse::<u64>() {
-                Ok(count) if (*min..=*max).contains(&count) => Ok(Value::Count(count)),
+            ValueShape::Word(words) if words.contains(&text) => Ok(SettingValue::Word(text.to_owned())),
+            ValueShape::Word(_) => Err(NotAllowed),
+            ValueShape::Count { min, max } => match text.parse::<u64>() {
+                Ok(count) if (*min..=*max).contains(&count) => Ok(SettingValue::Count(count)),
                 Ok(_) | Err(_) => Err(NotAllowed),
             },
-            Shape::Span { min_s, max_s } => match parse_duration(text) {
-                Ok(span) if (*min_s..=*max_s).contains(&span.as_secs()) => Ok(Value::Span(span)),
+            ValueShape::Span { min_s, max_s } => match parse_duration(text) {
+                Ok(span) if (*min_s..=*max_s).contains(&span.as_secs()) => Ok(SettingValue::Span(span)),
                 Ok(_) | Err(_) => Err(NotAllowed),
             },
-            Shape::Words => Ok(Value::Words(words_of(text))),
-            Shape::Path if text.is_empty() || text.starts_with('/') || text.starts_with("~/") => {
-                Ok(Value::Path(text.to_owned()))
+            ValueShape::Words => Ok(SettingValue::Words(words_of(text))),
+            ValueShape::Path if text.is_empty() || text.starts_with('/') || text.starts_with("~/") => {
+                Ok(SettingValue::Path(text.to_owned()))
             }
-            Shape::Path => Err(NotAllowed),
-            Shape::Name if text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control()) => {
-                Ok(Value::Word(text.to_owned()))
+            ValueShape::Path => Err(NotAllowed),
+            ValueShape::Name
+                if text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control()) =>
+            {
+                Ok(SettingValue::Word(text.to_owned()))
             }
-            Shape::Name => Err(NotAllowed),
-            Shape::Model => match text.split_once('/') {
+            ValueShape::Name => Err(NotAllowed),
+            ValueShape::Model => match text.split_once('/') {
                 None if !text.is_empty() => Err(NotAllowed),
                 Some((provider, name)) if provider.is_empty() || name.is_empty() => Err(NotAllowed),
-                Some(_) | None => Shape::Name.parse(text),
+                Some(_) | None => ValueShape::Name.parse(text),
             },
-            Shape::Profile if is_name(text) => Ok(Value::Word(text.to_owned())),
-            Shape::Profile => Err(NotAllowed),
-            Shape::Money if text == NO_LIMIT => Ok(Value::Money(None)),
-            Shape::Money => money::parse(text).map(|micros| Value::Money(Some(micros))).ok_or(NotAllowed),
-            Shape::Millis { min_ms, max_ms } => match short_span(text) {
-                Some(ms) if (*min_ms..=*max_ms).contains(&ms) => Ok(Value::Span(Duration::from_millis(ms))),
+            ValueShape::Profile if is_name(text) => Ok(SettingValue::Word(text.to_owned())),
+            ValueShape::Profile => Err(NotAllowed),
+            ValueShape::Money if text == NO_LIMIT => Ok(SettingValue::Money(None)),
+            ValueShape::Money => {
+                money::parse(text).map(|micros| SettingValue::Money(Some(micros))).ok_or(NotAllowed)
+            }
+            ValueShape::Millis { min_ms, max_ms } => match short_span(text) {
+                Some(ms) if (*min_ms..=*max_ms).contains(&ms) => {
+                    Ok(SettingValue::Span(Duration::from_millis(ms)))
+                }
                 Some(_) | None => Err(NotAllowed),
             },
-            Shape::Decimal { max } => {
-                hundredths(text).filter(|found| found <= max).map(Value::Decimal).ok_or(NotAllowed)
+            ValueShape::Decimal { max } => {
+                hundredths(text).filter(|found| found <= max).map(SettingValue::Decimal).ok_or(NotAllowed)
             }
-            Shape::CountOrAny { max } => Shape::Count { min: 0, max: *max }.parse(text),
-            Shape::Chosen(known) => chosen(words_of(text), known),
-            Shape::Globs => Ok(Value::Words(words_of(text))),
-            Shape::OrInherit(_) if text == INHERIT => Ok(Value::Inherit),
-            Shape::OrInherit(shape) => shape.parse(text),
-            Shape::Invariants => invariants::parse(text).map(Value::Invariants).map_err(|_| NotAllowed),
+            ValueShape::CountOrAny { max } => ValueShape::Count { min: 0, max: *max }.parse(text),
+            ValueShape::Chosen(known) => chosen(words_of(text), known),
+            ValueShape::Globs => Ok(SettingValue::Words(words_of(text))),
+            ValueShape::OrInherit(_) if text == INHERIT => Ok(SettingValue::Inherit),
+            ValueShape::OrInherit(shape) => shape.parse(text),
+            ValueShape::Invariants => {
+                invariants::parse(text).map(SettingValue::Invariants).map_err(|_| NotAllowed)
+            }
         }
     }
 
@@ -204,52 +217,58 @@ impl Shape {
     ///
     /// # Errors
     /// It is not allowed, or of another type.
-    pub fn take(&self, item: &toml_edit::Value) -> Result<Value, NotAllowed> {
+    pub fn take(&self, item: &toml_edit::Value) -> Result<SettingValue, NotAllowed> {
         match self {
-            Shape::Count { .. } | Shape::CountOrAny { .. } => {
+            ValueShape::Count { .. } | ValueShape::CountOrAny { .. } => {
                 let number = item.as_integer().ok_or(NotAllowed)?;
                 self.parse(&number.to_string())
             }
-            Shape::Words | Shape::Globs => words_in(item).map(Value::Words),
-            Shape::Chosen(known) => chosen(words_in(item)?, known),
-            Shape::Money | Shape::Decimal { .. } => self.parse(&money_text(item).ok_or(NotAllowed)?),
-            Shape::OrInherit(_) if item.as_str() == Some(INHERIT) => Ok(Value::Inherit),
-            Shape::OrInherit(shape) => shape.take(item),
-            Shape::Invariants => invariants::take(item).map(Value::Invariants).map_err(|_| NotAllowed),
-            Shape::Word(_)
-            | Shape::Span { .. }
-            | Shape::Millis { .. }
-            | Shape::Path
-            | Shape::Name
-            | Shape::Model
-            | Shape::Profile => self.parse(item.as_str().ok_or(NotAllowed)?),
+            ValueShape::Words | ValueShape::Globs => words_in(item).map(SettingValue::Words),
+            ValueShape::Chosen(known) => chosen(words_in(item)?, known),
+            ValueShape::Money | ValueShape::Decimal { .. } => {
+                self.parse(&money_text(item).ok_or(NotAllowed)?)
+            }
+            ValueShape::OrInherit(_) if item.as_str() == Some(INHERIT) => Ok(SettingValue::Inherit),
+            ValueShape::OrInherit(shape) => shape.take(item),
+            ValueShape::Invariants => {
+                invariants::take(item).map(SettingValue::Invariants).map_err(|_| NotAllowed)
+            }
+            ValueShape::Word(_)
+            | ValueShape::Span { .. }
+            | ValueShape::Millis { .. }
+            | ValueShape::Path
+            | ValueShape::Name
+            | ValueShape::Model
+            | ValueShape::Profile => self.parse(item.as_str().ok_or(NotAllowed)?),
         }
     }
 
-    /// The stricter of two values: the earlier word, the smaller number, all words of both lists; of lists that choose
-    /// what stands in both.
-    pub fn tightened(&self, by_user: &Value, by_project: &Value) -> Value {
-        if let Shape::OrInherit(shape) = self {
+    /// The stricter of two values: the earlier word, the smaller number, all words of both lists; of lists
+    /// that choose what stands in both.
+    pub fn tightened(&self, by_user: &SettingValue, by_project: &SettingValue) -> SettingValue {
+        if let ValueShape::OrInherit(shape) = self {
             return match (by_user, by_project) {
-                (Value::Inherit, value) | (value, Value::Inherit) => value.clone(),
+                (SettingValue::Inherit, value) | (value, SettingValue::Inherit) => value.clone(),
                 (ours, theirs) => shape.tightened(ours, theirs),
             };
         }
         match (by_user, by_project) {
-            (Value::Words(ours), Value::Words(theirs)) if matches!(self, Shape::Chosen(_)) => {
-                Value::Words(ours.iter().filter(|word| theirs.contains(word)).cloned().collect())
+            (SettingValue::Words(ours), SettingValue::Words(theirs))
+                if matches!(self, ValueShape::Chosen(_)) =>
+            {
+                SettingValue::Words(ours.iter().filter(|word| theirs.contains(word)).cloned().collect())
             }
             // What is shown must match a glob of each: the project's are the narrower ones.
-            (Value::Words(ours), Value::Words(theirs)) if *self == Shape::Globs => {
-                Value::Words(if theirs.is_empty() { ours.clone() } else { theirs.clone() })
+            (SettingValue::Words(ours), SettingValue::Words(theirs)) if *self == ValueShape::Globs => {
+                SettingValue::Words(if theirs.is_empty() { ours.clone() } else { theirs.clone() })
             }
-            (Value::Words(ours), Value::Words(theirs)) => {
+            (SettingValue::Words(ours), SettingValue::Words(theirs)) => {
                 let new = theirs.iter().filter(|word| !ours.contains(word));
-                Value::Words(ours.iter().chain(new).cloned().collect())
+                SettingValue::Words(ours.iter().chain(new).cloned().collect())
             }
-            (Value::Invariants(ours), Value::Invariants(theirs)) => {
+            (SettingValue::Invariants(ours), SettingValue::Invariants(theirs)) => {
                 let new = theirs.iter().filter(|one| !ours.contains(one));
-                Value::Invariants(ours.iter().chain(new).cloned().collect())
+                SettingValue::Invariants(ours.iter().chain(new).cloned().collect())
             }
             (ours, theirs) if self.strictness(theirs) < self.strictness(ours) => theirs.clone(),
             (ours, _) => ours.clone(),
@@ -257,19 +276,23 @@ impl Shape {
     }
 
     /// Smaller is stricter. Lists and paths have no such order.
-    fn strictness(&self, value: &Value) -> u64 {
+    fn strictness(&self, value: &SettingValue) -> u64 {
         match (self, value) {
-            (Shape::Word(words), Value::Word(word)) => {
+            (ValueShape::Word(words), SettingValue::Word(word)) => {
                 words.iter().position(|known| known == word).map_or(u64::MAX, |place| place as u64)
             }
-            (Shape::CountOrAny { .. }, Value::Count(0)) => u64::MAX,
-            (_, Value::Count(count)) => *count,
-            (_, Value::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
-            (_, Value::Money(micros)) => micros.unwrap_or(u64::MAX),
-            (_, Value::Decimal(hundredths)) => u64::from(*hundredths),
+            (ValueShape::CountOrAny { .. }, SettingValue::Count(0)) => u64::MAX,
+            (_, SettingValue::Count(count)) => *count,
+            (_, SettingValue::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+            (_, SettingValue::Money(micros)) => micros.unwrap_or(u64::MAX),
+            (_, SettingValue::Decimal(hundredths)) => u64::from(*hundredths),
             (
                 _,
-                Value::Word(_) | Value::Words(_) | Value::Path(_) | Value::Inherit | Value::Invariants(_),
+                SettingValue::Word(_)
+                | SettingValue::Words(_)
+                | SettingValue::Path(_)
+                | SettingValue::Inherit
+                | SettingValue::Invariants(_),
             ) => u64::MAX,
         }
     }
@@ -279,9 +302,9 @@ fn words_of(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-fn chosen(words: Vec<String>, known: &[&str]) -> Result<Value, NotAllowed> {
+fn chosen(words: Vec<String>, known: &[&str]) -> Result<SettingValue, NotAllowed> {
     let is_known = words.iter().all(|word| known.contains(&word.as_str()));
-    if is_known { Ok(Value::Words(words)) } else { Err(NotAllowed) }
+    if is_known { Ok(SettingValue::Words(words)) } else { Err(NotAllowed) }
 }
 
 fn words_in(item: &toml_edit::Value) -> Result<Vec<String>, NotAllowed> {
@@ -292,7 +315,7 @@ fn words_in(item: &toml_edit::Value) -> Result<Vec<String>, NotAllowed> {
 /// A duration as it is typed, in milliseconds where it has such.
 fn short(ms: u64) -> String {
     match ms % 1_000 {
-        0 => typed(Duration::from_millis(ms)),
+        0 => format_typed(Duration::from_millis(ms)),
         _ => format!("{ms}ms"),
     }
 }
@@ -324,43 +347,47 @@ fn decimal(hundredths: u32) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAllowed;
 
-impl Value {
+impl SettingValue {
     /// As it is typed on a command line.
-    pub fn typed(&self) -> String {
+    pub fn to_input_string(&self) -> String {
         match self {
-            Value::Word(text) | Value::Path(text) => text.clone(),
-            Value::Count(count) => count.to_string(),
-            Value::Span(span) => short(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
-            Value::Decimal(hundredths) => decimal(*hundredths),
-            Value::Inherit => INHERIT.to_owned(),
-            Value::Invariants(all) => invariants::typed(all),
-            Value::Words(words) => words.join(","),
-            Value::Money(micros) => micros.map_or_else(|| NO_LIMIT.to_owned(), money::typed),
+            SettingValue::Word(text) | SettingValue::Path(text) => text.clone(),
+            SettingValue::Count(count) => count.to_string(),
+            SettingValue::Span(span) => short(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            SettingValue::Decimal(hundredths) => decimal(*hundredths),
+            SettingValue::Inherit => INHERIT.to_owned(),
+            SettingValue::Invariants(all) => invariants::to_input_string(all),
+            SettingValue::Words(words) => words.join(","),
+            SettingValue::Money(micros) => micros.map_or_else(|| NO_LIMIT.to_owned(), money::format_dollars),
         }
     }
 
     /// As programs read it.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
-            Value::Word(text) | Value::Path(text) => text.as_str().into(),
-            Value::Count(count) => (*count).into(),
-            Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
-            Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
-            Value::Words(words) => words.clone().into(),
-            Value::Invariants(all) => invariants::to_json(all),
+            SettingValue::Word(text) | SettingValue::Path(text) => text.as_str().into(),
+            SettingValue::Count(count) => (*count).into(),
+            SettingValue::Span(_) | SettingValue::Money(_) | SettingValue::Inherit => {
+                self.to_input_string().into()
+            }
+            SettingValue::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
+            SettingValue::Words(words) => words.clone().into(),
+            SettingValue::Invariants(all) => invariants::to_json(all),
         }
     }
 
     /// As it stands in a file.
     pub fn to_toml(&self) -> toml_edit::Value {
         match self {
-            Value::Word(text) | Value::Path(text) => text.as_str().into(),
+            SettingValue::Word(text) | SettingValue::Path(text) => text.as_str().into(),
             // Bounds keep every count far below this.
-            Value::Count(count) => i64::try_from(*count).unwrap_or(i64::MAX).into(),
-            Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
-            Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
-            Value::Words(words) => toml_edit::Value::Array(words.iter().collect()),
-            Value::Invariants(all) => invariants::to_toml(all),
+            SettingValue::Count(count) => i64::try_from(*count).unwrap_or(i64::MAX).into(),
+            SettingValue::Span(_) | SettingValue::Money(_) | SettingValue::Inherit => {
+                self.to_input_string().into()
+            }
+            SettingValue::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
+            SettingValue::Words(words) => toml_edit::Value::Array(words.iter().collect()),
+            SettingValue::Invariants(all) => invariants::to_toml(all),
         }
     }
 }
@@ -369,59 +396,62 @@ impl Value {
 mod tests {
     use super::*;
 
-    const LEVELS: Shape = Shape::Word(&["manual", "review", "auto"]);
+    const LEVELS: ValueShape = ValueShape::Word(&["manual", "review", "auto"]);
 
     #[test]
     fn only_what_is_allowed_becomes_a_value() {
-        let count = Shape::Count { min: 1, max: 64 };
-        assert_eq!(count.parse("64"), Ok(Value::Count(64)));
+        let count = ValueShape::Count { min: 1, max: 64 };
+        assert_eq!(count.parse("64"), Ok(SettingValue::Count(64)));
         for wrong in ["0", "65", "-1", "4.0", "four", ""] {
             assert_eq!(count.parse(wrong), Err(NotAllowed), "{wrong}");
         }
         assert_eq!(LEVELS.parse("Auto"), Err(NotAllowed));
-        assert_eq!(Shape::Span { min_s: 1, max_s: 60 }.parse("2m"), Err(NotAllowed));
-        assert_eq!(Shape::Words.parse(" a, b ,,"), Ok(Value::Words(vec!["a".into(), "b".into()])));
-        assert_eq!(Shape::Path.parse("relative/dir"), Err(NotAllowed));
-        assert_eq!(Shape::Name.parse("openai/gpt-5"), Ok(Value::Word("openai/gpt-5".to_owned())));
-        assert_eq!(Shape::Name.parse("two words"), Err(NotAllowed));
-        assert_eq!(Shape::Model.parse(""), Ok(Value::Word(String::new())));
-        assert_eq!(Shape::Model.parse("a/b/c:d"), Ok(Value::Word("a/b/c:d".to_owned())));
+        assert_eq!(ValueShape::Span { min_s: 1, max_s: 60 }.parse("2m"), Err(NotAllowed));
+        assert_eq!(
+            ValueShape::Words.parse(" a, b ,,"),
+            Ok(SettingValue::Words(vec!["a".into(), "b".into()]))
+        );
+        assert_eq!(ValueShape::Path.parse("relative/dir"), Err(NotAllowed));
+        assert_eq!(ValueShape::Name.parse("openai/gpt-5"), Ok(SettingValue::Word("openai/gpt-5".to_owned())));
+        assert_eq!(ValueShape::Name.parse("two words"), Err(NotAllowed));
+        assert_eq!(ValueShape::Model.parse(""), Ok(SettingValue::Word(String::new())));
+        assert_eq!(ValueShape::Model.parse("a/b/c:d"), Ok(SettingValue::Word("a/b/c:d".to_owned())));
         for wrong in ["justname", "/name", "provider/", "a/two words"] {
-            assert_eq!(Shape::Model.parse(wrong), Err(NotAllowed), "{wrong}");
+            assert_eq!(ValueShape::Model.parse(wrong), Err(NotAllowed), "{wrong}");
         }
     }
 
     #[test]
     fn a_value_of_a_file_has_the_type_of_its_setting() {
         let item = |text: &str| text.parse::<toml_edit::Value>().unwrap();
-        assert_eq!(Shape::Count { min: 0, max: 9 }.take(&item("3")), Ok(Value::Count(3)));
-        assert_eq!(Shape::Count { min: 0, max: 9 }.take(&item("\"3\"")), Err(NotAllowed));
+        assert_eq!(ValueShape::Count { min: 0, max: 9 }.take(&item("3")), Ok(SettingValue::Count(3)));
+        assert_eq!(ValueShape::Count { min: 0, max: 9 }.take(&item("\"3\"")), Err(NotAllowed));
         assert_eq!(LEVELS.take(&item("true")), Err(NotAllowed));
-        assert_eq!(Shape::Words.take(&item("[\"a\", 1]")), Err(NotAllowed));
-        assert_eq!(Shape::Words.take(&item("\"a\"")), Err(NotAllowed));
+        assert_eq!(ValueShape::Words.take(&item("[\"a\", 1]")), Err(NotAllowed));
+        assert_eq!(ValueShape::Words.take(&item("\"a\"")), Err(NotAllowed));
     }
 
     #[test]
     fn of_two_values_the_stricter_one_holds() {
-        let word = |text: &str| Value::Word(text.to_owned());
+        let word = |text: &str| SettingValue::Word(text.to_owned());
         assert_eq!(LEVELS.tightened(&word("review"), &word("auto")), word("review"));
         assert_eq!(LEVELS.tightened(&word("review"), &word("manual")), word("manual"));
-        let span = |seconds| Value::Span(Duration::from_secs(seconds));
-        let shape = Shape::Span { min_s: 1, max_s: 9_000 };
+        let span = |seconds| SettingValue::Span(Duration::from_secs(seconds));
+        let shape = ValueShape::Span { min_s: 1, max_s: 9_000 };
         assert_eq!(shape.tightened(&span(60), &span(7_200)), span(60));
         assert_eq!(shape.tightened(&span(7_200), &span(60)), span(60));
-        let words = |text: &str| Shape::Words.parse(text).unwrap();
-        assert_eq!(Shape::Words.tightened(&words("a,b"), &words("c,a")), words("a,b,c"));
-        assert_eq!(Shape::Chosen(&["a", "b", "c"]).tightened(&words("a,b"), &words("c,a")), words("a"));
-        assert_eq!(Shape::Globs.tightened(&words("a"), &words("b")), words("b"));
-        assert_eq!(Shape::Globs.tightened(&words("a"), &words("")), words("a"));
-        let any = Shape::CountOrAny { max: 9 };
-        assert_eq!(any.tightened(&Value::Count(0), &Value::Count(5)), Value::Count(5));
-        assert_eq!(any.tightened(&Value::Count(3), &Value::Count(0)), Value::Count(3));
-        let own = Shape::OrInherit(&Shape::Count { min: 1, max: 9 });
-        assert_eq!(own.tightened(&Value::Inherit, &Value::Count(5)), Value::Count(5));
-        assert_eq!(own.tightened(&Value::Count(4), &Value::Count(5)), Value::Count(4));
-        let ms = Shape::Millis { min_ms: 50, max_ms: 60_000 };
+        let words = |text: &str| ValueShape::Words.parse(text).unwrap();
+        assert_eq!(ValueShape::Words.tightened(&words("a,b"), &words("c,a")), words("a,b,c"));
+        assert_eq!(ValueShape::Chosen(&["a", "b", "c"]).tightened(&words("a,b"), &words("c,a")), words("a"));
+        assert_eq!(ValueShape::Globs.tightened(&words("a"), &words("b")), words("b"));
+        assert_eq!(ValueShape::Globs.tightened(&words("a"), &words("")), words("a"));
+        let any = ValueShape::CountOrAny { max: 9 };
+        assert_eq!(any.tightened(&SettingValue::Count(0), &SettingValue::Count(5)), SettingValue::Count(5));
+        assert_eq!(any.tightened(&SettingValue::Count(3), &SettingValue::Count(0)), SettingValue::Count(3));
+        let own = ValueShape::OrInherit(&ValueShape::Count { min: 1, max: 9 });
+        assert_eq!(own.tightened(&SettingValue::Inherit, &SettingValue::Count(5)), SettingValue::Count(5));
+        assert_eq!(own.tightened(&SettingValue::Count(4), &SettingValue::Count(5)), SettingValue::Count(4));
+        let ms = ValueShape::Millis { min_ms: 50, max_ms: 60_000 };
         let short = |text: &str| ms.parse(text).unwrap();
         assert_eq!(ms.tightened(&short("3s"), &short("500ms")), short("500ms"));
     }
@@ -430,22 +460,22 @@ mod tests {
     fn what_is_typed_reads_back() {
         for (shape, text) in [
             (LEVELS, "auto"),
-            (Shape::Words, "a,b"),
-            (Shape::Path, "~/x"),
-            (Shape::Words, ""),
-            (Shape::Money, "2.5"),
-            (Shape::Money, "none"),
-            (Shape::Millis { min_ms: 1, max_ms: 9_000 }, "2s"),
-            (Shape::Millis { min_ms: 1, max_ms: 9_000 }, "250ms"),
-            (Shape::Decimal { max: 1_000 }, "0.7"),
-            (Shape::Decimal { max: 1_000 }, "10"),
-            (Shape::Invariants, "[\"Keep it small\", { never = [\"a,b\", \"c\"] }]"),
-            (Shape::Invariants, ""),
-            (Shape::OrInherit(&Shape::Globs), "inherit"),
-            (Shape::OrInherit(&Shape::Count { min: 0, max: 9 }), "4"),
+            (ValueShape::Words, "a,b"),
+            (ValueShape::Path, "~/x"),
+            (ValueShape::Words, ""),
+            (ValueShape::Money, "2.5"),
+            (ValueShape::Money, "none"),
+            (ValueShape::Millis { min_ms: 1, max_ms: 9_000 }, "2s"),
+            (ValueShape::Millis { min_ms: 1, max_ms: 9_000 }, "250ms"),
+            (ValueShape::Decimal { max: 1_000 }, "0.7"),
+            (ValueShape::Decimal { max: 1_000 }, "10"),
+            (ValueShape::Invariants, "[\"Keep it small\", { never = [\"a,b\", \"c\"] }]"),
+            (ValueShape::Invariants, ""),
+            (ValueShape::OrInherit(&ValueShape::Globs), "inherit"),
+            (ValueShape::OrInherit(&ValueShape::Count { min: 0, max: 9 }), "4"),
         ] {
             let value = shape.parse(text).unwrap();
-            assert_eq!(shape.parse(&value.typed()), Ok(value.clone()));
+            assert_eq!(shape.parse(&value.to_input_string()), Ok(value.clone()));
             assert_eq!(shape.take(&value.to_toml()), Ok(value));
         }
     }

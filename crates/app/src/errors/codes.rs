@@ -7,7 +7,7 @@
 //! # Not here
 //! The sentences that a failure is told in: they name the object, so they are written where it is known.
 
-/// How the program ends.
+/// The exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Done.
@@ -23,7 +23,7 @@ pub enum Exit {
     /// It was cancelled.
     Cancelled,
     /// It needs a person.
-    NeedsPerson,
+    NeedsInput,
 }
 
 impl Exit {
@@ -35,7 +35,7 @@ impl Exit {
         Exit::NotFound,
         Exit::Refused,
         Exit::Cancelled,
-        Exit::NeedsPerson,
+        Exit::NeedsInput,
     ];
 
     /// The number that the shell sees.
@@ -47,7 +47,7 @@ impl Exit {
             Exit::NotFound => 3,
             Exit::Refused => 4,
             Exit::Cancelled => 5,
-            Exit::NeedsPerson => 6,
+            Exit::NeedsInput => 6,
         }
     }
 
@@ -60,7 +60,7 @@ impl Exit {
             Exit::NotFound => "not_found",
             Exit::Refused => "refused",
             Exit::Cancelled => "cancelled",
-            Exit::NeedsPerson => "needs_person",
+            Exit::NeedsInput => "needs_person",
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct Code {
     pub name: &'static str,
     /// The exit status that it brings.
     pub exit: Exit,
-    /// When it happens.
+    /// The time when it happens.
     pub cause: &'static str,
     /// What to do about it.
     pub remedy: &'static str,
@@ -223,7 +223,7 @@ codes! {
         CANCELLED: "The plan was cancelled, or a search for a context was stopped. What a plan had changed so far is kept, and your files are untouched.",
             "See it with `agents plan diff ID`.";
     }
-    NeedsPerson {
+    NeedsInput {
         CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
         CONSENT_NEEDED: "An action or an actor that came with a project has not been trusted, or asks for the network, your variables or paths outside, and nobody is there to say yes.",
             "Read the file that the message names; if you trust it, add `--trust`, or trust all of the project with `agents trust DIR`.";

@@ -5,15 +5,17 @@
 
 use std::io;
 
-use domain::{ApplyState, PlanState, REVERSIONS_MAX, Reason, SelectionError, ValidationSummary, Work};
+use domain::{
+    ApplyState, ConstraintReason, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary, WorkState,
+};
 use engine::{
-    ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindDecisionError,
-    FindError, GcError, GuideError, LimitsError, LocksError, SetAsideError, UseError,
+    AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError,
+    FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, UseError,
 };
 use serde_json::json;
-use store::{DecisionStoreError, OpenError, PlanStoreError, StoreError};
+use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
 
-use super::{Code, Failure, codes};
+use super::{Code, CommandError, codes};
 use crate::output::one_line;
 
 const FREE_SPACE: &str = "free some space on the disk of the data directory, then try again";
@@ -21,27 +23,27 @@ const FULL: &str =
     "the disk of the store of plans is full, so this could not be written; nothing before it is lost";
 
 /// The store failed.
-pub fn store(error: &StoreError) -> Failure {
+pub fn store(error: &StoreError) -> CommandError {
     match error {
         StoreError::TooNew { .. } => too_new(error),
         StoreError::Unreadable { .. } => {
-            Failure::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
+            CommandError::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
                 .hint("a newer `agents` made it, most likely: use that one; all other plans go on")
         }
-        StoreError::Damaged { .. } => Failure::new(&codes::CHANGES_DAMAGED, error.to_string())
+        StoreError::Damaged { .. } => CommandError::new(&codes::CHANGES_DAMAGED, error.to_string())
             .hint("restore `agents.db` of the data directory from a backup, or run the work again; all other plans go on"),
-        StoreError::Full => Failure::new(&codes::STORE_FULL, FULL).hint(FREE_SPACE),
+        StoreError::Full => CommandError::new(&codes::STORE_FULL, FULL).hint(FREE_SPACE),
         StoreError::Busy => store_busy(),
         StoreError::LeaseLost(_) | StoreError::Broken { .. } => {
-            Failure::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"))
+            CommandError::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"))
                 .hint("see `agents doctor`")
         }
     }
 }
 
 /// Somebody else has kept it for longer than anybody waits.
-fn store_busy() -> Failure {
-    Failure::new(
+fn store_busy() -> CommandError {
+    CommandError::new(
         &codes::STORE_BUSY,
         "another process has kept the store of plans locked for 10 seconds, so this could not be written",
     )
@@ -51,26 +53,26 @@ fn store_busy() -> Failure {
 }
 
 /// A newer program has been at the store.
-fn too_new(error: &impl std::fmt::Display) -> Failure {
-    Failure::new(&codes::STORE_TOO_NEW, format!("{error}; it was left as it is"))
+fn too_new(error: &impl std::fmt::Display) -> CommandError {
+    CommandError::new(&codes::STORE_TOO_NEW, format!("{error}; it was left as it is"))
         .hint("use the newer `agents`, or another data directory: `--data-dir DIR`")
 }
 
 /// No plan was found.
-pub fn find(error: &FindError) -> Failure {
+pub fn find(error: &FindError) -> CommandError {
     match error {
         FindError::NotFound { word } if word == "@last" => {
-            Failure::new(&codes::PLAN_NOT_FOUND, "there is no plan yet")
+            CommandError::new(&codes::PLAN_NOT_FOUND, "there is no plan yet")
                 .hint("start one with `agents run -- COMMAND`")
         }
         FindError::NotFound { word } => {
-            Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
+            CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
                 .hint("see `agents plan list`; a plan is named by its id, the beginning of its id, or @last")
         }
         FindError::NotHere { newest, roots } => {
             let shown: Vec<String> =
                 roots.iter().map(|root| String::from_utf8_lossy(root).into_owned()).collect();
-            Failure::new(
+            CommandError::new(
                 &codes::PLAN_NOT_FOUND,
                 format!(
                     "there is no plan of this project; the newest is {newest} of {}",
@@ -82,7 +84,7 @@ pub fn find(error: &FindError) -> Failure {
         }
         FindError::Ambiguous { word, candidates } => {
             let ids: Vec<String> = candidates.iter().map(ToString::to_string).collect();
-            let failure = Failure::new(
+            let failure = CommandError::new(
                 &codes::PLAN_AMBIGUOUS,
                 format!("`{word}` is the beginning of several plans' ids"),
             );
@@ -94,40 +96,41 @@ pub fn find(error: &FindError) -> Failure {
 }
 
 /// A plan could not be read or moved.
-pub fn plan(error: &PlanStoreError, id: &str) -> Failure {
+pub fn plan(error: &PlanStoreError, id: &str) -> CommandError {
     match error {
         PlanStoreError::NotFound { .. } => {
-            Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
+            CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
                 .hint("see `agents plan list`")
         }
         PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
         PlanStoreError::QueueFull { queued } => {
-            Failure::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
+            CommandError::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
                 .hint("see them with `agents plan list --state queued`")
                 .hint("cancel all that wait: `agents plan cancel --state queued --all`")
         }
         PlanStoreError::Refused(refused) => {
-            Failure::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}"))
+            CommandError::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}"))
         }
-        PlanStoreError::IdTaken { .. } => Failure::new(&codes::INTERNAL, error.to_string()),
+        PlanStoreError::IdTaken { .. } => CommandError::new(&codes::INTERNAL, error.to_string()),
         PlanStoreError::Store(error) => store(error),
     }
 }
 
-fn busy(id: &str, why: &str) -> Failure {
-    Failure::new(&codes::PLAN_BUSY, format!("plan {id} is busy: {why}"))
+fn busy(id: &str, why: &str) -> CommandError {
+    CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is busy: {why}"))
         .hint(format!("follow it with `agents plan watch {id}`, or stop it with `agents plan cancel {id}`"))
 }
 
 /// The engine could not be opened.
-pub fn open(error: &EngineOpenError) -> Failure {
+pub fn open(error: &EngineOpenError) -> CommandError {
     match error {
-        EngineOpenError::DataDir { .. } => {
-            Failure::new(&codes::IO_FAILED, error.to_string()).hint("name another one with `--data-dir DIR`")
-        }
+        EngineOpenError::DataDir { .. } => CommandError::new(&codes::IO_FAILED, error.to_string())
+            .hint("name another one with `--data-dir DIR`"),
         EngineOpenError::Store(error) => open_store(error),
-        EngineOpenError::Contexts(error) => Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
-        EngineOpenError::Recovery(error) => Failure::new(
+        EngineOpenError::Contexts(error) => {
+            CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string())
+        }
+        EngineOpenError::Recovery(error) => CommandError::new(
             &codes::JOURNAL_STUCK,
             format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
         )
@@ -136,40 +139,42 @@ pub fn open(error: &EngineOpenError) -> Failure {
     }
 }
 
-fn open_store(error: &OpenError) -> Failure {
-    let failure = |message: String| Failure::new(&codes::STORE_FAILED, message);
+fn open_store(error: &StoreOpenError) -> CommandError {
+    let failure = |message: String| CommandError::new(&codes::STORE_FAILED, message);
     match error {
-        OpenError::TooNew { .. } => too_new(error),
-        OpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
+        StoreOpenError::TooNew { .. } => too_new(error),
+        StoreOpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
             .hint("move the file away, or use another data directory: `--data-dir DIR`"),
-        OpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are")).hint(format!(
+        StoreOpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are")).hint(format!(
             "move {} away, or put the right one in its place: then all that is in the store is there again",
             log.display()
         )),
-        OpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
+        StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
             "save what can be read with `sqlite3 {} .recover`, then move it away; a new store begins empty",
             path.display()
         )),
-        OpenError::Unsupported { .. } => {
+        StoreOpenError::Unsupported { .. } => {
             failure(error.to_string()).hint("use a directory of this machine: `--data-dir DIR`")
         }
-        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Failure::new(
+        StoreOpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => CommandError::new(
             &codes::STORE_FULL,
             format!("{error}: its disk is full; nothing that is there is lost"),
         )
         .hint(FREE_SPACE),
-        OpenError::Io { source, .. } => failure(format!("{error}: {source}"))
+        StoreOpenError::Io { source, .. } => failure(format!("{error}: {source}"))
             .hint("see who may write there and whether there is space, or use another one: `--data-dir DIR`"),
-        OpenError::Busy => store_busy(),
+        StoreOpenError::Busy => store_busy(),
     }
 }
 
 /// No plan was made.
-pub fn use_plan(error: &UseError) -> Failure {
+pub fn use_plan(error: &UseError) -> CommandError {
     match error {
         UseError::Preflight { findings } => {
-            let failure =
-                Failure::new(&codes::PREFLIGHT_FAILED, "the plan cannot run as asked; nothing was stored");
+            let failure = CommandError::new(
+                &codes::PREFLIGHT_FAILED,
+                "the plan cannot run as asked; nothing was stored",
+            );
             findings.iter().fold(failure, |failure, finding| failure.line(finding.clone()))
         }
         UseError::Store(error) => plan(error, "(new)"),
@@ -177,30 +182,33 @@ pub fn use_plan(error: &UseError) -> Failure {
 }
 
 /// A plan was not executed or resumed.
-pub fn execute(error: &ExecuteError, id: &str) -> Failure {
+pub fn execute(error: &ExecuteError, id: &str) -> CommandError {
     match error {
         ExecuteError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
-        ExecuteError::Complete { .. } => {
-            Failure::new(&codes::PLAN_COMPLETE, format!("plan {id} has done its work already, which is kept"))
-                .hint(format!("see it with `agents plan diff {id}`, apply it with `agents plan apply {id}`"))
-                .hint(format!("to do it anew: `agents plan execute {id} --again`"))
-        }
+        ExecuteError::Complete { .. } => CommandError::new(
+            &codes::PLAN_COMPLETE,
+            format!("plan {id} has done its work already, which is kept"),
+        )
+        .hint(format!("see it with `agents plan diff {id}`, apply it with `agents plan apply {id}`"))
+        .hint(format!("to do it anew: `agents plan execute {id} --again`")),
         ExecuteError::NotReady { state, .. } => not_ready(*state, id),
         ExecuteError::Final { state, .. } => ended(*state, id),
         ExecuteError::Plan(error) => plan(error, id),
-        ExecuteError::Unstored { why, .. } => {
-            Failure::new(&codes::STORE_FAILED, format!("plan {id} failed, which could not be stored: {why}"))
-                .hint(format!(
-                    "free some space on the disk of the data directory, then `agents plan resume {id}`"
-                ))
+        ExecuteError::Unstored { why, .. } => CommandError::new(
+            &codes::STORE_FAILED,
+            format!("plan {id} failed, which could not be stored: {why}"),
+        )
+        .hint(format!("free some space on the disk of the data directory, then `agents plan resume {id}`")),
+        ExecuteError::NoWorker(why) => {
+            CommandError::new(&codes::IO_FAILED, format!("no work can be done: {why}"))
+                .hint("see `agents doctor`: most often the disk of the data directory is full")
         }
-        ExecuteError::NoWorker(why) => Failure::new(&codes::IO_FAILED, format!("no work can be done: {why}"))
-            .hint("see `agents doctor`: most often the disk of the data directory is full"),
     }
 }
 
-fn ended(state: PlanState, id: &str) -> Failure {
-    let failure = Failure::new(&codes::PLAN_FINAL, format!("plan {id} is {}, which is final", state.word()));
+fn ended(state: PlanState, id: &str) -> CommandError {
+    let failure =
+        CommandError::new(&codes::PLAN_FINAL, format!("plan {id} is {}, which is final", state.word()));
     match state {
         PlanState::Apply(ApplyState::Applied) => {
             failure.hint(format!("to take it back: `agents plan undo {id}`"))
@@ -211,11 +219,11 @@ fn ended(state: PlanState, id: &str) -> Failure {
     }
 }
 
-fn not_ready(state: PlanState, id: &str) -> Failure {
-    let failure = |code: &'static Code, message: String| Failure::new(code, message);
+fn not_ready(state: PlanState, id: &str) -> CommandError {
+    let failure = |code: &'static Code, message: String| CommandError::new(code, message);
     match state {
-        PlanState::Strategize(Work::Errored)
-        | PlanState::Execute(Work::Errored)
+        PlanState::Strategize(WorkState::Errored)
+        | PlanState::Execute(WorkState::Errored)
         | PlanState::Apply(ApplyState::Errored) => {
             failure(&codes::PLAN_NOT_READY, format!("plan {id} failed in {}", state.phase()))
                 .hint(format!("see why with `agents plan errors {id}`, then `agents plan resume {id}`"))
@@ -226,49 +234,50 @@ fn not_ready(state: PlanState, id: &str) -> Failure {
                     "see it with `agents plan diff {id} --conflicts`, then `agents plan apply {id}`"
                 ))
         }
-        PlanState::Execute(Work::Complete) => {
+        PlanState::Execute(WorkState::Complete) => {
             failure(&codes::PLAN_NOT_READY, format!("plan {id} has done its work; nothing of it failed"))
                 .hint(format!("apply it with `agents plan apply {id}`"))
         }
-        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+        PlanState::Strategize(WorkState::Queued | WorkState::Complete)
+        | PlanState::Execute(WorkState::Queued) => {
             failure(&codes::PLAN_NOT_READY, format!("plan {id} has not been executed yet"))
                 .hint(format!("execute it with `agents plan execute {id}`"))
         }
-        PlanState::Strategize(Work::Processing)
-        | PlanState::Execute(Work::Processing)
+        PlanState::Strategize(WorkState::Processing)
+        | PlanState::Execute(WorkState::Processing)
         | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
             busy(id, &format!("{} is still running", state.phase()))
         }
-        PlanState::Strategize(Work::Cancelled)
-        | PlanState::Execute(Work::Cancelled)
+        PlanState::Strategize(WorkState::Cancelled)
+        | PlanState::Execute(WorkState::Cancelled)
         | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => ended(state, id),
     }
 }
 
 /// Nothing was said to a plan.
-pub fn guide(error: &GuideError, id: &str) -> Failure {
+pub fn guide(error: &GuidanceError, id: &str) -> CommandError {
     match error {
-        GuideError::Length { .. } => Failure::new(&codes::DECISION_INVALID, error.to_string())
+        GuidanceError::Length { .. } => CommandError::new(&codes::DECISION_INVALID, error.to_string())
             .hint("put what is longer into a file of the project, and name the file"),
-        GuideError::Final { state, .. } => ended(*state, id),
-        GuideError::Busy { state, .. } => busy(id, &format!("it is {state}, and cannot begin again now"))
+        GuidanceError::Final { state, .. } => ended(*state, id),
+        GuidanceError::Busy { state, .. } => busy(id, &format!("it is {state}, and cannot begin again now"))
             .hint(format!(
                 "what is said without `--replan` is heeded as it goes on: `agents plan prompt {id} TEXT`"
             )),
-        GuideError::NotStopped { .. } => {
+        GuidanceError::NotStopped { .. } => {
             busy(id, "it is asked to stop, has not answered yet, and begins again when it has")
                 .hint(format!("follow it with `agents plan watch {id}`"))
         }
-        GuideError::ReversionsSpent { .. } => Failure::new(
+        GuidanceError::ReversionsSpent { .. } => CommandError::new(
             &codes::REVERSIONS_SPENT,
             format!("plan {id} has begun again {REVERSIONS_MAX} times, which is as often as it may"),
         )
         .hint(format!("say it without `--replan`, or do the work anew: `agents plan execute {id} --again`")),
-        GuideError::Plan(error) => plan(error, id),
-        GuideError::Decision(error) => match error {
-            DecisionStoreError::Invalid(_) => Failure::new(&codes::DECISION_INVALID, error.to_string()),
+        GuidanceError::Plan(error) => plan(error, id),
+        GuidanceError::Decision(error) => match error {
+            DecisionStoreError::Invalid(_) => CommandError::new(&codes::DECISION_INVALID, error.to_string()),
             DecisionStoreError::NotFound { .. } => {
-                Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
+                CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
             }
             DecisionStoreError::Final { state, .. } => ended(*state, id),
             DecisionStoreError::Store(error) => store(error),
@@ -277,12 +286,12 @@ pub fn guide(error: &GuideError, id: &str) -> Failure {
 }
 
 /// No decision was found.
-pub fn find_decision(error: &FindDecisionError) -> Failure {
+pub fn find_decision(error: &FindDecisionError) -> CommandError {
     match error {
-        FindDecisionError::NotFound { .. } => Failure::new(&codes::DECISION_NOT_FOUND, error.to_string())
+        FindDecisionError::NotFound { .. } => CommandError::new(&codes::DECISION_NOT_FOUND, error.to_string())
             .hint("see the decisions of a plan with `agents plan tree ID`; one is named by its id or as PLAN:NUMBER"),
         FindDecisionError::Ambiguous { candidates, .. } => {
-            let failure = Failure::new(&codes::DECISION_AMBIGUOUS, error.to_string());
+            let failure = CommandError::new(&codes::DECISION_AMBIGUOUS, error.to_string());
             let failure = candidates.iter().fold(failure, |failure, one| failure.line(one.clone()));
             failure.hint("give more letters, or name it as PLAN:NUMBER")
         }
@@ -292,23 +301,23 @@ pub fn find_decision(error: &FindDecisionError) -> Failure {
 }
 
 /// The limits of a plan were not set.
-pub fn limits(error: &LimitsError, id: &str) -> Failure {
+pub fn limits(error: &LimitsError, id: &str) -> CommandError {
     match error {
         LimitsError::Final { state, .. } => ended(*state, id),
-        LimitsError::TooLow(low) => Failure::new(&codes::LIMIT_TOO_LOW, format!("plan {id}: {low}"))
+        LimitsError::TooLow(low) => CommandError::new(&codes::LIMIT_TOO_LOW, format!("plan {id}: {low}"))
             .hint(format!("see what it has used with `agents plan status {id}`")),
         LimitsError::Plan(error) => plan(error, id),
-        LimitsError::Ledger(error) => Failure::new(&codes::INTERNAL, error.to_string()),
+        LimitsError::Ledger(error) => CommandError::new(&codes::INTERNAL, error.to_string()),
     }
 }
 
 /// A plan was not applied.
-pub fn apply(error: &ApplyError, id: &str) -> Failure {
+pub fn apply(error: &ApplyError, id: &str) -> CommandError {
     match error {
         ApplyError::NotReady { state, .. } => not_ready(*state, id),
         ApplyError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
         ApplyError::OtherChoice { worker, .. } => {
-            Failure::new(&codes::PLAN_BUSY, format!("plan {id} is being applied with another choice by {worker}"))
+            CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is being applied with another choice by {worker}"))
                 .hint(format!(
                     "wait for it with `agents plan watch {id}`, then `agents plan undo {id}`; or stop the plan for good with `agents plan cancel {id}`"
                 ))
@@ -317,18 +326,18 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
         ApplyError::ReadOnly { .. } => {
-            Failure::new(&codes::PLAN_READ_ONLY, format!("plan {id} was made to read only: it is done"))
+            CommandError::new(&codes::PLAN_READ_ONLY, format!("plan {id} was made to read only: it is done"))
                 .hint(format!("see what it found with `agents plan logs {id}`"))
         }
         ApplyError::NothingToApply { .. } => {
-            Failure::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
+            CommandError::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
                 .hint("if an apply of nothing is meant, add `--allow-empty`")
         }
         ApplyError::Validation { summary, .. } => validation(summary, id),
         ApplyError::Recheck { reasons, .. } => recheck(reasons, id),
         ApplyError::TreeMoving { reasons, .. } => tree_moving(reasons, id),
         ApplyError::TooLarge { files, .. } => {
-            let failure = Failure::new(
+            let failure = CommandError::new(
                 &codes::TOO_LARGE,
                 format!(
                     "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb, or could not be read"
@@ -345,12 +354,12 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             };
             conflict_failure(&told, conflicts, id)
         }
-        ApplyError::UndoExpired { .. } => Failure::new(
+        ApplyError::UndoExpired { .. } => CommandError::new(
             &codes::UNDO_EXPIRED,
             format!("plan {id} cannot be undone any more: its journal was removed"),
         )
         .hint("use your version control to take the changes back"),
-        ApplyError::UndoDamaged { journal, .. } => Failure::new(
+        ApplyError::UndoDamaged { journal, .. } => CommandError::new(
             &codes::JOURNAL_DAMAGED,
             format!(
                 "plan {id} cannot be undone: its journal is damaged; nothing was written, and {} is left as it is",
@@ -359,30 +368,30 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         )
         .hint("use your version control to take the changes back"),
         ApplyError::BranchExists { name } => {
-            Failure::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
+            CommandError::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
                 .hint("choose another name: `--branch NAME`")
         }
-        ApplyError::Withdrawn { .. } => Failure::new(
+        ApplyError::Withdrawn { .. } => CommandError::new(
             &codes::CANCELLED,
             format!("stopped; nothing was written, and plan {id} is as it was"),
         )
         .hint(format!("apply it when you like: `agents plan apply {id}`")),
-        ApplyError::Cancelled { .. } => Failure::new(
+        ApplyError::Cancelled { .. } => CommandError::new(
             &codes::CANCELLED,
             format!("the apply of plan {id} was cancelled; nothing was written"),
         ),
-        ApplyError::Failed { why, .. } => Failure::new(
+        ApplyError::Failed { why, .. } => CommandError::new(
             &codes::PLAN_ERRORED,
             format!("plan {id} was not applied, your files are as they were: {why}"),
         )
         .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
-        ApplyError::Stuck { why, .. } => Failure::new(
+        ApplyError::Stuck { why, .. } => CommandError::new(
             &codes::JOURNAL_STUCK,
             format!("the apply of plan {id} can be neither finished nor rolled back, some of its files may be written: {why}"),
         )
         .hint("remove the cause (often a full disk), then run any command: it finishes the apply or rolls it back"),
         ApplyError::Locks(error) => locks(error, id),
-        ApplyError::Merging(error) => Failure::new(
+        ApplyError::Merging(error) => CommandError::new(
             &codes::IO_FAILED,
             format!("plan {id} was not applied, nothing was written: {error}"),
         )
@@ -393,11 +402,11 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
 }
 
 /// The plan or a project could not be kept from others.
-fn locks(error: &LocksError, id: &str) -> Failure {
+fn locks(error: &LocksError, id: &str) -> CommandError {
     match error {
         LocksError::Held { .. } => busy(id, &error.to_string()),
         LocksError::Store(error) => store(error),
-        LocksError::Root { .. } | LocksError::Presence(_) => Failure::new(
+        LocksError::Root { .. } | LocksError::Presence(_) => CommandError::new(
             &codes::IO_FAILED,
             format!("plan {id} was not applied, nothing was written: {error}"),
         )
@@ -405,8 +414,8 @@ fn locks(error: &LocksError, id: &str) -> Failure {
     }
 }
 
-fn selection(error: &SelectionError, id: &str) -> Failure {
-    let failure = Failure::new(&codes::NO_SUCH_HUNK, error.to_string());
+fn selection(error: &SelectionError, id: &str) -> CommandError {
+    let failure = CommandError::new(&codes::NO_SUCH_HUNK, error.to_string());
     match error {
         SelectionError::NoSuchHunk { word, .. } if domain::contains_mark(word) => failure
             .hint("a secret in a name is shown as a mark; choose the file by a pattern, such as `*.txt`"),
@@ -421,11 +430,11 @@ fn selection(error: &SelectionError, id: &str) -> Failure {
 }
 
 /// It stands already, and another choice was asked for.
-fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> Failure {
+fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> CommandError {
     let message = format!(
         "plan {id} is applied already, with {files} of {of} files and another choice; nothing was done"
     );
-    let failure = Failure::new(&codes::ALREADY_APPLIED, message);
+    let failure = CommandError::new(&codes::ALREADY_APPLIED, message);
     let failure =
         left_out.iter().fold(failure, |failure, address| failure.line(format!("left out: {address}")));
     failure
@@ -434,20 +443,20 @@ fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> Fa
 }
 
 /// Nothing was set aside.
-pub fn set_aside(error: &SetAsideError, id: &str) -> Failure {
+pub fn set_aside(error: &AbandonError, id: &str) -> CommandError {
     match error {
-        SetAsideError::NotOpen { .. } => {
-            Failure::new(&codes::NO_OPEN_APPLY, format!("plan {id} has no interrupted apply"))
+        AbandonError::NotOpen { .. } => {
+            CommandError::new(&codes::NO_OPEN_APPLY, format!("plan {id} has no interrupted apply"))
                 .hint("see what is open with `agents doctor`")
         }
-        SetAsideError::Busy { .. } => busy(id, "somebody works on its apply or on its project"),
-        SetAsideError::Io(_) => Failure::new(&codes::IO_FAILED, error.to_string()),
-        SetAsideError::Store(error) => store(error),
+        AbandonError::Busy { .. } => busy(id, "somebody works on its apply or on its project"),
+        AbandonError::Io(_) => CommandError::new(&codes::IO_FAILED, error.to_string()),
+        AbandonError::Store(error) => store(error),
     }
 }
 
 /// Checks that failed or did not run stand in the way.
-pub fn validation(summary: &ValidationSummary, id: &str) -> Failure {
+pub fn validation(summary: &ValidationSummary, id: &str) -> CommandError {
     let ValidationSummary { failed, not_run, untrusted, .. } = summary;
     if summary.waits_for_trust() {
         return untrusted_checks(not_run, untrusted, id);
@@ -461,7 +470,7 @@ pub fn validation(summary: &ValidationSummary, id: &str) -> Failure {
         1 => "a required validation".to_owned(),
         several => format!("{several} required validations"),
     };
-    let failure = Failure::new(code, format!("plan {id} is not applied: {count} {what}"));
+    let failure = CommandError::new(code, format!("plan {id} is not applied: {count} {what}"));
     names
         .iter()
         .fold(failure, |failure, name| failure.line(one_line(name)))
@@ -472,9 +481,9 @@ pub fn validation(summary: &ValidationSummary, id: &str) -> Failure {
 }
 
 /// Checks failed on the merged tree.
-pub fn recheck(reasons: &[Reason], id: &str) -> Failure {
+pub fn recheck(reasons: &[ConstraintReason], id: &str) -> CommandError {
     let message = format!("the checks of plan {id} fail on your present tree; nothing was written");
-    told(Failure::new(&codes::RECHECK_FAILED, message), reasons)
+    with_reasons(CommandError::new(&codes::RECHECK_FAILED, message), reasons)
         .hint(format!("see the output of the checks with `agents plan logs {id}`"))
         .hint(format!(
             "do the work anew on your present tree: `agents plan execute {id} --again`; apply it all the same: `agents plan apply {id} --no-recheck`"
@@ -482,15 +491,15 @@ pub fn recheck(reasons: &[Reason], id: &str) -> Failure {
 }
 
 /// The tree does not come to rest.
-pub fn tree_moving(reasons: &[Reason], id: &str) -> Failure {
+pub fn tree_moving(reasons: &[ConstraintReason], id: &str) -> CommandError {
     let message =
         format!("plan {id} is not applied: your tree changes while its checks run; nothing was written");
-    told(Failure::new(&codes::TREE_MOVING, message), reasons)
+    with_reasons(CommandError::new(&codes::TREE_MOVING, message), reasons)
         .hint(format!("when what writes there has ended: `agents plan apply {id}`"))
 }
 
 /// The failure with the reasons, one on a line.
-fn told(failure: Failure, reasons: &[Reason]) -> Failure {
+fn with_reasons(failure: CommandError, reasons: &[ConstraintReason]) -> CommandError {
     let failure = reasons.iter().fold(failure, |failure, reason| {
         failure.line(format!("{}  {}", one_line(&reason.subject), one_line(&reason.message)))
     });
@@ -498,13 +507,13 @@ fn told(failure: Failure, reasons: &[Reason]) -> Failure {
 }
 
 /// Checks of the project that the user does not trust did not run.
-fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Failure {
+fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> CommandError {
     let count = match not_run.len() {
         1 => "a required validation of the project has".to_owned(),
         several => format!("{several} required validations of the project have"),
     };
     let message = format!("plan {id} is not applied: {count} not run, because you have not trusted it");
-    let failure = Failure::new(&codes::VALIDATION_UNTRUSTED, message);
+    let failure = CommandError::new(&codes::VALIDATION_UNTRUSTED, message);
     not_run
         .iter()
         .fold(failure, |failure, name| failure.line(one_line(name)))
@@ -515,11 +524,11 @@ fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Failu
 }
 
 /// Conflicts, named one by one.
-fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str) -> Failure {
+fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str) -> CommandError {
     let count = if told.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", told.len()) };
     let width = told.iter().map(|(address, _)| address.chars().count()).max().unwrap_or(0);
     let failure =
-        Failure::new(&codes::CONFLICTS, format!("plan {id} not applied: {count}, nothing was written"));
+        CommandError::new(&codes::CONFLICTS, format!("plan {id} not applied: {count}, nothing was written"));
     let failure = told
         .iter()
         .fold(failure, |failure, (address, sentence)| failure.line(format!("{address:width$}  {sentence}")));
@@ -552,14 +561,14 @@ pub fn conflict_json(conflict: &Conflict) -> serde_json::Value {
 }
 
 /// A plan was not undone.
-pub fn undo(error: &ApplyError, id: &str) -> Failure {
+pub fn undo(error: &ApplyError, id: &str) -> CommandError {
     if let ApplyError::NotReady { state, .. } = error {
         return match state {
             PlanState::Apply(ApplyState::Applied) => {
-                Failure::new(&codes::NOT_APPLIED, format!("plan {id} is undone already"))
+                CommandError::new(&codes::NOT_APPLIED, format!("plan {id} is undone already"))
                     .hint(format!("to apply it again: `agents plan apply {id}`"))
             }
-            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => Failure::new(
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => CommandError::new(
                 &codes::NOT_APPLIED,
                 format!("plan {id} is not applied ({state}): there is nothing to undo"),
             ),
@@ -578,16 +587,16 @@ pub fn undo(error: &ApplyError, id: &str) -> Failure {
 }
 
 /// A plan was not cancelled.
-pub fn cancel(error: &CancelError, id: &str) -> Failure {
+pub fn cancel(error: &CancelError, id: &str) -> CommandError {
     match error {
         CancelError::TooLate { .. }
-        | CancelError::Final { state: PlanState::Apply(ApplyState::Applied), .. } => Failure::new(
+        | CancelError::Final { state: PlanState::Apply(ApplyState::Applied), .. } => CommandError::new(
             &codes::CANCEL_TOO_LATE,
             format!("plan {id} cannot be cancelled any more: it is being applied, or has been"),
         )
         .hint(format!("to take it back: `agents plan undo {id}`")),
         CancelError::Final { state, .. } => ended(*state, id),
-        CancelError::Unconfirmed { worker, .. } => Failure::new(
+        CancelError::Unconfirmed { worker, .. } => CommandError::new(
             &codes::CANCEL_UNCONFIRMED,
             format!("the cancel of plan {id} is requested, not yet confirmed by {worker}"),
         )
@@ -599,21 +608,23 @@ pub fn cancel(error: &CancelError, id: &str) -> Failure {
 }
 
 /// Artifacts were not listed or written.
-pub fn artifacts(error: &ArtifactsError, id: &str) -> Failure {
+pub fn artifacts(error: &ArtifactsError, id: &str) -> CommandError {
     match error {
         ArtifactsError::Plan(error) => plan(error, id),
-        ArtifactsError::Write { .. } => Failure::new(&codes::IO_FAILED, error.to_string())
+        ArtifactsError::Write { .. } => CommandError::new(&codes::IO_FAILED, error.to_string())
             .hint("name an empty directory, or one that is not there yet"),
     }
 }
 
 /// Nothing was cleared, or not all.
-pub fn gc(error: &GcError) -> Failure {
+pub fn gc(error: &GcError) -> CommandError {
     match error {
         GcError::Store(error) => store(error),
         GcError::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref::<StoreError>()) {
             Some(error) => store(error),
-            None => Failure::new(&codes::IO_FAILED, format!("the data directory cannot be cleared: {error}")),
+            None => {
+                CommandError::new(&codes::IO_FAILED, format!("the data directory cannot be cleared: {error}"))
+            }
         },
     }
 }

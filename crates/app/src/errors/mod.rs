@@ -1,10 +1,11 @@
-//! What a command could not do, as people and programs are told.
+//! The error of a command, for people and for programs.
 //!
 //! The message carries facts: what object, what state. Hints carry advice: what to type.
 //!
 //! # Invariants
 //! 1. Every failure has a code of [`codes`], and its exit status is that of its code.
-//! 2. What is shown holds no control characters but line ends: text from files and programs cannot move the cursor.
+//! 2. What is shown holds no control characters but line ends: text from files and programs cannot move the
+//!    cursor.
 //!
 //! # Not here
 //! Which error of the engine is which failure: each command says that where it calls.
@@ -18,11 +19,11 @@ use serde_json::{Value, json};
 
 pub use codes::{Code, Exit};
 
-use crate::output::{Paint, calm};
+use crate::output::{Paint, escape_control_chars};
 
-/// Why a command did not do what it was asked.
+/// The reason why a command did not do what it was asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct CommandError {
     /// Which kind: the name that is searched for.
     pub code: &'static Code,
     /// The facts, in one sentence.
@@ -35,7 +36,7 @@ pub struct Failure {
     pub hints: Vec<String>,
 }
 
-impl Failure {
+impl CommandError {
     /// A failure with a message alone.
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), lines: Vec::new(), detail: Value::Null, hints: Vec::new() }
@@ -81,15 +82,18 @@ impl Failure {
     }
 
     /// As it is written to the error output.
-    pub fn shown(&self, paint: Paint) -> String {
-        let mut text =
-            format!("{}: {}\n", paint.red(&format!("error[{}]", self.code.name)), calm(&self.message));
+    pub fn render(&self, paint: Paint) -> String {
+        let mut text = format!(
+            "{}: {}\n",
+            paint.red(&format!("error[{}]", self.code.name)),
+            escape_control_chars(&self.message)
+        );
         for line in &self.lines {
-            text.push_str(&format!("  {}\n", calm(line)));
+            text.push_str(&format!("  {}\n", escape_control_chars(line)));
         }
         for (index, hint) in self.hints.iter().enumerate() {
             let gap = if index == 0 { "\n" } else { "" };
-            text.push_str(&format!("{gap}{}: {}\n", paint.cyan("hint"), calm(hint)));
+            text.push_str(&format!("{gap}{}: {}\n", paint.cyan("hint"), escape_control_chars(hint)));
         }
         text
     }
@@ -111,8 +115,8 @@ impl Failure {
 mod tests {
     use super::*;
 
-    fn busy() -> Failure {
-        Failure::new(&codes::PLAN_BUSY, "plan 01JB3QK7XM cannot be applied: execute is still running")
+    fn busy() -> CommandError {
+        CommandError::new(&codes::PLAN_BUSY, "plan 01JB3QK7XM cannot be applied: execute is still running")
             .hint("follow it with `agents plan watch 01JB3QK7XM`")
             .hint("stop it with `agents plan cancel 01JB3QK7XM`")
     }
@@ -120,7 +124,7 @@ mod tests {
     #[test]
     fn a_failure_says_facts_then_advice() {
         assert_eq!(
-            busy().line("since 12s").shown(Paint::OFF),
+            busy().line("since 12s").render(Paint::OFF),
             "error[PLAN_BUSY]: plan 01JB3QK7XM cannot be applied: execute is still running\n  since 12s\n\n\
              hint: follow it with `agents plan watch 01JB3QK7XM`\n\
              hint: stop it with `agents plan cancel 01JB3QK7XM`\n"
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_message_cannot_move_the_cursor() {
-        let shown = Failure::new(&codes::USAGE, "file \x1b[2J\r gone").shown(Paint::OFF);
+        let shown = CommandError::new(&codes::USAGE, "file \x1b[2J\r gone").render(Paint::OFF);
         assert_eq!(shown, "error[USAGE]: file \\x1B[2J\\x0D gone\n");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. The six keys are always there, in this order, whether the command succeeded or not.
-//! 2. A message is `{level, code, message, detail, suggestions}`; a failure is a message of level `error`, the last one.
+//! 2. A message is `{level, code, message, detail, suggestions}`; a failure is a message of level `error`,
+//!    the last one.
 //! 3. JSON is one line, so that a reader of lines has it whole.
 
 use std::io;
@@ -11,9 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Format;
-use super::escape::calm_json;
+use super::escape::escape_json;
 
-/// When a command began and how long it took.
+/// The start and the duration of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timing {
     /// When, in UTC.
@@ -22,7 +23,7 @@ pub struct Timing {
     pub duration_ms: u64,
 }
 
-/// What programs read.
+/// The answer for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Envelope<'a> {
     /// The command, as `plan list`.
@@ -44,10 +45,10 @@ impl Envelope<'_> {
     ///
     /// # Errors
     /// A value that YAML cannot say.
-    pub fn encoded(&self, format: Format) -> io::Result<String> {
+    pub fn encode(&self, format: Format) -> io::Result<String> {
         let text = match format {
             Format::Yaml => serde_saphyr::to_string(self).map_err(io::Error::other)?,
-            Format::Json | Format::Rich | Format::Plain => calm_json(&serde_json::to_string(self)?),
+            Format::Json | Format::Rich | Format::Plain => escape_json(&serde_json::to_string(self)?),
         };
         Ok(if text.ends_with('\n') { text } else { text + "\n" })
     }
@@ -59,17 +60,17 @@ mod tests {
 
     use super::*;
 
-    fn encoded(data: &Value, format: Format) -> String {
+    fn encode(data: &Value, format: Format) -> String {
         let timing = Timing { started: "2026-11-16T00:30:03.250Z".to_owned(), duration_ms: 7 };
         let messages = vec![json!({ "level": "info", "message": "a: \"b\"\n- c" })];
         let envelope = Envelope { command: "plan list", status: "ok", exit_code: 0, data, timing, messages };
-        envelope.encoded(format).unwrap()
+        envelope.encode(format).unwrap()
     }
 
     #[test]
     fn json_is_one_line_with_six_keys_in_order() {
         assert_eq!(
-            encoded(&json!({ "plans": [] }), Format::Json),
+            encode(&json!({ "plans": [] }), Format::Json),
             "{\"command\":\"plan list\",\"status\":\"ok\",\"exit_code\":0,\"data\":{\"plans\":[]},\
              \"timing\":{\"started\":\"2026-11-16T00:30:03.250Z\",\"duration_ms\":7},\
              \"messages\":[{\"level\":\"info\",\"message\":\"a: \\\"b\\\"\\n- c\"}]}\n"
@@ -83,9 +84,9 @@ mod tests {
             "tab": "\tx", "esc": "\u{1b}[0m", "list": [{ "a": [] }, {}, "- x", "~", "1e3"], "n": 18446744073709551615_u64,
             "quote": "'\"", "trail": "x ", "e": "é\u{85}", "\u{2028}": true,
         });
-        let yaml = encoded(&tricky, Format::Yaml);
+        let yaml = encode(&tricky, Format::Yaml);
         let read: Value = serde_saphyr::from_str(&yaml).unwrap();
-        let json: Value = serde_json::from_str(&encoded(&tricky, Format::Json)).unwrap();
+        let json: Value = serde_json::from_str(&encode(&tricky, Format::Json)).unwrap();
         assert_eq!(read, json, "{yaml}");
     }
 }

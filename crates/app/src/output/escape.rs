@@ -2,8 +2,8 @@
 //!
 //! # How
 //! [`Paint`](super::Paint) and [`clear_line`] write their sequences *sealed*: with a random word of this process in them,
-//! which no file, model or command can know. Everything that is written passes a [`CalmStream`], which opens the seals. At a
-//! terminal it escapes all else that a terminal obeys, whatever the caller did before.
+//! which no file, model or command can know. Everything that is written passes a [`EscapingStream`], which
+//! opens the seals. At a terminal it escapes all else that a terminal obeys, whatever the caller did before.
 //!
 //! # Invariants
 //! 1. The question is whether the stream is a terminal, not whether the terminal says how wide it is.
@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use super::terminal::{calm, calm_bytes};
+use super::terminal::{escape_control_bytes, escape_control_chars};
 
 /// Clears the line, after it was opened.
 const CLEAR: &[u8] = b"[2K";
@@ -37,10 +37,11 @@ pub fn clear_line() -> String {
 
 /// How much is held back at most until a line ends.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
-/// Longer than a sequence of our own and a letter: what is cut further from the end than this cuts none of them.
+/// Longer than a sequence of our own and a letter: what is cut further from the end than this cuts none of
+/// them.
 const SEQUENCE_BYTES_MAX: usize = 32;
 
-/// What is written to a stream.
+/// The form of what is written to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenForm {
     /// Text for people.
@@ -50,30 +51,35 @@ pub enum WrittenForm {
 }
 
 /// A stream that lets nothing but our own sequences reach a terminal. It has to be flushed at the end.
-pub struct CalmStream<W> {
+pub struct EscapingStream<W> {
     stream: W,
     is_terminal: bool,
     form: WrittenForm,
     pending: Vec<u8>,
 }
 
-impl CalmStream<io::StdoutLock<'static>> {
+impl EscapingStream<io::StdoutLock<'static>> {
     /// The output.
     pub fn out(form: WrittenForm) -> Self {
         let stream = io::stdout().lock();
-        CalmStream { is_terminal: stream.is_terminal(), stream, form, pending: Vec::new() }
+        EscapingStream { is_terminal: stream.is_terminal(), stream, form, pending: Vec::new() }
     }
 }
 
-impl CalmStream<io::StderrLock<'static>> {
+impl EscapingStream<io::StderrLock<'static>> {
     /// The error output.
     fn err() -> Self {
         let stream = io::stderr().lock();
-        CalmStream { is_terminal: stream.is_terminal(), stream, form: WrittenForm::Text, pending: Vec::new() }
+        EscapingStream {
+            is_terminal: stream.is_terminal(),
+            stream,
+            form: WrittenForm::Text,
+            pending: Vec::new(),
+        }
     }
 }
 
-impl<W: Write> CalmStream<W> {
+impl<W: Write> EscapingStream<W> {
     /// Writes the beginning of what is held back.
     fn pass(&mut self, bytes: usize) -> io::Result<()> {
         let rest = self.pending.split_off(bytes);
@@ -91,9 +97,9 @@ impl<W: Write> CalmStream<W> {
     fn pass_part(&mut self, part: &[u8]) -> io::Result<()> {
         match (self.is_terminal, self.form) {
             (false, _) => self.stream.write_all(part),
-            (true, WrittenForm::Text) => self.stream.write_all(calm_bytes(part).as_bytes()),
+            (true, WrittenForm::Text) => self.stream.write_all(escape_control_bytes(part).as_bytes()),
             (true, WrittenForm::Json) => {
-                self.stream.write_all(calm_json(&String::from_utf8_lossy(part)).as_bytes())
+                self.stream.write_all(escape_json(&String::from_utf8_lossy(part)).as_bytes())
             }
         }
     }
@@ -114,7 +120,7 @@ impl<W: Write> CalmStream<W> {
     }
 }
 
-impl<W: Write> Write for CalmStream<W> {
+impl<W: Write> Write for EscapingStream<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() >= PENDING_BYTES_MAX {
@@ -147,7 +153,7 @@ fn find(bytes: &[u8], sought: &[u8]) -> Option<usize> {
 /// # Errors
 /// Returns an error if the output cannot be written.
 pub fn write_out(bytes: &[u8]) -> io::Result<()> {
-    let mut out = CalmStream::out(WrittenForm::Text);
+    let mut out = EscapingStream::out(WrittenForm::Text);
     out.write_all(bytes)?;
     out.flush()
 }
@@ -157,34 +163,36 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Returns an error if the error output cannot be written.
 pub fn write_err(text: &str) -> io::Result<()> {
-    let mut err = CalmStream::err();
+    let mut err = EscapingStream::err();
     err.write_all(text.as_bytes())?;
     err.flush()
 }
 
-/// Returns JSON in which everything that a terminal obeys is escaped as JSON does it: the same value for programs.
-pub fn calm_json(json: &str) -> String {
-    let mut calmed = String::with_capacity(json.len());
+/// Returns JSON in which everything that a terminal obeys is escaped as JSON does it: the same value for
+/// programs.
+pub fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
     for letter in json.chars() {
         match letter {
             // Between values JSON may have line ends and tabs, within texts it has none.
-            '\n' | '\t' => calmed.push(letter),
+            '\n' | '\t' => escaped.push(letter),
             letter if domain::path::is_obeyed(letter) => {
                 letter
                     .encode_utf16(&mut [0; 2])
                     .iter()
-                    .for_each(|unit| calmed.push_str(&format!("\\u{unit:04x}")));
+                    .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
             }
-            letter => calmed.push(letter),
+            letter => escaped.push(letter),
         }
     }
-    calmed
+    escaped
 }
 
-/// Returns a question as it is asked: characters without a width are shown as well, so that nothing hides between others.
+/// Returns a question as it is asked: characters without a width are shown as well, so that nothing hides
+/// between others.
 pub(super) fn for_question(question: &str) -> String {
     let mut shown = String::with_capacity(question.len());
-    for letter in calm(question).chars() {
+    for letter in escape_control_chars(question).chars() {
         if letter != '\n' && letter != '\t' && domain::path::is_unseen(letter) {
             letter
                 .encode_utf8(&mut [0; 4])
@@ -207,7 +215,7 @@ mod tests {
         let text = format!("{}{} \x1b[31mred\x1b]0;t\x07\u{9b}2J", clear_line(), Paint::ON.red("ours"));
         let passed = |text: &[u8], is_terminal| {
             let (form, pending) = (WrittenForm::Text, Vec::new());
-            let mut stream = CalmStream { stream: Vec::new(), is_terminal, form, pending };
+            let mut stream = EscapingStream { stream: Vec::new(), is_terminal, form, pending };
             // However it comes.
             text.chunks(3).for_each(|part| stream.write_all(part).unwrap());
             stream.flush().unwrap();
@@ -223,7 +231,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_passed_on_and_cuts_no_letter_and_no_sequence() {
         let (form, pending) = (WrittenForm::Text, Vec::new());
-        let mut stream = CalmStream { stream: Vec::new(), is_terminal: true, form, pending };
+        let mut stream = EscapingStream { stream: Vec::new(), is_terminal: true, form, pending };
         let text = format!("é{}", Paint::ON.red("ü")).repeat(20_000);
         text.as_bytes().chunks(1_000).for_each(|part| stream.write_all(part).unwrap());
         assert!(stream.pending.len() < PENDING_BYTES_MAX);
@@ -234,9 +242,9 @@ mod tests {
     #[test]
     fn json_says_the_same_and_is_calm() {
         let value = serde_json::json!({ "a": "\u{1b}\u{9b}\u{202e}\u{2066}é\n" });
-        let calmed = calm_json(&format!("{value}\n"));
-        assert!(!calmed.trim_end().contains(|letter: char| domain::path::is_obeyed(letter)), "{calmed}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&calmed).unwrap(), value);
+        let escaped = escape_json(&format!("{value}\n"));
+        assert!(!escaped.trim_end().contains(|letter: char| domain::path::is_obeyed(letter)), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! How answers are shown: to people with or without colour, to programs as one envelope.
+//! Writes answers: to people with or without colour, to programs as one envelope.
 //!
 //! # Where to look
-//! `envelope` is what programs read, `terminal` what is known of the screen, `table` columns, `prompt` a question, `escape`
-//! the way of all text to a terminal.
+//! `envelope` is what programs read, `terminal` what is known of the screen, `table` columns, `prompt` a
+//! question, `escape` the way of all text to a terminal.
 //!
 //! # Invariants
-//! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and `yaml` the
-//!    output is one envelope, whatever happened.
+//! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and
+//!    `yaml` the output is one envelope, whatever happened.
 //! 2. Nothing is told by colour alone.
 //! 3. A reader that goes away early (`| head`) ends the program in silence.
 //!
 //! # Not here
-//! What the answers are: each command makes its own [`Report`].
+//! What the answers are: each command makes its own [`CommandReport`].
 
 mod envelope;
 mod escape;
@@ -20,10 +20,12 @@ mod table;
 mod terminal;
 
 pub use envelope::{Envelope, Timing};
-pub use escape::{CalmStream, WrittenForm, calm_json, clear_line, write_err, write_out};
+pub use escape::{EscapingStream, WrittenForm, clear_line, escape_json, write_err, write_out};
 pub use prompt::confirm;
-pub use table::Table;
-pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_of};
+pub use table::TextTable;
+pub use terminal::{
+    ColorWhen, OutputStyle, Paint, escape_control_bytes, escape_control_chars, one_line, one_line_of,
+};
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use engine::SecretFilter;
 use serde_json::{Map, Value, json};
 
-use crate::errors::{Exit, Failure, codes};
+use crate::errors::{CommandError, Exit, codes};
 
 /// In which form answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -58,14 +60,14 @@ impl Format {
 
 /// Something that is told beside the answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct OutputNote {
     /// What.
     pub message: String,
     /// Whether it deserves attention.
     pub is_warning: bool,
 }
 
-impl Note {
+impl OutputNote {
     /// Worth knowing.
     pub fn info(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_warning: false }
@@ -83,15 +85,15 @@ impl Note {
     }
 
     /// As it is written to the error output.
-    pub fn shown(&self, paint: Paint) -> String {
+    pub fn render(&self, paint: Paint) -> String {
         let word = if self.is_warning { paint.yellow("warning") } else { paint.cyan("note") };
-        format!("{word}: {}\n", calm(&self.message))
+        format!("{word}: {}\n", escape_control_chars(&self.message))
     }
 }
 
 /// The answer of a command.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct CommandReport {
     /// For programs.
     pub data: Value,
     /// For people, as it is written: bytes, since file contents need not be UTF-8.
@@ -99,22 +101,22 @@ pub struct Report {
     /// How the program ends.
     pub exit: Exit,
     /// What is told beside it.
-    pub notes: Vec<Note>,
+    pub notes: Vec<OutputNote>,
     /// Why it did not end well, when it did not: the answer is shown all the same.
-    pub failure: Option<Failure>,
+    pub failure: Option<CommandError>,
     /// The answer, where it is made while it is written; then `data` and `text` are empty.
-    pub body: Option<Body>,
+    pub body: Option<StreamedBody>,
     /// Whether its secrets are to be shown.
     pub is_revealed: bool,
 }
 
 /// An answer that is made piece by piece while it is written, so that it never lies in memory whole.
 #[derive(Clone)]
-pub struct Body(Arc<WriteBody>);
+pub struct StreamedBody(Arc<WriteBody>);
 
-type WriteBody = dyn Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<Note>> + Send + Sync;
+type WriteBody = dyn Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<OutputNote>> + Send + Sync;
 
-/// What is to be written of an answer.
+/// The form in which an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
     /// What people read.
@@ -123,32 +125,32 @@ pub enum BodyForm {
     Data,
 }
 
-impl Body {
+impl StreamedBody {
     /// What `write` writes. It returns what is told beside it.
     pub fn new(
-        write: impl Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<Note>> + Send + Sync + 'static,
+        write: impl Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<OutputNote>> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(write))
     }
 
-    fn write(&self, form: BodyForm, out: &mut dyn Write) -> io::Result<Vec<Note>> {
+    fn write(&self, form: BodyForm, out: &mut dyn Write) -> io::Result<Vec<OutputNote>> {
         (self.0)(form, out)
     }
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for StreamedBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Body").finish_non_exhaustive()
     }
 }
 
-impl PartialEq for Body {
+impl PartialEq for StreamedBody {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Report {
+impl CommandReport {
     /// An answer that is done.
     pub fn new(data: Value, text: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -168,8 +170,8 @@ impl Report {
         Self { is_revealed, ..self }
     }
 
-    /// The answer without secrets, in the form in which it will be written. One that is made while it is written takes them
-    /// out by itself.
+    /// The answer without secrets, in the form in which it will be written. One that is made while it is
+    /// written takes them out by itself.
     #[must_use]
     pub fn without_secrets(mut self, filter: &SecretFilter, format: Format) -> Self {
         match (self.is_revealed, format.is_for_programs()) {
@@ -185,7 +187,7 @@ impl Report {
     }
 
     /// An answer that is made while it is written.
-    pub fn streamed(body: Body) -> Self {
+    pub fn streamed(body: StreamedBody) -> Self {
         Self { body: Some(body), ..Self::new(Value::Null, Vec::new()) }
     }
 
@@ -204,14 +206,14 @@ impl Report {
 
     /// Adds something to tell.
     #[must_use]
-    pub fn note(mut self, note: Note) -> Self {
+    pub fn note(mut self, note: OutputNote) -> Self {
         self.notes.push(note);
         self
     }
 
     /// The answer stands, and yet this went wrong.
     #[must_use]
-    pub fn failed(mut self, failure: Failure) -> Self {
+    pub fn failed(mut self, failure: CommandError) -> Self {
         self.exit = failure.exit();
         self.failure = Some(failure);
         self
@@ -255,14 +257,14 @@ pub fn write_object_with_list(
 }
 
 /// A failure without an answer.
-impl From<Failure> for Report {
-    fn from(failure: Failure) -> Self {
-        Report::new(Value::Null, Vec::new()).failed(failure)
+impl From<CommandError> for CommandReport {
+    fn from(failure: CommandError) -> Self {
+        CommandReport::new(Value::Null, Vec::new()).failed(failure)
     }
 }
 
 /// Writes the answer in the chosen format and says how the program ends.
-pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exit {
+pub fn write(report: &CommandReport, command: &str, timing: Timing, look: &OutputStyle) -> Exit {
     let written = match look.format {
         Format::Json => match &report.body {
             Some(body) => write_json_body(body, report, command, timing),
@@ -286,40 +288,46 @@ pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exi
 }
 
 /// Says that an answer could not be written, where there is somebody to hear it.
-pub fn tell_unwritten(error: &io::Error, look: &Look) {
-    let failure = Failure::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
-    let _ = write_err(&failure.shown(look.err_paint));
+pub fn tell_unwritten(error: &io::Error, look: &OutputStyle) {
+    let failure = CommandError::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
+    let _ = write_err(&failure.render(look.err_paint));
 }
 
 /// Writes the envelope around an answer that is made meanwhile.
-fn write_json_body(body: &Body, report: &Report, command: &str, timing: Timing) -> io::Result<()> {
+fn write_json_body(
+    body: &StreamedBody,
+    report: &CommandReport,
+    command: &str,
+    timing: Timing,
+) -> io::Result<()> {
     // The place of the answer in an envelope without one.
     const PLACE: &str = "\"data\":null,";
     let encoded = |messages: Vec<Value>| -> io::Result<String> {
         let (status, exit_code) = (report.exit.word(), report.exit.number());
         let (data, timing) = (&Value::Null, timing.clone());
-        Envelope { command, status, exit_code, data, timing, messages }.encoded(Format::Json)
+        Envelope { command, status, exit_code, data, timing, messages }.encode(Format::Json)
     };
     let around = |text: &str| -> io::Result<(String, String)> {
         let parts =
             text.split_once(PLACE).ok_or_else(|| io::Error::other("an envelope without its answer"))?;
         Ok((parts.0.to_owned(), parts.1.to_owned()))
     };
-    let mut out = CalmStream::out(WrittenForm::Json);
+    let mut out = EscapingStream::out(WrittenForm::Json);
     let (before, _) = around(&encoded(Vec::new())?)?;
     out.write_all(before.as_bytes())?;
     out.write_all(b"\"data\":")?;
     let notes = body.write(BodyForm::Data, &mut out)?;
-    let notes = report.notes.iter().chain(&notes).map(Note::to_json);
-    let messages = notes.chain(report.failure.iter().map(Failure::to_json)).collect();
+    let notes = report.notes.iter().chain(&notes).map(OutputNote::to_json);
+    let messages = notes.chain(report.failure.iter().map(CommandError::to_json)).collect();
     let (_, after) = around(&encoded(messages)?)?;
     out.write_all(b",")?;
     out.write_all(after.as_bytes())?;
     out.flush()
 }
 
-fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format) -> io::Result<()> {
-    let messages = report.notes.iter().map(Note::to_json).chain(report.failure.iter().map(Failure::to_json));
+fn write_envelope(report: &CommandReport, command: &str, timing: Timing, format: Format) -> io::Result<()> {
+    let messages =
+        report.notes.iter().map(OutputNote::to_json).chain(report.failure.iter().map(CommandError::to_json));
     let envelope = Envelope {
         command,
         status: report.exit.word(),
@@ -328,29 +336,30 @@ fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format
         timing,
         messages: messages.collect(),
     };
-    write_out(envelope.encoded(format)?.as_bytes())
+    write_out(envelope.encode(format)?.as_bytes())
 }
 
-fn write_for_people(report: &Report, look: &Look) -> io::Result<()> {
+fn write_for_people(report: &CommandReport, look: &OutputStyle) -> io::Result<()> {
     let mut told = Vec::new();
-    let mut out = CalmStream::out(WrittenForm::Text);
+    let mut out = EscapingStream::out(WrittenForm::Text);
     let streamed = report.body.as_ref().map_or(Ok(Vec::new()), |body| body.write(BodyForm::Text, &mut out));
     let written = streamed.map(|notes| told = notes);
     let written = written.and_then(|()| out.write_all(&report.text)).and_then(|()| out.flush());
     for note in report.notes.iter().chain(&told) {
-        write_err(&note.shown(look.err_paint))?;
+        write_err(&note.render(look.err_paint))?;
     }
     if let Some(failure) = &report.failure {
-        write_err(&failure.shown(look.err_paint))?;
+        write_err(&failure.render(look.err_paint))?;
     }
     written
 }
 
-/// Writes a line beside the answer at once, while the command still works; programs read it from the envelope only.
-pub fn tell(note: &Note, look: &Look) {
+/// Writes a line beside the answer at once, while the command still works; programs read it from the envelope
+/// only.
+pub fn tell(note: &OutputNote, look: &OutputStyle) {
     if !look.format.is_for_programs() {
         let gone = if look.is_live { clear_line() } else { String::new() };
         // Nobody can be told that nobody can be told.
-        let _ = write_err(&format!("{gone}{}", note.shown(look.err_paint)));
+        let _ = write_err(&format!("{gone}{}", note.render(look.err_paint)));
     }
 }

@@ -1,9 +1,10 @@
-//! What is known of the screen: whether there is one, how wide it is, whether it shows colour.
+//! The properties of the terminal: whether there is one, its width, its colours.
 //!
 //! # Invariants
-//! 1. `NO_COLOR` (not empty), `TERM=dumb` and an output that is no terminal switch colour off, `--color` decides over all.
-//! 2. Text from files and programs is [`calm`] where it is measured and cut. That nothing else reaches a terminal is seen
-//!    to by `escape`, through which everything is written.
+//! 1. `NO_COLOR` (not empty), `TERM=dumb` and an output that is no terminal switch colour off, `--color`
+//!    decides over all.
+//! 2. Text from files and programs goes through [`escape_control_chars`] before it is measured and cut.
+//!    `escape`, through which everything is written, ensures that nothing else reaches a terminal.
 
 use std::io::IsTerminal;
 
@@ -24,9 +25,9 @@ pub enum ColorWhen {
     Never,
 }
 
-/// How the answers of one call look.
+/// The style of the answers of one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct OutputStyle {
     /// The form.
     pub format: Format,
     /// Colour of the output.
@@ -41,9 +42,13 @@ pub struct Look {
     pub can_ask: bool,
 }
 
-impl Look {
+impl OutputStyle {
     /// Looks at the terminal and the environment.
-    pub fn find(format: Option<Format>, color: ColorWhen, variable: impl Fn(&str) -> Option<String>) -> Look {
+    pub fn find(
+        format: Option<Format>,
+        color: ColorWhen,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> OutputStyle {
         let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
         let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
         let is_plain = is_dumb || variable("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -53,7 +58,7 @@ impl Look {
             ColorWhen::Never => false,
             ColorWhen::Auto => is_terminal && !is_plain && format != Format::Plain,
         };
-        Look {
+        OutputStyle {
             format,
             paint: Paint { on: colour(out) && format == Format::Rich },
             err_paint: Paint { on: colour(err) },
@@ -65,8 +70,8 @@ impl Look {
 
     /// The same without colour, and nothing cut.
     #[must_use]
-    pub fn plain(&self) -> Look {
-        Look { paint: Paint::OFF, err_paint: Paint::OFF, width: None, ..*self }
+    pub fn plain(&self) -> OutputStyle {
+        OutputStyle { paint: Paint::OFF, err_paint: Paint::OFF, width: None, ..*self }
     }
 
     /// The text, cut to what is left of the screen beside `taken` columns.
@@ -162,7 +167,7 @@ impl Paint {
 }
 
 /// The text without characters that a terminal obeys; line ends and tabs stay.
-pub fn calm(text: &str) -> String {
+pub fn escape_control_chars(text: &str) -> String {
     let mut calmed = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter == '\n' || letter == '\t' || !is_obeyed(letter) {
@@ -177,10 +182,10 @@ pub fn calm(text: &str) -> String {
 }
 
 /// The same for bytes that need not be UTF-8.
-pub fn calm_bytes(bytes: &[u8]) -> String {
+pub fn escape_control_bytes(bytes: &[u8]) -> String {
     let mut calmed = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        calmed.push_str(&calm(chunk.valid()));
+        calmed.push_str(&escape_control_chars(chunk.valid()));
         for byte in chunk.invalid() {
             calmed.push_str(&format!("\\x{byte:02X}"));
         }
@@ -192,8 +197,8 @@ pub fn calm_bytes(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn look(format: Option<Format>, color: ColorWhen, set: &[(&str, &str)]) -> Look {
-        Look::find(format, color, |name| {
+    fn look(format: Option<Format>, color: ColorWhen, set: &[(&str, &str)]) -> OutputStyle {
+        OutputStyle::find(format, color, |name| {
             set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
@@ -218,9 +223,12 @@ mod tests {
 
     #[test]
     fn calm_text_has_nothing_that_a_terminal_obeys() {
-        assert_eq!(calm("a\tb\nc é"), "a\tb\nc é");
-        assert_eq!(calm("\x1b]0;t\x07\r\u{9b}\u{202e}"), r"\x1B]0;t\x07\x0D\xC2\x9B\xE2\x80\xAE");
-        assert_eq!(calm_bytes(b"ok\xff\x1b"), r"ok\xFF\x1B");
+        assert_eq!(escape_control_chars("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(
+            escape_control_chars("\x1b]0;t\x07\r\u{9b}\u{202e}"),
+            r"\x1B]0;t\x07\x0D\xC2\x9B\xE2\x80\xAE"
+        );
+        assert_eq!(escape_control_bytes(b"ok\xff\x1b"), r"ok\xFF\x1B");
     }
 
     #[test]

@@ -8,29 +8,29 @@
 use std::collections::BTreeMap;
 
 use domain::{Decision, DecisionKind, Plan};
-use engine::{Affected, DecisionFacts, SHORT_ID_CHARS_MIN, shortest};
+use engine::{Affected, DecisionDetails, SHORT_ID_CHARS_MIN, shortest};
 use serde_json::{Value, json};
 
-use crate::output::{Look, calm, one_line};
+use crate::output::{OutputStyle, escape_control_chars, one_line};
 use crate::time::stamp;
 
 /// How much of a choice stands on its line.
 const CHOSEN_CHARS: usize = 72;
 
-/// What the decisions of a plan are called.
+/// The names of a plan's decisions.
 #[derive(Clone, Debug)]
-pub struct Names(BTreeMap<u32, String>);
+pub struct DecisionNames(BTreeMap<u32, String>);
 
-impl Names {
+impl DecisionNames {
     /// All of the plan's, also those that gave way.
-    pub fn of(all: &[Decision]) -> Names {
+    pub fn new(all: &[Decision]) -> DecisionNames {
         let mut ids: Vec<String> = all.iter().map(|decision| decision.id.to_string()).collect();
         ids.sort_unstable();
         let short = |decision: &Decision| {
             let id = decision.id.to_string();
             (decision.seq, shortest(&id, &ids, SHORT_ID_CHARS_MIN).to_owned())
         };
-        Names(all.iter().map(short).collect())
+        DecisionNames(all.iter().map(short).collect())
     }
 
     /// The short name of the one with this number.
@@ -53,9 +53,9 @@ const fn kind_word(kind: DecisionKind) -> &'static str {
 }
 
 /// A decision on one line.
-pub fn line(decision: &Decision, names: &Names, look: &Look) -> String {
+pub fn line(decision: &Decision, names: &DecisionNames, look: &OutputStyle) -> String {
     let new = &decision.new;
-    let chosen = look.cut(&calm(&one_line(&new.chosen)), CHOSEN_CHARS);
+    let chosen = look.cut(&escape_control_chars(&one_line(&new.chosen)), CHOSEN_CHARS);
     let mut text = format!("{}  {}  {chosen}", names.short(decision.seq), kind_word(new.kind));
     if let Some(confidence) = new.confidence {
         text.push_str(&format!("  {confidence:.2}"));
@@ -71,8 +71,9 @@ pub fn line(decision: &Decision, names: &Names, look: &Look) -> String {
 }
 
 /// All of these below each other, under a head that names the plan.
-pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &Names, look: &Look) -> String {
-    let mut text = format!("plan {}  {}\n", look.paint.bold(id), calm(&one_line(&plan.title)));
+pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &DecisionNames, look: &OutputStyle) -> String {
+    let mut text =
+        format!("plan {}  {}\n", look.paint.bold(id), escape_control_chars(&one_line(&plan.title)));
     let mut roots = shown.iter().filter(|decision| parent(decision, shown).is_none()).peekable();
     while let Some(root) = roots.next() {
         branch(root, shown, names, look, ("", roots.peek().is_none()), &mut text);
@@ -85,12 +86,13 @@ fn parent(decision: &Decision, shown: &[Decision]) -> Option<u32> {
     decision.new.parent.filter(|parent| shown.iter().any(|other| other.seq == *parent))
 }
 
-/// A decision and what follows from it. `place` is what stands before its line, and whether it is the last there.
+/// A decision and what follows from it. `place` is what stands before its line, and whether it is the last
+/// there.
 fn branch(
     decision: &Decision,
     shown: &[Decision],
-    names: &Names,
-    look: &Look,
+    names: &DecisionNames,
+    look: &OutputStyle,
     place: (&str, bool),
     text: &mut String,
 ) {
@@ -106,7 +108,7 @@ fn branch(
 }
 
 /// A decision for programs.
-pub fn to_json(decision: &Decision, names: &Names) -> Value {
+pub fn to_json(decision: &Decision, names: &DecisionNames) -> Value {
     let new = &decision.new;
     json!({
         "decision_id": decision.id, "short_id": names.short(decision.seq), "seq": decision.seq,
@@ -124,14 +126,14 @@ pub fn affected_json(affected: &Affected) -> Value {
 }
 
 /// What is typed to correct a decision of the plan.
-fn correction(facts: &DecisionFacts, id: &str) -> Option<String> {
+fn correction(facts: &DecisionDetails, id: &str) -> Option<String> {
     let may = !facts.plan.state.is_final() && facts.decision.is_live();
     may.then(|| crate::render::failure::say_differently(&facts.plan, id))
 }
 
 /// One decision with all that hangs on it, for programs.
-pub fn explained_json(facts: &DecisionFacts, id: &str) -> Value {
-    let mut data = to_json(&facts.decision, &Names::of(&facts.all));
+pub fn explained_json(facts: &DecisionDetails, id: &str) -> Value {
+    let mut data = to_json(&facts.decision, &DecisionNames::new(&facts.all));
     data["plan_id"] = json!(facts.plan.id);
     data["affected"] = affected_json(&facts.affected);
     data["correct"] = json!(correction(facts, id));
@@ -139,9 +141,9 @@ pub fn explained_json(facts: &DecisionFacts, id: &str) -> Value {
 }
 
 /// The same for people.
-pub fn explained(facts: &DecisionFacts, id: &str, look: &Look) -> String {
-    let DecisionFacts { decision, all, affected, .. } = facts;
-    let (new, names) = (&decision.new, Names::of(all));
+pub fn render_explanation(facts: &DecisionDetails, id: &str, look: &OutputStyle) -> String {
+    let DecisionDetails { decision, all, affected, .. } = facts;
+    let (new, names) = (&decision.new, DecisionNames::new(all));
     let seqs = |seqs: &mut dyn Iterator<Item = u32>| -> String {
         seqs.map(|seq| names.short(seq)).collect::<Vec<_>>().join(", ")
     };
@@ -153,7 +155,7 @@ pub fn explained(facts: &DecisionFacts, id: &str, look: &Look) -> String {
     );
     let mut add = |name: &str, value: String| {
         if !value.trim().is_empty() {
-            let value = calm(value.trim_end()).replace('\n', "\n               ");
+            let value = escape_control_chars(value.trim_end()).replace('\n', "\n               ");
             text.push_str(&format!("  {name:<11}  {value}\n"));
         }
     };

@@ -1,13 +1,15 @@
-//! What `agents action` and `agents actor` answer: both list, show and check alike.
+//! Renders the answers of `agents action` and `agents actor`: both list, show and check alike.
 
-use ::definitions::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surroundings};
+use ::definitions::{
+    DefinitionError, DefinitionListing, DefinitionOrigin, FreezeOptions, Kind, Library, LoadedDefinition,
+};
 use actors::agents;
-use actors::agents::{Agent, Tried};
+use actors::agents::{Agent, TestedWays};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes};
-use crate::output::{Report, Table, calm};
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, TextTable, escape_control_chars};
 use crate::setup::definitions;
 use crate::setup::definitions::WithProviders;
 use crate::setup::project;
@@ -16,7 +18,7 @@ use crate::setup::project;
 pub(crate) fn setting(
     invocation: &Invocation,
     with_providers: WithProviders,
-) -> Result<(Library, Surroundings), Failure> {
+) -> Result<(Library, FreezeOptions), CommandError> {
     let projects = project::find_all(&[], &invocation.here)?;
     let settings = invocation.settings(Vec::new(), &projects)?;
     let configured = definitions::configured(&settings, with_providers);
@@ -24,9 +26,13 @@ pub(crate) fn setting(
     Ok((library, definitions::surroundings(&settings, None)))
 }
 
-pub(crate) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Result<Report, Failure> {
+pub(crate) fn list(
+    library: &Library,
+    kind: Kind,
+    invocation: &Invocation,
+) -> Result<CommandReport, CommandError> {
     let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
-    let mut table = Table::new(&[kind.as_str(), "from", "what it does"]);
+    let mut table = TextTable::new(&[kind.as_str(), "from", "what it does"]);
     for line in &listed {
         table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line, kind)]);
     }
@@ -44,13 +50,13 @@ pub(crate) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Re
     let folder = format!("{}s", kind.as_str());
     let text = match listed.is_empty() {
         true => format!("there is no {} yet: write .cleveragents/{folder}/NAME.yaml\n", kind.as_str()),
-        false => table.shown(&invocation.look),
+        false => table.render(&invocation.look),
     };
-    Ok(Report::new(json!({ folder: all }), text))
+    Ok(CommandReport::new(json!({ folder: all }), text))
 }
 
 /// What a line says: that something is wrong, or that another is taken, before all else.
-fn about(line: &Listed, kind: Kind) -> String {
+fn about(line: &DefinitionListing, kind: Kind) -> String {
     let faults = match &line.findings[..] {
         [] => String::new(),
         [only] => format!("not sound: {only}"),
@@ -63,21 +69,21 @@ fn about(line: &Listed, kind: Kind) -> String {
 }
 
 /// The agent program that a built-in actor runs.
-fn program(kind: Kind, name: &str, origin: Origin) -> Option<&'static Agent> {
-    agents::named(name).filter(|_| kind == Kind::Actor && origin == Origin::BuiltIn)
+fn program(kind: Kind, name: &str, origin: DefinitionOrigin) -> Option<&'static Agent> {
+    agents::named(name).filter(|_| kind == Kind::Actor && origin == DefinitionOrigin::BuiltIn)
 }
 
 /// The versions that an agent program was seen to work with; null for none.
 pub(crate) fn tried_json(agent: &Agent) -> Value {
-    let version = |tried: Tried| match tried {
-        Tried::Worked { version } => Some(version),
-        Tried::No => None,
+    let version = |tried: TestedWays| match tried {
+        TestedWays::Worked { version } => Some(version),
+        TestedWays::No => None,
     };
     json!({ "version": version(agent.tried), "acp_version": version(agent.tried_acp) })
 }
 
 /// A definition to be printed.
-pub(crate) struct Shown {
+pub(crate) struct PrintedDefinition {
     name: String,
     origin: &'static str,
     place: String,
@@ -87,9 +93,9 @@ pub(crate) struct Shown {
     program: Option<&'static Agent>,
 }
 
-impl Shown {
-    pub(crate) fn of<T>(kind: Kind, loaded: &Loaded<T>, value: Value) -> Shown {
-        Shown {
+impl PrintedDefinition {
+    pub(crate) fn new<T>(kind: Kind, loaded: &LoadedDefinition<T>, value: Value) -> PrintedDefinition {
+        PrintedDefinition {
             program: program(kind, &loaded.name, loaded.origin),
             name: loaded.name.clone(),
             origin: loaded.origin.as_str(),
@@ -100,18 +106,18 @@ impl Shown {
     }
 }
 
-pub(crate) fn show(shown: &Shown) -> Result<Report, Failure> {
+pub(crate) fn show(shown: &PrintedDefinition) -> Result<CommandReport, CommandError> {
     let yaml = serde_saphyr::to_string(&shown.value)
-        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+        .map_err(|error| CommandError::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
     let from = if shown.place == shown.origin { String::new() } else { format!(" ({})", shown.place) };
     let tried = shown.program.map(|agent| format!("# {}: {}\n", agent.title, agent.tried_in_words()));
     let head = format!("# {} of the {}{from}\n{}", shown.name, shown.origin, tried.unwrap_or_default());
-    let text = calm(&format!("{head}{}\n", yaml.trim_end()));
+    let text = escape_control_chars(&format!("{head}{}\n", yaml.trim_end()));
     let data = json!({
         "name": shown.name, "origin": shown.origin, "place": shown.place, "digest": shown.digest,
         "definition": shown.value, "tried": shown.program.map(tried_json),
     });
-    Ok(Report::new(data, text))
+    Ok(CommandReport::new(data, text))
 }
 
 /// A definition without a fault.
@@ -121,7 +127,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    pub(crate) fn of<T>(loaded: &Loaded<T>) -> Checked {
+    pub(crate) fn new<T>(loaded: &LoadedDefinition<T>) -> Checked {
         Checked { name: loaded.name.clone(), place: loaded.place.clone() }
     }
 }
@@ -132,7 +138,7 @@ pub(crate) fn check_all(
     kind: Kind,
     words: &[String],
     check: &dyn Fn(&str) -> Result<Checked, DefinitionError>,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let all: Vec<String> = match words {
         [] => library.names(kind).into_iter().collect(),
         words => words.to_vec(),
@@ -146,10 +152,13 @@ pub(crate) fn check_all(
         }
     }
     findings.dedup();
-    let text: String = sound.iter().map(|one| calm(&format!("{}: ok ({})\n", one.name, one.place))).collect();
+    let text: String = sound
+        .iter()
+        .map(|one| escape_control_chars(&format!("{}: ok ({})\n", one.name, one.place)))
+        .collect();
     let names: Vec<Value> = sound.iter().map(|one| json!({ "name": one.name, "place": one.place })).collect();
     let data = json!({ "sound": names, "findings": definitions::findings_json(&findings) });
-    let report = Report::new(data, text);
+    let report = CommandReport::new(data, text);
     Ok(match findings.is_empty() {
         true => report,
         false => report.failed(definitions::failure(&DefinitionError::Invalid(findings))),

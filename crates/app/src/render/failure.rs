@@ -1,20 +1,22 @@
-//! What went wrong with a plan: the error that it stands at, why it did not come where it was sent, and how it is mended.
+//! Renders the failure of a plan: its error, the reason why it stopped, and the command that repairs it.
 //!
 //! # Invariants
 //! 1. Every error names something to type, chosen by what went wrong and where.
 //! 2. A plan that a person has to speak about says so, and is not merely told to be tried again.
 //!
 //! # Not here
-//! What can be done with a plan that is well (`plan_next`); the whole history of its errors (`cli::plan::errors`).
+//! What can be done with a plan that is well (`next_steps`); the whole history of its errors
+//! (`cli::plan::errors`).
 
 use domain::{
-    Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, Gate, GatePoint, Phase, Plan, PlanState, Work,
+    ApplyState, AskReason, ErrorCategory, ErrorRecord, GateDecision, GatePoint, Phase, Plan, PlanState,
+    RecoveryAction, WorkState,
 };
-use engine::{ConstrainedBy, ExecuteError, PlanFacts, kept_in};
+use engine::{ConstrainedBy, ExecuteError, PlanDetails, retained_dir_of};
 use serde_json::json;
 
 use super::usage;
-use crate::errors::{Failure, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine};
 use crate::output::one_line;
 
 /// What the engine says of a command that failed without the network and printed that it wants it.
@@ -24,37 +26,37 @@ const NETWORK_WORDS: &str = "it probably wanted the network";
 const WORKER_DIED_WORDS: &str = "its worker died ";
 
 /// The error that the plan stands at.
-pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
+pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
     let is_errored = matches!(
         facts.plan.state,
-        PlanState::Strategize(Work::Errored)
-            | PlanState::Execute(Work::Errored)
+        PlanState::Strategize(WorkState::Errored)
+            | PlanState::Execute(WorkState::Errored)
             | PlanState::Apply(ApplyState::Errored)
     );
     facts.errors.last_failure().filter(|_| is_errored)
 }
 
-/// Why the plan did not come where it was sent: none when it did.
-pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
+/// Returns the reason why the plan did not come where it was sent: none when it did.
+pub fn failure_of(facts: &PlanDetails, id: &str) -> Option<CommandError> {
     if facts.owner_is_gone {
-        return Some(broken_off(facts, id));
+        return Some(interrupted_error(facts, id));
     }
     match facts.plan.state {
-        PlanState::Strategize(Work::Errored)
-        | PlanState::Execute(Work::Errored)
-        | PlanState::Apply(ApplyState::Errored) => Some(errored(facts, id)),
-        PlanState::Strategize(Work::Cancelled)
-        | PlanState::Execute(Work::Cancelled)
-        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled(facts, id)),
+        PlanState::Strategize(WorkState::Errored)
+        | PlanState::Execute(WorkState::Errored)
+        | PlanState::Apply(ApplyState::Errored) => Some(plan_error(facts, id)),
+        PlanState::Strategize(WorkState::Cancelled)
+        | PlanState::Execute(WorkState::Cancelled)
+        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled_error(facts, id)),
         PlanState::Apply(ApplyState::Constrained) => {
             let reasons = &facts.plan.constrained_by;
-            match ConstrainedBy::of(reasons) {
+            match ConstrainedBy::from_reasons(reasons) {
                 ConstrainedBy::Recheck => return Some(from_engine::recheck(reasons, id)),
                 ConstrainedBy::MovingTree => return Some(from_engine::tree_moving(reasons, id)),
                 ConstrainedBy::Other => {}
             }
             let failure =
-                Failure::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
+                CommandError::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
             let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
                 failure.line(format!("{}  {}", reason.subject, reason.message))
             });
@@ -64,36 +66,38 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
             )
         }
         // It was not sent further than to here, and says what it waits for.
-        PlanState::Execute(Work::Complete) if facts.validations.waits_for_trust() && !is_sent_on(facts) => {
+        PlanState::Execute(WorkState::Complete)
+            if facts.validations.waits_for_trust() && !is_sent_on(facts) =>
+        {
             None
         }
-        PlanState::Execute(Work::Complete) if !facts.validations.may_be_applied() => {
+        PlanState::Execute(WorkState::Complete) if !facts.validations.may_be_applied() => {
             Some(from_engine::validation(&facts.validations, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
     }
 }
 
-/// Whether the plan was to reach the user's files by itself.
-pub fn is_sent_on(facts: &PlanFacts) -> bool {
+/// Returns true if the plan was to reach the user's files by itself.
+pub fn is_sent_on(facts: &PlanDetails) -> bool {
     let spec = &facts.plan.spec;
-    spec.apply == Gate::Auto || spec.automation.apply == Gate::Auto
+    spec.apply == GateDecision::Auto || spec.automation.apply == GateDecision::Auto
 }
 
-fn errored(facts: &PlanFacts, id: &str) -> Failure {
+fn plan_error(facts: &PlanDetails, id: &str) -> CommandError {
     let phase = facts.plan.state.phase();
     let Some(record) = facts.errors.last_failure() else {
-        return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
+        return CommandError::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
             .hint(format!("try again with `agents plan resume {id}`"));
     };
     if let Some(command) = usage::raise_command(record, facts, id) {
         let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
-        return Failure::new(&codes::LIMIT_REACHED, message)
+        return CommandError::new(&codes::LIMIT_REACHED, message)
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
             .hint(format!("let it use more and go on: `{command}`"));
     }
     let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
-    let failure = Failure::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
+    let failure = CommandError::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
         .detail(json!({ "category": record.error.category(), "phase": phase }));
     let category = record.error.category();
     if category == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
@@ -120,11 +124,11 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
     })
 }
 
-fn cancelled(facts: &PlanFacts, id: &str) -> Failure {
+fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
     let message =
         format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
-    let failure = Failure::new(&codes::CANCELLED, message);
-    match facts.errors.last_failure().and_then(|last| kept_in(&last.error)) {
+    let failure = CommandError::new(&codes::CANCELLED, message);
+    match facts.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
         None => failure,
         Some(dir) => failure
             .line(format!(
@@ -135,10 +139,10 @@ fn cancelled(facts: &PlanFacts, id: &str) -> Failure {
 }
 
 /// Nobody works on the plan, and it is not done.
-pub fn broken_off(facts: &PlanFacts, id: &str) -> Failure {
+pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
     let phase = facts.plan.state.phase();
     let message = format!("plan {id} was broken off in {phase}: the process that worked on it is gone");
-    Failure::new(&codes::PLAN_NOT_READY, message).hint(format!(
+    CommandError::new(&codes::PLAN_NOT_READY, message).hint(format!(
         "go on with `agents plan resume {id}`, or stop it for good with `agents plan cancel {id}`"
     ))
 }
@@ -147,10 +151,10 @@ pub fn broken_off(facts: &PlanFacts, id: &str) -> Failure {
 ///
 /// # Errors
 /// It was.
-pub fn refuse_undone(facts: &PlanFacts, id: &str) -> Result<(), Failure> {
+pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> {
     match facts.plan.undone_at {
         None => Ok(()),
-        Some(_) => Err(Failure::new(
+        Some(_) => Err(CommandError::new(
             &codes::PLAN_FINAL,
             format!("plan {id} was applied and undone: there is nothing to go on with, and nothing to stop"),
         )
@@ -159,8 +163,8 @@ pub fn refuse_undone(facts: &PlanFacts, id: &str) -> Result<(), Failure> {
 }
 
 /// What to type about an error of the plan.
-pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
-    if facts.plan.state.is_final() && kept_in(&record.error).is_some() {
+pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
+    if facts.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
         return "agents doctor".to_owned();
     }
     let once_more = match record.error.phase() {
@@ -174,7 +178,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         // An apply needs no sandbox: what stood in its way is in the project itself.
         ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
         ErrorCategory::Sandbox => "agents doctor".to_owned(),
-        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => asked_anew(facts),
+        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => ask_again_command(facts),
         // Of two nodes of the plan itself: only another attempt is without it.
         ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
             format!("agents plan prompt {id} \"…\" --replan")
@@ -197,13 +201,13 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
 }
 
 /// What to know or do about an error of the plan.
-pub fn hint_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+pub fn hint_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
     if let Some(why) = asks_for_word(record, facts) {
         return format!(
             "another strategy is called for, and {why}: say what to do differently, or resume it as it is"
         );
     }
-    if kept_in(&record.error).is_some() {
+    if retained_dir_of(&record.error).is_some() {
         return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
     }
     if let Some(hint) = not_by_itself(record, id) {
@@ -234,36 +238,38 @@ fn not_by_itself(record: &ErrorRecord, id: &str) -> Option<String> {
     }
 }
 
-/// Whether a person has to say how it goes on.
-pub fn asks(facts: &PlanFacts) -> bool {
-    last_error(facts).is_some_and(|record| record.recovery.action == Action::Ask)
+/// Returns true if a person has to say how it goes on.
+pub fn asks(facts: &PlanDetails) -> bool {
+    last_error(facts).is_some_and(|record| record.recovery.action == RecoveryAction::Ask)
         || wants_word(facts).is_some()
 }
 
-/// Why a plan that failed does not begin again by itself, though another strategy is called for.
-fn wants_word(facts: &PlanFacts) -> Option<AskWhy> {
+/// Returns the reason why a plan that failed does not begin again by itself, though another strategy is
+/// called for.
+fn wants_word(facts: &PlanDetails) -> Option<AskReason> {
     facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
 }
 
 /// The same for one of its errors: only the last one is what it stands at.
-fn asks_for_word(record: &ErrorRecord, facts: &PlanFacts) -> Option<AskWhy> {
+fn asks_for_word(record: &ErrorRecord, facts: &PlanDetails) -> Option<AskReason> {
     let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
     wants_word(facts).filter(|_| is_last)
 }
 
-/// What is typed to have a plan done another way: thought out anew where somebody thinks, else heeded by who does it.
+/// What is typed to have a plan done another way: thought out anew where somebody thinks, else heeded by who
+/// does it.
 pub fn say_differently(plan: &Plan, id: &str) -> String {
     let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
     format!("agents plan prompt {id} \"…\"{replan}")
 }
 
-/// Whether this went wrong for want of the network, as far as what the command printed tells.
-pub fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
+/// Returns true if this went wrong for want of the network, as far as what the command printed tells.
+pub fn wants_network(record: &ErrorRecord, facts: &PlanDetails) -> bool {
     !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
 }
 
 /// What is typed to ask anew: what the plan was made from is frozen in it.
-pub fn asked_anew(facts: &PlanFacts) -> String {
+pub fn ask_again_command(facts: &PlanDetails) -> String {
     let spec = &facts.plan.spec;
     let actor = spec.sources.iter().find(|source| source.kind == "actor");
     match (&spec.action, actor) {
@@ -273,13 +279,13 @@ pub fn asked_anew(facts: &PlanFacts) -> String {
     }
 }
 
-/// Why a plan was not executed, in the light of its checks: what has done its work and failed a check is neither well nor
-/// to be resumed.
-pub fn not_executed(error: &ExecuteError, facts: &PlanFacts, id: &str) -> Failure {
+/// Why a plan was not executed, in the light of its checks: what has done its work and failed a check is
+/// neither well nor to be resumed.
+pub fn not_executed(error: &ExecuteError, facts: &PlanDetails, id: &str) -> CommandError {
     let failure = from_engine::execute(error, id);
     let is_done = match error {
         ExecuteError::Complete { .. } => true,
-        ExecuteError::NotReady { state, .. } => *state == PlanState::Execute(Work::Complete),
+        ExecuteError::NotReady { state, .. } => *state == PlanState::Execute(WorkState::Complete),
         ExecuteError::Busy { .. }
         | ExecuteError::Final { .. }
         | ExecuteError::Plan(_)
@@ -295,7 +301,7 @@ pub fn not_executed(error: &ExecuteError, facts: &PlanFacts, id: &str) -> Failur
     };
     let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
     let message = format!("plan {id} has done its work, and a required check {what}: {}", names.join(", "));
-    Failure::new(failure.code, message)
+    CommandError::new(failure.code, message)
         .hint(format!("see what it printed with `agents plan logs {id}`, what was changed with `agents plan diff {id}`"))
         .hint(format!(
             "say what to do differently with `agents plan prompt {id} \"…\"`, then do it anew with `agents plan \
@@ -304,14 +310,14 @@ pub fn not_executed(error: &ExecuteError, facts: &PlanFacts, id: &str) -> Failur
 }
 
 /// The network is frozen in the plan, so only a new plan can have it.
-pub fn with_network(facts: &PlanFacts) -> String {
+pub fn with_network(facts: &PlanDetails) -> String {
     let command = facts.shown.clone();
     // What was cut cannot be typed.
     let command = if one_line(&command) == command { command } else { "…".to_owned() };
     format!("agents run --network -- {command}")
 }
 
-/// Whether the plan was given up because each process that worked on it died.
+/// Returns true if the plan was given up because each process that worked on it died.
 fn took_its_workers(record: &ErrorRecord) -> bool {
     record.error.category() == ErrorCategory::Resource
         && record.error.message().starts_with(WORKER_DIED_WORDS)

@@ -10,34 +10,38 @@ use domain::PlanId;
 use engine::{Forecast, ForecastKind, ForecastPath};
 use serde_json::{Map, Value, json};
 
-use crate::output::{calm, write_object_with_list};
+use crate::output::{escape_control_chars, write_object_with_list};
 
-/// How many paths are named before the rest is counted.
+/// The number of paths that are named before the rest is counted.
 const PATHS_SHOWN_MAX: usize = 3;
 
 /// A plan that meets another one, as the other one sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct OverlappingPlan {
     /// Which plan is met.
     pub other: PlanId,
     /// The shortest text that names it.
     pub short: String,
     /// Where, and how, as far as it is listed.
     pub paths: Arc<[ForecastPath]>,
-    /// How many more paths are in conflict.
+    /// The number of further paths that are in conflict.
     pub more_conflicts: usize,
-    /// How many more paths both change in ways that go together.
+    /// The number of further paths that both change in compatible ways.
     pub more_merges: usize,
     /// The worst of all.
     pub kind: ForecastKind,
 }
 
-impl Met {
+impl OverlappingPlan {
     /// What `plan` meets in a forecast; none when it has no part in it.
-    pub fn by(plan: PlanId, forecast: &Forecast, short: impl Fn(PlanId) -> String) -> Option<Met> {
+    pub fn by(
+        plan: PlanId,
+        forecast: &Forecast,
+        short: impl Fn(PlanId) -> String,
+    ) -> Option<OverlappingPlan> {
         let other = forecast.other_than(plan)?;
         let Forecast { more_conflicts, more_merges, kind, .. } = *forecast;
-        Some(Met {
+        Some(OverlappingPlan {
             other,
             short: short(other),
             paths: Arc::clone(&forecast.paths),
@@ -47,7 +51,7 @@ impl Met {
         })
     }
 
-    /// Whether the one that is applied second will stand before a conflict.
+    /// Returns true if the one that is applied second will stand before a conflict.
     pub fn is_conflict(&self) -> bool {
         self.kind.is_conflict()
     }
@@ -78,7 +82,7 @@ fn words(kind: ForecastKind) -> &'static str {
 
 fn named(paths: &[String], not_listed: usize) -> String {
     let shown: Vec<&str> = paths.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect();
-    let shown = calm(&shown.join(", "));
+    let shown = escape_control_chars(&shown.join(", "));
     match paths.len().saturating_sub(PATHS_SHOWN_MAX) + not_listed {
         0 => shown,
         more => format!("{shown}, and {more} more"),
@@ -91,8 +95,8 @@ pub fn not_compared_line(count: usize) -> Option<String> {
 }
 
 /// All on one line, for who has not asked; none when no conflict is to come.
-pub fn warning(mets: &[Met]) -> Option<String> {
-    let conflicts: Vec<&Met> = mets.iter().filter(|met| met.is_conflict()).collect();
+pub fn warning(mets: &[OverlappingPlan]) -> Option<String> {
+    let conflicts: Vec<&OverlappingPlan> = mets.iter().filter(|met| met.is_conflict()).collect();
     let (first, rest) = conflicts.split_first()?;
     Some(match rest.len() {
         0 => first.line(),
@@ -102,8 +106,8 @@ pub fn warning(mets: &[Met]) -> Option<String> {
 }
 
 /// As programs read it.
-pub fn to_json(mets: &[Met]) -> Value {
-    mets.iter().map(met_json).collect()
+pub fn to_json(mets: &[OverlappingPlan]) -> Value {
+    mets.iter().map(overlap_json).collect()
 }
 
 /// Writes plans, each with what it meets as its `forecast`.
@@ -112,7 +116,7 @@ pub fn to_json(mets: &[Met]) -> Value {
 /// They cannot be written.
 pub fn write_plans<'a>(
     out: &mut dyn Write,
-    plans: impl Iterator<Item = (Map<String, Value>, &'a [Met])>,
+    plans: impl Iterator<Item = (Map<String, Value>, &'a [OverlappingPlan])>,
 ) -> io::Result<()> {
     for (no, (facts, mets)) in plans.enumerate() {
         if no > 0 {
@@ -123,7 +127,7 @@ pub fn write_plans<'a>(
                 if no > 0 {
                     out.write_all(b",")?;
                 }
-                serde_json::to_writer(&mut *out, &met_json(met))?;
+                serde_json::to_writer(&mut *out, &overlap_json(met))?;
             }
             Ok(())
         })?;
@@ -132,7 +136,7 @@ pub fn write_plans<'a>(
 }
 
 /// One of them.
-fn met_json(met: &Met) -> Value {
+fn overlap_json(met: &OverlappingPlan) -> Value {
     let path = |path: &ForecastPath| json!({ "path": path.address, "kind": path.kind.as_str() });
     json!({
         "plan": met.other, "short_id": met.short, "kind": met.kind.as_str(), "conflict": met.is_conflict(),
@@ -145,12 +149,12 @@ fn met_json(met: &Met) -> Value {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn met(short: &str, paths: &[(&str, ForecastKind)]) -> Met {
+    pub(crate) fn met(short: &str, paths: &[(&str, ForecastKind)]) -> OverlappingPlan {
         let path = |(address, kind): &(&str, ForecastKind)| ForecastPath {
             address: (*address).to_owned(),
             kind: *kind,
         };
-        Met {
+        OverlappingPlan {
             other: PlanId::from_u128(2),
             short: short.to_owned(),
             paths: paths.iter().map(path).collect(),

@@ -1,8 +1,8 @@
-//! What kept the commands of a plan apart, as people and programs see it.
+//! Renders the isolation of a plan's commands, for people and for programs.
 //!
 //! # Invariants
-//! 1. Of the best rung nothing is said: it is what was promised. Every other is named aloud, with what it leaves open and how
-//!    to get the best one.
+//! 1. Of the best rung nothing is said: it is what was promised. Every other is named aloud, with what it
+//!    leaves open and how to get the best one.
 //!
 //! # Not here
 //! The rungs themselves: they are stored with each call.
@@ -10,11 +10,11 @@
 use domain::ToolCall;
 use serde_json::Value;
 
-use crate::output::calm;
+use crate::output::escape_control_chars;
 
 /// The names of the rungs, the best first.
 const RUNGS: [&str; 4] = ["namespaces", "bubblewrap", "landlock", "none"];
-/// How many notes a line has.
+/// The number of notes a line has.
 const NOTES_MAX: usize = 3;
 
 /// What kept the command of a call apart; none for what ran no command.
@@ -40,17 +40,20 @@ pub fn line(used: &Value) -> Option<String> {
     };
     let texts = |key: &str| used.get(key).and_then(Value::as_array).into_iter().flatten();
     let notes: Vec<&str> = texts("notes").filter_map(Value::as_str).collect();
-    let mut told: Vec<String> = notes.iter().take(NOTES_MAX).map(|note| calm(note)).collect();
+    let mut told: Vec<String> = notes.iter().take(NOTES_MAX).map(|note| escape_control_chars(note)).collect();
     if notes.len() > NOTES_MAX {
         told.push(format!("{} more in `agents plan logs --format json`", notes.len() - NOTES_MAX));
     }
     let told = if told.is_empty() { String::new() } else { format!("; {}", told.join("; ")) };
     let why = texts("passed_over").next().and_then(|passed| {
         let (rung, why) = (passed.get("rung")?.as_str()?, passed.get("why")?.as_str()?);
-        Some(format!(" ({rung}: {})", calm(why)))
+        Some(format!(" ({rung}: {})", escape_control_chars(why)))
     });
     let why = why.unwrap_or_default();
-    Some(format!("  isolation {}: {open}{told}; for namespaces{why} see `agents doctor`\n", calm(rung)))
+    Some(format!(
+        "  isolation {}: {open}{told}; for namespaces{why} see `agents doctor`\n",
+        escape_control_chars(rung)
+    ))
 }
 
 /// How far from the best it is. An unknown rung counts as the last.

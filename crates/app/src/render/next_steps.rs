@@ -1,18 +1,19 @@
-//! What a plan waits for, and what can be typed next: the way on that every answer about a plan ends with.
+//! Renders the next steps of a plan: what it waits for, and the commands to type next.
 //!
 //! # Invariants
 //! 1. Whatever the plan's state, there is a next step.
-//! 2. A plan that waits for its turn is never told to be started, and one that waits for a person always names what to type.
+//! 2. A plan that waits for its turn is never told to be started, and one that waits for a person always
+//!    names what to type.
 //!
 //! # Not here
-//! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
+//! What went wrong and how it is mended (`failure`); how a plan looks (`plan`).
 
-use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Validation, WallMs, Work, shown_wait};
-use engine::{PlanFacts, QueuePlace};
+use domain::{ApplyState, AskReason, ErrorCategory, PlanState, Validation, WallMs, WorkState, format_wait};
+use engine::{PlanDetails, QueuePlace};
 use serde_json::{Value, json};
 
 use super::diff::counted;
-use super::failure::{asked_anew, last_error, say_differently, wants_network, with_network};
+use super::failure::{ask_again_command, last_error, say_differently, wants_network, with_network};
 use super::usage;
 use crate::cli::trust_command;
 use crate::time::now;
@@ -20,14 +21,14 @@ use crate::time::now;
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
-    /// Why.
+    /// The reason.
     pub why: &'static str,
     /// What to type.
     pub command: String,
 }
 
 /// What can be done with the plan now.
-pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
+pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
     let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
     let again = NextStep {
         why: "do it anew, keeping this try",
@@ -37,34 +38,38 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         return vec![step("go on with it", "resume"), step("stop it for good", "cancel")];
     }
     match facts.plan.state {
-        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) if is_in_queue(facts) => {
+        PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued)
+            if is_in_queue(facts) =>
+        {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
-        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) if facts.goes_on => {
+        PlanState::Strategize(WorkState::Complete) | PlanState::Execute(WorkState::Complete)
+            if facts.goes_on =>
+        {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
-        PlanState::Strategize(Work::Complete) => {
+        PlanState::Strategize(WorkState::Complete) => {
             let again =
                 NextStep { why: "have it thought out again", command: say_differently(&facts.plan, id) };
             let again = facts.plan.spec.strategist.as_ref().map(|_| again);
             let steps = [step("see what it is about to do", "tree"), step("say yes to that", "execute")];
             steps.into_iter().chain(again).collect()
         }
-        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
+        PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued) => {
             vec![step("start it", "execute"), step("drop it", "cancel")]
         }
-        PlanState::Strategize(Work::Processing)
-        | PlanState::Execute(Work::Processing)
+        PlanState::Strategize(WorkState::Processing)
+        | PlanState::Execute(WorkState::Processing)
         | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
-        PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+        PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
             let try_again = match last_error(facts) {
                 Some(record) if wants_network(record, facts) => {
                     NextStep { why: "do it anew with the network", command: with_network(facts) }
                 }
                 Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
-                    NextStep { why: "ask differently", command: asked_anew(facts) }
+                    NextStep { why: "ask differently", command: ask_again_command(facts) }
                 }
                 Some(record) => match usage::raise_command(record, facts, id) {
                     Some(command) => NextStep { why: "let it use more and go on", command },
@@ -74,20 +79,20 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             };
             vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
         }
-        PlanState::Execute(Work::Complete) if facts.validations.waits_for_trust() => {
+        PlanState::Execute(WorkState::Complete) if facts.validations.waits_for_trust() => {
             let trust = untrusted_root(facts).map(trust_command);
             let trust = trust.map(|command| NextStep { why: "trust the checks of the project", command });
             let unchecked = format!("agents plan apply {id} --unchecked");
             let unchecked = NextStep { why: "apply it without them", command: unchecked };
             [step("see what changed", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
         }
-        PlanState::Execute(Work::Complete) if !facts.validations.may_be_applied() => {
+        PlanState::Execute(WorkState::Complete) if !facts.validations.may_be_applied() => {
             vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
         }
-        PlanState::Execute(Work::Complete) if facts.net.is_empty() => {
+        PlanState::Execute(WorkState::Complete) if facts.net.is_empty() => {
             vec![step("see what was printed", "logs"), again]
         }
-        PlanState::Execute(Work::Complete) => {
+        PlanState::Execute(WorkState::Complete) => {
             vec![step("see what changed", "diff"), step("bring it into your files", "apply")]
         }
         PlanState::Apply(ApplyState::Constrained) => vec![
@@ -102,14 +107,14 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             vec![step("apply it again", "apply")]
         }
         PlanState::Apply(ApplyState::Applied) => vec![step("take it back", "undo")],
-        PlanState::Strategize(Work::Cancelled)
-        | PlanState::Execute(Work::Cancelled)
+        PlanState::Strategize(WorkState::Cancelled)
+        | PlanState::Execute(WorkState::Cancelled)
         | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
     }
 }
 
 /// The project of the first check that waits for the user's trust.
-fn untrusted_root(facts: &PlanFacts) -> Option<&[u8]> {
+fn untrusted_root(facts: &PlanDetails) -> Option<&[u8]> {
     let plan = &facts.plan;
     let waits = |check: &&Validation| facts.validations.untrusted.contains(&check.name);
     let check = plan.spec.validations.iter().find(waits)?;
@@ -117,7 +122,7 @@ fn untrusted_root(facts: &PlanFacts) -> Option<&[u8]> {
 }
 
 /// Whether the plan waits for its turn, and not for a person.
-pub fn is_in_queue(facts: &PlanFacts) -> bool {
+pub fn is_in_queue(facts: &PlanDetails) -> bool {
     facts.place.is_some_and(|place| place.is_served || !place.is_held)
 }
 
@@ -138,7 +143,7 @@ fn before(place: &QueuePlace) -> String {
 }
 
 /// What a plan in the queue waits for; none when it waits for a person.
-pub fn queue_words(facts: &PlanFacts) -> Option<String> {
+pub fn queue_words(facts: &PlanDetails) -> Option<String> {
     let place = facts.place.filter(|_| is_in_queue(facts))?;
     Some(match waits_for_slot(&place) {
         Some(words) => words,
@@ -152,21 +157,22 @@ pub fn queue_words(facts: &PlanFacts) -> Option<String> {
     })
 }
 
-/// The variables that a worker must have to take up or over what was left to the workers; none where any will do.
-pub fn wanted_keys(facts: &PlanFacts) -> Option<String> {
+/// The variables that a worker must have to take up or over what was left to the workers; none where any will
+/// do.
+pub fn wanted_keys(facts: &PlanDetails) -> Option<String> {
     let job = facts.live_job.as_ref().filter(|job| !job.is_held() && !job.keys.is_empty())?;
     Some(job.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
 /// What a node of the plan waits for that passes by itself, and how long still.
-pub fn waits_words(facts: &PlanFacts, now: WallMs) -> Option<String> {
+pub fn waits_words(facts: &PlanDetails, now: WallMs) -> Option<String> {
     let waits = facts.waits.as_ref()?;
-    let left = waits.left(now).map(|left| format!(" (for {} more)", shown_wait(left)));
+    let left = waits.left(now).map(|left| format!(" (for {} more)", format_wait(left)));
     Some(waits.why.clone() + &left.unwrap_or_default())
 }
 
 /// The same for programs: what the plan waits for, and what ends the waiting; null when it waits for nothing.
-pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
+pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
     if facts.owner_is_gone {
         let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
         return json!({ "reason": "somebody goes on with it", "command": command });
@@ -182,7 +188,7 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
         return json!({ "reason": words, "command": command });
     }
     let reason = match facts.plan.state {
-        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) => {
+        PlanState::Strategize(WorkState::Complete) | PlanState::Execute(WorkState::Complete) => {
             if facts.validations.waits_for_trust() {
                 let command = untrusted_root(facts).map(trust_command);
                 return json!({ "reason": "you trust the checks of the project", "command": command });
@@ -192,7 +198,7 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
                 None => Value::Null,
             };
         }
-        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
+        PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued) => {
             let command = format!("agents plan execute {id}");
             return json!({ "reason": "somebody executes it", "command": command });
         }
@@ -203,15 +209,16 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
     json!({ "reason": reason, "command": command })
 }
 
-/// Why a person is asked at the gate where the plan stands, if their yes is all that it waits for.
-pub fn asked_at_gate(facts: &PlanFacts) -> Option<AskWhy> {
+/// Returns the reason why a person is asked at the gate where the plan stands, if their yes is all that it
+/// waits for.
+pub fn asked_at_gate(facts: &PlanDetails) -> Option<AskReason> {
     facts.gate?.asks().filter(|why| why.is_settled_by_a_yes())
 }
 
 /// What is typed to say yes at that gate.
-fn yes_command(facts: &PlanFacts, id: &str) -> String {
+fn yes_command(facts: &PlanDetails, id: &str) -> String {
     match facts.plan.state {
-        PlanState::Execute(Work::Complete) => format!("agents plan apply {id}"),
+        PlanState::Execute(WorkState::Complete) => format!("agents plan apply {id}"),
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
             format!("agents plan execute {id}")
         }

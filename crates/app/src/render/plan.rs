@@ -5,13 +5,13 @@
 //! 2. There is always a way on: what can be typed next is part of the answer.
 //!
 //! # Not here
-//! What can be typed next (`plan_next`); what went wrong and how it is mended (`plan_failure`).
+//! What can be typed next (`next_steps`); what went wrong and how it is mended (`failure`).
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, NodeOutcome, Phase, Plan, PlanState, Reason,
-    ToolCall, Work,
+    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, Phase, Plan,
+    PlanState, ToolCall, WorkState,
 };
-use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanFacts, StepFacts};
+use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails};
 use serde_json::{Value, json};
 
 use super::diff::{counted, left_out_line};
@@ -22,11 +22,11 @@ use super::next_steps::{
 };
 use super::timeline;
 use super::usage;
-use crate::output::{Look, Paint, calm, one_line};
-use crate::time::{now, took};
+use crate::output::{OutputStyle, Paint, escape_control_chars, one_line};
+use crate::time::{format_duration, now};
 
 /// The shape that programs read.
-pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
+pub fn to_json(facts: &PlanDetails, id: &str) -> Value {
     let plan = &facts.plan;
     let rung = facts.sandbox.as_ref().map(|sandbox| sandbox.rung.as_str());
     let projects: Vec<Value> = plan
@@ -82,7 +82,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
 }
 
 /// How a step ended, in the words of [`NodeOutcome`], or that it is at work.
-fn outcome_word(step: &StepFacts, facts: &PlanFacts) -> &'static str {
+fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
     let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone;
     let by_call = match step.state {
         CallState::Ok => NodeOutcome::Succeeded,
@@ -105,7 +105,7 @@ fn is_check(node: &str) -> bool {
 }
 
 /// What the checks of the apply that stands are worth; none when none does.
-fn checks_at_apply(facts: &PlanFacts) -> Option<ChecksAtApply> {
+fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
     let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
     let of_apply =
         |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
@@ -125,20 +125,23 @@ pub fn checked_words(checks: &ChecksAtApply) -> Option<&'static str> {
 
 /// The projects of a plan, as a person finds them again.
 pub fn projects_words(plan: &Plan) -> String {
-    let roots: Vec<String> =
-        plan.projects.iter().map(|project| calm(&one_line(&project.root.to_string()))).collect();
+    let roots: Vec<String> = plan
+        .projects
+        .iter()
+        .map(|project| escape_control_chars(&one_line(&project.root.to_string())))
+        .collect();
     roots.join(", ")
 }
 
 /// What a plan that changed nothing answers to what it was asked in words: then that is its result.
-pub fn answer_text(facts: &PlanFacts) -> Option<Vec<u8>> {
+pub fn answer_text(facts: &PlanDetails) -> Option<Vec<u8>> {
     let is_asked = !facts.plan.spec.prompt.is_empty() && facts.net.is_empty();
-    let is_done = facts.plan.state == PlanState::Execute(Work::Complete);
+    let is_done = facts.plan.state == PlanState::Execute(WorkState::Complete);
     let answer = facts.answer.as_deref().filter(|_| is_asked && is_done)?;
     Some(format!("\n{}\n", answer.trim_end()).into_bytes())
 }
 
-fn sandbox_json(facts: &PlanFacts) -> Value {
+fn sandbox_json(facts: &PlanDetails) -> Value {
     let Some(sandbox) = &facts.sandbox else { return Value::Null };
     let passed: Vec<Value> =
         sandbox.passed_over.iter().map(|(rung, why)| json!({ "rung": rung, "why": why })).collect();
@@ -146,13 +149,13 @@ fn sandbox_json(facts: &PlanFacts) -> Value {
 }
 
 /// What a plan that was thought out waits for, on a line of its own.
-fn gate_line(facts: &PlanFacts) -> Option<String> {
-    let is_thought_out = facts.plan.state == PlanState::Strategize(Work::Complete) && !facts.goes_on;
+fn gate_line(facts: &PlanDetails) -> Option<String> {
+    let is_thought_out = facts.plan.state == PlanState::Strategize(WorkState::Complete) && !facts.goes_on;
     let why = asked_at_gate(facts).filter(|_| is_thought_out)?;
     Some(format!("  waiting: {why}\n"))
 }
 
-fn error_json(facts: &PlanFacts, id: &str) -> Value {
+fn error_json(facts: &PlanDetails, id: &str) -> Value {
     match last_error(facts) {
         Some(record) => json!({
             "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, facts, id),
@@ -163,12 +166,12 @@ fn error_json(facts: &PlanFacts, id: &str) -> Value {
 }
 
 /// The plan for people: a head, a line for each phase, the way on.
-pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
+pub fn to_text(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     body(facts, id, look) + &next_line(facts, id, look.paint)
 }
 
 /// The same with its times and what it used, for whoever asks how it stands.
-pub fn to_text_with_times(facts: &PlanFacts, id: &str, look: &Look) -> String {
+pub fn to_text_with_times(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     let used = usage::used_line(&facts.ledger, look.paint);
     body(facts, id, look) + &timeline::to_text(facts, look.paint) + &used + &next_line(facts, id, look.paint)
 }
@@ -178,15 +181,22 @@ fn shared_network(calls: &[ToolCall]) -> Option<String> {
     let why = calls
         .iter()
         .find_map(|call| call.end.as_ref()?.isolation.as_ref()?.get("shared_network")?.as_str())?;
-    Some(format!("  the network of this machine itself was used, with every service on it: {}", calm(why)))
+    Some(format!(
+        "  the network of this machine itself was used, with every service on it: {}",
+        escape_control_chars(why)
+    ))
 }
 
-fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
+fn body(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     let paint = look.paint;
     let plan = &facts.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-    let mut head =
-        format!("plan {}  {} on {}", paint.bold(id), calm(&one_line(&plan.title)), aliases.join(", "));
+    let mut head = format!(
+        "plan {}  {} on {}",
+        paint.bold(id),
+        escape_control_chars(&one_line(&plan.title)),
+        aliases.join(", ")
+    );
     if let Some(sandbox) = &facts.sandbox {
         head.push_str(&format!("   sandbox {}", sandbox.rung));
     }
@@ -202,7 +212,8 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
     text.extend(gate_line(facts));
     text.extend(
-        waits_words(facts, now()).map(|why| format!("  waiting: {}\n", calm(&why.replace('\n', " ")))),
+        waits_words(facts, now())
+            .map(|why| format!("  waiting: {}\n", escape_control_chars(&why.replace('\n', " ")))),
     );
     text.push_str(&broken_line(facts));
     text.push_str(&error_lines(facts, id));
@@ -215,15 +226,16 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
 }
 
 /// What changed in the user's tree while the plan ran, and not by it.
-pub fn tree_words(facts: &PlanFacts) -> Option<String> {
+pub fn tree_words(facts: &PlanDetails) -> Option<String> {
     let tree = facts.sandbox.as_ref()?.tree.as_ref().filter(|tree| tree.has_moved())?;
-    let named = tree.moved.iter().map(|path| calm(&one_line(path))).collect::<Vec<_>>().join(", ");
+    let named =
+        tree.moved.iter().map(|path| escape_control_chars(&one_line(path))).collect::<Vec<_>>().join(", ");
     let more = if tree.more > 0 { format!(" and {} more", tree.more) } else { String::new() };
     let whole = if tree.is_whole { "" } else { "; not all of it was compared" };
     Some(format!("your tree changed while the plan ran, and not by it: {named}{more}{whole}"))
 }
 
-fn broken_line(facts: &PlanFacts) -> String {
+fn broken_line(facts: &PlanDetails) -> String {
     if !facts.owner_is_gone {
         return String::new();
     }
@@ -235,27 +247,27 @@ fn broken_line(facts: &PlanFacts) -> String {
 }
 
 /// What went wrong, and what to type.
-fn error_lines(facts: &PlanFacts, id: &str) -> String {
+fn error_lines(facts: &PlanDetails, id: &str) -> String {
     let Some(record) = last_error(facts) else { return String::new() };
     let command = command_for(record, facts, id);
     format!(
         "  {}: {}\n  go on with `{}`\n",
         record.error.category(),
-        calm(record.error.message()),
-        calm(&command)
+        escape_control_chars(record.error.message()),
+        escape_control_chars(&command)
     )
 }
 
-fn reason_line(reason: &Reason) -> String {
-    format!("  {}  {}\n", calm(&reason.subject), calm(&reason.message))
+fn reason_line(reason: &ConstraintReason) -> String {
+    format!("  {}  {}\n", escape_control_chars(&reason.subject), escape_control_chars(&reason.message))
 }
 
-fn next_line(facts: &PlanFacts, id: &str, paint: Paint) -> String {
+fn next_line(facts: &PlanDetails, id: &str, paint: Paint) -> String {
     let steps: Vec<String> = next_steps(facts, id).into_iter().map(|step| step.command).collect();
     format!("{}  {}\n", paint.dim("next"), steps.join("     "))
 }
 
-fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
+fn phase_lines(facts: &PlanDetails, look: &OutputStyle) -> Vec<String> {
     let mut lines = Vec::new();
     let line = |phase: &str, state: String, time: String, rest: String| {
         let text =
@@ -267,14 +279,14 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Strategize(work) => work_word(work, facts).to_owned(),
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
-    let worked = |phase| timeline::worked(facts, phase).map(took).unwrap_or_default();
+    let worked = |phase| timeline::worked(facts, phase).map(format_duration).unwrap_or_default();
     let steps = match (&facts.plan.spec.strategist, facts.plan.spec.steps.len()) {
-        (Some(strategist), _) => format!("by {}", calm(&one_line(&strategist.name))),
+        (Some(strategist), _) => format!("by {}", escape_control_chars(&one_line(&strategist.name))),
         (None, 1) => "one step".to_owned(),
         (None, many) => format!("{many} steps"),
     };
     lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
-    let command = look.cut(&calm(&one_line(&facts.shown)), 50);
+    let command = look.cut(&escape_control_chars(&one_line(&facts.shown)), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
         PlanState::Execute(work) => Some(work_word(work, facts).to_owned()),
@@ -282,7 +294,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
     };
     if let Some(word) = execute {
         let mut rest = command;
-        if !facts.net.is_empty() || state == PlanState::Execute(Work::Complete) {
+        if !facts.net.is_empty() || state == PlanState::Execute(WorkState::Complete) {
             let files = counted(facts.net.len(), "file");
             rest.push_str(&format!("   {files}  +{} -{}", facts.insertions, facts.deletions));
         }
@@ -308,9 +320,12 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
     lines
 }
 
-fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) -> String) -> Option<String> {
+fn validate_line(
+    facts: &PlanDetails,
+    line: impl Fn(&str, String, String, String) -> String,
+) -> Option<String> {
     let summary = &facts.validations;
-    let is_over = matches!(facts.plan.state, PlanState::Execute(Work::Complete) | PlanState::Apply(_));
+    let is_over = matches!(facts.plan.state, PlanState::Execute(WorkState::Complete) | PlanState::Apply(_));
     if summary.verdict == "none" {
         return is_over
             .then(|| line("validate", "none".to_owned(), String::new(), "no validations".to_owned()));
@@ -336,24 +351,24 @@ fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) 
 }
 
 fn names(checks: &[String]) -> String {
-    calm(&checks.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", "))
+    escape_control_chars(&checks.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", "))
 }
 
 /// What the checks took that have ended. They are a part of the phase that they run in.
-fn check_time(facts: &PlanFacts) -> String {
+fn check_time(facts: &PlanDetails) -> String {
     let steps = facts.steps.iter().filter(|step| is_check(&step.node) && step.state != CallState::Running);
     let times: Vec<u64> = steps.filter_map(|step| step.duration_ms).collect();
-    if times.is_empty() { String::new() } else { took(times.iter().sum()) }
+    if times.is_empty() { String::new() } else { format_duration(times.iter().sum()) }
 }
 
-fn work_word(work: Work, facts: &PlanFacts) -> &'static str {
+fn work_word(work: WorkState, facts: &PlanDetails) -> &'static str {
     match work {
-        Work::Processing if facts.owner_is_gone => "broken off",
-        Work::Queued => "queued",
-        Work::Processing => "running",
-        Work::Complete => "done",
-        Work::Errored => "failed",
-        Work::Cancelled => "cancelled",
+        WorkState::Processing if facts.owner_is_gone => "broken off",
+        WorkState::Queued => "queued",
+        WorkState::Processing => "running",
+        WorkState::Complete => "done",
+        WorkState::Errored => "failed",
+        WorkState::Cancelled => "cancelled",
     }
 }
 

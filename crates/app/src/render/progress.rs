@@ -1,26 +1,26 @@
-//! What is seen while a plan works, on the error output.
+//! Prints the progress of a running plan on the error output.
 //!
-//! At a terminal: one live line with the phase, how long it takes, and the last line that the command printed. Elsewhere,
-//! in plain: a line for each phase. For programs: nothing.
+//! At a terminal: one live line with the phase, how long it takes, and the last line that the command
+//! printed. Elsewhere, in plain: a line for each phase. For programs: nothing.
 //!
 //! # Invariants
 //! 1. The live line is gone before anything else is written.
-//! 2. What a command printed is calm before it is shown.
+//! 2. Control characters in the output of a command are escaped before it is shown.
 
 use std::time::{Duration, Instant};
 
 use domain::{EventKind, EventRecord};
 
-use crate::output::{Format, Look, calm, clear_line, one_line, write_err};
-use crate::time::took;
+use crate::output::{Format, OutputStyle, clear_line, escape_control_chars, one_line, write_err};
+use crate::time::format_duration;
 
 /// The width of a live line on a screen whose width is not known.
 const WIDTH_DEFAULT: usize = 80;
 
 /// The progress of one plan.
 #[derive(Debug)]
-pub struct Progress {
-    how: How,
+pub struct ProgressPrinter {
+    how: ProgressMode,
     short: String,
     what: String,
     since: Instant,
@@ -28,38 +28,38 @@ pub struct Progress {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum ProgressMode {
     Live,
     Lines,
     Nothing,
 }
 
-impl Progress {
+impl ProgressPrinter {
     /// The progress of the plan with this short name.
-    pub fn new(look: &Look, quiet: bool, short: &str) -> Self {
+    pub fn new(look: &OutputStyle, quiet: bool, short: &str) -> Self {
         let how = match look.format {
-            _ if quiet => How::Nothing,
-            Format::Json | Format::Yaml => How::Nothing,
-            Format::Rich if look.is_live => How::Live,
-            Format::Rich | Format::Plain => How::Lines,
+            _ if quiet => ProgressMode::Nothing,
+            Format::Json | Format::Yaml => ProgressMode::Nothing,
+            Format::Rich if look.is_live => ProgressMode::Live,
+            Format::Rich | Format::Plain => ProgressMode::Lines,
         };
         let width = look.width.unwrap_or(WIDTH_DEFAULT);
         Self { how, short: short.to_owned(), what: "starting".to_owned(), since: Instant::now(), width }
     }
 
-    /// Whether anything is shown.
+    /// Returns true if anything is shown.
     pub fn is_shown(&self) -> bool {
-        self.how != How::Nothing
+        self.how != ProgressMode::Nothing
     }
 
-    /// Whether a live line is drawn.
+    /// Returns true if a live line is drawn.
     pub fn is_live(&self) -> bool {
-        self.how == How::Live
+        self.how == ProgressMode::Live
     }
 
     /// Something happened to the plan.
     pub fn event(&mut self, event: &EventRecord) {
-        if let Some(what) = told(event) {
+        if let Some(what) = describe(event) {
             self.becomes(what);
         }
     }
@@ -68,8 +68,8 @@ impl Progress {
         if what != self.what {
             self.since = Instant::now();
             self.what = what;
-            if self.how == How::Lines {
-                self.write(&format!("plan {}: {}\n", self.short, calm(&self.what)));
+            if self.how == ProgressMode::Lines {
+                self.write(&format!("plan {}: {}\n", self.short, escape_control_chars(&self.what)));
             }
         }
     }
@@ -81,16 +81,16 @@ impl Progress {
 
     /// Draws the live line anew.
     pub fn beat(&mut self, last_line: Option<&str>) {
-        if self.how == How::Live {
+        if self.how == ProgressMode::Live {
             let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let line = live_line(&self.short, &self.what, &took(ms), last_line, self.width);
+            let line = live_line(&self.short, &self.what, &format_duration(ms), last_line, self.width);
             self.write(&format!("{}{line}", clear_line()));
         }
     }
 
     /// Takes the live line away.
     pub fn clear(&mut self) {
-        if self.how == How::Live {
+        if self.how == ProgressMode::Live {
             self.write(&clear_line());
         }
     }
@@ -101,16 +101,16 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressPrinter {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width: usize) -> String {
-    let head = format!("plan {short}  {}  {time}", calm(what).replace(['\n', '\t'], " "));
+    let head = format!("plan {short}  {}  {time}", escape_control_chars(what).replace(['\n', '\t'], " "));
     let text = match last_line {
-        Some(line) => format!("{head}  {}", calm(line).replace('\t', " ")),
+        Some(line) => format!("{head}  {}", escape_control_chars(line).replace('\t', " ")),
         None => head,
     };
     text.chars().take(width.saturating_sub(1)).collect()
@@ -119,11 +119,11 @@ fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width
 /// How long a node waits, as the end of a sentence; nothing where nobody can tell.
 pub fn for_how_long(event: &EventRecord) -> String {
     let ms = event.data["ms"].as_u64();
-    ms.map(|ms| format!(" (for {})", domain::shown_wait(Duration::from_millis(ms)))).unwrap_or_default()
+    ms.map(|ms| format!(" (for {})", domain::format_wait(Duration::from_millis(ms)))).unwrap_or_default()
 }
 
 /// The phase or the check that an event begins; none when it begins nothing.
-fn told(event: &EventRecord) -> Option<String> {
+fn describe(event: &EventRecord) -> Option<String> {
     let word =
         |key: &str| event.data.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     match event.kind {
@@ -136,9 +136,11 @@ fn told(event: &EventRecord) -> Option<String> {
                     .map_or_else(|| node.clone(), |name| format!("validate: {}", one_line(name))),
             )
         }
-        EventKind::NodeWaiting => {
-            Some(format!("waiting: {}{}", calm(&word("why")).replace('\n', " "), for_how_long(event)))
-        }
+        EventKind::NodeWaiting => Some(format!(
+            "waiting: {}{}",
+            escape_control_chars(&word("why")).replace('\n', " "),
+            for_how_long(event)
+        )),
         EventKind::CancelRequested => Some("cancelling".to_owned()),
         EventKind::PlanCreated
         | EventKind::PlanUndone
@@ -175,14 +177,14 @@ mod tests {
 
     #[test]
     fn phases_and_checks_are_told() {
-        let moved = |to: &str| told(&event(EventKind::PlanMoved, json!({ "to": to })));
+        let moved = |to: &str| describe(&event(EventKind::PlanMoved, json!({ "to": to })));
         assert_eq!(
             (moved("execute/processing").as_deref(), moved("execute/complete")),
             (Some("execute"), None)
         );
-        let started = |node: &str| told(&event(EventKind::ToolStarted, json!({ "node": node })));
+        let started = |node: &str| describe(&event(EventKind::ToolStarted, json!({ "node": node })));
         assert_eq!(started("execute").as_deref(), Some("execute"));
         assert_eq!(started("validate/cargo test").as_deref(), Some("validate: cargo test"));
-        assert_eq!(told(&event(EventKind::JobMoved, json!({}))), None);
+        assert_eq!(describe(&event(EventKind::JobMoved, json!({}))), None);
     }
 }

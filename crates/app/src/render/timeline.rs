@@ -1,27 +1,27 @@
-//! When a plan was made, when its phases began and ended, and when it was undone.
+//! Renders the timeline of a plan: its creation, its phases and its undo.
 //!
 //! # Invariants
-//! People see the present attempt and one date: a clock time without one is of the day before it. Programs get
-//! every attempt, in UTC.
+//! People see the present attempt and one date: a clock time without one is of the day before it. Programs
+//! get every attempt, in UTC.
 
 use domain::{Phase, PhaseTime, WallMs};
-use engine::PlanFacts;
+use engine::PlanDetails;
 use serde_json::{Value, json};
 
 use crate::output::Paint;
 use crate::time::{local, stamp};
 
 /// How long the phase was worked on in its newest attempt; none before it ended once.
-pub fn worked(facts: &PlanFacts, phase: Phase) -> Option<u64> {
+pub fn worked(facts: &PlanDetails, phase: Phase) -> Option<u64> {
     newest(facts, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
 }
 
-fn newest(facts: &PlanFacts, phase: Phase) -> Option<&PhaseTime> {
+fn newest(facts: &PlanDetails, phase: Phase) -> Option<&PhaseTime> {
     facts.phases.iter().rev().find(|time| time.phase == phase)
 }
 
 /// The times as programs read them.
-pub fn to_json(facts: &PlanFacts) -> Value {
+pub fn to_json(facts: &PlanDetails) -> Value {
     let plan = &facts.plan;
     let phases: Vec<Value> = facts.phases.iter().map(phase_json).collect();
     json!({
@@ -38,8 +38,8 @@ fn phase_json(time: &PhaseTime) -> Value {
 }
 
 /// The times on one line.
-pub fn to_text(facts: &PlanFacts, paint: Paint) -> String {
-    let mut told = Told { day: String::new() };
+pub fn to_text(facts: &PlanDetails, paint: Paint) -> String {
+    let mut told = TimelineWriter { day: String::new() };
     let mut parts = vec![format!("made {}", told.moment(facts.plan.created))];
     for time in Phase::ALL.into_iter().filter_map(|phase| newest(facts, phase)) {
         let started = told.moment(time.started);
@@ -53,11 +53,11 @@ pub fn to_text(facts: &PlanFacts, paint: Paint) -> String {
 }
 
 /// Moments as they are told one after the other.
-struct Told {
+struct TimelineWriter {
     day: String,
 }
 
-impl Told {
+impl TimelineWriter {
     /// The moment, with its day unless that was told just before.
     fn moment(&mut self, at: WallMs) -> String {
         let whole = local(at);
@@ -80,7 +80,7 @@ mod tests {
     fn a_day_is_told_once() {
         const HOUR: u64 = 3_600_000;
         let noon = WallMs(20_000 * 24 * HOUR + 12 * HOUR);
-        let mut told = Told { day: String::new() };
+        let mut told = TimelineWriter { day: String::new() };
         let (first, second, third) =
             (told.moment(noon), told.moment(noon), told.moment(WallMs(noon.0 + 24 * HOUR)));
         assert_eq!(first, local(noon));

@@ -1,14 +1,15 @@
-//! What a plan may use and what it used, as people and programs see it; and how to let it use more.
+//! Renders the limits and the usage of a plan, for people and for programs; and the command that raises a
+//! limit.
 
 use std::time::Duration;
 
 use domain::money;
 use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKind};
-use engine::PlanFacts;
+use engine::PlanDetails;
 use serde_json::{Value, json};
 
 use crate::output::Paint;
-use crate::time::{took, typed};
+use crate::time::{format_duration, format_typed};
 
 /// What every plan is told of; tokens and cost only those that used some.
 const ALWAYS_TOLD: [SpendKind; 3] = [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls];
@@ -24,13 +25,14 @@ pub fn used_line(ledger: &Ledger, paint: Paint) -> String {
 fn part(kind: SpendKind, account: Account) -> String {
     let Account { max, used, reserved } = account;
     if kind == SpendKind::Time {
-        let max = max.map(|ms| format!(" of {}", typed(Duration::from_millis(ms)))).unwrap_or_default();
-        return format!("{}{max}", took(used));
+        let max =
+            max.map(|ms| format!(" of {}", format_typed(Duration::from_millis(ms)))).unwrap_or_default();
+        return format!("{}{max}", format_duration(used));
     }
     let (shown, noun) = match kind {
-        SpendKind::Cost => (money::typed as fn(u64) -> String, "dollars".to_owned()),
+        SpendKind::Cost => (money::format_dollars as fn(u64) -> String, "dollars".to_owned()),
         SpendKind::Time | SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens => {
-            (counted as fn(u64) -> String, kind.as_str().replace('_', " "))
+            (format_count as fn(u64) -> String, kind.as_str().replace('_', " "))
         }
     };
     let max = max.map(|max| format!(" of {}", shown(max))).unwrap_or_default();
@@ -39,7 +41,7 @@ fn part(kind: SpendKind, account: Account) -> String {
     format!("{}{max} {noun}{under_way}", shown(used))
 }
 
-fn counted(count: u64) -> String {
+fn format_count(count: u64) -> String {
     count.to_string()
 }
 
@@ -66,31 +68,31 @@ pub fn usage_json(ledger: &Ledger) -> Value {
     })
 }
 
-/// What lets a plan go on that a limit stopped, and not just for one call: twice as much of it, or as much more as two
-/// calls reserve if that is more. None for another error.
-pub fn raise_command(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> Option<String> {
+/// What lets a plan go on that a limit stopped, and not just for one call: twice as much of it, or as much
+/// more as two calls reserve if that is more. None for another error.
+pub fn raise_command(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Option<String> {
     let kind = LimitReached::kind_in(record.error.detail());
     let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
     let told = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
     let wanted = told("used").saturating_add(told("reserved")).saturating_add(told("asked"));
     let scope = record.error.detail().get("scope").and_then(Value::as_str).unwrap_or_default();
     if scope.starts_with("day:") {
-        let more = money::typed(more_than(told("max"), told("asked"), wanted));
+        let more = money::format_dollars(more_than(told("max"), told("asked"), wanted));
         return Some(format!("agents config set limits.day_cost={more}"));
     }
     let max = facts.ledger.account(kind).max.unwrap_or_default();
     let more = match kind {
         // In whole seconds, and no less than one.
-        SpendKind::Time => typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
+        SpendKind::Time => format_typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
         SpendKind::Steps | SpendKind::ToolCalls => max.max(1).saturating_mul(2).to_string(),
         SpendKind::Tokens => more_than(max, told("asked"), wanted).to_string(),
-        SpendKind::Cost => money::typed(more_than(max, told("asked"), wanted)),
+        SpendKind::Cost => money::format_dollars(more_than(max, told("asked"), wanted)),
     };
     Some(format!("agents plan resume {id} --limit {kind}={more}"))
 }
 
-/// Twice the limit, or the limit and twice what was asked for: a call that is settled has used less than it reserved, so
-/// there is room for the next ones. Rounded up, so that it can be typed.
+/// Twice the limit, or the limit and twice what was asked for: a call that is settled has used less than it
+/// reserved, so there is room for the next ones. Rounded up, so that it can be typed.
 fn more_than(max: u64, asked: u64, wanted: u64) -> u64 {
     let more = max.saturating_mul(2).max(max.saturating_add(asked.saturating_mul(2))).max(wanted);
     let unit = 10_u64.saturating_pow(more.checked_ilog10().unwrap_or(0).saturating_sub(1));
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_told_with_its_limit() {
-        let plain = crate::output::Look::find(
+        let plain = crate::output::OutputStyle::find(
             Some(crate::output::Format::Plain),
             crate::output::ColorWhen::Never,
             |_| None,

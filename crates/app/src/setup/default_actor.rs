@@ -1,30 +1,32 @@
-//! Who does a task that names nobody: what this machine has, and why that.
+//! Chooses the actor of a task that names none: from what this machine has, with the reason.
 //!
 //! # Invariants
-//! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never overruled.
-//! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they have, for
-//!    one second at most. It starts no program and asks nobody over a network. For a replay it asks nobody at all.
-//! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where nobody is there,
-//!    what would do is told.
+//! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never
+//!    overruled.
+//! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they
+//!    have, for one second at most. It starts no program and asks nobody over a network. For a replay it asks
+//!    nobody at all.
+//! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where
+//!    nobody is there, what would do is told.
 //!
 //! # Not here
 //! What the actors are: `definitions`.
 
 use std::path::PathBuf;
 
-use ::definitions::{ChosenActor, StrategistDefault, Surroundings};
+use ::definitions::{ChosenActor, FreezeOptions, StrategistDefault};
 use actors::agents;
 use actors::agents::{AGENTS, Agent};
-use actors::model::{Offer, offers};
-use engine::Cast;
+use actors::model::{UsableProvider, offers};
+use engine::Participants;
 use futures_util::future::join_all;
 
 use super::definitions::STRATEGIST;
 use super::paths;
 use super::paths::Env;
-use crate::config::{Key, Origin, Settings};
-use crate::errors::{Failure, codes};
-use crate::output::Note;
+use crate::config::{SettingKey, SettingOrigin, Settings};
+use crate::errors::{CommandError, codes};
+use crate::output::OutputNote;
 
 /// The actor that works with a model.
 const CODER: &str = "coder";
@@ -35,60 +37,60 @@ const KEYED: [(&str, &str); 3] = [
     ("OPENROUTER_API_KEY", "openrouter/anthropic/claude-sonnet-4.5"),
 ];
 
-/// Who was chosen.
+/// The chosen actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Choice {
+struct ActorChoice {
     actor: &'static str,
     /// The model that it works with, when the settings name none.
     model: Option<String>,
     why: String,
 }
 
-impl Choice {
-    fn model(model: String, why: String) -> Choice {
-        Choice { actor: CODER, model: Some(model), why }
+impl ActorChoice {
+    fn model(model: String, why: String) -> ActorChoice {
+        ActorChoice { actor: CODER, model: Some(model), why }
     }
 }
 
 /// A recording that is to be repeated.
 #[derive(Debug)]
-pub struct Replayed {
-    /// Where it is.
+pub struct ReplayedRecording {
+    /// Its location.
     pub file: PathBuf,
     /// Who was in the run; none in recordings from before that was kept.
-    pub cast: Option<Cast>,
+    pub cast: Option<Participants>,
 }
 
-impl Replayed {
+impl ReplayedRecording {
     /// Who did it, if the recording says so.
     fn actor(&self) -> Option<&str> {
         self.cast.as_ref().and_then(|cast| cast.asked.as_deref().or(cast.actor.as_deref()))
     }
 }
 
-/// Names whom the settings leave open, and says whom; nothing when the user names somebody. Of what is `replayed` the
-/// recording has named whom it could.
+/// Names whom the settings leave open, and says whom; nothing when the user names somebody. Of what is
+/// `replayed` the recording has named whom it could.
 ///
 /// # Errors
 /// Nobody is there.
 pub async fn choose(
-    surroundings: &mut Surroundings,
+    surroundings: &mut FreezeOptions,
     settings: &Settings,
     env: &Env,
-    replayed: Option<&Replayed>,
-) -> Result<Option<Note>, Failure> {
-    if let Some(actor) = replayed.and_then(Replayed::actor) {
+    replayed: Option<&ReplayedRecording>,
+) -> Result<Option<OutputNote>, CommandError> {
+    if let Some(actor) = replayed.and_then(ReplayedRecording::actor) {
         let told = format!("actor: {actor} (as recorded; choose another with `--actor`)");
-        return Ok(Some(Note::info(told)));
+        return Ok(Some(OutputNote::info(told)));
     }
     if surroundings.actor.is_some() {
         return Ok(None);
     }
     if let Some(actor) = surroundings.actor_default.as_ref().map(|chosen| &chosen.name) {
         let told = |of: String| {
-            Note::info(format!("actor: {actor} (`actor.default` {of}; choose another with `--actor`)"))
+            OutputNote::info(format!("actor: {actor} (`actor.default` {of}; choose another with `--actor`)"))
         };
-        return Ok(of_project(settings, Key::ActorDefault).map(told));
+        return Ok(of_project(settings, SettingKey::ActorDefault).map(told));
     }
     let providers = paths::providers(settings.providers.clone(), env);
     let offers = offers(&providers, &|name| env.get(name).cloned());
@@ -97,7 +99,7 @@ pub async fn choose(
         (None, Some(replayed)) => return Err(untold(replayed)),
         (None, None) => on_this_machine(&offers).await.or_else(|| program(env)),
     };
-    let Some(Choice { actor, model, why }) = choice else { return Err(nobody(&offers)) };
+    let Some(ActorChoice { actor, model, why }) = choice else { return Err(nobody(&offers)) };
     surroundings.actor_default = Some(ChosenActor::by_user(actor));
     if let Some(model) = model {
         surroundings.model_default = Some(model);
@@ -106,68 +108,81 @@ pub async fn choose(
             surroundings.strategist_default = StrategistDefault::Named(ChosenActor::by_user(STRATEGIST));
         }
     }
-    Ok(Some(Note::info(format!(
+    Ok(Some(OutputNote::info(format!(
         "actor: {actor} ({why}; choose another with `--actor` or `agents config set actor.default=NAME`)"
     ))))
 }
 
 /// Whose it is, when a project set it: what its user did not say is told as such.
-fn of_project(settings: &Settings, key: Key) -> Option<String> {
+fn of_project(settings: &Settings, key: SettingKey) -> Option<String> {
     match settings.get(key).1 {
-        Origin::Project(place) => Some(format!("of the project, {place}")),
-        Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default => None,
+        SettingOrigin::Project(place) => Some(format!("of the project, {place}")),
+        SettingOrigin::Flag
+        | SettingOrigin::Environment { .. }
+        | SettingOrigin::User(_)
+        | SettingOrigin::Default => None,
     }
 }
 
 /// What is named: by the settings, or by a key.
-fn chosen(model_default: Option<&str>, settings: &Settings, offers: &[Offer], env: &Env) -> Option<Choice> {
+fn chosen(
+    model_default: Option<&str>,
+    settings: &Settings,
+    offers: &[UsableProvider],
+    env: &Env,
+) -> Option<ActorChoice> {
     if let Some(model) = model_default {
-        let of = of_project(settings, Key::ModelDefault).map(|of| format!(" {of},")).unwrap_or_default();
-        return Some(Choice { actor: CODER, model: None, why: format!("`model.default`{of} is {model}") });
+        let of =
+            of_project(settings, SettingKey::ModelDefault).map(|of| format!(" {of},")).unwrap_or_default();
+        return Some(ActorChoice {
+            actor: CODER,
+            model: None,
+            why: format!("`model.default`{of} is {model}"),
+        });
     }
-    let named = |offer: &Offer| Some((offer.provider.clone(), offer.model.clone()?));
+    let named = |offer: &UsableProvider| Some((offer.provider.clone(), offer.model.clone()?));
     if let Some((provider, model)) = offers.iter().find_map(named) {
         let why = format!("`providers.{provider}.model` is set, so {provider}/{model} is used");
-        return Some(Choice::model(format!("{provider}/{model}"), why));
+        return Some(ActorChoice::model(format!("{provider}/{model}"), why));
     }
     let is_set = |name: &str| env.get(name).is_some_and(|value| !value.trim().is_empty());
     let (name, model) = KEYED.into_iter().find(|(name, _)| is_set(name))?;
-    Some(Choice::model(model.to_owned(), format!("{name} is set, so {model} is used")))
+    Some(ActorChoice::model(model.to_owned(), format!("{name} is set, so {model} is used")))
 }
 
 /// The first model of the first server on this machine that has one. All are asked at once.
-async fn on_this_machine(offers: &[Offer]) -> Option<Choice> {
-    let local: Vec<&Offer> = offers.iter().filter(|offer| offer.is_local).collect();
+async fn on_this_machine(offers: &[UsableProvider]) -> Option<ActorChoice> {
+    let local: Vec<&UsableProvider> = offers.iter().filter(|offer| offer.is_local).collect();
     let models = join_all(local.iter().map(|offer| offer.first_model())).await;
     let (offer, model) = local.iter().zip(models).find_map(|(offer, model)| Some((offer, model?)))?;
     let model = format!("{}/{model}", offer.provider);
     let why = format!("{} answers at {}, so {model} is used", offer.provider, offer.shown_url());
-    Some(Choice::model(model, why))
+    Some(ActorChoice::model(model, why))
 }
 
 /// The first agent program on PATH.
-fn program(env: &Env) -> Option<Choice> {
+fn program(env: &Env) -> Option<ActorChoice> {
     let path = env.get("PATH").map(String::as_str).unwrap_or_default();
     let is_here = |agent: &&Agent| agents::find(agent, path.as_ref(), None, &|_| None).is_some();
     let agent = AGENTS.iter().find(is_here)?;
     let why = format!("found {} on PATH, {}", agent.program, agent.tried_in_words());
-    Some(Choice { actor: agent.name, model: None, why })
+    Some(ActorChoice { actor: agent.name, model: None, why })
 }
 
 /// A recording that names nobody, where the settings do not either.
-fn untold(replayed: &Replayed) -> Failure {
+fn untold(replayed: &ReplayedRecording) -> CommandError {
     let file = replayed.file.display();
-    Failure::new(&codes::NO_ACTOR, format!("the recording {file} does not say who did it, and nobody is named"))
+    CommandError::new(&codes::NO_ACTOR, format!("the recording {file} does not say who did it, and nobody is named"))
         .hint("name who did it, like `--actor coder`; the model is named with `agents config set model.default=PROVIDER/NAME`")
         .hint("recordings that are made now say both")
 }
 
 /// What to set, on one screen.
-fn nobody(offers: &[Offer]) -> Failure {
+fn nobody(offers: &[UsableProvider]) -> CommandError {
     let keys: Vec<&str> = KEYED.iter().map(|(name, _)| *name).collect();
     let programs: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
     let local = offers.iter().filter(|offer| offer.is_local).map(|offer| offer.provider.as_str());
-    let failure = Failure::new(
+    let failure = CommandError::new(
         &codes::NO_ACTOR,
         "there is a task and nobody to do it: name a model, a key or an agent program",
     )
@@ -182,7 +197,7 @@ fn nobody(offers: &[Offer]) -> Failure {
     );
     let unnamed = offers.iter().find(|offer| offer.is_set && !offer.is_local && offer.model.is_none());
     let failure = match unnamed {
-        Some(Offer { provider, .. }) => failure.hint(format!(
+        Some(UsableProvider { provider, .. }) => failure.hint(format!(
             "with your provider {provider}: `agents config set providers.{provider}.model=NAME`"
         )),
         None => failure,
@@ -212,7 +227,7 @@ mod tests {
     }
 
     /// Settings of a user, and the offers that they make.
-    fn settings(text: &str, env: &Env) -> (Settings, Vec<Offer>) {
+    fn settings(text: &str, env: &Env) -> (Settings, Vec<UsableProvider>) {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("config.toml");
         fs::write(&file, text).unwrap();

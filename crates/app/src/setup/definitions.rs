@@ -10,17 +10,17 @@
 use std::path::{Path, PathBuf};
 
 use ::definitions::{
-    Action, Actor, ChosenActor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded,
-    StrategistDefault, Surroundings, is_reference,
+    Action, Actor, ChosenActor, ConfiguredNames, DefinitionError, Diagnostic, DiagnosticKind, FreezeOptions,
+    Library, LoadedDefinition, StrategistDefault, is_reference,
 };
 use domain::{ArgError, DefinitionSource, ProjectLink};
-use engine::{Cast, builtin_providers};
+use engine::{Participants, builtin_providers};
 use serde_json::{Value, json};
 
 use super::paths;
 use super::paths::Env;
-use crate::config::{Key, Origin, Settings};
-use crate::errors::{Code, Failure, codes};
+use crate::config::{SettingKey, SettingOrigin, Settings};
+use crate::errors::{Code, CommandError, codes};
 
 /// The word for nobody, where an actor is named.
 pub const NOBODY: &str = "none";
@@ -37,18 +37,19 @@ pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
 }
 
 /// What the settings say about actors and models; `actor` is the one that was asked for.
-pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surroundings {
+pub fn surroundings(settings: &Settings, actor: Option<LoadedDefinition<Actor>>) -> FreezeOptions {
     let named = |key| Some(settings.word(key)).filter(|word| !word.is_empty()).map(str::to_owned);
-    let model_default = named(Key::ModelDefault);
-    let strategist_default = match named(Key::ActorStrategist) {
+    let model_default = named(SettingKey::ModelDefault);
+    let strategist_default = match named(SettingKey::ActorStrategist) {
         Some(name) if name == NOBODY => StrategistDefault::Nobody,
-        Some(name) => StrategistDefault::Named(chosen(settings, Key::ActorStrategist, name)),
+        Some(name) => StrategistDefault::Named(chosen(settings, SettingKey::ActorStrategist, name)),
         None if model_default.is_some() => StrategistDefault::Named(ChosenActor::by_user(STRATEGIST)),
         None => StrategistDefault::Unset,
     };
-    Surroundings {
+    FreezeOptions {
         actor,
-        actor_default: named(Key::ActorDefault).map(|name| chosen(settings, Key::ActorDefault, name)),
+        actor_default: named(SettingKey::ActorDefault)
+            .map(|name| chosen(settings, SettingKey::ActorDefault, name)),
         strategist_default,
         model_default,
         item: None,
@@ -56,22 +57,25 @@ pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surrou
 }
 
 /// An actor that a setting names: what it asks for, the project asks for whose file chose it.
-fn chosen(settings: &Settings, key: Key, name: String) -> ChosenActor {
+fn chosen(settings: &Settings, key: SettingKey, name: String) -> ChosenActor {
     let by = match settings.get(key).1 {
-        Origin::Project(place) => Some(DefinitionSource {
+        SettingOrigin::Project(place) => Some(DefinitionSource {
             kind: "setting".to_owned(),
             name: key.entry().name.to_owned(),
             place: place.to_string(),
             digest: domain::trust_digest(&["setting", key.entry().name, &name]),
         }),
-        Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default => None,
+        SettingOrigin::Flag
+        | SettingOrigin::Environment { .. }
+        | SettingOrigin::User(_)
+        | SettingOrigin::Default => None,
     };
     ChosenActor { name, by }
 }
 
 /// Puts who was in a recorded run in the place of whom the settings name, as far as the recording says.
-pub fn cast(surroundings: &mut Surroundings, cast: &Cast) {
-    let Cast { asked: _, actor, model, strategist } = cast.clone();
+pub fn cast(surroundings: &mut FreezeOptions, cast: &Participants) {
+    let Participants { asked: _, actor, model, strategist } = cast.clone();
     let actor = actor.map(|name| ChosenActor::by_user(&name));
     surroundings.actor_default = actor.or(surroundings.actor_default.take());
     surroundings.model_default = model.or(surroundings.model_default.take());
@@ -84,18 +88,18 @@ pub fn cast(surroundings: &mut Surroundings, cast: &Cast) {
     }
 }
 
-/// What the settings describe and definitions name. Providers are left out where a run may do without: one that is needed
-/// is asked for when it is known whether it is.
-pub fn configured(settings: &Settings, with_providers: WithProviders) -> Configured {
+/// What the settings describe and definitions name. Providers are left out where a run may do without: one
+/// that is needed is asked for when it is known whether it is.
+pub fn configured(settings: &Settings, with_providers: WithProviders) -> ConfiguredNames {
     let providers =
         || builtin_providers().map(str::to_owned).chain(settings.providers.keys().cloned()).collect();
-    Configured {
+    ConfiguredNames {
         servers: Some(settings.servers.keys().cloned().collect()),
         providers: matches!(with_providers, WithProviders::Yes).then(providers),
     }
 }
 
-/// Whether definitions are held against the providers of the settings.
+/// Selects whether definitions are checked against the providers of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithProviders {
     /// They are.
@@ -104,7 +108,7 @@ pub enum WithProviders {
     No,
 }
 
-/// Whether a word means a file.
+/// Returns true if a word means a file.
 pub fn is_file(word: &str) -> bool {
     word.ends_with(".yaml") || word.contains('/')
 }
@@ -113,7 +117,11 @@ pub fn is_file(word: &str) -> bool {
 ///
 /// # Errors
 /// There is none, or it is not sound.
-pub fn action(library: &Library, word: &str, here: &Path) -> Result<Loaded<Action>, DefinitionError> {
+pub fn action(
+    library: &Library,
+    word: &str,
+    here: &Path,
+) -> Result<LoadedDefinition<Action>, DefinitionError> {
     if is_file(word) { library.action_file(&here.join(word)) } else { library.action(word) }
 }
 
@@ -121,7 +129,7 @@ pub fn action(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actio
 ///
 /// # Errors
 /// There is none, or it is not sound.
-pub fn actor(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actor>, DefinitionError> {
+pub fn actor(library: &Library, word: &str, here: &Path) -> Result<LoadedDefinition<Actor>, DefinitionError> {
     let file = here.join(word);
     if is_file(word) || !is_reference(word) {
         return library.actor_file(&file);
@@ -132,30 +140,30 @@ pub fn actor(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actor>
     }
 }
 
-/// Why there is no definition, as people and programs are told.
-pub fn failure(error: &DefinitionError) -> Failure {
+/// Returns the reason why there is no definition, as people and programs are told.
+pub fn failure(error: &DefinitionError) -> CommandError {
     match error {
         DefinitionError::NotFound { kind, places, .. } => {
             let code = if *kind == "action" { &codes::ACTION_NOT_FOUND } else { &codes::ACTOR_NOT_FOUND };
-            let failure = Failure::new(code, error.to_string()).detail(json!({ "looked_at": places }));
+            let failure = CommandError::new(code, error.to_string()).detail(json!({ "looked_at": places }));
             failure.hint(format!("see what there is with `agents {kind} list`"))
         }
         DefinitionError::Unreadable { .. } => {
-            Failure::new(&codes::ACTION_NOT_FOUND, error.to_string()).hint("check the path of the file")
+            CommandError::new(&codes::ACTION_NOT_FOUND, error.to_string()).hint("check the path of the file")
         }
         DefinitionError::Invalid(findings) => invalid(findings, error.to_string()),
         DefinitionError::Args(errors) => wrong_args(errors, error.to_string()),
-        DefinitionError::NoActor => Failure::new(&codes::NO_ACTOR, error.to_string())
+        DefinitionError::NoActor => CommandError::new(&codes::NO_ACTOR, error.to_string())
             .hint("name one with `--actor NAME`; see them with `agents actor list`")
             .hint("or name one for all tasks: `agents config set actor.default=NAME`"),
     }
 }
 
-fn invalid(findings: &[Finding], message: String) -> Failure {
+fn invalid(findings: &[Diagnostic], message: String) -> CommandError {
     let code = findings.first().map_or(&codes::DEFINITION_INVALID, |first| code_of(first.kind));
     let is_one_kind = findings.iter().all(|finding| code_of(finding.kind) == code);
     let code = if is_one_kind { code } else { &codes::DEFINITION_INVALID };
-    let failure = Failure::new(code, message).detail(json!({ "findings": findings_json(findings) }));
+    let failure = CommandError::new(code, message).detail(json!({ "findings": findings_json(findings) }));
     let failure = match findings {
         [_] => failure,
         _ => findings.iter().fold(failure, |failure, finding| failure.line(finding.to_string())),
@@ -163,20 +171,20 @@ fn invalid(findings: &[Finding], message: String) -> Failure {
     failure.hint("docs/actors.md has all keys; `schema/` tells them to your editor")
 }
 
-fn code_of(kind: FindingKind) -> &'static Code {
+fn code_of(kind: DiagnosticKind) -> &'static Code {
     match kind {
-        FindingKind::Invalid => &codes::DEFINITION_INVALID,
-        FindingKind::TemplateUnknown => &codes::TEMPLATE_UNKNOWN,
-        FindingKind::TemplateInShell => &codes::TEMPLATE_IN_SHELL,
-        FindingKind::ActorCycle => &codes::ACTOR_CYCLE,
-        FindingKind::ActorTooLarge => &codes::ACTOR_TOO_LARGE,
-        FindingKind::ActorNotFound => &codes::ACTOR_NOT_FOUND,
+        DiagnosticKind::Invalid => &codes::DEFINITION_INVALID,
+        DiagnosticKind::TemplateUnknown => &codes::TEMPLATE_UNKNOWN,
+        DiagnosticKind::TemplateInShell => &codes::TEMPLATE_IN_SHELL,
+        DiagnosticKind::ActorCycle => &codes::ACTOR_CYCLE,
+        DiagnosticKind::ActorTooLarge => &codes::ACTOR_TOO_LARGE,
+        DiagnosticKind::ActorNotFound => &codes::ACTOR_NOT_FOUND,
     }
 }
 
 /// The findings for programs.
-pub fn findings_json(findings: &[Finding]) -> Vec<Value> {
-    let one = |finding: &Finding| {
+pub fn findings_json(findings: &[Diagnostic]) -> Vec<Value> {
+    let one = |finding: &Diagnostic| {
         json!({
             "file": finding.file, "line": finding.at.line, "column": finding.at.column,
             "code": code_of(finding.kind).name, "message": finding.message,
@@ -185,13 +193,13 @@ pub fn findings_json(findings: &[Finding]) -> Vec<Value> {
     findings.iter().map(one).collect()
 }
 
-fn wrong_args(errors: &[ArgError], message: String) -> Failure {
+fn wrong_args(errors: &[ArgError], message: String) -> CommandError {
     let code = match errors.first() {
         Some(ArgError::Missing { .. }) => &codes::ARG_MISSING,
         Some(ArgError::Unknown { .. }) => &codes::ARG_UNKNOWN,
         Some(ArgError::Invalid { .. }) | None => &codes::ARG_INVALID,
     };
-    let failure = Failure::new(code, message);
+    let failure = CommandError::new(code, message);
     let failure = match errors {
         [_] => failure,
         _ => errors.iter().fold(failure, |failure, error| failure.line(error.to_string())),

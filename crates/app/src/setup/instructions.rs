@@ -1,7 +1,8 @@
-//! What projects say to whoever works on them: the `AGENTS.md` in their roots.
+//! Reads the instructions of projects to their workers: the `AGENTS.md` in their roots.
 //!
 //! # Invariants
-//! 1. At most [`BYTES_MAX`] bytes of a file are taken; what is cut ends in a line that says so, and its user is told.
+//! 1. At most [`BYTES_MAX`] bytes of a file are taken; what is cut ends in a line that says so, and its user
+//!    is told.
 //! 2. A file that leads out of its project is not read: what lies elsewhere is none of the project's to tell.
 //!
 //! # Not here
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use domain::{Instructions, ProjectLink};
 
-use crate::output::Note;
+use crate::output::OutputNote;
 
 /// How much of a file is taken.
 pub const BYTES_MAX: usize = 32 * 1024;
@@ -21,7 +22,7 @@ pub const BYTES_MAX: usize = 32 * 1024;
 const FILE: &str = "AGENTS.md";
 
 /// What the projects say, and what is to be told about it.
-pub fn of(projects: &[ProjectLink]) -> (Vec<Instructions>, Vec<Note>) {
+pub fn read_all(projects: &[ProjectLink]) -> (Vec<Instructions>, Vec<OutputNote>) {
     use std::os::unix::ffi::OsStrExt;
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for project in projects {
@@ -29,12 +30,13 @@ pub fn of(projects: &[ProjectLink]) -> (Vec<Instructions>, Vec<Note>) {
         match read(root) {
             Ok(None) => {}
             Ok(Some((text, note))) => {
-                notes
-                    .extend(note.map(|note| Note::warning(format!("{}: {note}", root.join(FILE).display()))));
+                notes.extend(
+                    note.map(|note| OutputNote::warning(format!("{}: {note}", root.join(FILE).display()))),
+                );
                 found.push(Instructions { alias: project.alias.clone(), text });
             }
             Err(why) => {
-                notes.push(Note::warning(format!("{} is not read: {why}", root.join(FILE).display())))
+                notes.push(OutputNote::warning(format!("{} is not read: {why}", root.join(FILE).display())))
             }
         }
     }
@@ -89,7 +91,7 @@ mod tests {
     fn a_long_file_is_cut_and_that_is_said() {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join(FILE), "é".repeat(BYTES_MAX)).unwrap();
-        let (found, notes) = of(&[project(dir.path())]);
+        let (found, notes) = read_all(&[project(dir.path())]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert!(only.text.starts_with(&"é".repeat(BYTES_MAX / 2)), "no letter is cut in two");
         assert!(only.text.ends_with("65536 bytes, of which the first 32768 are read"));
@@ -102,12 +104,12 @@ mod tests {
         let (dir, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         fs::write(outside.path().join("key"), "secret").unwrap();
         std::os::unix::fs::symlink(outside.path().join("key"), dir.path().join(FILE)).unwrap();
-        let (found, notes) = of(&[project(dir.path())]);
+        let (found, notes) = read_all(&[project(dir.path())]);
         assert_eq!((found.len(), notes.len()), (0, 1));
         fs::remove_file(dir.path().join(FILE)).unwrap();
-        assert_eq!(of(&[project(dir.path())]), (Vec::new(), Vec::new()));
+        assert_eq!(read_all(&[project(dir.path())]), (Vec::new(), Vec::new()));
         fs::write(dir.path().join("CLAUDE.md"), "be kind\n").unwrap();
         std::os::unix::fs::symlink("CLAUDE.md", dir.path().join(FILE)).unwrap();
-        assert_eq!(of(&[project(dir.path())]).0[0].text, "be kind\n");
+        assert_eq!(read_all(&[project(dir.path())]).0[0].text, "be kind\n");
     }
 }

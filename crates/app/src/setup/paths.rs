@@ -1,8 +1,8 @@
-//! Where the program keeps things on this machine.
+//! The directories of the program on this machine.
 //!
 //! # Invariants
-//! 1. The data directory is `--data-dir`, else `CLEVERAGENTS_DATA_DIR`, else `cleveragents` in the XDG data directory,
-//!    and only its owner can enter it.
+//! 1. The data directory is `--data-dir`, else `CLEVERAGENTS_DATA_DIR`, else `cleveragents` in the XDG data
+//!    directory, and only its owner can enter it.
 //! 2. Nothing is made before it is needed.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use engine::ProviderSettings;
 
-use crate::errors::{Failure, codes};
+use crate::errors::{CommandError, codes};
 
 /// Below the XDG directories.
 const FOLDER: &str = "cleveragents";
@@ -31,11 +31,11 @@ pub fn user_config(env: &Env) -> Option<PathBuf> {
 ///
 /// # Errors
 /// Nothing says where it could be.
-pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, Failure> {
+pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, CommandError> {
     let named = flag.map(Path::to_owned).or_else(|| set(env, "CLEVERAGENTS_DATA_DIR").map(PathBuf::from));
     let found = named.or_else(|| Some(xdg(env, "XDG_DATA_HOME", ".local/share")?.join(FOLDER)));
     let found = found.ok_or_else(|| {
-        Failure::new(&codes::USAGE, "neither HOME nor XDG_DATA_HOME says where data can be kept")
+        CommandError::new(&codes::USAGE, "neither HOME nor XDG_DATA_HOME says where data can be kept")
             .hint("name a directory with `--data-dir DIR`")
     })?;
     std::path::absolute(&found).map_err(|error| cannot(&found, "found", &error))
@@ -59,7 +59,7 @@ const NAMES: [&str; 12] = [
     "workers",
 ];
 
-/// What is at the place of a data directory.
+/// The state of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirState {
     /// Nothing.
@@ -74,7 +74,7 @@ pub enum DataDirState {
 ///
 /// # Errors
 /// It cannot be looked at, or it is a directory with other files.
-pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, Failure> {
+pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, CommandError> {
     if dir.join(STORE).symlink_metadata().is_ok() {
         return Ok(DataDirState::Ours);
     }
@@ -92,17 +92,18 @@ pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, Failure> {
                 "{} is no data directory of this program: it holds other files; nothing was changed",
                 dir.display()
             );
-            Err(Failure::new(&codes::DATA_DIR_FOREIGN, message)
+            Err(CommandError::new(&codes::DATA_DIR_FOREIGN, message)
                 .hint("name a directory that is not there yet, or an empty one: `--data-dir DIR`"))
         }
     }
 }
 
-/// Makes the data directory, if it is not there, for its owner only. The mode of one that is there is never changed.
+/// Makes the data directory, if it is not there, for its owner only. The mode of one that is there is never
+/// changed.
 ///
 /// # Errors
 /// It cannot be made or written, or it holds other files.
-pub fn make_data_dir(dir: &Path) -> Result<(), Failure> {
+pub fn make_data_dir(dir: &Path) -> Result<(), CommandError> {
     match look_at_data_dir(dir)? {
         // Whatever is made in it is for its owner only.
         DataDirState::Ours | DataDirState::Empty => {}
@@ -126,7 +127,7 @@ impl EmptyDir {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new() -> Result<EmptyDir, Failure> {
+    pub fn new() -> Result<EmptyDir, CommandError> {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let name = format!("agents-empty-{}-{}", std::process::id(), nanos.as_nanos());
         let dir = std::env::temp_dir().join(name);
@@ -135,7 +136,7 @@ impl EmptyDir {
         Ok(EmptyDir(dir))
     }
 
-    /// Where it is.
+    /// Its location.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -147,9 +148,12 @@ impl Drop for EmptyDir {
     }
 }
 
-fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> Failure {
-    Failure::new(&codes::IO_FAILED, format!("the data directory {} cannot be {what}: {error}", dir.display()))
-        .hint("name another one with `--data-dir DIR`")
+fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> CommandError {
+    CommandError::new(
+        &codes::IO_FAILED,
+        format!("the data directory {} cannot be {what}: {error}", dir.display()),
+    )
+    .hint("name another one with `--data-dir DIR`")
 }
 
 /// A path of a setting, in which `~/` is the user's home.

@@ -1,7 +1,7 @@
 //! The projects of a plan, as they are named on the command line.
 //!
-//! A project is a directory: `--project [ALIAS=]DIR[:ro]`. Its root is the nearest directory at or above DIR that holds
-//! `.cleveragents` or `.git`, else DIR itself.
+//! A project is a directory: `--project [ALIAS=]DIR[:ro]`. Its root is the nearest directory at or above DIR
+//! that holds `.cleveragents` or `.git`, else DIR itself.
 //!
 //! # Invariants
 //! 1. Roots are absolute and free of links, no two are alike, and none lies inside another.
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use domain::{ByteText, ProjectLink};
 
-use crate::errors::{Failure, codes};
+use crate::errors::{CommandError, codes};
 
 /// How long an alias may be.
 const ALIAS_CHARS_MAX: usize = 64;
@@ -39,7 +39,8 @@ pub fn parser() -> impl TypedValueParser<Value = ProjectArg> {
 }
 
 impl ProjectArg {
-    /// Reads `[ALIAS=]DIR[:ro]`. The text before `=` is an alias only if it is a valid one: write `./a=b` for a directory.
+    /// Reads `[ALIAS=]DIR[:ro]`. The text before `=` is an alias only if it is a valid one: write `./a=b` for
+    /// a directory.
     fn parse(text: &[u8]) -> Result<ProjectArg, String> {
         let (text, read_only) = match text.strip_suffix(b":ro") {
             Some(rest) => (rest, true),
@@ -71,10 +72,13 @@ fn is_alias_char(letter: char) -> bool {
 ///
 /// # Errors
 /// There is no such directory.
-pub fn root_of(dir: &Path) -> Result<PathBuf, Failure> {
+pub fn root_of(dir: &Path) -> Result<PathBuf, CommandError> {
     let cannot = |why: &str| {
-        Failure::new(&codes::PROJECT_NOT_FOUND, format!("the project's directory {} {why}", dir.display()))
-            .hint("check the path: a project is named by its directory")
+        CommandError::new(
+            &codes::PROJECT_NOT_FOUND,
+            format!("the project's directory {} {why}", dir.display()),
+        )
+        .hint("check the path: a project is named by its directory")
     };
     let real = fs::canonicalize(dir).map_err(|error| cannot(&format!("cannot be entered: {error}")))?;
     if !real.is_dir() {
@@ -84,7 +88,8 @@ pub fn root_of(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(marked.map_or_else(|| real.clone(), Path::to_owned))
 }
 
-/// Whether this is the root of a project. An empty `.git`, as some programs leave in places that they guard, is none.
+/// Whether this is the root of a project. An empty `.git`, as some programs leave in places that they guard,
+/// is none.
 fn is_marked(place: &Path) -> bool {
     let there = |name: &str| place.join(name).symlink_metadata().is_ok();
     there(".cleveragents") || place.join(".git").is_file() || there(".git/HEAD")
@@ -94,7 +99,7 @@ fn is_marked(place: &Path) -> bool {
 ///
 /// # Errors
 /// One is not there, two share a name, or one lies inside another.
-pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Failure> {
+pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, CommandError> {
     let this = [ProjectArg { alias: None, dir: PathBuf::from("."), read_only: false }];
     let args = if args.is_empty() { &this[..] } else { args };
     let mut found: Vec<(String, PathBuf, bool)> = Vec::new();
@@ -102,13 +107,14 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Fa
         let root = root_of(&here.join(&arg.dir))?;
         fs::read_dir(&root).map_err(|error| {
             let message = format!("the project's directory {} cannot be read: {error}", root.display());
-            Failure::new(&codes::PROJECT_NOT_FOUND, message).hint("see who may read it, or name another one")
+            CommandError::new(&codes::PROJECT_NOT_FOUND, message)
+                .hint("see who may read it, or name another one")
         })?;
         let alias = arg.alias.clone().unwrap_or_else(|| alias_of(&root));
         refuse_nested(&found, &root)?;
         if let Some((_, other, _)) = found.iter().find(|(known, ..)| *known == alias) {
             let (one, two) = (other.display(), root.display());
-            return Err(Failure::new(
+            return Err(CommandError::new(
                 &codes::PROJECT_ALIAS_TAKEN,
                 format!("two projects are called `{alias}`: {one} and {two}"),
             )
@@ -177,11 +183,11 @@ pub fn is_system_dir(root: &Path, home: Option<&Path>) -> bool {
         || home.is_some_and(|home| home.starts_with(root))
 }
 
-fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), Failure> {
+fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), CommandError> {
     for (_, other, _) in found {
         if other == root {
             let message = format!("the project {} is given twice", root.display());
-            return Err(Failure::new(&codes::PROJECT_NESTED, message).hint("give it once"));
+            return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint("give it once"));
         }
         let message = if root.starts_with(other) {
             format!("the project {} lies inside {}", root.display(), other.display())
@@ -190,7 +196,7 @@ fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), F
         } else {
             continue;
         };
-        return Err(Failure::new(&codes::PROJECT_NESTED, message).hint("give the outer one only"));
+        return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint("give the outer one only"));
     }
     Ok(())
 }

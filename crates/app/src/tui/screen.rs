@@ -1,4 +1,5 @@
-//! A terminal that is painted as a whole: raw keys in, a painted screen out, and everything put back at the end.
+//! A terminal that is painted as a whole: raw keys in, a painted screen out, and everything put back at the
+//! end.
 //!
 //! # Invariants
 //! 1. The terminal is as it was before when a [`Screen`] is dropped, however that comes about.
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 
 /// A key, as far as our screens know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Press {
+pub enum KeyPress {
     /// A letter or another character.
     Char(char),
     /// Cursor up.
@@ -69,13 +70,14 @@ impl std::fmt::Debug for Screen {
     }
 }
 
-/// What happens at the terminal, read one at a time by a thread of its own: reading cannot be broken off. That thread is
-/// not waited for; it ends with this, or with the program when it waits for a key that nobody presses.
+/// What happens at the terminal, read one at a time by a thread of its own: reading cannot be broken off.
+/// That thread is not waited for; it ends with this, or with the program when it waits for a key that nobody
+/// presses.
 #[derive(Debug)]
 pub struct Keys {
     wanted: blocking::Sender<()>,
     read: mpsc::Receiver<io::Result<Event>>,
-    /// Whether one is being read that somebody waited for and gave up.
+    /// True if one is being read that somebody waited for and gave up.
     is_asked: bool,
 }
 
@@ -93,12 +95,12 @@ impl Keys {
         Ok(Keys { wanted, read: receive, is_asked: false })
     }
 
-    /// What happens next: a key, or none of ours, as when the screen has another size. Whoever stops waiting loses
-    /// nothing: the next one gets it.
+    /// What happens next: a key, or none of ours, as when the screen has another size. Whoever stops waiting
+    /// loses nothing: the next one gets it.
     ///
     /// # Errors
     /// The terminal cannot be read.
-    pub async fn next(&mut self) -> io::Result<Option<Press>> {
+    pub async fn next(&mut self) -> io::Result<Option<KeyPress>> {
         let gone = || io::Error::other("nobody reads the terminal any more");
         if !self.is_asked {
             self.wanted.send(()).map_err(|_| gone())?;
@@ -131,23 +133,23 @@ impl Drop for Raw {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "of all keys there are, these are ours")]
-fn press_of(event: &Event) -> Option<Press> {
+fn press_of(event: &Event) -> Option<KeyPress> {
     let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return None };
     if *kind == KeyEventKind::Release {
         return None;
     }
     if modifiers.contains(KeyModifiers::CONTROL) {
-        return (*code == KeyCode::Char('c')).then_some(Press::Interrupt);
+        return (*code == KeyCode::Char('c')).then_some(KeyPress::Interrupt);
     }
     Some(match code {
-        KeyCode::Char(letter) => Press::Char(*letter),
-        KeyCode::Up => Press::Up,
-        KeyCode::Down => Press::Down,
-        KeyCode::PageUp => Press::PageUp,
-        KeyCode::PageDown => Press::PageDown,
-        KeyCode::Enter => Press::Enter,
-        KeyCode::Esc => Press::Escape,
-        KeyCode::Backspace => Press::Backspace,
+        KeyCode::Char(letter) => KeyPress::Char(*letter),
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Escape,
+        KeyCode::Backspace => KeyPress::Backspace,
         _ => return None,
     })
 }
@@ -159,10 +161,10 @@ mod tests {
     #[test]
     fn keys_are_known_and_ctrl_c_quits() {
         let key = |code, modifiers| press_of(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(Press::Char('?')));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Press::Interrupt));
+        assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(KeyPress::Char('?')));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(KeyPress::Interrupt));
         assert_eq!(key(KeyCode::Char('j'), KeyModifiers::CONTROL), None);
-        assert_eq!(key(KeyCode::Esc, KeyModifiers::NONE), Some(Press::Escape));
+        assert_eq!(key(KeyCode::Esc, KeyModifiers::NONE), Some(KeyPress::Escape));
         assert_eq!(key(KeyCode::F(1), KeyModifiers::NONE), None);
         assert_eq!(press_of(&Event::Resize(1, 1)), None);
     }

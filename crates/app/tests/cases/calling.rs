@@ -5,11 +5,11 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 
 #[test]
 fn without_a_word_the_three_most_useful_commands_are_shown() {
-    let said = Person::new().agents::<&str>(&[]);
+    let said = TestUser::new().agents::<&str>(&[]);
     assert_eq!((said.exit, said.stderr.as_str()), (0, ""));
     for command in ["agents run -- COMMAND", "agents plan diff", "agents plan apply @last", "agents --help"] {
         assert!(said.stdout.contains(command), "{command}");
@@ -19,7 +19,7 @@ fn without_a_word_the_three_most_useful_commands_are_shown() {
 
 #[test]
 fn version_and_help_touch_nothing() {
-    let person = Person::new();
+    let person = TestUser::new();
     let before = person.home().read_dir().unwrap().count();
     let version = person.agents(&["--version"]);
     assert_eq!((version.exit, version.stdout), (0, format!("agents {}\n", env!("CARGO_PKG_VERSION"))));
@@ -31,7 +31,7 @@ fn version_and_help_touch_nothing() {
 
 #[test]
 fn a_wrong_word_is_told_with_what_was_meant() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["plan", "aply"]);
     assert_eq!((said.exit, said.stdout.as_str()), (2, ""));
     assert!(said.stderr.starts_with("error[USAGE]: unrecognized subcommand 'aply'\n"), "{}", said.stderr);
@@ -40,7 +40,7 @@ fn a_wrong_word_is_told_with_what_was_meant() {
 
 #[test]
 fn usage_is_told_in_the_format_that_was_asked_for() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["plan", "aply", "--format", "json"]);
     assert_eq!((said.exit, said.stderr.as_str()), (2, ""));
     let envelope = said.envelope();
@@ -54,7 +54,7 @@ fn usage_is_told_in_the_format_that_was_asked_for() {
 
 #[test]
 fn an_envelope_has_six_keys_whatever_happened() {
-    let person = Person::new();
+    let person = TestUser::new();
     for (args, exit) in [(vec!["config", "list"], 0), (vec!["config", "get", "no.such"], 2)] {
         let said = person.json(&args);
         assert_eq!((said.exit, said.stderr.as_str()), (exit, ""));
@@ -72,7 +72,7 @@ fn an_envelope_has_six_keys_whatever_happened() {
 
 #[test]
 fn yaml_is_the_same_envelope() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["config", "get", "plan.concurrency", "--format", "yaml"]);
     assert_eq!(said.exit, 0);
     for line in ["command: config get", "status: ok", "exit_code: 0", "  key: plan.concurrency", "  value: 4"]
@@ -83,7 +83,7 @@ fn yaml_is_the_same_envelope() {
 
 #[test]
 fn the_format_can_be_chosen_by_a_variable() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
     let said = answer(command.env("CLEVERAGENTS_FORMAT", "json"));
     assert_eq!(said.data()["value"], json!(4));
@@ -93,7 +93,7 @@ fn the_format_can_be_chosen_by_a_variable() {
 
 #[test]
 fn a_reader_that_goes_away_early_is_no_error() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut command = person.command(&person.project(), &["config", "list"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -104,30 +104,30 @@ fn a_reader_that_goes_away_early_is_no_error() {
 
 #[test]
 fn a_command_without_two_dashes_is_shown_how_it_goes() {
-    let said = Person::new().agents(&["run", "make"]);
+    let said = TestUser::new().agents(&["run", "make"]);
     assert_eq!(said.exit, 3, "a word is the name of an action: {said:?}");
     assert!(
         said.stderr.contains("hint: a command goes after `--`, like `agents run -- make`"),
         "{}",
         said.stderr
     );
-    let said = Person::new().agents(&["run", "mend", "--actor", "codex"]);
+    let said = TestUser::new().agents(&["run", "mend", "--actor", "codex"]);
     let hint =
         "hint: a task of one word is given by the standard input: `echo mend | agents run - --actor codex`";
     assert!(said.exit == 3 && said.stderr.contains(hint), "{}", said.stderr);
     assert!(!said.stderr.contains("agents run -- mend"), "{}", said.stderr);
-    let said = Person::new().agents(&["run", "mend it", "--", "make", "-j"]);
+    let said = TestUser::new().agents(&["run", "mend it", "--", "make", "-j"]);
     assert!(said.exit == 2 && said.stderr.contains("`agents run -- make …`"), "{}", said.stderr);
     assert!(!said.stderr.contains("agents run -- mend"), "{}", said.stderr);
-    let said = Person::new().agents(&["run"]);
+    let said = TestUser::new().agents(&["run"]);
     assert_eq!(said.exit, 2);
     assert!(said.stderr.contains("no command was given"), "{}", said.stderr);
 }
 
 #[test]
 fn no_colour_is_used_where_nobody_sees_it() {
-    let said = Person::new().agents(&["config", "get", "no.such"]);
+    let said = TestUser::new().agents(&["config", "get", "no.such"]);
     assert!(!said.stderr.contains('\x1b'), "{}", said.stderr);
-    let said = Person::new().agents(&["config", "get", "no.such", "--color", "always"]);
+    let said = TestUser::new().agents(&["config", "get", "no.such", "--color", "always"]);
     assert!(said.stderr.contains('\x1b'), "{}", said.stderr);
 }

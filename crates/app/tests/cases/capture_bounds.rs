@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Stdio;
 
-use super::support::Person;
+use super::support::TestUser;
 
 #[test]
 fn a_sparse_file_of_a_terabyte_stalls_no_capture() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let said = person.json(&["run", "--", "sh", "-ec", "truncate -s 1T sparse; echo two >> a.txt"]);
     assert_eq!((said.exit, said.data()["changes"]["files"].as_u64()), (0, Some(2)), "{said:?}");
@@ -19,7 +19,7 @@ fn a_sparse_file_of_a_terabyte_stalls_no_capture() {
 
 #[test]
 fn no_spelling_of_a_repository_gets_into_a_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let names = [
         ".GIT",
@@ -46,7 +46,7 @@ fn no_spelling_of_a_repository_gets_into_a_plan() {
 
 #[test]
 fn patterns_beyond_their_bound_are_not_heeded_and_that_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".gitignore", "*.log\n");
     for dir in ["a", "b", "c"] {
         let lines: String = (0..30_000).map(|number| format!("{dir}{number}*x\n")).collect();
@@ -79,7 +79,7 @@ const DEEP: usize = 2000;
 
 #[test]
 fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".gitignore", "*.log\n");
     // Every directory could have rules of its own.
     let script = format!(
@@ -98,7 +98,7 @@ fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
 
 #[test]
 fn what_a_plan_moves_into_a_repository_is_named_where_it_is_left_out() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("hooks/pre-commit", "#!/bin/sh\n");
     person.write("sub/keep", "one\n");
     let ran =

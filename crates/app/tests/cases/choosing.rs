@@ -1,4 +1,4 @@
-//! Who does a task that names nobody, and what its projects say to them.
+//! The actor of a task that names none, and the instructions of its projects.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,13 +8,13 @@ use std::thread;
 
 use serde_json::json;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// Programs that the tests' commands need, and no agent.
 const PLAIN_PATH: &str = "/usr/bin:/bin";
 
 /// Settings in which no server of this machine, but one at `url`, could be found.
-fn settings(person: &Person, url: &str, more: &str) {
+fn settings(person: &TestUser, url: &str, more: &str) {
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     let text = format!(
         "[providers.llamacpp]\nurl = \"http://127.0.0.1:1/v1\"\n[providers.ollama]\nurl = \"{url}\"\n{more}"
@@ -23,8 +23,8 @@ fn settings(person: &Person, url: &str, more: &str) {
 }
 
 /// A person on whose machine no model runs.
-fn person() -> Person {
-    let person = Person::new();
+fn person() -> TestUser {
+    let person = TestUser::new();
     settings(&person, "http://127.0.0.1:1/v1", "");
     person
 }
@@ -54,7 +54,7 @@ fn server(models: &[&str]) -> String {
 }
 
 /// Runs a task with these variables, and with a folder before PATH.
-fn run(person: &Person, words: &[&str], env: &[(&str, &str)]) -> Answer {
+fn run(person: &TestUser, words: &[&str], env: &[(&str, &str)]) -> CommandOutput {
     let mut command = person.command(&person.project(), words);
     let bin = person.home().join("bin");
     command.env("PATH", format!("{}:{PLAIN_PATH}", bin.display())).envs(env.iter().copied());
@@ -62,7 +62,7 @@ fn run(person: &Person, words: &[&str], env: &[(&str, &str)]) -> Answer {
 }
 
 /// Puts an agent program on PATH. It is not run: commands do not see what lies below /tmp.
-fn install(person: &Person, name: &str) {
+fn install(person: &TestUser, name: &str) {
     let bin = person.home().join("bin");
     fs::create_dir_all(&bin).unwrap();
     fs::write(bin.join(name), "#!/bin/sh\n").unwrap();
@@ -129,7 +129,7 @@ fn a_key_in_the_environment_brings_its_model_and_its_value_is_told_to_nobody() {
 
 #[test]
 fn a_server_on_this_machine_that_has_a_model_comes_before_a_program_and_after_a_key() {
-    let person = Person::new();
+    let person = TestUser::new();
     install(&person, "codex");
     settings(&person, &server(&["nomic-embed-text", "qwen3:8b", "other"]), "");
     let said = run(&person, &["plan", "use", "add a flag"], &[]);
@@ -185,7 +185,7 @@ fn what_a_project_names_is_told_as_the_projects() {
 
 #[test]
 fn a_model_is_set_as_provider_and_name() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["config", "set", "model.default=justname"]);
     assert_eq!((said.exit, said.code()), (2, "CONFIG_VALUE_INVALID".to_owned()), "{said:?}");
     assert_eq!(person.agents(&["config", "set", "model.default=ollama/qwen3:8b"]).exit, 0);
@@ -217,7 +217,7 @@ fn it_is_told_of_every_agent_program_whether_it_was_tried_and_with_which_version
 
 #[test]
 fn what_a_project_says_to_agents_is_frozen_with_the_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("AGENTS.md", "Use tabs.\n");
     person.write(".cleveragents/actors/doer.yaml", "run: cat > told\nstdin: \"{{prompt}}\"\n");
     assert_eq!(person.json(&["plan", "use", "do it", "--actor", "doer"]).exit, 0);
@@ -260,7 +260,7 @@ fn of_several_providers_with_a_model_the_first_by_name_is_taken() {
 
 #[test]
 fn who_stands_before_the_host_of_an_address_is_shown_nowhere() {
-    let person = Person::new();
+    let person = TestUser::new();
     let word = "hunter-of-words-2";
     let table = format!(
         "[providers.llamacpp]\nurl = \"http://127.0.0.1:1/v1\"\n[providers.box]\nspeaks = \"openai\"\n\

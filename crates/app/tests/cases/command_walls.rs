@@ -1,4 +1,5 @@
-//! What a command of a plan cannot reach: sockets of other programs, calls that go round the walls, root's own files.
+//! Resources out of a command's reach: sockets of other programs, calls that go round the walls, root's own
+//! files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,14 +11,14 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::support::{Answer, Person, answer, is_root, ordinary_command};
+use super::support::{CommandOutput, TestUser, answer, is_root, ordinary_command};
 
 /// A person whose project has the program that tries everything.
-fn person() -> Person {
-    with_probe(Person::new())
+fn person() -> TestUser {
+    with_probe(TestUser::new())
 }
 
-fn with_probe(person: Person) -> Person {
+fn with_probe(person: TestUser) -> TestUser {
     let source = person.home().join("probe.c");
     fs::write(&source, include_str!("wall_probe.c")).unwrap();
     let probe = person.project().join("probe");
@@ -27,9 +28,9 @@ fn with_probe(person: Person) -> Person {
 }
 
 /// Who runs it: this user, and, where that is root, also an ordinary one.
-fn users() -> Vec<fn(&Person, &[&str]) -> Command> {
-    let own: fn(&Person, &[&str]) -> Command = |person, args| person.command(&person.project(), args);
-    let ordinary: fn(&Person, &[&str]) -> Command = ordinary_command;
+fn users() -> Vec<fn(&TestUser, &[&str]) -> Command> {
+    let own: fn(&TestUser, &[&str]) -> Command = |person, args| person.command(&person.project(), args);
+    let ordinary: fn(&TestUser, &[&str]) -> Command = ordinary_command;
     if is_root() { vec![own, ordinary] } else { vec![own] }
 }
 
@@ -41,11 +42,12 @@ fn outside() -> TempDir {
 }
 
 /// What the command printed.
-fn printed(person: &Person, by: fn(&Person, &[&str]) -> Command) -> String {
+fn printed(person: &TestUser, by: fn(&TestUser, &[&str]) -> Command) -> String {
     answer(&mut by(person, &["plan", "logs", "@last", "--call", "1"])).stdout
 }
 
-/// The machine as it is where user namespaces are barred: the limit of them is used up, and no privilege is left.
+/// The machine as it is where user namespaces are barred: the limit of them is used up, and no privilege is
+/// left.
 fn barred(plain: &Command) -> Command {
     const BAR: &str = "echo 0 > /proc/sys/user/max_user_namespaces && \
         exec setpriv --bounding-set -all --inh-caps -all \"$@\"";
@@ -61,7 +63,7 @@ fn barred(plain: &Command) -> Command {
     command
 }
 
-fn set(person: &Person, setting: &str) {
+fn set(person: &TestUser, setting: &str) {
     let file = person.config_file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let before = fs::read_to_string(&file).unwrap_or_default();
@@ -190,7 +192,7 @@ fn no_socket_outside_can_be_reached_not_even_one_that_appears_later() {
 #[test]
 fn no_socket_in_the_home_is_reached_though_it_is_shown() {
     for by in users() {
-        let person = with_probe(Person::new_outside_tmp());
+        let person = with_probe(TestUser::new_outside_tmp());
         fs::create_dir(person.home().join("shown")).unwrap();
         fs::set_permissions(person.home(), fs::Permissions::from_mode(0o755)).unwrap();
         let named = Daemon::new(&person.home(), "named");
@@ -272,7 +274,7 @@ fn root_runs_plans_with_a_data_directory_or_a_project_that_is_a_mount_or_closed_
     if !is_root() {
         return;
     }
-    let (person, outside) = (Person::new(), outside());
+    let (person, outside) = (TestUser::new(), outside());
     for (name, data, project) in
         [("data", "mount/data", "shop"), ("project", "data", "mount/shop"), ("both", "mount/d", "mount/p")]
     {
@@ -330,7 +332,7 @@ fn landlock_alone_is_no_sandbox_unless_it_is_said_to_be_enough() {
     }
 }
 
-fn told_in(answer: &Answer) -> String {
+fn told_in(answer: &CommandOutput) -> String {
     format!("{}{}", answer.stdout, answer.stderr)
 }
 
@@ -343,7 +345,7 @@ const DAEMON: &str = "exec 9> \"$1/lock\"; flock 9; echo innocent > /proc/$$/com
 #[test]
 fn a_confirmed_cancel_leaves_nothing_of_a_command_that_took_every_mark_off() {
     for (by, is_barred) in users().into_iter().flat_map(|by| [(by, false), (by, true)]) {
-        let (person, outside) = (Person::new(), outside());
+        let (person, outside) = (TestUser::new(), outside());
         set(&person, "policy.sandbox = \"landlock\"\nasync.lease = \"5s\"");
         let gate = outside.path().join("gate");
         fs::create_dir(&gate).unwrap();
@@ -372,7 +374,7 @@ fn a_confirmed_cancel_leaves_nothing_of_a_command_that_took_every_mark_off() {
 #[test]
 fn what_the_kernel_tells_of_the_machine_is_masked() {
     for by in users() {
-        let person = Person::new();
+        let person = TestUser::new();
         let script = "cat /proc/keys /proc/kallsyms /proc/timer_list /proc/interrupts /proc/modules /proc/iomem \
             /proc/sysrq-trigger; ls -A /proc/fs /proc/bus /proc/scsi /sys/firmware /sys/fs/cgroup /sys/kernel/debug | \
             grep -v '^/.*:$' | grep -v '^$'; grep -v ':/$' /proc/self/cgroup; head -c 9 /proc/cpuinfo";
@@ -388,7 +390,7 @@ fn what_the_kernel_tells_of_the_machine_is_masked() {
 #[test]
 fn the_user_can_remove_what_a_killed_plan_left_in_the_data_directory() {
     for by in users() {
-        let person = Person::new();
+        let person = TestUser::new();
         let mut run =
             by(&person, &["run", "--check", "true", "--", "sh", "-c", "echo ready; exec sleep 600"]);
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -412,7 +414,7 @@ fn the_user_can_remove_what_a_killed_plan_left_in_the_data_directory() {
 }
 
 /// What a plan says whose command reached a bound.
-fn bounded(person: &Person, by: fn(&Person, &[&str]) -> Command, setting: &str, script: &str) -> String {
+fn bounded(person: &TestUser, by: fn(&TestUser, &[&str]) -> Command, setting: &str, script: &str) -> String {
     // Without its bound a command would stay.
     set(person, &format!("{setting}\nlimits.time = \"120s\""));
     let ran = answer(&mut by(person, &["run", "--", "sh", "-c", script]));
@@ -466,7 +468,7 @@ fn a_command_that_fills_the_disk_is_ended_before_it_is_full() {
 
 #[test]
 fn no_command_leaves_a_dump_of_its_memory() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.agents(&["run", "--", "sh", "-c", "ulimit -c; ulimit -Hc"]).exit, 0);
     assert_eq!(person.agents(&["plan", "logs", "@last", "--call", "1"]).stdout, "0\n0\n");
 }
@@ -514,7 +516,7 @@ fn device_files_keep_their_modes_and_times_whatever_a_command_of_root_does() {
     if !is_root() {
         return;
     }
-    let person = Person::new();
+    let person = TestUser::new();
     let states = || {
         ["null", "zero", "full", "random", "urandom", "tty"].map(|name| {
             let found = fs::metadata(Path::new("/dev").join(name)).unwrap();
@@ -537,7 +539,7 @@ fn every_directory_of_the_machine_is_there_empty_or_not() {
     let dirs: Vec<String> = entries.filter_map(|entry| entry.path().to_str().map(str::to_owned)).collect();
     let script = "for dir; do test -d \"$dir\" || echo \"$dir is missing\"; touch \"$dir/x\" 2>/dev/null && echo \"$dir\"; done";
     for by in users() {
-        let person = Person::new();
+        let person = TestUser::new();
         let words: Vec<&str> = ["run", "--", "sh", "-c", script, "sh"]
             .into_iter()
             .chain(dirs.iter().map(String::as_str))

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use domain::Hash;
 
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 /// How large the changed file is.
 const BYTES: usize = 20_000_000;
@@ -31,12 +31,12 @@ fn disk_bytes(dir: &Path) -> u64 {
     found.values().sum()
 }
 
-fn data(person: &Person) -> PathBuf {
+fn data(person: &TestUser) -> PathBuf {
     person.home().join("data")
 }
 
 /// At most so many copies of the file are in the data directory.
-fn at_most(person: &Person, copies: u64, when: &str) {
+fn at_most(person: &TestUser, copies: u64, when: &str) {
     let bytes = disk_bytes(&data(person));
     assert!(bytes <= copies * BYTES as u64 + SMALL, "{when}: {bytes} bytes");
 }
@@ -45,33 +45,33 @@ fn big(letter: u8) -> Vec<u8> {
     vec![letter; BYTES]
 }
 
-fn big_file(person: &Person) -> PathBuf {
+fn big_file(person: &TestUser) -> PathBuf {
     person.project().join("big")
 }
 
-fn is_all(person: &Person, letter: u8) -> bool {
+fn is_all(person: &TestUser, letter: u8) -> bool {
     fs::read(big_file(person)).unwrap() == big(letter)
 }
 
 /// A plan that makes another letter of each in a large file.
-fn big_plan(person: &Person) -> String {
+fn big_plan(person: &TestUser) -> String {
     fs::write(big_file(person), big(b'a')).unwrap();
     person.plan("tr a b < big > other; cat other > big; rm other")
 }
 
-fn good(answer: Answer) -> Answer {
+fn good(answer: CommandOutput) -> CommandOutput {
     assert_eq!(answer.exit, 0, "{answer:?}");
     answer
 }
 
-fn start(person: &Person, words: &[&str]) -> Child {
+fn start(person: &TestUser, words: &[&str]) -> Child {
     let mut command = person.command(&person.project(), words);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills a command that writes the large file from the front, once it has written the byte at `place` with this letter.
-/// Returns whether it had still to write.
-fn kill_at(person: &Person, words: &[&str], place: usize, letter: u8) -> bool {
+/// Kills a command that writes the large file from the front, once it has written the byte at `place` with
+/// this letter. Returns whether it had still to write.
+fn kill_at(person: &TestUser, words: &[&str], place: usize, letter: u8) -> bool {
     // Opened before: a process that writes may keep others from opening the file.
     let file = File::open(big_file(person)).unwrap();
     let byte_at = |place: usize| {
@@ -86,7 +86,7 @@ fn kill_at(person: &Person, words: &[&str], place: usize, letter: u8) -> bool {
 }
 
 /// Applies or undoes until a kill leaves half of the file written.
-fn half_done(person: &Person, verb: &str, plan: &str, letter: u8) {
+fn half_done(person: &TestUser, verb: &str, plan: &str, letter: u8) {
     let back = if verb == "apply" { "undo" } else { "apply" };
     while !kill_at(person, &["plan", verb, plan, "--yes"], 0, letter) {
         // It was too late, or too early; a next command may have brought it to its end.
@@ -98,7 +98,7 @@ fn half_done(person: &Person, verb: &str, plan: &str, letter: u8) {
 
 #[test]
 fn a_large_file_that_is_applied_and_undone_is_on_disk_once_as_it_was_and_once_as_it_is() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     at_most(&person, 2, "after the run");
     for round in 0..2 {
@@ -115,7 +115,7 @@ fn a_large_file_that_is_applied_and_undone_is_on_disk_once_as_it_was_and_once_as
 
 #[test]
 fn a_large_file_is_whole_however_often_apply_undo_and_recovery_are_killed() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     for (verb, letter) in [("apply", b'b'), ("undo", b'a'), ("apply", b'b'), ("undo", b'a')] {
         half_done(&person, verb, &plan, letter);
@@ -141,14 +141,14 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Where the store has a large content.
-fn stored(person: &Person, letter: u8) -> PathBuf {
-    let digits = Hash::of(&big(letter)).to_string();
+fn stored(person: &TestUser, letter: u8) -> PathBuf {
+    let digits = Hash::from_content(&big(letter)).to_string();
     let (first, rest) = digits.split_at(2);
     data(person).join("contents").join(first).join(rest)
 }
 
 /// The names that journals have for contents.
-fn linked(person: &Person) -> Vec<PathBuf> {
+fn linked(person: &TestUser) -> Vec<PathBuf> {
     let owners = fs::read_dir(data(person).join("journal-contents")).unwrap().flatten();
     let files = owners.flat_map(|owner| fs::read_dir(owner.path()).unwrap().flatten());
     files.map(|entry| entry.path()).collect()
@@ -161,7 +161,7 @@ fn flip(path: &Path) {
 
 #[test]
 fn a_content_that_is_damaged_or_removed_before_a_recovery_is_told_and_nothing_is_lost() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     half_done(&person, "apply", &plan, b'b');
     let half = fs::read(big_file(&person)).unwrap();
@@ -177,7 +177,7 @@ fn a_content_that_is_damaged_or_removed_before_a_recovery_is_told_and_nothing_is
     assert!(is_all(&person, b'a'));
     // The bytes are.
     let remove = |letter: u8| {
-        let digits = Hash::of(&big(letter)).to_string();
+        let digits = Hash::from_content(&big(letter)).to_string();
         let link = linked(&person).into_iter().find(|path| path.ends_with(&digits));
         fs::remove_file(link.unwrap()).unwrap();
     };
@@ -201,7 +201,7 @@ fn a_content_that_is_damaged_or_removed_before_a_recovery_is_told_and_nothing_is
 
 #[test]
 fn gc_between_apply_and_undo_takes_nothing_from_the_undo() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     good(person.agents(&["plan", "apply", &plan, "--yes"]));
     good(person.agents(&["plan", "gc"]));
@@ -216,7 +216,7 @@ fn gc_between_apply_and_undo_takes_nothing_from_the_undo() {
 
 #[test]
 fn gc_removes_the_contents_of_a_journal_that_is_gone() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     good(person.agents(&["plan", "apply", &plan, "--yes"]));
     let journal = fs::read_dir(data(&person).join("undo")).unwrap().flatten().next().unwrap().path();
@@ -238,7 +238,7 @@ fn gc_removes_the_contents_of_a_journal_that_is_gone() {
 
 #[test]
 fn a_file_that_was_edited_before_the_apply_is_kept_once_and_comes_back() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     fs::write(big_file(&person), big(b'c')).unwrap();
     good(person.agents(&["plan", "apply", &plan, "--take", "big", "--yes"]));
@@ -251,10 +251,10 @@ fn a_file_that_was_edited_before_the_apply_is_kept_once_and_comes_back() {
 
 #[test]
 fn an_undo_whose_content_is_damaged_or_gone_is_refused_and_writes_nothing() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = big_plan(&person);
     good(person.agents(&["plan", "apply", &plan, "--yes"]));
-    let digits = Hash::of(&big(b'a')).to_string();
+    let digits = Hash::from_content(&big(b'a')).to_string();
     let link = linked(&person).into_iter().find(|path| path.ends_with(&digits)).unwrap();
     flip(&link);
     let refused = |when: &str| {

@@ -1,4 +1,4 @@
-//! What a model would be given to read: real repositories, real processes, real kills.
+//! The context of a model: real repositories, real processes, real kills.
 
 use std::fs;
 use std::io::Write;
@@ -10,11 +10,11 @@ use domain::Hash;
 use engine::context::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// A shop whose checkout forgets a discount, with a history.
-fn shop() -> Person {
-    let person = Person::new();
+fn shop() -> TestUser {
+    let person = TestUser::new();
     person.write("src/checkout.rs", CHECKOUT);
     person.write("src/discount.rs", "/// What a voucher takes off the total.\npub fn discount(code: &str) -> u32 {\n    if code == \"SPRING\" { 10 } else { 0 }\n}\n");
     person.write("src/mail.rs", "pub fn send_receipt(address: &str) -> bool {\n    !address.is_empty()\n}\n");
@@ -31,7 +31,7 @@ const CHECKOUT: &str = "use crate::discount::discount;\n\n/// The total of a car
 
 const QUERY: &str = "why is the voucher discount wrong at checkout";
 
-fn index_files(person: &Person) -> Vec<PathBuf> {
+fn index_files(person: &TestUser) -> Vec<PathBuf> {
     let found = fs::read_dir(person.home().join("data/index"));
     let mut files: Vec<PathBuf> =
         found.map(|dir| dir.flatten().map(|entry| entry.path()).collect()).unwrap_or_default();
@@ -39,7 +39,7 @@ fn index_files(person: &Person) -> Vec<PathBuf> {
     files
 }
 
-fn notes(said: &Answer) -> String {
+fn notes(said: &CommandOutput) -> String {
     let envelope = said.envelope();
     let messages = envelope["messages"].as_array().unwrap().iter();
     messages.map(|note| note["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("\n")
@@ -77,7 +77,7 @@ fn a_query_comes_through_a_pipe_and_a_receipt_goes_to_a_file() {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(QUERY.as_bytes()).unwrap();
-    let piped = Answer::of(&child.wait_with_output().unwrap());
+    let piped = CommandOutput::of(&child.wait_with_output().unwrap());
     let typed = person.agents(&["context", "assemble", QUERY]);
     assert_eq!((piped.exit, &piped.stdout), (0, &typed.stdout), "{}", piped.stderr);
     let receipt: Value = serde_json::from_str(&person.read("../r.json")).unwrap();
@@ -96,7 +96,10 @@ fn a_query_comes_through_a_pipe_and_a_receipt_goes_to_a_file() {
         .env("CLEVERAGENTS_DATA_DIR", person.home().join("data"))
         .output()
         .unwrap();
-    assert_eq!(Answer::of(&cut), Answer { exit: 0, stdout: "1\n".to_owned(), stderr: String::new() });
+    assert_eq!(
+        CommandOutput::of(&cut),
+        CommandOutput { exit: 0, stdout: "1\n".to_owned(), stderr: String::new() }
+    );
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn secrets_are_listed_or_marked_and_never_shown() {
 
 #[test]
 fn a_project_with_nothing_to_read_has_an_empty_context_and_a_note() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["context", "assemble", QUERY]);
     assert_eq!((said.exit, said.stdout.as_str()), (0, ""), "{said:?}");
     assert!(said.stderr.contains("there are no files that may be seen"), "{said:?}");
@@ -453,7 +456,7 @@ fn the_index_is_private_and_only_what_changed_is_read_again() {
     );
     assert_eq!(said["languages"], json!({ "markdown": 1, "rust": 3 }));
     let root = person.project();
-    let name = Hash::of(root.as_os_str().as_encoded_bytes()).to_string();
+    let name = Hash::from_content(root.as_os_str().as_encoded_bytes()).to_string();
     let file = person.home().join("data/index").join(format!("{}.sqlite", &name[..16]));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     person.write("src/discount.rs", "pub fn discount() {}\n");
@@ -541,8 +544,8 @@ fn git_that_is_missing_costs_a_note_and_nothing_else() {
 }
 
 /// Many files, so that an update takes a while.
-fn large() -> Person {
-    let person = Person::new();
+fn large() -> TestUser {
+    let person = TestUser::new();
     let dir = person.project().join("src");
     fs::create_dir_all(&dir).unwrap();
     for no in 0..1_500 {
@@ -554,7 +557,7 @@ fn large() -> Person {
     person
 }
 
-fn start(person: &Person, args: &[&str]) -> Child {
+fn start(person: &TestUser, args: &[&str]) -> Child {
     person.command(&person.project(), args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -563,8 +566,8 @@ fn processes_that_index_at_once_agree() {
     let person = large();
     let ask = ["context", "assemble", "voucher step 7", "--budget", "2000"];
     let children: Vec<Child> = (0..8).map(|_| start(&person, &ask)).collect();
-    let said: Vec<Answer> =
-        children.into_iter().map(|child| Answer::of(&child.wait_with_output().unwrap())).collect();
+    let said: Vec<CommandOutput> =
+        children.into_iter().map(|child| CommandOutput::of(&child.wait_with_output().unwrap())).collect();
     for one in &said {
         assert_eq!((one.exit, &one.stdout), (0, &said[0].stdout), "{one:?}");
         // A part of it may be, where the others are busy for long.
@@ -578,7 +581,7 @@ fn processes_that_index_at_once_agree() {
 #[test]
 fn an_update_that_is_killed_is_completed_by_the_next() {
     let person = large();
-    let weight = |person: &Person| {
+    let weight = |person: &TestUser| {
         let dir = fs::read_dir(person.home().join("data/index"));
         let sizes = dir.into_iter().flatten().flatten().filter_map(|entry| entry.metadata().ok());
         sizes.map(|found| found.len()).sum::<u64>()
@@ -619,7 +622,7 @@ fn a_request_to_stop_ends_the_search_and_the_git_that_it_runs() {
     };
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let said = Answer::of(&child.wait_with_output().unwrap());
+    let said = CommandOutput::of(&child.wait_with_output().unwrap());
     assert_eq!((said.exit, said.code().as_str()), (5, "CANCELLED"), "{said:?}");
     assert!(!git.exists(), "its git is dead and reaped");
 }
@@ -635,7 +638,7 @@ fn process_with_argument(path: &Path) -> Option<PathBuf> {
 
 #[test]
 fn breakers_of_strategies_are_shown_and_reset() {
-    let person = Person::new();
+    let person = TestUser::new();
     let states = |answer: &Value| -> Vec<(String, String)> {
         let rows = answer["breakers"].as_array().unwrap().iter();
         let word = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What is said of what is not there, too much, or does not answer.
+//! Messages about files that are missing or too large, and about projects that do not answer.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 const QUERY: &str = "where is the parcel weighed";
 
-fn depot() -> Person {
-    let person = Person::new();
+fn depot() -> TestUser {
+    let person = TestUser::new();
     person.write("src/weigh.rs", "/// Weighs a parcel.\npub fn weigh(parcel: u32) -> u32 {\n    parcel\n}\n");
     person.write("one.md", "parcel\n");
     person.git(&["add", "."]);
@@ -69,7 +69,7 @@ fn a_query_that_is_too_long_to_be_read_is_told_as_that() {
         // Whoever has read enough does not read on.
         let _ = stdin.write_all("weigh the parcel ".repeat(200_000).as_bytes());
     });
-    let said = Answer::of(&child.wait_with_output().unwrap());
+    let said = CommandOutput::of(&child.wait_with_output().unwrap());
     writing.join().unwrap();
     assert_eq!(said.exit, 0, "{said:?}");
     let messages = said.envelope()["messages"].to_string();

@@ -1,13 +1,14 @@
-//! Something else in the place of a file of the data directory or the settings: told by name, never waited for.
+//! Something else in the place of a file of the data directory or the settings: told by name, never waited
+//! for.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::support::Person;
+use super::support::TestUser;
 
-fn data(person: &Person) -> PathBuf {
+fn data(person: &TestUser) -> PathBuf {
     person.home().join("data")
 }
 
@@ -17,7 +18,7 @@ fn make_pipe(path: &Path) {
 
 #[test]
 fn something_else_in_the_place_of_a_data_file_is_an_error_that_names_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo x > made");
     for name in ["agents.db", "agents.db-wal", "agents.db-shm", "redaction.key", "breakers.jsonl"] {
         let place = data(&person).join(name);
@@ -52,7 +53,7 @@ fn something_else_in_the_place_of_a_data_file_is_an_error_that_names_it() {
 
 #[test]
 fn what_is_no_file_among_the_journals_is_set_aside_and_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let plan = person.plan("echo two >> a.txt");
     let outside = person.home().join("outside");
@@ -95,7 +96,7 @@ fn what_is_no_file_among_the_journals_is_set_aside_and_told() {
 
 #[test]
 fn a_pipe_in_the_place_of_settings_is_an_error_that_names_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     for place in [person.config_file(), person.project().join(".cleveragents/config.toml")] {
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         make_pipe(&place);
@@ -107,7 +108,7 @@ fn a_pipe_in_the_place_of_settings_is_an_error_that_names_it() {
 
 #[test]
 fn a_pipe_in_the_place_of_a_content_is_not_waited_for() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = person.plan("head -c 100000 /dev/zero > large");
     let folders = fs::read_dir(data(&person).join("contents")).unwrap().map(|folder| folder.unwrap().path());
     let files = folders.filter(|folder| folder.is_dir()).flat_map(|folder| fs::read_dir(folder).unwrap());
@@ -123,7 +124,7 @@ fn a_pipe_in_the_place_of_a_content_is_not_waited_for() {
 
 #[test]
 fn a_link_in_the_place_of_the_sandboxes_is_not_followed_and_named() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo x > made");
     let sandboxes = data(&person).join("sandboxes");
     let elsewhere = person.home().join("elsewhere");

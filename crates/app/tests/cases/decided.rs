@@ -1,10 +1,10 @@
-//! What a plan decided: shown as a tree, explained one by one, and corrected by a word.
+//! The decisions of a plan: shown as a tree, explained one by one, and corrected by a message.
 
 use serde_json::{Value, json};
 
 use super::gates::person_who_thinks;
-use super::support::Person;
-use super::workers::Office;
+use super::support::TestUser;
+use super::workers::WorkerFixture;
 
 fn kinds(data: &Value) -> Vec<&str> {
     data["decisions"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect()
@@ -112,7 +112,7 @@ fn thinking_again_supersedes_all_below_the_root_and_a_look_at_it_writes_nothing(
 
 #[test]
 fn a_plan_that_failed_is_tried_again_with_the_word() {
-    let person = Person::new();
+    let person = TestUser::new();
     let actor = "run: grep -q 'be quick' - && touch made\nstdin: \"{{prompt}}\"\n";
     person.write(".cleveragents/actors/picky.yaml", actor);
     let said = person.json(&["run", "make it", "--actor", "picky"]);
@@ -124,7 +124,7 @@ fn a_plan_that_failed_is_tried_again_with_the_word() {
 
 #[test]
 fn a_plan_that_is_worked_on_keeps_a_word() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let plan = office.left("mkfifo $G/hold; echo began >> $G/began; read line < $G/hold; echo $line > made");
     office.until_lines("began", 1);
@@ -140,7 +140,7 @@ const WAITS_ONCE: &str = "[ -e $G/began ] || { echo old > old; mkfifo $G/hold; e
 
 #[test]
 fn a_plan_that_is_worked_on_is_stopped_and_begins_again_with_the_word() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let plan = office.left(WAITS_ONCE);
     office.until_lines("began", 1);
@@ -163,7 +163,7 @@ fn a_plan_that_is_worked_on_is_stopped_and_begins_again_with_the_word() {
 
 #[test]
 fn whoever_runs_a_plan_goes_on_with_it_when_somebody_else_has_it_begin_again() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let gate = office.gate.display().to_string();
     let script = format!("G={gate}; {WAITS_ONCE}");
     let words = ["run", "--writable", &gate, "--format", "json", "--", "sh", "-c", &script];
@@ -173,14 +173,14 @@ fn whoever_runs_a_plan_goes_on_with_it_when_somebody_else_has_it_begin_again() {
     let said = office.data(&["plan", "prompt", "@last", "another way", "--replan"]);
     assert_eq!(said["attempt"], json!(2), "{said}");
     let output = running.wait_with_output().unwrap();
-    let answer = super::support::Answer::of(&output);
+    let answer = super::support::CommandOutput::of(&output);
     assert_eq!((answer.exit, &answer.data()["attempt"]), (0, &json!(2)), "{answer:?}");
     assert_eq!(answer.data()["state"], json!("complete"));
 }
 
 #[test]
 fn a_plan_that_only_reads_ends_with_its_work() {
-    let person = Person::new();
+    let person = TestUser::new();
     let action = "description: look\nread_only: true\nautomation: auto\nactor: {run: ls -a, writes: false}\n";
     person.write(".cleveragents/actions/look.yaml", action);
     let said = person.json(&["run", "look", "--apply", "--check", "true"]);
@@ -191,7 +191,7 @@ fn a_plan_that_only_reads_ends_with_its_work() {
 
 #[test]
 fn what_a_command_decides_as_it_works_is_recorded() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = json!({
         "steps": [{ "title": "look", "detail": "at all" }, "write"],
         "decisions": [{ "question": "Which?", "chosen": "the first", "confidence": 0.7, "rationale": "it is there" }],

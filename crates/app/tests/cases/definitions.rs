@@ -5,13 +5,13 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 const RENAME: &str = include_str!("../../../../examples/actions/rename-symbol.yaml");
 
 /// The example codemod without the check that needs a Rust project.
-fn person_with_rename() -> Person {
-    let person = Person::new();
+fn person_with_rename() -> TestUser {
+    let person = TestUser::new();
     let action = RENAME.replace("  - cargo check --all-targets\n", "");
     assert_ne!(action, RENAME);
     person.write(".cleveragents/actions/rename-symbol.yaml", &action);
@@ -61,8 +61,8 @@ fn wrong_arguments_are_refused_before_anything_is_stored() {
 
 #[test]
 fn a_word_is_an_action_a_file_or_a_task_and_never_guessed() {
-    let person = Person::new();
-    let code = |said: &Answer| (said.exit, said.code());
+    let person = TestUser::new();
+    let code = |said: &CommandOutput| (said.exit, said.code());
     let said = person.json(&["run", "make"]);
     assert_eq!(code(&said), (3, "ACTION_NOT_FOUND".to_owned()), "{said:?}");
     let hints = said.envelope()["messages"][0]["suggestions"].to_string();
@@ -84,14 +84,14 @@ fn a_word_is_an_action_a_file_or_a_task_and_never_guessed() {
 
 #[test]
 fn a_task_from_the_standard_input_is_a_task() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".cleveragents/actors/worker.yaml", "run: echo done > made\n");
     let mut command =
         person.command(&person.project(), &["run", "-", "--actor", "worker", "--format", "json"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"Make the file\nand more\n").unwrap();
-    let said = Answer::of(&child.wait_with_output().unwrap());
+    let said = CommandOutput::of(&child.wait_with_output().unwrap());
     assert_eq!((said.exit, &said.data()["title"]), (0, &json!("Make the file")), "{said:?}");
     let said = person.json(&["run", "-", "--actor", "worker"]);
     assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "an empty input says nothing: {said:?}");
@@ -99,7 +99,7 @@ fn a_task_from_the_standard_input_is_a_task() {
 
 #[test]
 fn a_projects_definition_gets_no_more_than_its_user_allows() {
-    let person = Person::new();
+    let person = TestUser::new();
     let actor = "run: test -z \"$KEY\" || echo $KEY > made\npass_env: [KEY]\n";
     person.write(".cleveragents/actors/wants.yaml", actor);
     let run = |words: &[&str]| {
@@ -121,7 +121,7 @@ fn a_projects_definition_gets_no_more_than_its_user_allows() {
 
 #[test]
 fn checking_tells_all_faults_with_their_places() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".cleveragents/actors/good.yaml", "run: make\n");
     person.write(".cleveragents/actors/bad.yaml", "nodes:\n  a: {run: x, nedes: [b]}\n  b: {tol: read}\n");
     let said = person.agents(&["actor", "check", "good"]);
@@ -169,7 +169,7 @@ fn lists_show_what_is_hidden_and_what_is_not_sound() {
     assert!(text.contains("hidden by the one of the user"), "{text}");
     let text = person.agents(&["action", "list"]).stdout;
     assert!(text.contains("rename-symbol  project  Rename {{from}} to {{to}}"), "{text}");
-    assert!(Person::new().agents(&["action", "list"]).stdout.contains("there is no action yet"));
+    assert!(TestUser::new().agents(&["action", "list"]).stdout.contains("there is no action yet"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Disks that are full, read-only or hold huge files: what is told, and that nothing is lost or torn.
 //!
-//! Small disks are mounted in a mount namespace of the test's own thread, whose children see them too. They are filled with
-//! bytes other than zero, since zeros take no room.
+//! Small disks are mounted in a mount namespace of the test's own thread, whose children see them too. They
+//! are filled with bytes other than zero, since zeros take no room.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::json;
 
-use super::support::{Answer, Person, alive, answer, ordinary_command};
+use super::support::{CommandOutput, TestUser, alive, answer, ordinary_command};
 
 /// Set for a test that runs again in a user namespace.
 const IN_USER_NAMESPACE: &str = "AGENTS_TEST_IN_USER_NAMESPACE";
@@ -43,7 +43,8 @@ pub(super) fn with_own_mounts(act: impl FnOnce() + Send) {
     }
 }
 
-/// Runs the test of this thread again as root of a user namespace. What mounts several times runs again as a whole.
+/// Runs the test of this thread again as root of a user namespace. What mounts several times runs again as a
+/// whole.
 fn run_in_user_namespace() {
     assert!(std::env::var_os(IN_USER_NAMESPACE).is_none(), "a user namespace without root");
     let thread = std::thread::current();
@@ -71,11 +72,11 @@ fn resize_disk(at: &Path, mib: u32) {
     mount_remount(at, MountFlags::empty(), options.as_c_str()).unwrap();
 }
 
-fn data(person: &Person) -> PathBuf {
+fn data(person: &TestUser) -> PathBuf {
     person.home().join("data")
 }
 
-fn sandboxes(person: &Person) -> Vec<PathBuf> {
+fn sandboxes(person: &TestUser) -> Vec<PathBuf> {
     let listed = fs::read_dir(data(person).join("sandboxes"));
     listed.map_or(Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).collect())
 }
@@ -96,7 +97,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// All files of the project, without git's.
-fn files(person: &Person) -> Vec<(String, Vec<u8>)> {
+fn files(person: &TestUser) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(person.project()).unwrap().flatten() {
         if entry.file_type().unwrap().is_file() {
@@ -107,7 +108,7 @@ fn files(person: &Person) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-fn told(answer: &Answer) -> String {
+fn told(answer: &CommandOutput) -> String {
     format!("{}{}", answer.stdout, answer.stderr)
 }
 
@@ -115,7 +116,7 @@ fn told(answer: &Answer) -> String {
 fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_running_again() {
     for strategy in ["overlay", "copy"] {
         with_own_mounts(|| {
-            let person = Person::new();
+            let person = TestUser::new();
             mount_disk(&data(&person), 16);
             person.write("a", "one\n");
             assert_eq!(person.agents(&["config", "set", &format!("sandbox.strategy={strategy}")]).exit, 0);
@@ -158,7 +159,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
 #[test]
 fn a_command_that_fills_the_disk_fails_and_what_it_made_is_captured_when_there_is_space() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 16);
         let script = "echo kept > first; cat /dev/zero > big";
         let ran = person.agents(&["run", "--", "sh", "-c", script]);
@@ -180,7 +181,7 @@ fn a_command_that_fills_the_disk_fails_and_what_it_made_is_captured_when_there_i
 #[test]
 fn what_an_interrupted_command_had_made_is_kept_and_the_command_runs_again_on_resume() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 16);
         let script = "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big; echo half > half; test -e go || sleep 1000; echo whole > whole";
         assert_eq!(person.agents(&["config", "set", "limits.time=1s"]).exit, 0);
@@ -201,7 +202,7 @@ fn what_an_interrupted_command_had_made_is_kept_and_the_command_runs_again_on_re
 #[test]
 fn what_a_cancelled_command_had_made_is_kept_on_a_full_disk_until_it_is_cleared() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 16);
         let script = "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big; echo ready; sleep 1000";
         let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", script]);
@@ -221,7 +222,7 @@ fn what_a_cancelled_command_had_made_is_kept_on_a_full_disk_until_it_is_cleared(
 #[test]
 fn what_is_kept_of_a_plan_that_is_cancelled_is_cleared_by_gc() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 16);
         assert_ne!(
             person
@@ -241,7 +242,7 @@ fn what_is_kept_of_a_plan_that_is_cancelled_is_cleared_by_gc() {
 #[test]
 fn a_project_whose_disk_fills_in_the_middle_of_an_apply_is_as_before() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&person.project(), 6);
         person.write("a", "one\n");
         let before = files(&person);
@@ -265,7 +266,7 @@ fn a_project_whose_disk_fills_in_the_middle_of_an_apply_is_as_before() {
 #[test]
 fn a_data_directory_that_fills_while_an_apply_is_prepared_leaves_the_project_as_before() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 64);
         let text = "before\n".repeat(500_000);
         person.write("a", &text);
@@ -303,7 +304,7 @@ fn a_data_directory_that_fills_while_an_apply_is_prepared_leaves_the_project_as_
 #[test]
 fn an_index_that_fills_the_disk_goes_and_what_needs_the_disk_goes_on() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         mount_disk(&data(&person), 4);
         for number in 0..1500 {
             let word =
@@ -324,7 +325,7 @@ fn an_index_that_fills_the_disk_goes_and_what_needs_the_disk_goes_on() {
 #[test]
 fn a_project_on_a_read_only_disk_can_be_worked_on_and_is_not_applied_to() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write("a", "one\n");
         mount_bind(person.project(), person.project()).unwrap();
         mount_remount(person.project(), MountFlags::BIND | MountFlags::RDONLY, c"").unwrap();
@@ -345,13 +346,13 @@ fn a_project_on_a_read_only_disk_can_be_worked_on_and_is_not_applied_to() {
     });
 }
 
-fn as_nobody(person: &Person, args: &[&str]) -> Answer {
+fn as_nobody(person: &TestUser, args: &[&str]) -> CommandOutput {
     answer(&mut ordinary_command(person, args))
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_told_of_and_the_others_are_captured_and_applied() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "one\n");
     person.write("closed", "secret\n");
     fs::set_permissions(person.project().join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
@@ -388,7 +389,7 @@ fn used(dir: &Path) -> u64 {
 }
 
 /// Runs to the end; says how much memory the process had at most, in KiB, as long as it could be looked at.
-fn with_peak(mut command: Command) -> (Answer, u64) {
+fn with_peak(mut command: Command) -> (CommandOutput, u64) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
@@ -405,7 +406,7 @@ fn with_peak(mut command: Command) -> (Answer, u64) {
     let (mut stdout, mut stderr) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    (Answer { exit: exit.code().unwrap_or(-1), stdout, stderr }, peak)
+    (CommandOutput { exit: exit.code().unwrap_or(-1), stdout, stderr }, peak)
 }
 
 const GIB: u64 = 1024 * 1024 * 1024;
@@ -414,7 +415,7 @@ const PEAK_KIB_MAX: u64 = 128 * 1024;
 
 #[test]
 fn a_huge_file_that_a_plan_does_not_touch_is_not_copied() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::File::create(person.project().join("huge")).unwrap().set_len(GIB).unwrap();
     person.git(&["add", "huge"]);
     assert_eq!(person.agents(&["config", "set", "sandbox.strategy=overlay"]).exit, 0);
@@ -428,7 +429,7 @@ fn a_huge_file_that_a_plan_does_not_touch_is_not_copied() {
 
 #[test]
 fn a_huge_file_that_a_command_makes_is_captured_or_told_of_in_little_memory() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.agents(&["config", "set", "capture.max_file_mb=512"]).exit, 0);
     let script = "truncate -s 1G beyond; head -c 300000000 /dev/zero > within";
     let (ran, peak) = with_peak(person.command(&person.project(), &["run", "--", "sh", "-c", script]));
@@ -456,7 +457,7 @@ const DIRS: usize = 40;
 
 #[test]
 fn a_copy_that_takes_long_is_interrupted_and_leaves_nothing() {
-    let person = Person::new();
+    let person = TestUser::new();
     for dir in 0..DIRS {
         for file in 0..500 {
             person.write(&format!("d{dir}/f{file}"), "x");

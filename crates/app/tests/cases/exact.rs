@@ -1,5 +1,5 @@
-//! What arrives is what the sandbox had, and what was there comes back: directories and their modes, links that become
-//! directories, files that nobody may read, bits that give rights, hard links, attributes.
+//! What arrives is what the sandbox had, and what was there comes back: directories and their modes, links
+//! that become directories, files that nobody may read, bits that give rights, hard links, attributes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// All that lies below a directory but git's own: kind, mode and content by path.
 fn survey(root: &Path) -> BTreeMap<String, String> {
@@ -37,16 +37,16 @@ fn survey(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
-fn mode(person: &Person, path: &str) -> u32 {
+fn mode(person: &TestUser, path: &str) -> u32 {
     fs::symlink_metadata(person.project().join(path)).unwrap().mode() & 0o7777
 }
 
-fn chmod(person: &Person, path: &str, mode: u32) {
+fn chmod(person: &TestUser, path: &str, mode: u32) {
     fs::set_permissions(person.project().join(path), fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// The program without the privilege to pass over modes, which root has.
-fn bound_by_modes(person: &Person, args: &[&str]) -> Answer {
+fn bound_by_modes(person: &TestUser, args: &[&str]) -> CommandOutput {
     let plain = person.command(&person.project(), args);
     let mut bound = Command::new("setpriv");
     bound.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(plain.get_program()).args(plain.get_args());
@@ -55,13 +55,13 @@ fn bound_by_modes(person: &Person, args: &[&str]) -> Answer {
     answer(&mut bound)
 }
 
-fn good(answer: Answer) -> Answer {
+fn good(answer: CommandOutput) -> CommandOutput {
     assert_eq!(answer.exit, 0, "{answer:?}");
     answer
 }
 
 /// Runs the script as a plan; the tree is the script's own after apply, and as before after undo, and again.
-fn there_and_back(person: &Person, script: &str, call: &dyn Fn(&[&str]) -> Answer) {
+fn there_and_back(person: &TestUser, script: &str, call: &dyn Fn(&[&str]) -> CommandOutput) {
     let before = survey(&person.project());
     let plan = person.plan(script);
     assert_eq!(survey(&person.project()), before, "{script}");
@@ -82,7 +82,7 @@ fn there_and_back(person: &Person, script: &str, call: &dyn Fn(&[&str]) -> Answe
 
 #[test]
 fn directories_arrive_with_their_modes_and_go_back() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("there/f.txt", "one\n");
     person.write("there/deep/g.txt", "two\n");
     person.write("closed/h.txt", "three\n");
@@ -104,7 +104,7 @@ fn directories_arrive_with_their_modes_and_go_back() {
 
 #[test]
 fn a_directory_mode_is_in_status_diff_and_json() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("d/f.txt", "one\n");
     let plan = person.plan("chmod 700 d; mkdir -m 1777 drop; echo x > drop/x; mkdir usual; echo y > usual/y");
     let patch = good(person.agents(&["plan", "diff", &plan])).stdout;
@@ -128,7 +128,7 @@ fn a_directory_mode_is_in_status_diff_and_json() {
 
 #[test]
 fn modes_that_git_does_not_know_are_in_the_patch_and_git_still_takes_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     for name in ["a", "b", "c", "d"] {
         person.write(name, "one\n");
     }
@@ -159,7 +159,7 @@ fn modes_that_git_does_not_know_are_in_the_patch_and_git_still_takes_it() {
 
 #[test]
 fn set_id_bits_that_the_base_did_not_have_are_taken_off_and_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("had", "#!/bin/sh\n");
     chmod(&person, "had", 0o4755);
     person.write("moves", "#!/bin/sh\nmove\n");
@@ -182,7 +182,7 @@ fn set_id_bits_that_the_base_did_not_have_are_taken_off_and_told() {
 
 #[test]
 fn links_become_directories_and_back_and_can_be_undone() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("real/file", "one\n");
     person.write("dir/g", "two\n");
     person.write("dir/sub/h", "three\n");
@@ -200,7 +200,7 @@ fn links_become_directories_and_back_and_can_be_undone() {
 
 #[test]
 fn whoever_is_bound_by_modes_can_apply_and_undo_what_denies_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", "one\n");
     person.write("g", "two\n");
     person.write("d/in", "three\n");
@@ -221,7 +221,7 @@ fn whoever_is_bound_by_modes_can_apply_and_undo_what_denies_them() {
 
 #[test]
 fn a_file_that_cannot_be_read_and_was_touched_since_is_not_undone_blindly() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", "one\n");
     let plan = person.plan("chmod 000 f");
     good(bound_by_modes(&person, &["plan", "apply", &plan, "--yes"]));
@@ -237,7 +237,7 @@ fn a_file_that_cannot_be_read_and_was_touched_since_is_not_undone_blindly() {
 
 #[test]
 fn attributes_and_hard_links_made_in_a_sandbox_are_left_out_and_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", "one\n");
     person.write("old", "two\n");
     let script = "setfattr -n user.x -v y f; echo new > a; ln a b; ln old 0";
@@ -263,7 +263,7 @@ fn attributes_and_hard_links_made_in_a_sandbox_are_left_out_and_told() {
 
 #[test]
 fn a_text_too_long_to_be_shown_by_line_is_not_called_binary() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", &"a line of text\n".repeat(300_000));
     good(person.agents(&["run", "--", "sed", "-i", "1s/line/LINE/", "f"]));
     let stat = good(person.agents(&["plan", "diff", "@last", "--stat"])).stdout;
@@ -273,7 +273,7 @@ fn a_text_too_long_to_be_shown_by_line_is_not_called_binary() {
 #[test]
 fn a_file_with_other_names_is_named_and_gets_a_file_of_its_own() {
     for through in [false, true] {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write("f", "one\n");
         person.write("g", "two\n");
         person.write("same", "three\n");
@@ -321,7 +321,7 @@ fn a_file_with_other_names_is_named_and_gets_a_file_of_its_own() {
 }
 
 /// The only journal that is open.
-fn open_journal(person: &Person) -> std::path::PathBuf {
+fn open_journal(person: &TestUser) -> std::path::PathBuf {
     let dir = person.home().join("data/journal");
     let mut found = fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
     found.next().unwrap()
@@ -331,7 +331,7 @@ fn open_journal(person: &Person) -> std::path::PathBuf {
 const FILES: usize = 600;
 
 /// An apply of many files that is killed while it writes them.
-fn half_applied(person: &Person) -> (String, BTreeMap<String, String>) {
+fn half_applied(person: &TestUser) -> (String, BTreeMap<String, String>) {
     for n in 0..FILES {
         person.write(&format!("f{n:03}"), &format!("line {n}\n"));
     }
@@ -359,7 +359,7 @@ fn half_applied(person: &Person) -> (String, BTreeMap<String, String>) {
 
 #[test]
 fn a_damaged_journal_is_never_called_one_that_had_not_begun() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (plan, before) = half_applied(&person);
     let whole = fs::read(open_journal(&person)).unwrap();
     let half = survey(&person.project());
@@ -430,7 +430,7 @@ fn a_damaged_journal_is_never_called_one_that_had_not_begun() {
 
 #[test]
 fn a_damaged_store_never_reads_as_a_plan_that_changed_nothing() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", "one\n");
     let plan = person.plan("echo two >> f; for n in $(seq 40); do echo $n > n$n; done");
     let before = survey(&person.project());
@@ -482,7 +482,7 @@ fn a_directory_that_is_left_out_or_chosen_is_so_with_all_that_is_below_it() {
         ("mkdir -m 700 n; echo y > n/f", "n/f", None, Some("y\n")),
         ("rm -r d; ln -s o d", "d/2", Some("2\n"), None),
     ] {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write("d/e/1", "1\n");
         person.write("d/2", "2\n");
         let plan = person.plan(&format!("{script}; echo x > other"));
@@ -500,7 +500,7 @@ fn a_directory_that_is_left_out_or_chosen_is_so_with_all_that_is_below_it() {
 
 #[test]
 fn a_commit_in_a_repository_of_long_ids_is_made_and_undone() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::remove_dir_all(person.project().join(".git")).unwrap();
     person.git(&["init", "-q", "-b", "main", "--object-format=sha256"]);
     person.write("a", "a\n");

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::peers::peer;
-use super::support::{Answer, Person, alive};
+use super::support::{CommandOutput, TestUser, alive};
 
 /// Reads a line; `$line` has it.
 const READ: &str = "read -r line\n";
@@ -50,8 +50,8 @@ fn stops(reason: &str) -> String {
 }
 
 /// A person whose actor `agent` is this program, with more keys.
-fn person(script: &str, more: &str) -> Person {
-    let person = Person::new();
+fn person(script: &str, more: &str) -> TestUser {
+    let person = TestUser::new();
     person.write("a.txt", "one\ntwo\nthree\n");
     person.write("agent.sh", script);
     person.git(&["add", "."]);
@@ -61,17 +61,17 @@ fn person(script: &str, more: &str) -> Person {
 }
 
 /// The user's own, so that nothing has to be consented to.
-fn actor(person: &Person, yaml: &str) {
+fn actor(person: &TestUser, yaml: &str) {
     let dir = person.home().join(".config/cleveragents/actors");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("agent.yaml"), yaml).unwrap();
 }
 
-fn run(person: &Person) -> Answer {
+fn run(person: &TestUser) -> CommandOutput {
     person.json(&["run", "--actor", "agent", "Make it good"])
 }
 
-fn changed(person: &Person) -> Vec<String> {
+fn changed(person: &TestUser) -> Vec<String> {
     let said = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
     said.lines().map(str::to_owned).collect()
 }
@@ -240,7 +240,7 @@ fn a_cancel_in_the_middle_leaves_no_process_and_keeps_what_was_done() {
 }
 
 /// Cancels what runs in this process, and waits for its end.
-fn cancelled(person: &Person, mut child: std::process::Child) {
+fn cancelled(person: &TestUser, mut child: std::process::Child) {
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
     }
@@ -343,7 +343,7 @@ impl Drop for Model {
 
 #[test]
 fn codex_over_the_protocol_edits_a_project_in_its_sandbox() {
-    let person = Person::new();
+    let person = TestUser::new();
     for file in ["README.md", "greet.sh", "lib/greet.sh", "names.txt", "rename.sh", "test.sh"] {
         person.write(file, &fs::read_to_string(root().join("examples/sample").join(file)).unwrap());
     }

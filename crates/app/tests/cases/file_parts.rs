@@ -1,5 +1,5 @@
-//! Parts of files and directories that are not their bytes: capabilities, the mode of the project itself, attributes that mean
-//! something to an overlay.
+//! Parts of files and directories that are not their bytes: capabilities, the mode of the project itself,
+//! attributes that mean something to an overlay.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,21 +7,21 @@ use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
-use super::support::{Answer, Person, answer, is_root, ordinary_command};
+use super::support::{CommandOutput, TestUser, answer, is_root, ordinary_command};
 
 /// `cap_net_bind_service=ep`, as the kernel stores it.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-fn good(answer: Answer) -> Answer {
+fn good(answer: CommandOutput) -> CommandOutput {
     assert_eq!(answer.exit, 0, "{answer:?}");
     answer
 }
 
-fn set(person: &Person, path: &str, name: &str, value: &[u8]) {
+fn set(person: &TestUser, path: &str, name: &str, value: &[u8]) {
     rustix::fs::setxattr(person.project().join(path), name, value, XattrFlags::empty()).unwrap();
 }
 
-fn capability(person: &Person, path: &str) -> Option<Vec<u8>> {
+fn capability(person: &TestUser, path: &str) -> Option<Vec<u8>> {
     let mut value = vec![0; 64];
     let path = person.project().join(path);
     let length = rustix::fs::getxattr(path, c"security.capability", &mut value[..]).ok()?;
@@ -35,7 +35,7 @@ fn a_file_that_is_edited_has_its_capabilities_after_apply_and_after_undo() {
     if !is_root() {
         return;
     }
-    let person = Person::new();
+    let person = TestUser::new();
     for name in ["server", "linked", "reads"] {
         person.write(name, "#!/bin/sh\n");
         set(&person, name, "security.capability", &CAPABILITY);
@@ -43,7 +43,7 @@ fn a_file_that_is_edited_has_its_capabilities_after_apply_and_after_undo() {
     fs::hard_link(person.project().join("linked"), person.home().join("other")).unwrap();
     fs::set_permissions(person.project().join("reads"), fs::Permissions::from_mode(0o555)).unwrap();
     let plan = person.plan("for f in server linked; do echo more >> $f; done; chmod +w reads; echo more >> reads; chmod -w reads");
-    let all = |person: &Person| ["server", "linked", "reads"].map(|name| capability(person, name));
+    let all = |person: &TestUser| ["server", "linked", "reads"].map(|name| capability(person, name));
     good(person.agents(&["plan", "apply", &plan, "--yes"]));
     assert_eq!(person.read("server"), "#!/bin/sh\nmore\n");
     assert_eq!(all(&person), [(); 3].map(|()| Some(CAPABILITY.to_vec())));
@@ -58,7 +58,7 @@ fn an_apply_that_would_lose_capabilities_is_refused_before_it_writes() {
     if !is_root() {
         return;
     }
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "one\n");
     person.write("server", "#!/bin/sh\n");
     let as_nobody = |args: &[&str]| {
@@ -83,7 +83,7 @@ fn an_apply_that_would_lose_capabilities_is_refused_before_it_writes() {
 #[test]
 fn a_changed_mode_of_the_project_itself_is_left_out_and_told() {
     for strategy in ["overlay", "copy"] {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write("a", "one\n");
         fs::set_permissions(person.project(), fs::Permissions::from_mode(0o755)).unwrap();
         good(person.agents(&["config", "set", &format!("sandbox.strategy={strategy}")]));
@@ -100,10 +100,11 @@ fn a_changed_mode_of_the_project_itself_is_left_out_and_told() {
     }
 }
 
-/// Attributes that an overlay uses for itself, on files of the project: they hide no change, and a copy passes them by.
+/// Attributes that an overlay uses for itself, on files of the project: they hide no change, and a copy
+/// passes them by.
 #[test]
 fn attributes_of_an_overlay_on_a_projects_files_make_no_change_of_their_own() {
-    let person = Person::new();
+    let person = TestUser::new();
     for path in ["meta", "dir/in", "moved/in", "white/gone", "white/there", "plain"] {
         person.write(path, "one\n");
     }
@@ -141,7 +142,7 @@ fn attributes_of_an_overlay_on_a_projects_files_make_no_change_of_their_own() {
     assert_eq!(person.read("meta"), "one\ntwo\n");
 }
 
-fn owned_by(person: &Person, owner: &str) {
+fn owned_by(person: &TestUser, owner: &str) {
     let project = person.project();
     assert!(Command::new("chown").args(["-R", owner]).arg(project).status().unwrap().success());
 }
@@ -152,7 +153,7 @@ fn root_can_work_in_a_tree_that_belongs_to_another_user() {
         return;
     }
     for strategy in ["overlay", "copy"] {
-        let person = Person::new_outside_tmp();
+        let person = TestUser::new_outside_tmp();
         person.write("a", "one\n");
         person.write("sub/b", "one\n");
         person.write("closed", "secret\n");
@@ -184,7 +185,7 @@ fn root_can_still_write_what_is_its_own_in_a_directory_of_another_user() {
     if !is_root() {
         return;
     }
-    let person = Person::new_outside_tmp();
+    let person = TestUser::new_outside_tmp();
     person.write("a", "one\n");
     person.write("sub/b", "one\n");
     std::os::unix::fs::chown(person.project(), Some(1234), Some(1235)).unwrap();
@@ -196,7 +197,7 @@ fn root_can_still_write_what_is_its_own_in_a_directory_of_another_user() {
 
 #[test]
 fn a_directory_that_cannot_be_renamed_in_an_overlay_is_explained() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("dir/a", "one\n");
     person.git(&["add", "-A"]);
     person.git(&["commit", "-qm", "first"]);

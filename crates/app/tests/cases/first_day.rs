@@ -1,11 +1,11 @@
-//! What a first day could cost: finished work, the modes of directories, files of another project.
+//! The risks of a first day: finished work, the modes of directories, files of another project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 use super::terminal::{CTRL_C, Terminal};
 
 fn mode(path: &Path) -> u32 {
@@ -21,12 +21,12 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn spawn(person: &Person, args: &[&str]) -> Child {
+fn spawn(person: &TestUser, args: &[&str]) -> Child {
     let mut command = person.command(&person.project(), args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn state(person: &Person, plan: &str) -> (String, String) {
+fn state(person: &TestUser, plan: &str) -> (String, String) {
     let status = person.json(&["plan", "status", plan]).data();
     let word = |key: &str| status[key].as_str().unwrap().to_owned();
     (word("phase"), word("state"))
@@ -40,7 +40,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn an_apply_and_an_undo_wait_for_no_slot() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "old\n");
     let plan = person.plan("echo new > a.txt");
     assert_eq!(person.agents(&["config", "set", "plan.concurrency=1"]).exit, 0);
@@ -60,7 +60,7 @@ fn an_apply_and_an_undo_wait_for_no_slot() {
 }
 
 /// Holds the lock that every apply to the project needs.
-fn hold_project(person: &Person) -> fs::File {
+fn hold_project(person: &TestUser) -> fs::File {
     let root = fs::File::open(person.project()).unwrap();
     rustix::fs::flock(&root, rustix::fs::FlockOperation::LockExclusive).unwrap();
     root
@@ -68,7 +68,7 @@ fn hold_project(person: &Person) -> fs::File {
 
 #[test]
 fn a_signal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "old\n");
     let plan = person.plan("echo new > a.txt");
     for name in ["INT", "TERM", "HUP"] {
@@ -76,7 +76,7 @@ fn a_signal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
         let applying = spawn(&person, &["plan", "apply", &plan, "--yes", "--format", "json"]);
         wait_for(|| (state(&person, &plan).1 == "processing").then_some(()));
         signal(&applying, name);
-        let ended = Answer::of(&applying.wait_with_output().unwrap());
+        let ended = CommandOutput::of(&applying.wait_with_output().unwrap());
         assert_eq!((ended.exit, ended.code().as_str()), (5, "CANCELLED"), "{ended:?}");
         assert_eq!(state(&person, &plan), ("execute".to_owned(), "complete".to_owned()));
         assert_eq!(person.read("a.txt"), "old\n");
@@ -92,7 +92,7 @@ fn a_signal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
         (locks > 0).then_some(())
     });
     signal(&undoing, "INT");
-    let ended = Answer::of(&undoing.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&undoing.wait_with_output().unwrap());
     drop(held);
     // A signal before the program listens ends it at once; in both cases nothing was written.
     assert!(ended.exit == 5 || ended.exit == -1, "{ended:?}");
@@ -102,7 +102,7 @@ fn a_signal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
 
 #[test]
 fn ctrl_c_at_a_terminal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "old\n");
     let plan = person.plan("echo new > a.txt");
     let held = hold_project(&person);
@@ -122,7 +122,7 @@ fn ctrl_c_at_a_terminal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was()
 
 #[test]
 fn a_data_directory_that_was_there_keeps_its_mode_and_one_with_other_files_is_refused() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (open, foreign) = (person.home().join("open"), person.home().join("foreign"));
     for dir in [&open, &foreign] {
         fs::create_dir(dir).unwrap();
@@ -156,7 +156,7 @@ fn a_data_directory_that_was_there_keeps_its_mode_and_one_with_other_files_is_re
 
 #[test]
 fn a_command_that_only_reads_makes_nothing() {
-    let person = Person::new();
+    let person = TestUser::new();
     let data = person.home().join("data");
     for (args, exit) in [
         (&["plan", "list"][..], 0),
@@ -174,7 +174,7 @@ fn a_command_that_only_reads_makes_nothing() {
 
 #[test]
 fn the_last_plan_is_of_this_project_and_every_answer_names_the_project() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "old\n");
     let plan = person.plan("echo new > a.txt");
     let other = person.home().join("other");
@@ -206,7 +206,7 @@ fn the_last_plan_is_of_this_project_and_every_answer_names_the_project() {
 
 #[test]
 fn a_directory_of_the_system_is_no_project_unless_it_is_really_meant() {
-    let person = Person::new();
+    let person = TestUser::new();
     let home = person.home();
     for dir in [Path::new("/"), Path::new("/usr"), Path::new("/etc"), &home] {
         for args in [
@@ -231,7 +231,7 @@ fn a_directory_of_the_system_is_no_project_unless_it_is_really_meant() {
 
 #[test]
 fn a_copy_of_a_project_has_a_bound() {
-    let person = Person::new();
+    let person = TestUser::new();
     for no in 0..20 {
         person.write(&format!("f{no}"), "text\n");
     }
@@ -257,7 +257,7 @@ fn a_copy_of_a_project_has_a_bound() {
 
 #[test]
 fn a_tree_that_changed_while_a_plan_ran_is_told_by_the_plan_its_status_and_its_apply() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "old\n");
     person.write("mine.txt", "mine\n");
     person.write("gone.txt", "gone\n");
@@ -268,7 +268,7 @@ fn a_tree_that_changed_while_a_plan_ran_is_told_by_the_plan_its_status_and_its_a
     person.write("mine.txt", "edited\n");
     fs::remove_file(person.project().join("gone.txt")).unwrap();
     person.write("go", "go\n");
-    let ended = Answer::of(&running.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&running.wait_with_output().unwrap());
     assert_eq!(ended.exit, 0, "{ended:?}");
     let tree = ended.data()["tree"].clone();
     assert_eq!(tree["compared_whole"], true, "{tree}");
@@ -288,7 +288,7 @@ fn a_tree_that_changed_while_a_plan_ran_is_told_by_the_plan_its_status_and_its_a
 
 #[test]
 fn of_a_large_tree_only_a_part_is_compared_and_that_is_said() {
-    let person = Person::new();
+    let person = TestUser::new();
     for no in 0..1100 {
         person.write(&format!("d{}/f{no}", no % 7), "");
     }

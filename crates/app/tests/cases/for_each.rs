@@ -7,12 +7,12 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::model_world::{KEY, Wire, World, says};
+use super::model_world::{KEY, ModelFixture, Wire, says};
 use super::scripted::{Script, Scripted};
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 /// A worker, once it takes plans.
-fn worker(person: &Person) -> Child {
+fn worker(person: &TestUser) -> Child {
     let mut command = person.command(&person.project(), &["worker", "--format", "json"]);
     command.env("SCRIPTED_KEY", KEY);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -26,7 +26,7 @@ fn worker(person: &Person) -> Child {
 
 #[test]
 fn every_line_becomes_a_plan_that_finds_its_line() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut worker = worker(&person);
     person.write("items", "one\n\ntwo words\n$(three)\n");
     let command = ["--", "sh", "-c", "printf '%s\n' \"$ITEM\" > out.txt"];
@@ -52,7 +52,7 @@ fn every_line_becomes_a_plan_that_finds_its_line() {
 
 #[test]
 fn lines_that_cannot_be_had_make_no_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("empty", "\n\n");
     for file in ["none", "empty"] {
         let said = person.json(&["run", "--for-each", file, "--", "true"]);
@@ -63,7 +63,7 @@ fn lines_that_cannot_be_had_make_no_plan() {
 
 #[test]
 fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
-    let person = Person::new();
+    let person = TestUser::new();
     let lines: String = (0..5000).map(|line| format!("{line}\n")).collect();
     person.write("items", &lines);
     let args = ["run", "--format", "json", "--for-each", "items", "--", "true"];
@@ -72,7 +72,7 @@ fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
     let stored = || person.json(&["plan", "list", "--limit", "1"]).data()["total"].as_u64().unwrap();
     while stored() == 0 {}
     kill_process(Pid::from_child(&making), Signal::INT).unwrap();
-    let said = Answer::of(&making.wait_with_output().unwrap());
+    let said = CommandOutput::of(&making.wait_with_output().unwrap());
     assert_eq!((said.exit, said.code()), (5, "CANCELLED".to_owned()), "{said:?}");
     let told = said.data()["plans"].as_array().unwrap().len();
     assert!((1..5000).contains(&told));
@@ -83,7 +83,7 @@ fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
 
 #[test]
 fn plans_are_told_of_also_if_no_worker_can_be_started_for_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("items", "one\ntwo\n");
     let data = person.home().join("data");
     std::fs::create_dir(&data).unwrap();
@@ -99,7 +99,7 @@ fn plans_are_told_of_also_if_no_worker_can_be_started_for_them() {
 
 /// What the models of all plans were asked, one for each line of `items`.
 fn asked(actor: &str, words: &[&str]) -> Vec<String> {
-    let mut world = World::new(Wire::Openai, Vec::new());
+    let mut world = ModelFixture::new(Wire::Openai, Vec::new());
     let body: Script = Wire::Openai.script(0, &says("Done."));
     world.server = Scripted::answering(move |_, _| body.clone());
     world.settings(Wire::Openai, &world.server.url);
@@ -162,7 +162,7 @@ fn a_line_reaches_the_model_wherever_it_is_named_and_else_at_the_end_of_the_task
 
 #[test]
 fn what_the_lines_give_is_not_given_twice() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("items", "one\n");
     person
         .write(".cleveragents/actions/a.yaml", "description: a\nargs: {item: {}}\nactor: {run: \"true\"}\n");
@@ -172,7 +172,7 @@ fn what_the_lines_give_is_not_given_twice() {
 
 #[test]
 fn every_line_that_is_no_value_is_told_with_its_number_before_a_plan_is_made() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(
         ".cleveragents/actions/a.yaml",
         "description: a\nargs: {item: {type: integer, min: 3}}\nactor: {run: \"true\"}\n",
@@ -202,7 +202,7 @@ fn every_line_that_is_no_value_is_told_with_its_number_before_a_plan_is_made() {
 
 #[test]
 fn the_title_of_every_plan_tells_its_line() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("items", "a\nfix\n");
     person.write(".cleveragents/actors/doer.yaml", "run: \"true\"\n");
     person.write(
@@ -230,7 +230,7 @@ fn the_title_of_every_plan_tells_its_line() {
 
 #[test]
 fn who_names_the_line_without_declaring_it_is_told_how() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("items", "one\n");
     person.write(".cleveragents/actions/a.yaml", "description: a\nactor: {run: [echo, \"{{item}}\"]}\n");
     let said = person.agents(&["run", "a", "--for-each", "items"]);

@@ -1,20 +1,21 @@
-//! Repositories that come with a configuration of their own: nothing that they name runs, is written or is waited for.
+//! Repositories that come with a configuration of their own: nothing that they name runs, is written or is
+//! waited for.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// A person whose project has a commit, and a program of the repository that leaves a mark when it runs.
 struct Trap {
-    person: Person,
+    person: TestUser,
 }
 
 impl Trap {
     fn new() -> Trap {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write(".gitignore", "*.log\n");
         person.write("a.txt", "one\n");
         person.write("kept/b.txt", "two\n");
@@ -67,7 +68,7 @@ impl Trap {
     }
 
     /// The program, with the settings of a person who commits.
-    fn agents(&self, args: &[&str]) -> Answer {
+    fn agents(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.person.command(&self.project(), args);
         command.env("GIT_AUTHOR_NAME", "t").env("GIT_AUTHOR_EMAIL", "t@example.com");
         command.env("GIT_COMMITTER_NAME", "t").env("GIT_COMMITTER_EMAIL", "t@example.com");
@@ -80,7 +81,7 @@ impl Trap {
     }
 
     /// Every command that has to do with the repository.
-    fn use_everything(&self) -> Vec<Answer> {
+    fn use_everything(&self) -> Vec<CommandOutput> {
         let mut answers = Vec::new();
         for strategy in ["auto", "worktree", "copy"] {
             self.choose(strategy);
@@ -284,7 +285,8 @@ fn a_filter_of_a_repository_runs_in_the_sandbox() {
     assert_eq!(trap.sprang(), None);
 }
 
-/// Runs a plan that makes a file which git-lfs filters, and commits it with the programs in `bin` on the path.
+/// Runs a plan that makes a file which git-lfs filters, and commits it with the programs in `bin` on the
+/// path.
 fn commit_large(trap: &Trap, bin: &Path) {
     fs::write(trap.project().join(".git/info/attributes"), "*.bin filter=lfs\n").unwrap();
     let said = trap.agents(&["run", "--", "sh", "-c", "echo large > x.bin"]);

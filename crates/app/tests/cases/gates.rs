@@ -1,12 +1,13 @@
-//! What a person says yes to: gates by profile, the strategy before the work, and consent to what a project asks for.
+//! The confirmations of a user: gates by profile, the strategy before the work, and consent to what a project
+//! asks for.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 use super::terminal::Terminal;
-use super::workers::Office;
+use super::workers::WorkerFixture;
 
 /// An actor that thinks: it names a strategy and one choice below it, which is so sure.
 pub(super) fn thinker(confidence: f32) -> String {
@@ -22,8 +23,8 @@ pub(super) fn thinker(confidence: f32) -> String {
 }
 
 /// A person with an action that is thought out before it is done. What the doer is told is what it writes.
-pub(super) fn person_who_thinks(confidence: f32) -> Person {
-    let person = Person::new();
+pub(super) fn person_who_thinks(confidence: f32) -> TestUser {
+    let person = TestUser::new();
     person.write(".cleveragents/actors/thinker.yaml", &thinker(confidence));
     let action = "description: make the file\nstrategist: thinker\nactor:\n  run: cat > made\n  stdin: \"{{prompt}}\"\n";
     person.write(".cleveragents/actions/make-it.yaml", action);
@@ -34,7 +35,7 @@ fn stands(data: &Value) -> (&str, &str) {
     (data["phase"].as_str().unwrap(), data["state"].as_str().unwrap())
 }
 
-fn moves(person: &Person, plan: &str) -> Vec<(String, String)> {
+fn moves(person: &TestUser, plan: &str) -> Vec<(String, String)> {
     let said = person.agents(&["plan", "watch", plan, "--format", "json"]).stdout;
     let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let moves = events.filter(|event| event["kind"] == "plan.moved");
@@ -73,7 +74,7 @@ fn a_manual_plan_waits_with_its_strategy_for_a_person() {
 
 #[test]
 fn workers_leave_a_manual_plan_alone_until_a_person_says_yes() {
-    let mut office = Office::new();
+    let mut office = WorkerFixture::new();
     office.person = person_who_thinks(0.9);
     let _workers = [office.worker(&[]), office.worker(&[])];
     let left = office.data(&["run", "make-it", "--automation", "manual", "--detach"]);
@@ -131,7 +132,7 @@ fn a_strategy_that_is_not_sure_enough_is_shown_before_it_is_followed() {
 
 #[test]
 fn a_profile_that_nobody_knows_is_an_error_and_none_is_lost_by_setting_one() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--automation", "yolo", "--", "true"]);
     assert_eq!((said.exit, said.code()), (2, "CONFIG_VALUE_INVALID".to_owned()), "{said:?}");
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
@@ -161,7 +162,7 @@ fn a_yes_beforehand_skips_no_gate_but_its_own() {
 
 #[test]
 fn a_plan_whose_strategist_says_nothing_of_use_begins_again_once_and_then_asks() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(
         ".cleveragents/actors/muddled.yaml",
         "run: echo '{' > \"$AGENTS_OUTPUT\"\nwrites: false\nretries: 0\n",
@@ -213,7 +214,7 @@ fn a_strategy_that_says_wrongly_how_sure_it_is_passes_no_gate() {
 
 #[test]
 fn what_a_strategist_needs_is_looked_for_before_anything_is_stored() {
-    let person = Person::new();
+    let person = TestUser::new();
     let action = "description: make it\nstrategist: {run: [no-such-thinker]}\nactor: {run: [no-such-doer], stdin: \"{{prompt}}\"}\n";
     person.write(".cleveragents/actions/make-it.yaml", action);
     let said = person.json(&["run", "make-it"]);
@@ -231,13 +232,13 @@ fn what_a_strategist_needs_is_looked_for_before_anything_is_stored() {
 }
 
 /// An actor that wants a variable, in a project.
-fn person_who_is_asked() -> Person {
-    let person = Person::new();
+fn person_who_is_asked() -> TestUser {
+    let person = TestUser::new();
     person.write(".cleveragents/actors/wants.yaml", "run: echo \"$KEY\" > made\npass_env: [KEY]\n");
     person
 }
 
-fn run_wants(person: &Person, words: &[&str]) -> Answer {
+fn run_wants(person: &TestUser, words: &[&str]) -> CommandOutput {
     let words = [&["run", "a task", "--actor", "wants", "--format", "json"][..], words].concat();
     answer(person.command(&person.project(), &words).env("KEY", "mine"))
 }
@@ -245,7 +246,7 @@ fn run_wants(person: &Person, words: &[&str]) -> Answer {
 #[test]
 fn a_consent_is_kept_until_the_file_changes() {
     let person = person_who_is_asked();
-    let refused = |said: &Answer| (said.exit, said.code()) == (6, "CONSENT_NEEDED".to_owned());
+    let refused = |said: &CommandOutput| (said.exit, said.code()) == (6, "CONSENT_NEEDED".to_owned());
     let said = run_wants(&person, &[]);
     assert!(refused(&said), "{said:?}");
     let message = said.envelope()["messages"][0]["message"].as_str().unwrap().to_owned();
@@ -258,7 +259,7 @@ fn a_consent_is_kept_until_the_file_changes() {
     person.write(".cleveragents/actors/wants.yaml", "run: echo \"$KEY\" > made # now\npass_env: [KEY]\n");
     assert!(refused(&run_wants(&person, &[])), "another content has no yes");
     // The same file in another project is another's.
-    let other = Person::new();
+    let other = TestUser::new();
     other.write(".cleveragents/actors/wants.yaml", "run: echo \"$KEY\" > made\npass_env: [KEY]\n");
     let data = person.home().join("data");
     let mut command =

@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// A person with a commit, and a plan that edits a file, makes one and removes one.
-fn person_with_plan() -> (Person, String) {
-    let person = Person::new();
+fn person_with_plan() -> (TestUser, String) {
+    let person = TestUser::new();
     person.write("edited", "old\n");
     person.write("removed", "there\n");
     person.git(&["add", "."]);
@@ -16,7 +16,7 @@ fn person_with_plan() -> (Person, String) {
 }
 
 /// `plan apply --commit` of the plan.
-fn apply_command(person: &Person, plan: &str) -> Command {
+fn apply_command(person: &TestUser, plan: &str) -> Command {
     let words = ["plan", "apply", plan, "--yes", "--commit", "-m", "second"];
     let mut command = person.command(&person.project(), &words);
     for name in ["GIT_AUTHOR", "GIT_COMMITTER"] {
@@ -25,8 +25,9 @@ fn apply_command(person: &Person, plan: &str) -> Command {
     command
 }
 
-/// The same with a git that works no more from the moment that it is to move a ref: before it has moved it, or after.
-fn apply_with_git_that_breaks(person: &Person, plan: &str, is_ref_moved: bool) -> Answer {
+/// The same with a git that works no more from the moment that it is to move a ref: before it has moved it,
+/// or after.
+fn apply_with_git_that_breaks(person: &TestUser, plan: &str, is_ref_moved: bool) -> CommandOutput {
     let broken = person.project().join(".git/broken").display().to_string();
     let then = if is_ref_moved { "true" } else { "fail" };
     // Within its walls it starts no process, so the place of the real one is written into it.
@@ -48,12 +49,12 @@ fn apply_with_git_that_breaks(person: &Person, plan: &str, is_ref_moved: bool) -
     said
 }
 
-fn is_old(person: &Person) -> bool {
+fn is_old(person: &TestUser) -> bool {
     let there = |path: &str| person.project().join(path).exists();
     person.read("edited") == "old\n" && there("removed") && !there("made")
 }
 
-fn assert_applied(person: &Person) {
+fn assert_applied(person: &TestUser) {
     assert_eq!(person.read("edited"), "new\n");
     assert_eq!(person.git(&["log", "--format=%s"]), "second\nfirst\n");
     assert_eq!(person.git(&["status", "--porcelain"]), "");

@@ -1,4 +1,5 @@
-//! Actors that are graphs: forks, joins, conditions, loops, failures, kills, by the real program and real processes.
+//! Actors that are graphs: forks, joins, conditions, loops, failures, kills, by the real program and real
+//! processes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,33 +7,33 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use super::support::{Answer, Person, alive};
+use super::support::{CommandOutput, TestUser, alive};
 
 /// An actor of the project, by its nodes.
-fn actor(person: &Person, yaml: &str) {
+fn actor(person: &TestUser, yaml: &str) {
     person.write(".cleveragents/actors/team.yaml", yaml);
 }
 
 /// A directory outside the project that commands may write, for what must outlive a try.
-fn outside(person: &Person) -> PathBuf {
+fn outside(person: &TestUser) -> PathBuf {
     let dir = person.home().join("outside");
     fs::create_dir_all(&dir).unwrap();
     dir
 }
 
-fn run(person: &Person) -> Answer {
+fn run(person: &TestUser) -> CommandOutput {
     let outside = outside(person);
     person.json(&["run", "--trust", "--actor", "team", "--writable", outside.to_str().unwrap(), "a task"])
 }
 
-fn start(person: &Person) -> Child {
+fn start(person: &TestUser) -> Child {
     let outside = outside(person);
     let args = ["run", "--trust", "--actor", "team", "--writable", outside.to_str().unwrap(), "a task"];
     let mut command = person.command(&person.project(), &args);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-fn said(person: &Person, file: &str) -> String {
+fn said(person: &TestUser, file: &str) -> String {
     fs::read_to_string(outside(person).join(file)).unwrap_or_default()
 }
 
@@ -51,13 +52,13 @@ fn pairs(wanted: &[(&str, &str)]) -> Vec<(String, String)> {
     all
 }
 
-fn status(person: &Person) -> Value {
+fn status(person: &TestUser) -> Value {
     person.json(&["plan", "status", "@last"]).data()
 }
 
 #[test]
 fn nodes_fork_and_join_and_hand_on_what_they_said() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "hello\n");
     actor(
         &person,
@@ -85,7 +86,7 @@ nodes:
 
 #[test]
 fn nodes_run_beside_each_other() {
-    let person = Person::new();
+    let person = TestUser::new();
     // Each waits for the other: one after the other they would never end.
     let place = outside(&person);
     let place = place.to_str().unwrap();
@@ -103,7 +104,7 @@ fn nodes_run_beside_each_other() {
 
 #[test]
 fn a_writer_is_alone_and_each_change_has_one_author() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("shared.txt", "");
     let nodes: String = (1..=4)
         .map(|n| format!("  w{n}: {{run: \"echo w{n} >> shared.txt; echo w{n} > own{n}.txt\"}}\n"))
@@ -122,7 +123,7 @@ fn a_writer_is_alone_and_each_change_has_one_author() {
 
 #[test]
 fn a_handled_failure_goes_to_its_handler_with_what_it_said() {
-    let person = Person::new();
+    let person = TestUser::new();
     actor(
         &person,
         r#"
@@ -151,7 +152,7 @@ nodes:
 #[test]
 fn an_unhandled_failure_stops_the_others_wherever_it_stands() {
     for failing in ["a", "b", "c"] {
-        let person = Person::new();
+        let person = TestUser::new();
         let place = outside(&person);
         let place = place.to_str().unwrap();
         let node = |name: &str| {
@@ -185,7 +186,7 @@ fn an_unhandled_failure_stops_the_others_wherever_it_stands() {
 
 #[test]
 fn two_nodes_that_fail_at_once_are_both_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     let node = |name: &str, other: &str, exit: u8| {
@@ -207,7 +208,7 @@ fn two_nodes_that_fail_at_once_are_both_told() {
 
 #[test]
 fn a_retry_sees_the_tree_of_the_first_try_and_counts_no_step() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let place = outside(&person);
     let place = place.to_str().unwrap();
@@ -231,7 +232,7 @@ fn a_retry_sees_the_tree_of_the_first_try_and_counts_no_step() {
 
 #[test]
 fn a_killed_run_goes_on_after_the_last_node_that_settled() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "");
     let place = outside(&person);
     let place = place.to_str().unwrap();
@@ -268,7 +269,7 @@ nodes:
 
 #[test]
 fn a_failed_plan_that_is_resumed_does_only_what_failed() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     actor(
@@ -291,7 +292,7 @@ fn a_failed_plan_that_is_resumed_does_only_what_failed() {
 
 #[test]
 fn a_node_is_repeated_until_its_condition_holds_and_no_longer() {
-    let person = Person::new();
+    let person = TestUser::new();
     let count = r#"echo x >> n.txt; echo "{\"n\": $(wc -l < n.txt)}" > "$AGENTS_OUTPUT""#;
     let node = |max: u8| {
         format!(
@@ -312,7 +313,7 @@ fn a_node_is_repeated_until_its_condition_holds_and_no_longer() {
 
 #[test]
 fn a_nested_actor_is_one_node_of_the_other() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(
         ".cleveragents/actors/pair.yaml",
         "nodes:\n  left: {run: \"echo left >> both.txt\"}\n  right: {needs: [left], run: [sh, -c, 'echo right >> both.txt; echo said by right']}\nresult: right\n",
@@ -337,7 +338,7 @@ fn a_nested_actor_is_one_node_of_the_other() {
 
 #[test]
 fn what_checks_find_is_mended_as_often_as_it_leads_anywhere() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     // It is told what was found, and each round brings it one line further.
@@ -375,7 +376,7 @@ fn what_checks_find_is_mended_as_often_as_it_leads_anywhere() {
 
 #[test]
 fn mending_that_changes_nothing_is_the_last() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     actor(
@@ -390,7 +391,7 @@ fn mending_that_changes_nothing_is_the_last() {
 
 #[test]
 fn what_breaks_an_invariant_is_not_applied() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("keep/a.txt", "a\n");
     person.write(
         ".cleveragents/actions/tidy.yaml",
@@ -408,7 +409,7 @@ fn what_breaks_an_invariant_is_not_applied() {
 
 #[test]
 fn a_cancel_ends_every_node_that_runs() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     let node = |name: &str, writes: bool| {
@@ -430,9 +431,10 @@ fn a_cancel_ends_every_node_that_runs() {
     assert_eq!(running, 0, "{steps}");
 }
 
-/// Two nodes that change one file: `a` ends with status 75 in its first tries and is done again, `b` comes between.
-fn interleaved(b: &str) -> Person {
-    let person = Person::new();
+/// Two nodes that change one file: `a` ends with status 75 in its first tries and is done again, `b` comes
+/// between.
+fn interleaved(b: &str) -> TestUser {
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     let lines: String = (1..=9).map(|n| format!("line {n}\n")).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::disk::{mount_disk, with_own_mounts};
-use super::support::Person;
+use super::support::TestUser;
 
 /// More than fits on the disks of the test.
 const MADE: &str = "truncate -s 300M made; printf x | dd of=made bs=1 seek=150000000 conv=notrunc status=none; printf end >> made";
@@ -31,7 +31,7 @@ fn holes_of_files_take_no_room_when_they_are_captured_applied_resumed_and_undone
     shell(expected.path(), &format!("cp --sparse=always old was; {MADE}; {EDITED}"));
     for strategy in ["overlay", "copy"] {
         with_own_mounts(|| {
-            let person = Person::new();
+            let person = TestUser::new();
             mount_disk(&person.home().join("data"), 32);
             mount_disk(&person.project(), 32);
             old(&person.project());

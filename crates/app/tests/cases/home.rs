@@ -7,14 +7,14 @@ use std::process::{ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use super::model_world::{Wire, World, calls, says};
-use super::support::{Answer, Person, answer};
+use super::model_world::{ModelFixture, Wire, calls, says};
+use super::support::{CommandOutput, TestUser, answer};
 
 const SECRET: &str = "correct-horse-battery";
 
 /// A person with credentials, tools and notes in their home.
-fn person() -> Person {
-    let person = Person::new_outside_tmp();
+fn person() -> TestUser {
+    let person = TestUser::new_outside_tmp();
     for path in [
         ".config/cleveragents/box.key",
         ".git-credentials",
@@ -35,7 +35,7 @@ fn person() -> Person {
     person
 }
 
-fn run(person: &Person, script: &str) -> Answer {
+fn run(person: &TestUser, script: &str) -> CommandOutput {
     let home = person.home();
     let path = std::env::var("PATH").unwrap();
     let path = format!("{0}/.local/bin:{0}/apps/thing/bin:{path}", home.display());
@@ -179,7 +179,7 @@ fn a_hidden_path_inside_a_project_is_hidden_from_tools_contexts_and_capture() {
         calls([("write_file", json!({ "path": "done", "content": "done\n" }))]),
         says("done"),
     ];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let person = &world.person;
     person.write(".vault/id", &format!("{marker}\n"));
     symlink(".vault", person.project().join("way")).unwrap();
@@ -228,7 +228,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn start(person: &Person, options: &[&str]) -> Caller {
+    fn start(person: &TestUser, options: &[&str]) -> Caller {
         let words: Vec<&str> = ["mcp"].iter().chain(options).copied().collect();
         let mut command = person.command(&person.project(), &words);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -3,12 +3,12 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use super::support::Person;
+use super::support::TestUser;
 
 #[test]
 fn a_clone_that_sets_what_only_the_user_may_set_runs_nothing() {
     for line in ["policy.sandbox = \"optional\"", "policy.network = \"declared\"", "isolation.hide = []"] {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write(".cleveragents/config.toml", &format!("# a clone\n{line}\n"));
         let said = person.json(&["run", "--", "touch", "ran"]);
         assert_eq!((said.exit, said.code()), (2, "CONFIG_NOT_ALLOWED_HERE".to_owned()), "{line}");
@@ -21,7 +21,7 @@ fn a_clone_that_sets_what_only_the_user_may_set_runs_nothing() {
 
 #[test]
 fn a_clone_cannot_make_plans_apply_themselves() {
-    let person = Person::new();
+    let person = TestUser::new();
     let config = "automation = \"auto\"\n[[validation]]\nrun = \"true\"\n";
     person.write(".cleveragents/config.toml", config);
     let said = person.json(&["run", "--", "sh", "-c", "echo x > made"]);
@@ -36,7 +36,7 @@ fn a_clone_cannot_make_plans_apply_themselves() {
 
 #[test]
 fn a_clone_may_tighten() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "automation=auto"]);
     person.write(".cleveragents/config.toml", "automation = \"manual\"\nlimits.time = \"5m\"\n");
     assert_eq!(person.agents(&["config", "get", "automation"]).stdout, "manual\n");
@@ -46,7 +46,7 @@ fn a_clone_may_tighten() {
 #[test]
 fn settings_of_a_clone_that_are_no_file_are_refused_and_neither_waited_for_nor_read_without_end() {
     for what in ["/dev/zero", "a pipe"] {
-        let person = Person::new();
+        let person = TestUser::new();
         let place = person.project().join(".cleveragents/config.toml");
         person.write(".cleveragents/keep", "");
         if what == "a pipe" {
@@ -63,7 +63,7 @@ fn settings_of_a_clone_that_are_no_file_are_refused_and_neither_waited_for_nor_r
 
 #[test]
 fn what_a_program_puts_in_the_place_of_its_output_leads_to_nothing_that_it_may_not_see() {
-    let person = Person::new();
+    let person = TestUser::new();
     let hidden = person.home().join(".docker/config.json");
     std::fs::create_dir_all(hidden.parent().unwrap()).unwrap();
     std::fs::write(&hidden, r#"{"auths": {"box": "hidden-from-it"}}"#).unwrap();
@@ -85,7 +85,7 @@ fn what_a_program_puts_in_the_place_of_its_output_leads_to_nothing_that_it_may_n
 #[test]
 fn more_checks_than_a_plan_may_have_are_refused_with_the_bound_wherever_they_come_from() {
     let check = |no: usize| format!("[[validation]]\nname = \"c{no}\"\nrun = \"true {no}\"\n");
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".cleveragents/config.toml", &(0..5_000).map(check).collect::<String>());
     let said = person.json(&["run", "--", "touch", "ran"]);
     assert_eq!((said.exit, said.code()), (2, "CONFIG_VALUE_INVALID".to_owned()), "{said:?}");

@@ -1,5 +1,5 @@
-//! Applies that were broken off: by real kills, with a journal or without, with the project or without, and the next
-//! choice after them.
+//! Applies that were broken off: by real kills, with a journal or without, with the project or without, and
+//! the next choice after them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -13,16 +13,16 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use store::{LockStore, SqliteOptions, SqliteStore};
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// Somebody who lives and works on the project.
-fn hold_project(person: &Person) -> File {
+fn hold_project(person: &TestUser) -> File {
     let root = File::open(person.project()).unwrap();
     flock(&root, FlockOperation::NonBlockingLockExclusive).unwrap();
     root
 }
 
-fn start(person: &Person, args: &[&str]) -> Child {
+fn start(person: &TestUser, args: &[&str]) -> Child {
     let mut command = person.command(&person.project(), args);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -32,7 +32,7 @@ fn kill_hard(mut child: Child) {
     child.wait().unwrap();
 }
 
-fn with_store<T>(person: &Person, act: impl AsyncFnOnce(&SqliteStore) -> T) -> T {
+fn with_store<T>(person: &TestUser, act: impl AsyncFnOnce(&SqliteStore) -> T) -> T {
     let dir = person.home().join("data");
     let options = SqliteOptions { dir, clock: Arc::new(BootClock), wall: wall_now };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -40,13 +40,13 @@ fn with_store<T>(person: &Person, act: impl AsyncFnOnce(&SqliteStore) -> T) -> T
 }
 
 /// The lock rows that somebody holds, or held when it died.
-fn rows(person: &Person) -> Vec<Lock> {
+fn rows(person: &TestUser) -> Vec<Lock> {
     let held = |lock: &Lock| lock.lease_until > Ms(0);
     with_store(person, async |store| store.locks().await.unwrap().into_iter().filter(held).collect())
 }
 
 /// An apply that has taken its rows and waits for the project, which the caller holds.
-fn waiting_apply(person: &Person, args: &[&str]) -> Child {
+fn waiting_apply(person: &TestUser, args: &[&str]) -> Child {
     let mut child = start(person, args);
     while rows(person).len() < 2 {
         assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
@@ -57,22 +57,22 @@ fn waiting_apply(person: &Person, args: &[&str]) -> Child {
 const FILES: usize = 300;
 
 /// A plan that changes many files.
-fn large_plan(person: &Person) -> String {
+fn large_plan(person: &TestUser) -> String {
     write_all(person, "old");
     person.plan("sed -i s/old/new/ f*")
 }
 
-fn changed(person: &Person) -> usize {
+fn changed(person: &TestUser) -> usize {
     (0..FILES).filter(|n| person.read(&format!("f{n:03}")).starts_with("new")).count()
 }
 
-fn journals(person: &Person) -> Vec<PathBuf> {
+fn journals(person: &TestUser) -> Vec<PathBuf> {
     let listed = fs::read_dir(person.home().join("data/journal")).unwrap();
     listed.flatten().map(|entry| entry.path()).collect()
 }
 
 /// Applies a large plan and kills that when some of the files are written and others are not.
-fn half_applied(person: &Person) -> String {
+fn half_applied(person: &TestUser) -> String {
     loop {
         let id = large_plan(person);
         let mut child = start(person, &["plan", "apply", &id, "--yes"]);
@@ -87,12 +87,12 @@ fn half_applied(person: &Person) -> String {
     }
 }
 
-fn state(person: &Person, id: &str) -> serde_json::Value {
+fn state(person: &TestUser, id: &str) -> serde_json::Value {
     person.json(&["plan", "status", id]).data()["state"].clone()
 }
 
 /// The program, called outside of the project.
-fn elsewhere(person: &Person, args: &[&str]) -> Answer {
+fn elsewhere(person: &TestUser, args: &[&str]) -> CommandOutput {
     let dir = person.home().join("elsewhere");
     fs::create_dir_all(&dir).unwrap();
     answer(&mut person.command(&dir, args))
@@ -100,7 +100,7 @@ fn elsewhere(person: &Person, args: &[&str]) -> Answer {
 
 #[test]
 fn a_dead_apply_is_left_alone_while_somebody_works_on_its_project() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied(&person);
     let (held, half) = (hold_project(&person), changed(&person));
     let listed = person.agents(&["plan", "list"]);
@@ -118,7 +118,7 @@ fn a_dead_apply_is_left_alone_while_somebody_works_on_its_project() {
 
 #[test]
 fn of_many_processes_that_find_a_dead_apply_one_brings_it_to_its_end() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied(&person);
     let look = |_| {
         let mut command = person.command(&person.project(), &["plan", "list"]);
@@ -139,13 +139,13 @@ fn of_many_processes_that_find_a_dead_apply_one_brings_it_to_its_end() {
 }
 
 /// An apply of which some files are written, and whose journal is gone.
-fn half_applied_without_journal(person: &Person) -> String {
+fn half_applied_without_journal(person: &TestUser) -> String {
     let id = half_applied(person);
     journals(person).iter().for_each(|path| fs::remove_file(path).unwrap());
     id
 }
 
-fn write_all(person: &Person, word: &str) {
+fn write_all(person: &TestUser, word: &str) {
     for n in 0..FILES {
         person.write(&format!("f{n:03}"), &format!("{word} {n}\n").repeat(20));
     }
@@ -153,7 +153,7 @@ fn write_all(person: &Person, word: &str) {
 
 #[test]
 fn an_apply_without_journal_and_without_a_trace_never_began() {
-    let person = Person::new();
+    let person = TestUser::new();
     // As after a loss of power, when the seal was on the disk and the journal was not.
     let id = half_applied_without_journal(&person);
     write_all(&person, "old");
@@ -171,7 +171,7 @@ fn an_apply_without_journal_and_without_a_trace_never_began() {
 
 #[test]
 fn an_apply_without_journal_of_which_a_part_is_there_constrains_its_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied_without_journal(&person);
     let half = changed(&person);
     let listed = person.agents(&["plan", "list"]);
@@ -186,7 +186,7 @@ fn an_apply_without_journal_of_which_a_part_is_there_constrains_its_plan() {
 
 #[test]
 fn an_apply_without_journal_that_is_whole_is_applied_and_cannot_be_undone() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied_without_journal(&person);
     write_all(&person, "new");
     let listed = person.agents(&["plan", "list"]);
@@ -198,7 +198,7 @@ fn an_apply_without_journal_that_is_whole_is_applied_and_cannot_be_undone() {
 
 #[test]
 fn an_apply_whose_project_is_gone_is_shown_and_can_be_set_aside() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied(&person);
     let (half, away) = (changed(&person), person.home().join("away"));
     fs::rename(person.project(), &away).unwrap();
@@ -226,7 +226,7 @@ fn an_apply_whose_project_is_gone_is_shown_and_can_be_set_aside() {
 
 #[test]
 fn a_directory_made_anew_in_place_of_the_project_is_no_project_of_a_dead_apply() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = half_applied(&person);
     fs::rename(person.project(), person.home().join("away")).unwrap();
     fs::create_dir(person.project()).unwrap();
@@ -240,7 +240,7 @@ fn a_directory_made_anew_in_place_of_the_project_is_no_project_of_a_dead_apply()
 
 #[test]
 fn nothing_is_applied_over_a_dead_apply_that_waits_for_another_project() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (second, away) = (person.home().join("second"), person.home().join("away"));
     fs::create_dir(&second).unwrap();
     fs::write(second.join("g"), "old\n").unwrap();
@@ -274,7 +274,7 @@ fn nothing_is_applied_over_a_dead_apply_that_waits_for_another_project() {
 
 #[test]
 fn nobody_waits_for_the_locks_of_a_killed_apply() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = person.plan("echo a > a");
     let held = hold_project(&person);
     let child = waiting_apply(&person, &["plan", "apply", &id, "--yes"]);
@@ -295,7 +295,7 @@ fn nobody_waits_for_the_locks_of_a_killed_apply() {
 
 #[test]
 fn a_lock_whose_holder_lives_is_not_taken_from_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let ids = [person.plan("echo a > a"), person.plan("echo b > b")];
     let held = hold_project(&person);
     let first = waiting_apply(&person, &["plan", "apply", &ids[0], "--yes"]);
@@ -316,7 +316,7 @@ fn a_lock_whose_holder_lives_is_not_taken_from_it() {
 
 #[test]
 fn a_choice_whose_process_died_waiting_is_replaced_by_the_next() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = person.plan("echo a > a; echo b > b");
     let held = hold_project(&person);
     let child = waiting_apply(&person, &["plan", "apply", &id, "--only", "a", "--yes"]);
@@ -336,7 +336,7 @@ fn a_choice_whose_process_died_waiting_is_replaced_by_the_next() {
 
 #[test]
 fn another_choice_of_an_applied_plan_is_refused_and_the_same_is_answered() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = person.plan("echo a > a; echo b > b");
     let applied = person.json(&["plan", "apply", &id, "--only", "a", "--yes"]);
     assert_eq!(applied.exit, 0, "{applied:?}");
@@ -358,7 +358,7 @@ fn another_choice_of_an_applied_plan_is_refused_and_the_same_is_answered() {
 
 #[test]
 fn a_plan_whose_program_died_is_cancelled_though_all_slots_are_taken() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "plan.concurrency=1"]);
     let working = |script: &str| {
         let before = person.json(&["plan", "list"]).data()["plans"].as_array().map_or(0, Vec::len);

@@ -1,19 +1,19 @@
-//! What must hold: said with the plan, by its action, its project and its user.
+//! The invariants of a plan: given with the plan, by its action, its project and its user.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::model_world::{Wire, World, says};
-use super::support::Person;
+use super::model_world::{ModelFixture, Wire, says};
+use super::support::TestUser;
 
-fn user_says(person: &Person, settings: &str) {
+fn user_says(person: &TestUser, settings: &str) {
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     fs::write(person.config_file(), settings).unwrap();
 }
 
 /// The decisions of the newest plan of a kind: what was chosen.
-fn decided(person: &Person, kind: &str) -> Vec<String> {
+fn decided(person: &TestUser, kind: &str) -> Vec<String> {
     let tree = person.json(&["plan", "tree"]).data();
     let all = tree["decisions"].as_array().unwrap_or_else(|| panic!("{tree}")).clone();
     let of_kind = all.iter().filter(|decision| decision["kind"] == json!(kind));
@@ -26,7 +26,7 @@ fn failed(data: &Value) -> Value {
 
 #[test]
 fn what_must_hold_is_joined_over_plan_action_project_and_user_in_this_order() {
-    let person = Person::new();
+    let person = TestUser::new();
     user_says(&person, "invariants = [\"of the user\", \"Keep the  API\"]\n");
     person.write(".cleveragents/config.toml", "invariants = [{ max_files = 9 }, \"keep the api\"]\n");
     person.write(
@@ -46,7 +46,7 @@ fn what_must_hold_is_joined_over_plan_action_project_and_user_in_this_order() {
 
 #[test]
 fn a_rule_of_the_project_the_user_or_the_plan_holds_for_a_command() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("keep/a.txt", "a\n");
     let run = |more: &[&str]| {
         person
@@ -71,7 +71,7 @@ fn a_rule_of_the_project_the_user_or_the_plan_holds_for_a_command() {
 
 #[test]
 fn a_rule_is_held_against_what_was_chosen_at_apply() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("keep/a.txt", "a\n");
     let command = ["--", "sh", "-c", "echo b >> keep/a.txt; touch new.txt"];
     let said = person.json(&[&["run", "--invariant", "never=keep/**"][..], &command].concat());
@@ -86,7 +86,7 @@ fn a_rule_is_held_against_what_was_chosen_at_apply() {
 
 #[test]
 fn a_rule_that_is_none_is_refused_with_its_place() {
-    let person = Person::new();
+    let person = TestUser::new();
     let typed = person.json(&["run", "--invariant", "never=a[", "--", "true"]);
     assert_eq!((typed.exit, typed.code()), (2, "USAGE".to_owned()), "{typed:?}");
     person.write(".cleveragents/config.toml", "invariants = [\n  \"fine\",\n  { never = [\"a[\"] },\n]\n");
@@ -117,7 +117,7 @@ fn a_rule_that_is_none_is_refused_with_its_place() {
 
 #[test]
 fn what_the_plan_and_the_user_say_is_told_to_the_model_the_stronger_first() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Nothing to do.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Nothing to do.")]));
     let settings = fs::read_to_string(world.person.config_file()).unwrap();
     user_says(&world.person, &format!("invariants = [\"Prices stay whole\"]\n{settings}"));
     let answer = world.run(&["--invariant", "Keep it small"]);
@@ -130,7 +130,7 @@ fn what_the_plan_and_the_user_say_is_told_to_the_model_the_stronger_first() {
 
 #[test]
 fn what_must_hold_is_set_and_shown_like_any_setting() {
-    let person = Person::new();
+    let person = TestUser::new();
     let list = "invariants=[\"Keep it small\", { never = [\"vendor/**\"] }]";
     assert_eq!(person.agents(&["config", "set", list]).exit, 0);
     person.write(".cleveragents/config.toml", "invariants = [\"of here\"]\n");
@@ -143,7 +143,7 @@ fn what_must_hold_is_set_and_shown_like_any_setting() {
 
 #[test]
 fn no_check_takes_the_name_of_a_rule() {
-    let person = Person::new();
+    let person = TestUser::new();
     let name = "invariant: never touch vendor/**";
     let run = ["run", "--invariant", "never=vendor/**", "--", "sh", "-c", "mkdir vendor; touch vendor/a"];
     person
@@ -177,7 +177,7 @@ fn no_check_takes_the_name_of_a_rule() {
 
 #[test]
 fn rules_in_the_same_words_are_one_line_that_tells_all_that_breaks_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     user_says(
         &person,
         "invariants = [{ max_files = 1, text = \"small\" }, { never = [\"b\"], text = \"small\" }]\n",
@@ -192,7 +192,7 @@ fn rules_in_the_same_words_are_one_line_that_tells_all_that_breaks_them() {
 
 #[test]
 fn a_rule_is_read_whatever_its_spaces_and_case_and_a_slip_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--invariant", "Never = new.txt", "--", "touch", "new.txt"]);
     assert_eq!((said.exit, failed(&said.data())), (4, json!(["invariant: never touch new.txt"])), "{said:?}");
     let said = person.agents(&["run", "--invariant", "nevr=new.txt", "--", "true"]);

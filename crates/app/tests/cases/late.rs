@@ -1,4 +1,5 @@
-//! Commands that are stopped and whose changes take longer to capture than anybody waits: nothing is lost, and it is told.
+//! Commands that are stopped and whose changes take longer to capture than anybody waits: nothing is lost,
+//! and it is told.
 //!
 //! The bound is set to nothing, and there is a file to capture that takes a while.
 
@@ -10,18 +11,19 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::{Answer, Person, alive};
+use super::support::{CommandOutput, TestUser, alive};
 
-/// Makes something worth keeping, and something that takes long to capture; then it waits, unless it may go on.
+/// Makes something worth keeping, and something that takes long to capture; then it waits, unless it may go
+/// on.
 const SLOW: &str = "echo precious > precious.txt; truncate -s 300M big; echo ready; test -e go || sleep 1000; echo whole > whole";
 
-fn person_in_a_hurry() -> Person {
-    let person = Person::new();
+fn person_in_a_hurry() -> TestUser {
+    let person = TestUser::new();
     assert_eq!(person.agents(&["config", "set", "capture.wait=0s"]).exit, 0);
     person
 }
 
-fn sandboxes(person: &Person) -> Vec<PathBuf> {
+fn sandboxes(person: &TestUser) -> Vec<PathBuf> {
     let listed = fs::read_dir(person.home().join("data/sandboxes"));
     listed.map_or(Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).collect())
 }
@@ -42,25 +44,25 @@ fn holds(dir: &Path, name: &str, content: &str) -> bool {
 }
 
 /// What the plan's history says of a sandbox that is kept.
-fn told_errors(person: &Person) -> Vec<Value> {
+fn told_errors(person: &TestUser) -> Vec<Value> {
     let errors = person.json(&["plan", "errors", "@last"]).data();
     let records = errors["records"].as_array().unwrap();
     let kept = records.iter().filter(|record| record["message"].as_str().unwrap().contains("is kept in"));
     kept.cloned().collect()
 }
 
-fn run_until_ready(person: &Person, args: &[&str]) -> Child {
+fn run_until_ready(person: &TestUser, args: &[&str]) -> Child {
     let mut command = person.command(&person.project(), &[args, &["--", "sh", "-ec", SLOW]].concat());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until_ready(person);
     child
 }
 
-fn wait_until_ready(person: &Person) {
+fn wait_until_ready(person: &TestUser) {
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
 }
 
-fn worker(person: &Person) -> Child {
+fn worker(person: &TestUser) -> Child {
     let mut command = person.command(&person.project(), &["worker", "--format", "json"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -71,7 +73,7 @@ fn worker(person: &Person) -> Child {
     child
 }
 
-fn kept_in(answer: &Answer) -> PathBuf {
+fn kept_in(answer: &CommandOutput) -> PathBuf {
     PathBuf::from(answer.data()["cancel"]["sandbox_kept_in"].as_str().unwrap_or_else(|| panic!("{answer:?}")))
 }
 
@@ -145,7 +147,7 @@ fn a_worker_that_is_told_to_end_keeps_what_it_has_no_time_to_capture() {
 
 #[test]
 fn a_process_that_is_killed_in_the_middle_of_its_last_capture_leaves_the_sandbox_kept() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "echo precious > precious.txt; for n in 1 2 3 4; do truncate -s 1000M big$n; done; echo ready; sleep 1000";
     let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", script]);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

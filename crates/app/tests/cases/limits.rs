@@ -1,4 +1,5 @@
-//! Limits: what a plan may use, how it is told that it used it, and how it goes on; and the history of its errors.
+//! Limits: what a plan may use, how it is told that it used it, and how it goes on; and the history of its
+//! errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +7,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 
 /// A place that commands may write and no plan takes back.
-fn outside(person: &Person) -> PathBuf {
+fn outside(person: &TestUser) -> PathBuf {
     let place = person.home().join("outside");
     fs::create_dir_all(&place).unwrap();
     place
@@ -19,19 +20,19 @@ fn lines(file: impl AsRef<Path>) -> usize {
     fs::read_to_string(file).map_or(0, |text| text.lines().count())
 }
 
-fn status(person: &Person) -> Value {
+fn status(person: &TestUser) -> Value {
     person.json(&["plan", "status"]).data()
 }
 
 /// `used`, `reserved` and `max` of an account.
-fn account(person: &Person, kind: &str) -> [Value; 3] {
+fn account(person: &TestUser, kind: &str) -> [Value; 3] {
     let ledger = status(person)["ledger"][kind].clone();
     ["used", "reserved", "max"].map(|key| ledger[key].clone())
 }
 
 #[test]
 fn a_plan_stops_where_its_tool_calls_are_used_up_and_goes_on_when_it_gets_more() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let script = format!("echo ran >> {}/ran; echo 1 > made", place.display());
     let args = ["--limit", "tool_calls=1", "--check", "test -e made", "--writable", place.to_str().unwrap()];
@@ -64,7 +65,7 @@ fn a_plan_stops_where_its_tool_calls_are_used_up_and_goes_on_when_it_gets_more()
 
 #[test]
 fn what_a_person_types_goes_before_the_limit_of_a_project_and_a_project_before_the_default() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".cleveragents/config.toml", "limits.steps = 3\n");
     for (args, steps) in [(&[][..], 3), (&["--limit", "steps=400"][..], 400)] {
         let said = person.json(&[&["run"][..], args, &["--", "true"]].concat());
@@ -75,7 +76,7 @@ fn what_a_person_types_goes_before_the_limit_of_a_project_and_a_project_before_t
 
 #[test]
 fn a_plan_runs_as_many_steps_as_it_may_and_each_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let step = |name: &str| format!("echo {name} >> {}/steps; echo {name} > {name}", place.display());
     let (one, two, three) = (step("one"), step("two"), step("three"));
@@ -96,7 +97,7 @@ fn a_plan_runs_as_many_steps_as_it_may_and_each_once() {
 
 #[test]
 fn to_try_a_step_again_is_a_call_and_no_step() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let flaky = format!("echo try >> {0}/tries; test $(wc -l < {0}/tries) -ge 3", place.display());
     let args = ["run", "--retries", "2", "--writable", place.to_str().unwrap(), "--limit", "steps=1"];
@@ -108,7 +109,7 @@ fn to_try_a_step_again_is_a_call_and_no_step() {
 
 #[test]
 fn how_often_a_step_is_tried_again_a_person_says_before_the_file() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let actor =
         format!("run: 'echo try >> {0}/tries; exit 1'\nwritable: ['{0}']\nretries: 2\n", place.display());
@@ -123,7 +124,7 @@ fn how_often_a_step_is_tried_again_a_person_says_before_the_file() {
 
 #[test]
 fn a_plan_that_worked_as_long_as_it_may_goes_on_with_more_time_only() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let script = format!("echo try >> {0}/tries; test -e {0}/go || sleep 1000", place.display());
     let args = ["run", "--limit", "time=1s", "--writable", place.to_str().unwrap()];
@@ -142,7 +143,7 @@ fn a_plan_that_worked_as_long_as_it_may_goes_on_with_more_time_only() {
 
 #[test]
 fn what_a_killed_process_had_begun_counts_and_no_more() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let script = format!("echo try >> {0}/tries; test -e {0}/go || sleep 1000", place.display());
     let args = ["run", "--limit", "tool_calls=2", "--writable", place.to_str().unwrap()];
@@ -164,7 +165,7 @@ fn what_a_killed_process_had_begun_counts_and_no_more() {
 
 #[test]
 fn limits_come_from_the_settings_and_a_project_may_only_tighten_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.agents(&["config", "set", "limits.steps=5", "limits.tool_calls=6"]).exit, 0);
     person.write(".cleveragents/config.toml", "limits.steps = 4\nlimits.tool_calls = 7\n");
     assert_eq!(person.json(&["plan", "use", "--", "true"]).exit, 0);
@@ -180,7 +181,7 @@ fn limits_come_from_the_settings_and_a_project_may_only_tighten_them() {
 
 #[test]
 fn a_limit_that_cannot_be_is_refused_before_anything_is_stored() {
-    let person = Person::new();
+    let person = TestUser::new();
     for (limit, words) in [
         ("step=3", "there is no limit `step`; there are time, steps, tool_calls"),
         ("steps", "a limit is set as NAME=VALUE, like steps=300"),
@@ -200,7 +201,7 @@ fn a_limit_that_cannot_be_is_refused_before_anything_is_stored() {
 
 #[test]
 fn a_limit_below_what_was_used_is_refused_and_a_final_plan_has_none() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["run", "--step", "true", "--step", "true", "--step", "false"]);
     let said = person.json(&["plan", "resume", "@last", "--limit", "time=1h", "--limit", "steps=2"]);
     assert_eq!((said.exit, said.code()), (2, "LIMIT_TOO_LOW".to_owned()), "{said:?}");
@@ -213,7 +214,7 @@ fn a_limit_below_what_was_used_is_refused_and_a_final_plan_has_none() {
 
 #[test]
 fn every_error_has_a_row_and_the_way_on_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["run", "--retries", "1", "--step", "true", "--step", "exit 3"]);
     let said = person.agents(&["plan", "errors"]);
     let errors = person.json(&["plan", "errors"]).data();
@@ -256,7 +257,7 @@ fn every_error_has_a_row_and_the_way_on_is_told() {
 
 #[test]
 fn errors_that_are_only_counted_any_more_are_told_by_category() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.agents(&["config", "set", "recovery.max_retries_per_plan=1000"]).exit, 0);
     person.agents(&["run", "--retries", "100", "--", "sh", "-c", "exit 3"]);
     person.agents(&["plan", "resume", "@last"]);

@@ -10,20 +10,20 @@ use rustix::mount::{MountFlags, mount_bind, mount_remount};
 use serde_json::{Value, json};
 
 use super::disk::with_own_mounts;
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// A plan that waits for somebody to execute it.
-fn waiting(person: &Person, name: &str) -> String {
+fn waiting(person: &TestUser, name: &str) -> String {
     let made = person.json(&["plan", "use", "--title", name, "--", "true"]);
     assert_eq!(made.exit, 0, "{made:?}");
     made.data()["plan_id"].as_str().unwrap().to_owned()
 }
 
-fn state(person: &Person, plan: &str) -> String {
+fn state(person: &TestUser, plan: &str) -> String {
     person.json(&["plan", "status", plan]).data()["state"].as_str().unwrap().to_owned()
 }
 
-fn worker(person: &Person) -> (Child, BufReader<std::process::ChildStderr>) {
+fn worker(person: &TestUser) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = person.command(&person.project(), &["worker", "--format", "json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut news = BufReader::new(child.stderr.take().unwrap());
@@ -48,7 +48,7 @@ fn until_ended(child: &mut Child) {
 
 #[test]
 fn several_plans_are_cancelled_by_one_command_and_one_that_cannot_be_keeps_none_from_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let [first, second, third] = ["a", "b", "c"].map(|name| waiting(&person, name));
     let applied = person.plan("echo x > x");
     assert_eq!(person.agents(&["plan", "apply", &applied, "--yes"]).exit, 0);
@@ -69,9 +69,9 @@ fn several_plans_are_cancelled_by_one_command_and_one_that_cannot_be_keeps_none_
 
 #[test]
 fn all_plans_that_wait_are_cancelled_in_this_project_or_everywhere() {
-    let (here, elsewhere) = (Person::new(), Person::new());
+    let (here, elsewhere) = (TestUser::new(), TestUser::new());
     let data = here.home().join("data").display().to_string();
-    let there = |args: &[&str]| -> Answer {
+    let there = |args: &[&str]| -> CommandOutput {
         answer(elsewhere.command(&elsewhere.project(), args).env("CLEVERAGENTS_DATA_DIR", &data))
     };
     let mine = [waiting(&here, "a"), waiting(&here, "b")];
@@ -98,7 +98,7 @@ fn all_plans_that_wait_are_cancelled_in_this_project_or_everywhere() {
 #[test]
 fn a_worker_whose_store_is_removed_or_replaced_ends_and_says_so() {
     for replaced in [false, true] {
-        let person = Person::new();
+        let person = TestUser::new();
         let (mut child, _news) = worker(&person);
         let data = person.home().join("data");
         for name in ["agents.db", "agents.db-wal", "agents.db-shm"] {
@@ -108,7 +108,7 @@ fn a_worker_whose_store_is_removed_or_replaced_ends_and_says_so() {
             waiting(&person, "in the new store");
         }
         until_ended(&mut child);
-        let said = Answer::of(&child.wait_with_output().unwrap());
+        let said = CommandOutput::of(&child.wait_with_output().unwrap());
         assert_eq!((said.exit, said.code()), (1, "STORE_FAILED".to_owned()), "{said:?}");
         assert!(said.stdout.contains("agents.db was removed or replaced"), "{said:?}");
         // It is counted on by nobody any more.
@@ -121,7 +121,7 @@ fn a_worker_whose_store_is_removed_or_replaced_ends_and_says_so() {
 
 #[test]
 fn the_job_of_a_killed_worker_is_listed_as_dead_at_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (mut child, _news) = worker(&person);
     assert_eq!(person.agents(&["run", "--detach", "--", "sh", "-c", "echo ready; sleep 1000"]).exit, 0);
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
@@ -134,13 +134,13 @@ fn the_job_of_a_killed_worker_is_listed_as_dead_at_once() {
 
 #[test]
 fn an_answer_that_cannot_be_written_is_told_on_the_error_output() {
-    let person = Person::new();
+    let person = TestUser::new();
     waiting(&person, "a");
     for args in [&["plan", "list"][..], &["plan", "list", "--format", "json"], &["--help"], &[]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut command = person.command(&person.project(), args);
         let output = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-        let said = Answer::of(&output);
+        let said = CommandOutput::of(&output);
         assert_eq!(said.exit, 1, "{args:?}: {said:?}");
         assert!(
             said.stderr.contains("error[IO_FAILED]: the answer cannot be written: No space left"),
@@ -152,7 +152,7 @@ fn an_answer_that_cannot_be_written_is_told_on_the_error_output() {
 #[test]
 fn a_read_only_data_directory_is_called_so() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         waiting(&person, "a");
         let data = person.home().join("data");
         mount_bind(&data, &data).unwrap();
@@ -165,7 +165,7 @@ fn a_read_only_data_directory_is_called_so() {
 
 #[test]
 fn a_line_that_no_variable_can_hold_makes_no_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::write(person.project().join("items"), b"one\n\xff\n").unwrap();
     assert_eq!(person.json(&["run", "--for-each", "items", "--", "true"]).data()["asked"], json!(2));
     fs::write(person.project().join("items"), b"one\na\0b\n").unwrap();
@@ -178,7 +178,7 @@ fn a_line_that_no_variable_can_hold_makes_no_plan() {
 
 #[test]
 fn one_plan_that_cannot_be_moved_on_keeps_neither_the_others_nor_the_worker() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (mut first, _news) = worker(&person);
     let [older, newer] = ["older", "newer"].map(|name| {
         let left = person.json(&["run", "--detach", "--", "sh", "-c", &format!("echo x > {name}")]);

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::support::Person;
+use super::support::TestUser;
 
 /// Starts the server that its arguments name; then does a call for each line, and answers with a line.
 const CLIENT: &str = r#"
@@ -50,7 +50,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(person: &Person, options: &[&str]) -> (Client, Value) {
+    fn start(person: &TestUser, options: &[&str]) -> (Client, Value) {
         let mut command = Command::new(python());
         command.args(["-c", CLIENT, env!("CARGO_BIN_EXE_agents"), "mcp"]).args(options);
         command.current_dir(person.project()).env_clear();
@@ -104,7 +104,7 @@ fn code(result: &Value) -> String {
 
 #[test]
 fn another_agent_runs_a_plan_looks_at_it_and_may_not_apply_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "eins\n");
     let (mut client, hello) = Client::start(&person, &[]);
     assert_eq!(hello["hello"]["serverInfo"]["name"], "agents");
@@ -153,7 +153,7 @@ fn another_agent_runs_a_plan_looks_at_it_and_may_not_apply_it() {
 
 #[test]
 fn a_server_that_was_allowed_to_applies() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "eins\n");
     let id = person.plan("echo zwei >> a.txt; echo neu > b.txt");
     let (mut client, _) = Client::start(&person, &["--allow-apply"]);
@@ -166,7 +166,7 @@ fn a_server_that_was_allowed_to_applies() {
 
 #[test]
 fn what_is_wrong_with_a_call_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (mut client, _) = Client::start(&person, &[]);
     assert_eq!(code(&client.call("show_plan", &json!({ "plan": "01ZZZZZZZZ" }))), "PLAN_NOT_FOUND");
     assert_eq!(code(&client.call("list_plans", &json!({ "state": "happy" }))), "USAGE");
@@ -185,7 +185,7 @@ fn what_is_wrong_with_a_call_is_told() {
 
 #[test]
 fn another_agent_asks_what_to_read_in_the_project() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("login.py", "def login(user):\n    return check(user)\n");
     person.write("other.py", "def sell(item):\n    return item\n");
     person.git(&["add", "."]);
@@ -214,7 +214,7 @@ fn another_agent_asks_what_to_read_in_the_project() {
 
 #[test]
 fn what_one_call_indexed_the_next_has_in_memory() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("login.py", "def login(user):\n    return check(user)\n");
     let (mut client, _) = Client::start(&person, &[]);
     let asked = json!({ "query": "why does login fail", "tokens": 400 });
@@ -231,7 +231,7 @@ fn what_one_call_indexed_the_next_has_in_memory() {
 
 #[test]
 fn another_agent_cancels_a_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (mut client, _) = Client::start(&person, &[]);
     let made = client.done("run_plan", &json!({ "command": ["sh", "-c", "echo x > x; exec sleep 1000"] }));
     let id = made["data"]["plan_id"].as_str().unwrap().to_owned();
@@ -243,7 +243,7 @@ fn another_agent_cancels_a_plan() {
 
 #[test]
 fn automation_of_the_user_applies_nothing_that_another_agent_started() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "eins\n");
     assert_eq!(person.agents(&["config", "set", "automation=auto"]).exit, 0);
     let (mut client, _) = Client::start(&person, &[]);
@@ -258,7 +258,7 @@ fn automation_of_the_user_applies_nothing_that_another_agent_started() {
 
 #[test]
 fn by_hand_it_says_who_starts_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let answer = person.agents(&["mcp"]);
     assert_eq!(answer.exit, 2);
     assert_eq!(answer.stdout, "");

@@ -1,4 +1,4 @@
-//! What models are shown of a project: before they are asked, and when they ask for more.
+//! The context that models get of a project: before they are asked, and when they ask for more.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use engine::context::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
-use super::model_world::{Said, Wire, World, calls, says};
+use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, says};
 use super::scripted::Script;
 
 const PROMPT: &str = "Make the tests pass.";
@@ -28,12 +28,12 @@ fn answered(body: &Value) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|_| text.into())
 }
 
-fn world(turns: &[Said], more: &str) -> World {
+fn world(turns: &[ScriptedTurn], more: &str) -> ModelFixture {
     world_of(Wire::Openai.scripts(turns), more)
 }
 
-fn world_of(scripts: Vec<Script>, more: &str) -> World {
-    let world = World::with(Wire::Openai, scripts, more);
+fn world_of(scripts: Vec<Script>, more: &str) -> ModelFixture {
+    let world = ModelFixture::with(Wire::Openai, scripts, more);
     for n in 0..30 {
         let body: String = (0..12).map(|line| format!("    echo \"tests pass {n} {line}\"\n")).collect();
         world.person.write(
@@ -46,12 +46,12 @@ fn world_of(scripts: Vec<Script>, more: &str) -> World {
     world
 }
 
-fn request(tokens: u32) -> Said {
+fn request(tokens: u32) -> ScriptedTurn {
     calls([("request_context", json!({ "query": "which tests pass", "tokens": tokens }))])
 }
 
 /// A row of what is kept: node, receipt, text.
-fn kept(world: &World) -> Vec<(String, Value, String)> {
+fn kept(world: &ModelFixture) -> Vec<(String, Value, String)> {
     let file = world.person.home().join("data/agents.db");
     let store = rusqlite::Connection::open(file).unwrap();
     let all = "SELECT c.node, c.receipt, t.bytes FROM contexts c JOIN contents t ON t.hash = c.text_hash ORDER BY c.no";
@@ -224,7 +224,7 @@ fn a_spent_budget_and_a_wrong_focus_are_errors_with_their_code() {
 #[test]
 fn a_file_that_was_shown_whole_counts_as_read() {
     let edit = calls([("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "$1 * $2"}))]);
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&[edit, says("Done.")]), "");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&[edit, says("Done.")]), "");
     assert_eq!(world.run(&["--check", "sh test.sh"]).exit, 0);
     let (shown, _) = asked(&world.server.asked().body);
     assert!(shown.contains("echo $(($1 + $2))"), "{shown}");
@@ -241,7 +241,7 @@ fn a_round_of_mending_is_shown_the_project_as_it_is_by_then() {
         ])
     };
     let turns = [edit("$1 + $2", "$1 - $2"), says("Done."), edit("$1 - $2", "$1 * $2"), says("Now it is.")];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "prompt: \"{{prompt}}\"\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "prompt: \"{{prompt}}\"\n");
     let dir = world.person.home().join(".config/cleveragents/actors");
     fs::write(dir.join("mender.yaml"), "model: scripted/m-1\n").unwrap();
     let answer = world.run(&["--check", "sh test.sh"]);

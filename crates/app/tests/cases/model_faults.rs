@@ -1,12 +1,13 @@
-//! Models and servers that do all that they should not: told to the model, tried again within bounds, or the end.
+//! Models and servers that do all that they should not: told to the model, tried again within bounds, or the
+//! end.
 
 use std::io::BufRead;
 
 use serde_json::{Value, json};
 
-use super::model_world::{Said, Wire, World, calls, mending, says};
+use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, mending, says};
 use super::scripted::Script;
-use super::support::Answer;
+use super::support::CommandOutput;
 
 /// What stands in the last message of the newest request, as text.
 fn told(body: &Value) -> String {
@@ -18,7 +19,7 @@ fn after(failures: Vec<Script>) -> Vec<Script> {
     failures.into_iter().chain(Wire::Openai.scripts(&mending())).collect()
 }
 
-fn ended_well(world: &World, said: &Answer) {
+fn ended_well(world: &ModelFixture, said: &CommandOutput) {
     assert_eq!(said.exit, 0, "{said:?}");
     assert_eq!(said.data()["changes"]["files"], 1);
     let used = world.used("tokens");
@@ -36,7 +37,7 @@ fn a_server_that_asks_to_wait_and_one_that_fails_are_asked_again_with_the_same_w
     // In the middle of the work: what the model has read and done by then is kept.
     let mut scripts = Wire::Openai.scripts(&mending());
     scripts.splice(1..1, [busy, broken]);
-    let world = World::new(Wire::Openai, scripts);
+    let world = ModelFixture::new(Wire::Openai, scripts);
     let said = world.run(&[]);
     ended_well(&world, &said);
     assert_eq!(world.errors(), ["rate_limit", "overloaded"]);
@@ -55,7 +56,7 @@ fn a_server_that_asks_to_wait_and_one_that_fails_are_asked_again_with_the_same_w
 
 #[test]
 fn a_server_that_falls_silent_is_left_and_asked_again() {
-    let world = World::new(Wire::Openai, after(vec![Script::silence()]));
+    let world = ModelFixture::new(Wire::Openai, after(vec![Script::silence()]));
     let said = world.run(&[]);
     ended_well(&world, &said);
     assert_eq!(world.errors(), ["timeout"]);
@@ -66,7 +67,7 @@ fn a_stream_that_turns_into_garbage_or_breaks_off_is_asked_for_again() {
     let half = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"I will\"}}]}\n\n";
     let garbage = Script::events(&[half, b"data: {\"choices\": [[[ \xff\xfe\n\n"]);
     let cut = Script::cut_events(&[half]);
-    let world = World::new(Wire::Openai, after(vec![garbage, cut]));
+    let world = ModelFixture::new(Wire::Openai, after(vec![garbage, cut]));
     let said = world.run(&[]);
     ended_well(&world, &said);
     assert_eq!(world.errors().len(), 2, "{:?}", world.errors());
@@ -75,7 +76,7 @@ fn a_stream_that_turns_into_garbage_or_breaks_off_is_asked_for_again() {
 #[test]
 fn a_server_that_keeps_failing_is_asked_once_and_as_often_again_as_the_node_says() {
     let broken = || Script::status("503 Service Unavailable", &[("retry-after", "0")], "busy");
-    let world = World::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
+    let world = ModelFixture::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
     let said = world.run(&[]);
     assert_eq!((said.exit, said.code()), (6, "PLAN_ASKS".to_owned()), "{said:?}");
     assert_eq!(world.errors(), ["overloaded", "overloaded"]);
@@ -89,7 +90,7 @@ fn a_server_that_keeps_failing_is_asked_once_and_as_often_again_as_the_node_says
 #[test]
 fn a_provider_that_fails_too_often_is_seen_to_rest_by_another_process() {
     let broken = || Script::status("500 Internal Server Error", &[], "oops");
-    let world = World::with(Wire::Openai, vec![broken(), broken(), broken()], "retries: 2\n");
+    let world = ModelFixture::with(Wire::Openai, vec![broken(), broken(), broken()], "retries: 2\n");
     assert_eq!(world.run(&[]).code(), "PLAN_ASKS");
     for words in [&["top", "--once"][..], &["plan", "status"]] {
         let data = world.person.json(words).data();
@@ -106,7 +107,7 @@ fn a_provider_that_fails_too_often_is_seen_to_rest_by_another_process() {
 }
 
 /// Gives a provider a rest after its first failure.
-fn rests(world: &World, cool_down: &str) {
+fn rests(world: &ModelFixture, cool_down: &str) {
     let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
     let breaker = format!("[breaker]\nthreshold = 1\ncool_down = \"{cool_down}\"\n");
     std::fs::write(world.person.config_file(), breaker + &settings).unwrap();
@@ -115,7 +116,7 @@ fn rests(world: &World, cool_down: &str) {
 #[test]
 fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
     let broken = || Script::status("500 Internal Server Error", &[], "oops");
-    let world = World::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
+    let world = ModelFixture::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
     // Longer than the wait before the second try.
     rests(&world, "3s");
     let said = world.run(&[]);
@@ -139,7 +140,7 @@ fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
 
 #[test]
 fn a_provider_that_is_not_there_is_named_by_what_it_failed_with() {
-    let world = World::with(Wire::Openai, Vec::new(), "retries: 1\n");
+    let world = ModelFixture::with(Wire::Openai, Vec::new(), "retries: 1\n");
     // Nobody listens where somebody did.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     world.settings(Wire::Openai, &format!("http://{free}"));
@@ -155,7 +156,7 @@ fn a_provider_that_is_not_there_is_named_by_what_it_failed_with() {
 #[test]
 fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
     let broken = Script::status("500 Internal Server Error", &[], "oops");
-    let world = World::with(Wire::Openai, vec![broken], "retries: 1\n");
+    let world = ModelFixture::with(Wire::Openai, vec![broken], "retries: 1\n");
     rests(&world, "5m");
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
     let mut child = command.env("SCRIPTED_KEY", super::model_world::KEY).spawn().unwrap();
@@ -189,7 +190,7 @@ fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
 #[test]
 fn a_model_whose_time_is_up_is_ended_in_the_middle_of_its_call_and_fails_by_its_timeout() {
     let turns = [calls([("run_command", json!({"command": "sleep 3"}))]), says("Done.")];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "timeout: 1s\nretries: 0\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "timeout: 1s\nretries: 0\n");
     let said = world.run(&[]);
     assert_eq!(said.code(), "PLAN_ASKS", "{said:?}");
     let (category, message) = world.error();
@@ -206,7 +207,7 @@ fn a_model_whose_time_is_up_is_ended_in_the_middle_of_its_call_and_fails_by_its_
 #[test]
 fn a_key_that_is_refused_is_not_tried_again() {
     let refused = Script::status("401 Unauthorized", &[], "{\"error\":{\"message\":\"bad key\"}}");
-    let world = World::new(Wire::Openai, vec![refused]);
+    let world = ModelFixture::new(Wire::Openai, vec![refused]);
     assert_eq!(world.run(&[]).code(), "PLAN_ASKS");
     let (category, message) = world.error();
     assert_eq!(category, "auth");
@@ -221,7 +222,8 @@ fn a_refusal_and_an_answer_of_nothing_fail_the_node_in_words() {
     let nothing =
         "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     for (body, says) in [(refusal, "refused"), (nothing, "")] {
-        let world = World::with(Wire::Openai, vec![Script::events(&[body.as_bytes()])], "retries: 0\n");
+        let world =
+            ModelFixture::with(Wire::Openai, vec![Script::events(&[body.as_bytes()])], "retries: 0\n");
         let said = world.run(&[]);
         assert_eq!(said.exit, 6, "{said:?}");
         let (category, message) = world.error();
@@ -238,7 +240,8 @@ fn an_answer_without_end_is_cut_and_fails_the_node() {
         "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
         "x".repeat(60_000)
     );
-    let world = World::with(Wire::Openai, vec![Script::endless_events(piece.as_bytes())], "retries: 0\n");
+    let world =
+        ModelFixture::with(Wire::Openai, vec![Script::endless_events(piece.as_bytes())], "retries: 0\n");
     let said = world.run(&[]);
     assert_eq!(said.exit, 6, "{said:?}");
     let (category, message) = world.error();
@@ -258,7 +261,7 @@ fn wrong_calls_are_told_to_the_model_and_kept_and_it_goes_on() {
         says("I give up."),
     ];
     // What it is shown whole it has read, so it is shown nothing.
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "context: {tokens: 0}\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "context: {tokens: 0}\n");
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();
@@ -294,8 +297,8 @@ fn wrong_calls_are_told_to_the_model_and_kept_and_it_goes_on() {
 #[test]
 fn a_model_that_does_nothing_but_wrong_calls_does_not_fill_the_history() {
     let wrong = |n: u32| ("reed_file", json!({ "n": n }));
-    let turns = [Said { text: "", calls: (0..40).map(wrong).collect() }, says("I give up.")];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let turns = [ScriptedTurn { text: "", calls: (0..40).map(wrong).collect() }, says("I give up.")];
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     let errors = world.person.json(&["plan", "errors"]).data();
@@ -308,7 +311,7 @@ fn a_model_that_does_nothing_but_wrong_calls_does_not_fill_the_history() {
 fn an_answer_that_had_to_be_asked_for_again_is_in_the_history() {
     let turns = [says("no json"), says("{\"sum\": 6}")];
     let output = "output: {sum: {type: integer}}\n";
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), output);
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), output);
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     let errors = world.person.json(&["plan", "errors"]).data();
@@ -321,7 +324,7 @@ fn an_answer_that_had_to_be_asked_for_again_is_in_the_history() {
 fn what_a_model_was_told_is_told_so_also_where_a_later_node_runs_always() {
     let actor = "nodes:\n  a: {model: scripted/m-1, prompt: A}\n  b: {run: 'true', needs: [a], on: always}\n";
     let turns = [calls([("no_such_tool", json!({}))]), says("a")];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     std::fs::write(world.person.home().join(".config/cleveragents/actors/two.yaml"), actor).unwrap();
     let said = world.agents(&["--format", "json", "run", "Think", "--actor", "two"]);
     assert_eq!(said.exit, 0, "{said:?}");
@@ -332,7 +335,7 @@ fn what_a_model_was_told_is_told_so_also_where_a_later_node_runs_always() {
 #[test]
 fn the_time_of_a_model_is_that_of_its_calls_and_not_of_the_rest_between_them() {
     let turns = [calls([("read_file", json!({"path": "price.sh"}))]), says("Done.")];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     let status = world.person.json(&["plan", "status"]).data();
@@ -348,7 +351,7 @@ fn every_model_that_is_asked_is_a_step_also_one_that_calls_no_tool() {
     let actor = "nodes:\n  a: {model: scripted/m-1, prompt: A}\n  b: {model: scripted/m-1, prompt: B, needs: [a]}\n\
                  \x20 c: {model: scripted/m-1, prompt: C, needs: [b]}\n";
     for (limit, exit, asked) in [("steps=1", 6, 1), ("steps=3", 0, 3)] {
-        let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("a"), says("b"), says("c")]));
+        let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("a"), says("b"), says("c")]));
         std::fs::write(world.person.home().join(".config/cleveragents/actors/three.yaml"), actor).unwrap();
         let words = ["--format", "json", "run", "Think", "--actor", "three", "--limit", limit];
         let said = world.agents(&words);
@@ -371,7 +374,7 @@ fn every_model_that_is_asked_is_a_step_also_one_that_calls_no_tool() {
 #[test]
 fn a_model_that_runs_in_a_circle_is_stopped() {
     let list = || calls([("list_directory", json!({}))]);
-    let world = World::with(
+    let world = ModelFixture::with(
         Wire::Openai,
         Wire::Openai.scripts(&[list(), list(), list(), list(), list()]),
         "retries: 0\n",
@@ -389,9 +392,9 @@ fn a_model_that_runs_in_a_circle_is_stopped() {
 
 #[test]
 fn a_model_has_as_many_turns_as_it_was_given() {
-    let read = |path: &'static str| -> Said { calls([("read_file", json!({"path": path}))]) };
+    let read = |path: &'static str| -> ScriptedTurn { calls([("read_file", json!({"path": path}))]) };
     let turns = [read("price.sh"), read("test.sh")];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "max_turns: 2\nretries: 0\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "max_turns: 2\nretries: 0\n");
     assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
@@ -405,20 +408,20 @@ fn a_model_has_as_many_turns_as_it_was_given() {
 fn an_answer_that_was_cut_off_is_asked_for_once_more_in_fewer_words() {
     let cut = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Once upon\"},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n";
     let cut = || Script::events(&[cut.as_bytes()]);
-    let world = World::new(Wire::Openai, vec![cut(), Wire::Openai.script(1, &says("short"))]);
+    let world = ModelFixture::new(Wire::Openai, vec![cut(), Wire::Openai.script(1, &says("short"))]);
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();
     let second = told(&world.server.asked().body);
     assert!(second.starts_with("Your answer was cut off after 8192 tokens"), "{second}");
-    let world = World::with(Wire::Openai, vec![cut(), cut()], "retries: 0\n");
+    let world = ModelFixture::with(Wire::Openai, vec![cut(), cut()], "retries: 0\n");
     assert_eq!(world.run(&[]).exit, 6);
     assert!(world.error().1.contains("cut off again"), "{:?}", world.error());
 }
 
 #[test]
 fn a_plan_that_is_cancelled_while_its_model_answers_settles_what_it_reserved() {
-    let world = World::new(Wire::Openai, vec![Script::silence()]);
+    let world = ModelFixture::new(Wire::Openai, vec![Script::silence()]);
     let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
     std::fs::write(world.person.config_file(), settings.replace("idle = \"1s\"", "idle = \"1h\"")).unwrap();
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);

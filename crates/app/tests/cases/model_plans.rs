@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use serde_json::{Value, json};
 
-use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
+use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, mending, says};
 
 /// What the model was told about its part.
 fn system(body: &Value) -> String {
@@ -25,19 +25,19 @@ fn whole(body: &Value) -> String {
     body["messages"].to_string()
 }
 
-fn actor(world: &World, name: &str, text: &str) {
+fn actor(world: &ModelFixture, name: &str, text: &str) {
     let dir = world.person.home().join(".config/cleveragents/actors");
     fs::write(dir.join(format!("{name}.yaml")), text).unwrap();
 }
 
 /// So many requests, in their order.
-fn bodies(world: &World, count: usize) -> Vec<Value> {
+fn bodies(world: &ModelFixture, count: usize) -> Vec<Value> {
     (0..count).map(|_| world.server.asked().body).collect()
 }
 
 #[test]
 fn what_must_hold_and_what_the_project_says_reach_every_model() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Nothing to do.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Nothing to do.")]));
     world.person.write("AGENTS.md", "Use tabs, never spaces.\n");
     world.person.write(
         ".cleveragents/actions/tidy.yaml",
@@ -68,10 +68,10 @@ fn a_strategy_is_thought_out_read_only_recorded_and_followed() {
             ("write_file", json!({"path": "price.sh", "content": "broken"})),
             ("read_file", json!({"path": "price.sh"})),
         ]),
-        Said { text: Box::leak(strategy.to_string().into_boxed_str()), calls: Vec::new() },
+        ScriptedTurn { text: Box::leak(strategy.to_string().into_boxed_str()), calls: Vec::new() },
     ];
     turns.extend(mending());
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     actor(&world, "mender", "model: scripted/m-1\n");
     actor(
         &world,
@@ -99,7 +99,7 @@ fn a_strategy_is_thought_out_read_only_recorded_and_followed() {
 }
 
 /// The turns of a model that mends the shop in a second round alone.
-fn in_two_rounds() -> [Said; 4] {
+fn in_two_rounds() -> [ScriptedTurn; 4] {
     let half = calls([
         ("read_file", json!({"path": "price.sh"})),
         ("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "$1 - $2"})),
@@ -113,7 +113,7 @@ fn in_two_rounds() -> [Said; 4] {
 
 #[test]
 fn what_checks_find_goes_back_to_the_model_until_they_pass() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
     actor(&world, "mender", "model: scripted/m-1\n");
     let answer = world.run(&["--check", "sh test.sh"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
@@ -129,7 +129,7 @@ fn an_actor_that_stands_for_another_mends_like_it() {
         ("model: scripted/m-1\n", "main/main.fix1"),
         ("nodes:\n  m: {model: scripted/m-1}\n  n: {needs: [m], run: 'true'}\nfix: m\n", "main/m.fix1"),
     ] {
-        let world = World::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
+        let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
         actor(&world, "inner", inner);
         actor(&world, "mender", "actor: inner\n");
         let answer = world.run(&["--check", "sh test.sh"]);
@@ -154,7 +154,7 @@ fn what_a_person_says_meanwhile_is_heard_at_the_next_turn_and_once() {
     let mut scripts = Wire::Openai.scripts(&turns);
     let first = scripts.remove(0).together(&said);
     scripts.insert(0, first);
-    let world = World::new(Wire::Openai, scripts);
+    let world = ModelFixture::new(Wire::Openai, scripts);
     let settings = fs::read_to_string(world.person.config_file()).unwrap();
     fs::write(world.person.config_file(), settings.replace("idle = \"1s\"", "idle = \"60s\"")).unwrap();
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
@@ -181,7 +181,7 @@ fn a_model_that_was_killed_in_the_middle_begins_anew_on_a_clean_tree() {
         calls([("run_command", json!({"command": "echo at it; sleep 1000", "timeout_s": 2000}))]),
     ];
     turns.extend(mending());
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
     let mut child =
         command.env("SCRIPTED_KEY", KEY).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -217,7 +217,8 @@ fn a_model_records_its_choices_and_is_told_what_is_wrong_with_one() {
         ]),
         says("I chose."),
     ];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read, plan.decide]\n");
+    let world =
+        ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read, plan.decide]\n");
     let answer = world.agents(&["--format", "json", "run", "Mend it", "--actor", "mender"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
     let bodies = bodies(&world, 2);

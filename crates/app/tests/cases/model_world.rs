@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::scripted::{Script, Scripted};
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// What the server takes for a key.
 pub const KEY: &str = "sk-scripted-0123456789abcdef";
@@ -18,22 +18,22 @@ pub enum Wire {
 }
 
 /// What a model says in one turn.
-pub struct Said {
+pub struct ScriptedTurn {
     pub text: &'static str,
     pub calls: Vec<(&'static str, Value)>,
 }
 
-pub fn says(text: &'static str) -> Said {
-    Said { text, calls: Vec::new() }
+pub fn says(text: &'static str) -> ScriptedTurn {
+    ScriptedTurn { text, calls: Vec::new() }
 }
 
-pub fn calls<const N: usize>(calls: [(&'static str, Value); N]) -> Said {
-    Said { text: "", calls: calls.to_vec() }
+pub fn calls<const N: usize>(calls: [(&'static str, Value); N]) -> ScriptedTurn {
+    ScriptedTurn { text: "", calls: calls.to_vec() }
 }
 
 impl Wire {
     /// The turn as a server streams it, a few bytes at a time. It has read 100 tokens and written 10.
-    pub fn script(self, turn: usize, said: &Said) -> Script {
+    pub fn script(self, turn: usize, said: &ScriptedTurn) -> Script {
         let body = match self {
             Wire::Openai => openai(turn, said),
             Wire::Anthropic => anthropic(turn, said),
@@ -43,7 +43,7 @@ impl Wire {
     }
 
     /// The same, and it says that it has read so many tokens.
-    pub fn script_that_read(self, tokens: u64, turn: usize, said: &Said) -> Script {
+    pub fn script_that_read(self, tokens: u64, turn: usize, said: &ScriptedTurn) -> Script {
         let body =
             match self {
                 Wire::Openai => openai(turn, said)
@@ -55,7 +55,7 @@ impl Wire {
     }
 
     /// All turns of a conversation.
-    pub fn scripts(self, turns: &[Said]) -> Vec<Script> {
+    pub fn scripts(self, turns: &[ScriptedTurn]) -> Vec<Script> {
         turns.iter().enumerate().map(|(turn, said)| self.script(turn, said)).collect()
     }
 
@@ -67,7 +67,7 @@ impl Wire {
     }
 }
 
-fn openai(turn: usize, said: &Said) -> String {
+fn openai(turn: usize, said: &ScriptedTurn) -> String {
     let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
     let mut chunks = vec![delta(json!({"role": "assistant", "content": said.text}))];
     for (index, (name, arguments)) in said.calls.iter().enumerate() {
@@ -85,7 +85,7 @@ fn openai(turn: usize, said: &Said) -> String {
     events + "data: [DONE]\n\n"
 }
 
-fn anthropic(turn: usize, said: &Said) -> String {
+fn anthropic(turn: usize, said: &ScriptedTurn) -> String {
     let mut events = vec![
         json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 100, "output_tokens": 1}}}),
         json!({"type": "ping"}),
@@ -118,19 +118,19 @@ fn anthropic(turn: usize, said: &Said) -> String {
 }
 
 /// A person with a shop whose sums are wrong, and a model that may mend them.
-pub struct World {
-    pub person: Person,
+pub struct ModelFixture {
+    pub person: TestUser,
     pub server: Scripted,
 }
 
-impl World {
-    pub fn new(wire: Wire, scripts: Vec<Script>) -> World {
-        World::with(wire, scripts, "")
+impl ModelFixture {
+    pub fn new(wire: Wire, scripts: Vec<Script>) -> ModelFixture {
+        ModelFixture::with(wire, scripts, "")
     }
 
     /// The same, with more lines in the definition of the actor.
-    pub fn with(wire: Wire, scripts: Vec<Script>, more: &str) -> World {
-        let world = World { person: Person::new(), server: Scripted::start(scripts) };
+    pub fn with(wire: Wire, scripts: Vec<Script>, more: &str) -> ModelFixture {
+        let world = ModelFixture { person: TestUser::new(), server: Scripted::start(scripts) };
         let person = &world.person;
         person.write("price.sh", "total() { echo $(($1 + $2)); }\n");
         let test = ". ./price.sh\n[ \"$(total 2 3)\" = 6 ] || { echo \"2 times 3 is $(total 2 3)\"; exit 1; }\necho passed\n";
@@ -159,13 +159,13 @@ impl World {
     }
 
     /// Lets the model work on the shop.
-    pub fn run(&self, more: &[&str]) -> Answer {
+    pub fn run(&self, more: &[&str]) -> CommandOutput {
         let words = ["--format", "json", "run", "Make the tests pass", "--actor", "mender"];
         self.agents(&[&words[..], more].concat())
     }
 
     /// Calls the program with the key in the environment.
-    pub fn agents(&self, words: &[&str]) -> Answer {
+    pub fn agents(&self, words: &[&str]) -> CommandOutput {
         let mut command = self.person.command(&self.person.project(), words);
         answer(command.env("SCRIPTED_KEY", KEY))
     }
@@ -191,7 +191,7 @@ impl World {
 }
 
 /// The turns in which a good model mends the shop.
-pub fn mending() -> Vec<Said> {
+pub fn mending() -> Vec<ScriptedTurn> {
     let run = || ("run_command", json!({"command": "sh test.sh"}));
     vec![
         calls([("read_file", json!({"path": "price.sh"})), run()]),

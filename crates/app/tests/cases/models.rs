@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
+use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, mending, says};
 use super::scripted::Scripted;
-use super::support::{Answer, answer};
+use super::support::{CommandOutput, answer};
 
 const MENDED: &str = "total() { echo $(($1 * $2)); }\n";
 
@@ -33,7 +33,7 @@ fn results(body: &Value) -> Vec<Value> {
 #[test]
 fn a_model_edits_a_project_until_its_tests_pass_on_either_wire() {
     for wire in [Wire::Openai, Wire::Anthropic] {
-        let world = World::with(wire, wire.scripts(&mending()), "context: {tokens: 0}\n");
+        let world = ModelFixture::with(wire, wire.scripts(&mending()), "context: {tokens: 0}\n");
         let said = world.run(&["--check", "sh test.sh"]);
         assert_eq!(said.exit, 0, "{wire:?}: {said:?}");
         let first = world.server.asked();
@@ -111,7 +111,7 @@ fn a_model_edits_a_project_until_its_tests_pass_on_either_wire() {
 
 #[test]
 fn the_key_of_a_provider_is_nowhere_in_what_is_kept() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("done")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("done")]));
     let tape = world.person.home().join("run.jsonl");
     assert_eq!(world.run(&["--record", tape.to_str().unwrap()]).exit, 0);
     let found =
@@ -123,7 +123,7 @@ fn the_key_of_a_provider_is_nowhere_in_what_is_kept() {
 fn a_key_in_a_file_is_taken_out_of_all_that_a_model_reads() {
     use std::os::unix::fs::PermissionsExt;
     let look = ("read_file", json!({"path": "notes.txt"}));
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[calls([look]), says("done")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[calls([look]), says("done")]));
     let (key, file) = ("nobody-knows-this-word", world.person.home().join("box.key"));
     std::fs::write(&file, key).unwrap();
     world.person.write("notes.txt", &format!("it is {key}\n"));
@@ -140,7 +140,7 @@ fn a_key_in_a_file_is_taken_out_of_all_that_a_model_reads() {
 
 #[test]
 fn a_recorded_run_is_repeated_without_a_key_and_without_a_network() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let tape = world.person.home().join("run.jsonl");
     let tape = tape.to_str().unwrap();
     let said = world.run(&["--record", tape]);
@@ -166,7 +166,7 @@ fn a_recorded_run_is_repeated_without_a_key_and_without_a_network() {
 
 #[test]
 fn a_recorded_run_is_repeated_where_nobody_knows_its_provider() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let tape = world.person.home().join("run.jsonl");
     let tape = tape.to_str().unwrap();
     let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
@@ -186,7 +186,7 @@ fn a_recorded_run_is_repeated_where_nobody_knows_its_provider() {
 
 #[test]
 fn nothing_is_recorded_where_a_model_would_be_shown_it() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let said = world.run(&["--record", "run.jsonl"]);
     assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
     assert!(said.stdout.contains("--record ../run.jsonl"), "it says where to: {said:?}");
@@ -203,7 +203,7 @@ fn nothing_is_recorded_where_a_model_would_be_shown_it() {
 
 #[test]
 fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let tape = world.person.home().join("run.jsonl");
     let tape = tape.to_str().unwrap();
     assert_eq!(world.run(&["--record", tape]).exit, 0);
@@ -226,7 +226,7 @@ fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
 
 #[test]
 fn a_limit_of_tokens_stops_before_it_is_overrun_and_the_plan_goes_on_with_more() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let said = world.run(&["--limit", "tokens=100"]);
     assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
     let used = world.used("tokens");
@@ -246,7 +246,7 @@ fn a_limit_of_tokens_stops_before_it_is_overrun_and_the_plan_goes_on_with_more()
 
 #[test]
 fn a_plan_that_needs_a_model_and_may_use_nothing_of_it_is_refused_before_it_runs() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("free")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("free")]));
     for kind in ["tokens", "cost"] {
         let said = world.run(&["--limit", &format!("{kind}=0")]);
         assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
@@ -264,7 +264,7 @@ fn a_plan_that_needs_a_model_and_may_use_nothing_of_it_is_refused_before_it_runs
 
 #[test]
 fn a_limit_of_the_day_holds_for_all_plans_and_tells_how_it_is_raised() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("one"), says("two")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("one"), says("two")]));
     let set = world.person.agents(&["config", "set", "limits.day_cost=0.09"]);
     assert_eq!(set.exit, 0, "{set:?}");
     assert_eq!(world.run(&[]).exit, 0);
@@ -279,7 +279,7 @@ fn a_limit_of_the_day_holds_for_all_plans_and_tells_how_it_is_raised() {
 
 #[test]
 fn a_limit_of_the_day_counts_what_was_spent_before_it_was_set() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("one")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("one")]));
     assert_eq!(world.run(&[]).exit, 0);
     assert_eq!(world.person.agents(&["config", "set", "limits.day_cost=0.0003"]).exit, 0);
     let said = world.run(&[]);
@@ -290,7 +290,7 @@ fn a_limit_of_the_day_counts_what_was_spent_before_it_was_set() {
 
 #[test]
 fn a_limit_of_money_that_could_not_be_kept_is_refused_and_one_that_nobody_set_is_told() {
-    let world = World::new(Wire::Openai, Vec::new());
+    let world = ModelFixture::new(Wire::Openai, Vec::new());
     let far = "[providers.far]\nspeaks = \"openai\"\nurl = \"https://models.example/v1\"\nkey_env = \"SCRIPTED_KEY\"\n";
     std::fs::write(world.person.config_file(), far).unwrap();
     let actor = world.person.home().join(".config/cleveragents/actors/mender.yaml");
@@ -299,7 +299,7 @@ fn a_limit_of_money_that_could_not_be_kept_is_refused_and_one_that_nobody_set_is
         let words = ["--format", "json", "plan", "use", "a task", "--actor", "mender"];
         world.agents(&[&words[..], more].concat())
     };
-    let refused = |said: &Answer, limit: &str| {
+    let refused = |said: &CommandOutput, limit: &str| {
         assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
         let told = format!("what far/m-1 costs is not known, so `{limit}` could not be kept");
         assert!(said.stdout.contains(&told) && said.stdout.contains("[prices."), "{said:?}");
@@ -322,7 +322,7 @@ fn a_limit_of_money_that_could_not_be_kept_is_refused_and_one_that_nobody_set_is
 
 #[test]
 fn a_model_that_cannot_be_asked_is_found_out_before_anything_is_stored() {
-    let world = World::new(Wire::Openai, Vec::new());
+    let world = ModelFixture::new(Wire::Openai, Vec::new());
     let words = ["--format", "json", "run", "x y", "--actor", "mender"];
     let said = world.person.agents(&words);
     assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
@@ -336,7 +336,7 @@ fn a_model_that_cannot_be_asked_is_found_out_before_anything_is_stored() {
 
 #[test]
 fn the_doctor_tells_which_providers_can_be_asked_and_what_to_set() {
-    let world = World::new(Wire::Openai, Vec::new());
+    let world = ModelFixture::new(Wire::Openai, Vec::new());
     let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
     std::fs::write(world.person.config_file(), settings + "[providers.half]\nspeaks = \"openai\"\n").unwrap();
     let with_key = world.agents(&["--format", "json", "doctor"]);
@@ -359,9 +359,9 @@ fn the_doctor_tells_which_providers_can_be_asked_and_what_to_set() {
 #[test]
 fn an_answer_that_is_to_be_json_gets_one_more_turn_and_then_fails() {
     let output = "output: {ok: boolean}\nretries: 0\n";
-    let wrong = || -> Said { says("it is fine") };
+    let wrong = || -> ScriptedTurn { says("it is fine") };
     let fits = || says("```json\n{\"ok\": true}\n```");
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&[wrong(), fits()]), output);
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&[wrong(), fits()]), output);
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();
@@ -369,7 +369,7 @@ fn an_answer_that_is_to_be_json_gets_one_more_turn_and_then_fails() {
     let told = second["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     assert!(told.starts_with("Your answer cannot be used: it is no JSON"), "{told}");
     let scripts = Wire::Openai.scripts(&[wrong(), says("{\"ok\": 1}")]);
-    let world = World::with(Wire::Openai, scripts, output);
+    let world = ModelFixture::with(Wire::Openai, scripts, output);
     assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
@@ -382,7 +382,7 @@ fn a_model_that_only_reads_needs_no_write() {
         calls([("write_file", json!({"path": "x", "content": "x"})), ("list_directory", json!({}))]),
         says("two files"),
     ];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read]\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read]\n");
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();
@@ -393,8 +393,8 @@ fn a_model_that_only_reads_needs_no_write() {
 }
 
 /// The shop, whose provider names a model; nobody thinks first.
-fn chosen(model: &str) -> World {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+fn chosen(model: &str) -> ModelFixture {
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
     let settings = settings.replace("idle = \"1s\"\n", &format!("idle = \"1s\"\nmodel = \"{model}\"\n"));
     std::fs::write(world.person.config_file(), format!("{settings}[actor]\nstrategist = \"none\"\n"))

@@ -2,11 +2,11 @@
 
 use std::process::Stdio;
 
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 #[test]
 fn a_diff_of_a_file_that_was_edited_while_the_plan_ran_says_whose_lines_are_removed() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("shared", "one\ntwo\n");
     person.write("alone", "alone\n");
     person.write("go", "hold\n");
@@ -20,7 +20,7 @@ fn a_diff_of_a_file_that_was_edited_while_the_plan_ran_says_whose_lines_are_remo
     }
     person.write("shared", "one\nmine\ntwo\n");
     person.write("go", "go\n");
-    let ended = Answer::of(&running.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&running.wait_with_output().unwrap());
     assert_eq!(ended.exit, 0, "{ended:?}");
     let words = "# shared changed in your tree while the plan ran: this compares the plan's file with yours, so lines that you added are shown as removed\n";
     let patch = person.agents(&["plan", "diff", "@last"]);

@@ -1,12 +1,13 @@
-//! A command with the network has one of its own: it reaches others, and nothing of this machine but what is named.
+//! A command with the network has one of its own: it reaches others, and nothing of this machine but what is
+//! named.
 //!
-//! The machine is made by the test: a network namespace with a wire to a second one, in which the other host is. No packet
-//! leaves it.
+//! The machine is made by the test: a network namespace with a wire to a second one, in which the other host
+//! is. No packet leaves it.
 
 use std::fs;
 use std::process::Command;
 
-use super::support::{Answer, Person, answer, is_root};
+use super::support::{CommandOutput, TestUser, answer, is_root};
 
 /// Makes the machine, then runs its arguments in it. `$HOSTS` is the script of both hosts.
 const MACHINE: &str = r#"
@@ -122,7 +123,7 @@ print("broadcast", tcp("198.51.100.255", 8081))
 "#;
 
 /// Runs the program on the machine.
-fn on_machine(person: &Person, words: &[&str], has_tun: bool) -> Answer {
+fn on_machine(person: &TestUser, words: &[&str], has_tun: bool) -> CommandOutput {
     fs::write(person.home().join("machine.sh"), MACHINE).unwrap();
     fs::write(person.home().join("hosts.py"), HOSTS).unwrap();
     let plain = person.command(&person.project(), words);
@@ -151,7 +152,7 @@ fn has_tun() -> bool {
 
 #[test]
 fn a_command_with_the_network_reaches_others_and_of_this_machine_only_what_is_named() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("tries.py", TRIES);
     if !has_tun() {
         return;
@@ -169,7 +170,7 @@ fn a_command_with_the_network_reaches_others_and_of_this_machine_only_what_is_na
 
 #[test]
 fn a_service_behind_a_local_route_of_this_machine_is_not_reached() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (defined, _) = TRIES.split_once("print(").unwrap();
     let tries = format!("{defined}print(\"out\", tcp(\"198.51.100.1\", 8080)){ROUTED_TRIES}");
     person.write("tries.py", &tries);
@@ -186,7 +187,7 @@ fn a_service_behind_a_local_route_of_this_machine_is_not_reached() {
 
 #[test]
 fn a_machine_without_a_device_for_it_shares_its_network_and_says_so() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "exec 3<>/dev/tcp/127.0.0.1/8081 && echo reached";
     let said = on_machine(&person, &["run", "--network", "--", "bash", "-c", script], false);
     assert_eq!(said.exit, 0, "{said:?}");
@@ -199,7 +200,7 @@ fn a_machine_without_a_device_for_it_shares_its_network_and_says_so() {
 
 #[test]
 fn a_refused_service_of_this_machine_is_told_with_what_opens_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     if !has_tun() {
         return;
     }
@@ -220,7 +221,7 @@ fn forwarders(job: &str) -> usize {
 
 #[test]
 fn no_flow_outlives_a_cancel() {
-    let person = Person::new();
+    let person = TestUser::new();
     if !has_tun() {
         return;
     }
@@ -247,7 +248,7 @@ fn no_flow_outlives_a_cancel() {
 
 #[test]
 fn a_projects_actor_reaches_a_port_of_this_machine_only_with_consent() {
-    let person = Person::new();
+    let person = TestUser::new();
     let actor = "description: a\nrun: \"true\"\nallow_loopback: [8083]\n";
     person.write(".cleveragents/actors/a.yaml", actor);
     let said = person.json(&["run", "--actor", "a", "do it"]);

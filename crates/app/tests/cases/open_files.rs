@@ -1,4 +1,5 @@
-//! Many plans at once under a low limit of open files: the limit is raised, and where it cannot be, plans wait.
+//! Many plans at once under a low limit of open files: the limit is raised, and where it cannot be, plans
+//! wait.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::support::answer;
-use super::workers::Office;
+use super::workers::WorkerFixture;
 
 /// An office in which as many plans may run at once as there are slots.
-fn crowded_office() -> Office {
-    Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1024")])
+fn crowded_office() -> WorkerFixture {
+    WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1024")])
 }
 
 /// The command below other limits of open files.
@@ -26,7 +27,7 @@ fn limited(command: &Command, soft: u32, hard: Option<u32>) -> Command {
 }
 
 /// A worker under these limits.
-fn worker(office: &Office, max: &str, soft: u32, hard: Option<u32>) -> Child {
+fn worker(office: &WorkerFixture, max: &str, soft: u32, hard: Option<u32>) -> Child {
     let command = office.command(&["worker", "--max", max]);
     let mut worker = limited(&command, soft, hard).stderr(Stdio::piped()).spawn().unwrap();
     let mut news = BufReader::new(worker.stderr.take().unwrap()).lines();
@@ -38,7 +39,7 @@ fn worker(office: &Office, max: &str, soft: u32, hard: Option<u32>) -> Child {
 }
 
 /// Leaves a plan for each of `count` lines to the worker that lives.
-fn leave(office: &Office, count: usize, script: &str) -> Vec<String> {
+fn leave(office: &WorkerFixture, count: usize, script: &str) -> Vec<String> {
     let items: String = (0..count).map(|item| format!("{item}\n")).collect();
     fs::write(office.person.home().join("items"), items).unwrap();
     let (items, gate) = (office.person.home().join("items"), office.gate.display().to_string());
@@ -49,7 +50,7 @@ fn leave(office: &Office, count: usize, script: &str) -> Vec<String> {
     plans.iter().map(|plan| plan.as_str().unwrap().to_owned()).collect()
 }
 
-fn until_complete(office: &Office, plans: &[String]) {
+fn until_complete(office: &WorkerFixture, plans: &[String]) {
     for plan in plans {
         let watched = answer(&mut office.command(&["plan", "watch", plan, "--format", "json"]));
         let state = watched.data()["plans"][0]["state"].clone();

@@ -1,10 +1,10 @@
 //! Completions and the manual.
 
-use super::support::Person;
+use super::support::TestUser;
 
 #[test]
 fn every_shell_gets_its_completions() {
-    let person = Person::new();
+    let person = TestUser::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let said = person.agents(&["completions", shell]);
         assert_eq!(said.exit, 0);
@@ -15,7 +15,7 @@ fn every_shell_gets_its_completions() {
 
 #[test]
 fn the_manual_has_a_page_for_each_command() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["man"]);
     assert_eq!(said.exit, 0);
     assert!(said.stdout.contains(".TH agents 1"), "{}", said.stdout);

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 
 fn words(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().filter_map(Value::as_str).collect()
@@ -15,7 +15,7 @@ fn words(value: &Value) -> Vec<&str> {
 
 #[test]
 fn a_plan_is_run_shown_applied_and_undone() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\ntwo\n");
     let said =
         person.agents(&["run", "--", "sh", "-c", "sed -i s/two/2/ a.txt; echo new > b.txt; echo hello"]);
@@ -74,7 +74,7 @@ fn a_plan_is_run_shown_applied_and_undone() {
 
 #[test]
 fn the_plain_diff_is_a_patch_that_git_takes() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\ntwo\n");
     person.plan("sed -i s/two/2/ a.txt; mkdir d; echo x > d/n; chmod +x d/n");
     let patch = person.agents(&["plan", "diff"]).stdout;
@@ -87,7 +87,7 @@ fn the_plain_diff_is_a_patch_that_git_takes() {
 
 #[test]
 fn run_with_apply_is_one_command() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--apply", "--check", "test -f made", "--", "touch", "made"]);
     assert_eq!(said.exit, 0, "{said:?}");
     let data = said.data();
@@ -99,7 +99,7 @@ fn run_with_apply_is_one_command() {
 
 #[test]
 fn a_failed_check_keeps_the_plan_out() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--apply", "--check", "false", "--", "touch", "made"]);
     assert_eq!((said.exit, said.code()), (4, "VALIDATION_FAILED".to_owned()));
     assert!(!person.project().join("made").exists());
@@ -111,7 +111,7 @@ fn a_failed_check_keeps_the_plan_out() {
 
 #[test]
 fn automation_applies_only_what_was_checked() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "automation=auto"]);
     let said = person.json(&["run", "--", "touch", "unchecked"]);
     assert_eq!((said.exit, said.envelope()["status"].as_str()), (6, Some("needs_person")), "{said:?}");
@@ -123,7 +123,7 @@ fn automation_applies_only_what_was_checked() {
 
 #[test]
 fn the_level_of_automation_is_frozen_with_the_plan() {
-    let person = Person::new();
+    let person = TestUser::new();
     let made = ["plan", "use", "--automation", "auto", "--check", "true", "--", "touch", "checked"];
     assert_eq!(person.json(&made).data()["automation"], "auto");
     person.agents(&["config", "set", "automation=manual"]);
@@ -148,7 +148,7 @@ fn the_level_of_automation_is_frozen_with_the_plan() {
 
 #[test]
 fn a_failing_command_is_told_with_what_it_printed() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--", "sh", "-c", "echo kept > f; echo oops >&2; exit 3"]);
     assert_eq!((said.exit, said.code()), (6, "PLAN_ASKS".to_owned()));
     assert_eq!(said.data()["state"], "errored");
@@ -170,7 +170,7 @@ fn a_failing_command_is_told_with_what_it_printed() {
 
 #[test]
 fn a_plan_can_be_made_first_and_executed_later() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["plan", "use", "--title", "make it", "--", "touch", "made"]);
     assert_eq!(
         (said.exit, &said.data()["state"], &said.data()["title"]),
@@ -189,7 +189,7 @@ fn a_plan_can_be_made_first_and_executed_later() {
 
 #[test]
 fn hunks_and_files_can_be_left_out() {
-    let person = Person::new();
+    let person = TestUser::new();
     let text: String = (1..=40).map(|n| format!("line {n}\n")).collect();
     person.write("a.txt", &text);
     person.plan("sed -i -e 's/line 2$/second/' -e 's/line 39$/last/' a.txt; echo x > b.txt");
@@ -202,7 +202,7 @@ fn hunks_and_files_can_be_left_out() {
 
 #[test]
 fn your_edits_elsewhere_in_a_file_are_kept() {
-    let person = Person::new();
+    let person = TestUser::new();
     let text: String = (1..=20).map(|n| format!("line {n}\n")).collect();
     person.write("a.txt", &text);
     person.plan("sed -i 's/line 2$/second/' a.txt");
@@ -215,7 +215,7 @@ fn your_edits_elsewhere_in_a_file_are_kept() {
 
 #[test]
 fn plans_are_listed_newest_first_and_by_filter() {
-    let person = Person::new();
+    let person = TestUser::new();
     let first = person.plan("echo 1 > a");
     let second = person.plan("echo 2 > b");
     let said = person.json(&["plan", "list"]);
@@ -239,7 +239,7 @@ fn plans_are_listed_newest_first_and_by_filter() {
 
 #[test]
 fn artifacts_are_listed_and_written_out() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("gone", "x\n");
     person.plan("mkdir d; echo made > d/f; rm gone");
     let said = person.json(&["plan", "artifacts", "@last", "--out", "../out"]);
@@ -250,7 +250,7 @@ fn artifacts_are_listed_and_written_out() {
 
 #[test]
 fn what_happened_is_watched_to_its_end() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("true");
     let said = person.json(&["plan", "watch"]);
     assert_eq!(said.exit, 0, "{said:?}");
@@ -267,7 +267,7 @@ fn what_happened_is_watched_to_its_end() {
 
 #[test]
 fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "echo half > f; echo started; exec sleep 600";
     let mut command =
         person.command(&person.project(), &["run", "--format", "json", "--", "sh", "-c", script]);
@@ -296,7 +296,7 @@ fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
 
 #[test]
 fn the_data_directory_is_its_owners_alone() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("true");
     let mode = fs::metadata(person.home().join("data")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
@@ -304,7 +304,7 @@ fn the_data_directory_is_its_owners_alone() {
 
 #[test]
 fn gc_tells_what_it_would_clear_and_clears_nothing_that_is_needed() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo x > f");
     let said = person.json(&["plan", "gc", "--dry-run", "--older", "0s"]);
     assert_eq!((said.exit, &said.data()["plans"]), (0, &json!([])), "{said:?}");
@@ -323,7 +323,7 @@ fn gc_tells_what_it_would_clear_and_clears_nothing_that_is_needed() {
 
 #[test]
 fn the_doctor_says_what_works() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["doctor"]);
     assert_eq!(said.exit, 0, "{said:?}");
     let works =
@@ -335,7 +335,7 @@ fn the_doctor_says_what_works() {
 
 #[test]
 fn the_command_runs_where_the_person_stands() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::create_dir(person.project().join("sub")).unwrap();
     let mut command = person.command(&person.project().join("sub"), &["run", "--", "sh", "-c", "pwd > here"]);
     assert_eq!(answer(&mut command).exit, 0);
@@ -344,7 +344,7 @@ fn the_command_runs_where_the_person_stands() {
 
 #[test]
 fn a_plan_works_on_two_projects() {
-    let person = Person::new();
+    let person = TestUser::new();
     let lib = person.home().join("lib");
     fs::create_dir(&lib).unwrap();
     let script = format!("echo a > a; echo b > {}/b", lib.display());
@@ -359,7 +359,7 @@ fn a_plan_works_on_two_projects() {
 
 #[test]
 fn a_secret_that_a_command_names_and_prints_is_hidden_also_where_its_line_is_cut() {
-    let person = Person::new();
+    let person = TestUser::new();
     let secret = format!("ghp_{}", "a1B2".repeat(9));
     for pad in [10, 25, 40, 55] {
         let script = format!(": {}; echo {secret}; echo {secret} >&2; exit 3", "x".repeat(pad));
@@ -383,7 +383,7 @@ fn a_secret_that_a_command_names_and_prints_is_hidden_also_where_its_line_is_cut
 
 #[test]
 fn a_secret_in_a_check_or_an_invariant_is_in_no_record_of_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let secret = format!("ghp_{}", "a1B2".repeat(9));
     let action = format!(
         "description: make it\nactor: {{run: touch made}}\nvalidations: ['test {secret} != x']\n\
@@ -408,7 +408,7 @@ fn a_secret_in_a_check_or_an_invariant_is_in_no_record_of_it() {
 
 #[test]
 fn a_secret_is_hidden_in_the_diff_and_exact_in_the_file() {
-    let person = Person::new();
+    let person = TestUser::new();
     let secret = format!("ghp_{}", "a1B2".repeat(9));
     person.plan(&format!("echo 'token={secret}' > .env.local"));
     let said = person.agents(&["plan", "diff"]);

@@ -1,21 +1,21 @@
-//! What nothing may do, whatever it is told: tools that are denied, and paths that are protected.
+//! The prohibitions that always hold: denied tools, and protected paths.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::model_world::{Said, Wire, World, calls, says};
-use super::support::Person;
+use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, says};
+use super::support::TestUser;
 
-fn settings(person: &Person, lines: &str) {
+fn settings(person: &TestUser, lines: &str) {
     let file = person.config_file();
     let before = fs::read_to_string(&file).unwrap_or_default();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, format!("{lines}\n{before}")).unwrap();
 }
 
-fn world(turns: &[Said], lines: &str) -> World {
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(turns), "retries: 0\n");
+fn world(turns: &[ScriptedTurn], lines: &str) -> ModelFixture {
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(turns), "retries: 0\n");
     settings(&world.person, lines);
     world
 }
@@ -62,7 +62,7 @@ fn a_denied_tool_is_not_offered_and_refused_with_its_code() {
 
 #[test]
 fn a_step_that_is_a_denied_tool_is_found_before_anything_runs() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let refused = |words: &[&str], parts: &[&str]| {
         let said = person.json(words);
@@ -125,7 +125,7 @@ fn a_protected_path_is_refused_to_tools_and_left_out_of_what_commands_change() {
 
 #[test]
 fn a_step_that_writes_a_protected_path_fails_with_its_code() {
-    let person = Person::new();
+    let person = TestUser::new();
     settings(&person, "paths.protected = [\"*.lock\"]");
     person.write("made/a.lock", "one\n");
     let writes = "nodes:\n  one: {tool: write, with: {path: made/a.lock, text: two}}\n";

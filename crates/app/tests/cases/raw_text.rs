@@ -1,9 +1,9 @@
-//! What somebody else wrote, on its way to a terminal and into what is stored: escape sequences and secrets.
+//! Foreign text on its way to a terminal and into the store: escape sequences and secrets.
 
 use std::fs;
 use std::process::Command;
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 use super::terminal::Terminal;
 
 /// A title, a clipboard, a cleared screen, a colour, text that runs backwards, and the same with one byte.
@@ -30,7 +30,7 @@ fn obeyed(text: &str) -> Vec<String> {
 
 #[test]
 fn nothing_of_a_clone_reaches_a_terminal_raw_whatever_its_size() {
-    let person = Person::new();
+    let person = TestUser::new();
     // TOML has its own way to write such bytes.
     let name = EVIL.chars().map(|letter| format!("\\u{:04X}", u32::from(letter))).collect::<String>();
     let config =
@@ -73,7 +73,7 @@ fn nothing_of_a_clone_reaches_a_terminal_raw_whatever_its_size() {
 const NAME: &str = "DEPLOY_PHRASE";
 const VALUE: &str = "correct/horse+battery9staple";
 
-fn with_value(person: &Person, words: &[&str]) -> Command {
+fn with_value(person: &TestUser, words: &[&str]) -> Command {
     let mut command = person.command(&person.project(), words);
     command.env(NAME, VALUE);
     command
@@ -88,7 +88,7 @@ fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn a_variable_that_is_passed_is_a_secret_wherever_it_shows_up() {
-    let person = Person::new();
+    let person = TestUser::new();
     // Plain, in base64 with something before it, as in an address, and split by a colour.
     let script = r#"
         printf '%s\n' "$DEPLOY_PHRASE"
@@ -138,7 +138,7 @@ fn a_variable_that_is_passed_is_a_secret_wherever_it_shows_up() {
 
 #[test]
 fn a_secret_is_taken_out_before_an_output_is_cut() {
-    let person = Person::new();
+    let person = TestUser::new();
     // The last 2,048 bytes begin amid the secret, whichever of these it is.
     for padding in (2_000..2_060).step_by(5) {
         let script =
@@ -156,7 +156,7 @@ fn a_secret_is_taken_out_before_an_output_is_cut() {
 
 #[test]
 fn variables_that_are_no_secrets_stay() {
-    let person = Person::new();
+    let person = TestUser::new();
     let words = ["run", "--pass-env", "LANG", "--pass-env", "HOME", "--", "sh", "-c", "echo $LANG $HOME"];
     let mut command = person.command(&person.project(), &words);
     assert_eq!(answer(command.env("LANG", "en_GB.UTF-8")).exit, 0);

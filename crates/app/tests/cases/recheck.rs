@@ -1,40 +1,41 @@
-//! Checks belong to a tree: a result is believed for the changes and the tree that it ran on, and for no others.
+//! Checks belong to a tree: a result is believed for the changes and the tree that it ran on, and for no
+//! others.
 
 use std::fs;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// Fails where both files have the new word.
 const NOT_BOTH: &str = "! (grep -q new a.txt && grep -q new b.txt)";
 
 /// A project in which each of two edits is fine, and both together are not.
-fn person() -> Person {
-    let person = Person::new();
+fn person() -> TestUser {
+    let person = TestUser::new();
     person.write("a.txt", "old a\n");
     person.write("b.txt", "old b\n");
     person.write("c.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n");
     person
 }
 
-fn checked_plan(person: &Person, check: &str, script: &str) -> String {
+fn checked_plan(person: &TestUser, check: &str, script: &str) -> String {
     let answer = person.json(&["run", "--check", check, "--", "sh", "-ec", script]);
     assert_eq!(answer.exit, 0, "{answer:?}");
     answer.data()["plan_id"].as_str().unwrap().to_owned()
 }
 
-fn apply(person: &Person, plan: &str, flags: &[&str]) -> Answer {
+fn apply(person: &TestUser, plan: &str, flags: &[&str]) -> CommandOutput {
     person.json(&[&["plan", "apply", plan, "--yes"], flags].concat())
 }
 
-fn checked_on(answer: &Answer) -> String {
+fn checked_on(answer: &CommandOutput) -> String {
     assert_eq!(answer.exit, 0, "{answer:?}");
     answer.data()["checks_at_apply"]["on"].as_str().unwrap().to_owned()
 }
 
-fn reasons(answer: &Answer, kind: &str) -> Vec<String> {
+fn reasons(answer: &CommandOutput, kind: &str) -> Vec<String> {
     let envelope = answer.envelope();
     let messages = envelope["messages"].as_array().unwrap();
     let reasons = messages.iter().filter_map(|message| message["detail"]["reasons"].as_array()).flatten();
@@ -188,7 +189,7 @@ fn a_run_that_applies_by_itself_is_checked_on_the_tree_that_it_comes_to() {
     wait_for(|| person.agents(&["plan", "logs", &plan]).stdout.contains("held").then_some(()));
     person.write("a.txt", "new\n");
     person.write("trigger", "go\n");
-    let ended = Answer::of(&run.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&run.wait_with_output().unwrap());
     assert_eq!((ended.exit, ended.code().as_str()), (4, "RECHECK_FAILED"), "{ended:?}");
     assert_eq!(person.read("b.txt"), "old b\n");
 }
@@ -206,7 +207,7 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Waits until the step whose name begins so runs for the nth time.
-fn wait_for_step(person: &Person, plan: &str, node: &str, tries: u64) {
+fn wait_for_step(person: &TestUser, plan: &str, node: &str, tries: u64) {
     wait_for(|| {
         let status = person.json(&["plan", "status", plan]).data();
         let steps: Vec<Value> = status["steps"].as_array().cloned().unwrap_or_default();
@@ -219,7 +220,7 @@ fn wait_for_step(person: &Person, plan: &str, node: &str, tries: u64) {
 }
 
 /// A plan whose check holds on as the trigger says, on a tree that moved since.
-fn held_plan(person: &Person) -> String {
+fn held_plan(person: &TestUser) -> String {
     person.write("trigger", "go\n");
     person.write("hold.sh", HOLD);
     let plan = checked_plan(person, "sh hold.sh", "echo new > b.txt");
@@ -227,7 +228,7 @@ fn held_plan(person: &Person) -> String {
     plan
 }
 
-fn begin_apply(person: &Person, plan: &str) -> Child {
+fn begin_apply(person: &TestUser, plan: &str) -> Child {
     let args = ["plan", "apply", plan, "--yes", "--format", "json"];
     let mut command = person.command(&person.project(), &args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -243,14 +244,14 @@ fn a_tree_that_is_edited_during_every_recheck_is_never_written() {
         edits += 1;
         person.write("trigger", &format!("hold {edits}\n"));
     }
-    let ended = Answer::of(&applying.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&applying.wait_with_output().unwrap());
     assert_eq!((ended.exit, ended.code().as_str()), (4, "TREE_MOVING"), "{ended:?}");
     assert_eq!(person.read("b.txt"), "old b\n");
     // One edit during the checks is noticed, and they run once more.
     let applying = begin_apply(&person, &plan);
     wait_for_step(&person, &plan, "recheck/", 4);
     person.write("trigger", "go\n");
-    let ended = Answer::of(&applying.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&applying.wait_with_output().unwrap());
     assert_eq!(checked_on(&ended), "merged_tree");
     assert_eq!(person.read("b.txt"), "new\n");
 }

@@ -1,12 +1,12 @@
-//! What is said when something stands in the way.
+//! The messages of refusals.
 
 use serde_json::json;
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 
 #[test]
 fn a_plan_that_is_not_there_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["plan", "status"]);
     assert_eq!((said.exit, said.stdout.as_str()), (3, ""));
     assert_eq!(
@@ -19,7 +19,7 @@ fn a_plan_that_is_not_there_is_told() {
 
 #[test]
 fn an_id_that_begins_several_names_all_of_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     let ids = [person.plan("true"), person.plan("true")];
     let said = person.json(&["plan", "status", "0"]);
     assert_eq!((said.exit, said.code()), (2, "PLAN_AMBIGUOUS".to_owned()));
@@ -31,7 +31,7 @@ fn an_id_that_begins_several_names_all_of_them() {
 
 #[test]
 fn a_conflict_writes_nothing_and_says_where() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     person.write("b.txt", "one\n");
     person.plan("echo plan > a.txt; echo plan > b.txt");
@@ -60,7 +60,7 @@ fn a_conflict_writes_nothing_and_says_where() {
 
 #[test]
 fn an_undo_over_later_edits_is_refused() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     person.plan("echo plan > a.txt");
     person.agents(&["plan", "apply", "@last", "--yes"]);
@@ -72,7 +72,7 @@ fn an_undo_over_later_edits_is_refused() {
 
 #[test]
 fn what_matches_nothing_is_told_with_the_nearest() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo x > made.txt");
     let said = person.json(&["plan", "apply", "@last", "--yes", "--only", "mad.txt"]);
     assert_eq!((said.exit, said.code()), (2, "NO_SUCH_HUNK".to_owned()));
@@ -82,7 +82,7 @@ fn what_matches_nothing_is_told_with_the_nearest() {
 
 #[test]
 fn a_plan_that_changed_nothing_has_nothing_to_apply() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("true");
     let said = person.json(&["plan", "apply", "@last", "--yes"]);
     assert_eq!((said.exit, said.code()), (4, "NOTHING_TO_APPLY".to_owned()));
@@ -92,7 +92,7 @@ fn a_plan_that_changed_nothing_has_nothing_to_apply() {
 
 #[test]
 fn undoing_what_is_not_applied_is_refused_without_a_question() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo x > f");
     let said = person.json(&["plan", "undo", "@last"]);
     assert_eq!((said.exit, said.code()), (4, "NOT_APPLIED".to_owned()));
@@ -100,7 +100,7 @@ fn undoing_what_is_not_applied_is_refused_without_a_question() {
 
 #[test]
 fn a_program_that_is_not_there_is_found_out_before_anything_is_stored() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["run", "--", "no-such-program-at-all"]);
     assert_eq!(said.exit, 4);
     assert!(
@@ -115,7 +115,7 @@ fn a_program_that_is_not_there_is_found_out_before_anything_is_stored() {
 
 #[test]
 fn the_network_is_refused_where_policy_says_never() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "policy.network=never"]);
     let said = person.json(&["run", "--network", "--", "true"]);
     assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()));
@@ -123,7 +123,7 @@ fn the_network_is_refused_where_policy_says_never() {
 
 #[test]
 fn a_project_that_is_not_there_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["run", "--project", "nowhere", "--", "true"]);
     assert_eq!((said.exit, said.code()), (3, "PROJECT_NOT_FOUND".to_owned()));
     let said = person.json(&["run", "--project", ".", "--project", "x=.", "--", "true"]);
@@ -132,7 +132,7 @@ fn a_project_that_is_not_there_is_told() {
 
 #[test]
 fn a_data_directory_that_cannot_be_made_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("file", "");
     let mut command = person.command(&person.project(), &["plan", "list", "--data-dir", "file/data"]);
     let said = answer(&mut command);
@@ -151,7 +151,7 @@ fn set_version(file: &std::path::Path, version: u32) -> Vec<u8> {
 
 #[test]
 fn a_store_of_a_newer_program_is_named_so_and_left_as_it_is() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("true");
     let file = person.home().join("data/agents.db");
     let bytes = set_version(&file, 99);
@@ -168,7 +168,7 @@ fn a_store_of_a_newer_program_is_named_so_and_left_as_it_is() {
 
 #[test]
 fn a_file_that_is_no_store_is_named_and_left_as_it_is() {
-    let person = Person::new();
+    let person = TestUser::new();
     let data = person.home().join("data");
     std::fs::create_dir(&data).unwrap();
     let file = data.join("agents.db");
@@ -187,7 +187,7 @@ fn a_file_that_is_no_store_is_named_and_left_as_it_is() {
 
 #[test]
 fn doctor_shows_the_machine_and_the_damage_though_the_store_cannot_be_used() {
-    let person = Person::new();
+    let person = TestUser::new();
     let data = person.home().join("data");
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("agents.db"), "something of mine\n").unwrap();
@@ -205,7 +205,7 @@ fn doctor_shows_the_machine_and_the_damage_though_the_store_cannot_be_used() {
 
 #[test]
 fn a_plan_that_was_taken_back_is_not_told_to_be_taken_back_again() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("touch made");
     person.agents(&["plan", "apply", "@last", "--yes"]);
     person.agents(&["plan", "undo", "@last", "--yes"]);
@@ -223,7 +223,7 @@ fn a_plan_that_was_taken_back_is_not_told_to_be_taken_back_again() {
 
 #[test]
 fn advice_repeats_what_was_typed_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "one\n");
     person.write("b", "one\n");
     person.plan("echo plan > a; echo plan > b");
@@ -240,7 +240,7 @@ fn advice_repeats_what_was_typed_once() {
 fn a_project_whose_name_is_no_text_is_worked_in_and_one_that_cannot_be_used_says_why() {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let person = Person::new();
+    let person = TestUser::new();
     let name = OsString::from_vec(b"sh\xffop".to_vec());
     let odd = person.home().join(&name);
     std::fs::create_dir(&odd).unwrap();

@@ -3,33 +3,33 @@
 use std::fs;
 use std::process::Command;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// The name of a variable that no list of names knows, and its value.
 const NAME: &str = "DEPLOY_PHRASE";
 const VALUE: &str = "Correct+horse9battery.Staple";
 
-fn with_value(person: &Person, words: &[&str]) -> Command {
+fn with_value(person: &TestUser, words: &[&str]) -> Command {
     let mut command = person.command(&person.project(), words);
     command.env(NAME, VALUE);
     command
 }
 
 /// Runs a script that gets the secret.
-fn run_with_value(person: &Person, script: &str) -> Answer {
+fn run_with_value(person: &TestUser, script: &str) -> CommandOutput {
     let said = answer(&mut with_value(person, &["run", "--pass-env", NAME, "--", "sh", "-ec", script]));
     assert_eq!(said.exit, 0, "{said:?}");
     said
 }
 
-fn assert_hidden(said: &Answer, forms: &[&str], words: &[&str]) {
+fn assert_hidden(said: &CommandOutput, forms: &[&str], words: &[&str]) {
     let is_shown = |text: &str| forms.iter().any(|form| text.contains(form));
     assert!(!is_shown(&said.stdout) && !is_shown(&said.stderr), "{words:?}: {said:?}");
 }
 
 #[test]
 fn a_secret_in_hexadecimal_digits_is_not_shown() {
-    let person = Person::new();
+    let person = TestUser::new();
     let hex = |upper: bool| -> String {
         let digits = |byte: u8| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
         VALUE.bytes().map(digits).collect()
@@ -51,7 +51,7 @@ fn a_secret_in_hexadecimal_digits_is_not_shown() {
 
 #[test]
 fn a_secret_in_the_name_of_a_file_is_not_shown() {
-    let person = Person::new();
+    let person = TestUser::new();
     let token = format!("ghp_{}", "a1B2".repeat(9));
     person.write("had", "had\n");
     let script = format!(
@@ -103,7 +103,7 @@ fn a_secret_in_the_name_of_a_file_is_not_shown() {
 
 #[test]
 fn with_another_key_nothing_is_shown_and_the_key_is_named() {
-    let person = Person::new();
+    let person = TestUser::new();
     run_with_value(&person, "echo \"$DEPLOY_PHRASE\" > made");
     let data = person.home().join("data");
     let (key, known) = (data.join("redaction.key"), data.join("redaction.known"));

@@ -1,6 +1,7 @@
 //! Servers of the Model Context Protocol whose tools a model calls in a plan.
 //!
-//! Most servers here are lines of a shell that answer in the order in which they are asked; one is the reference server.
+//! Most servers here are lines of a shell that answer in the order in which they are asked; one is the
+//! reference server.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,9 +9,9 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::model_world::{KEY, Said, Wire, World, calls, says};
+use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, says};
 use super::peers::peer;
-use super::support::{Answer, Person, alive};
+use super::support::{CommandOutput, TestUser, alive};
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
 
@@ -37,28 +38,28 @@ pub(super) fn tool(name: &str) -> Value {
 }
 
 /// A world whose model has these turns and the tools `tools`, and a server `box`, which is this script.
-pub(super) fn world(turns: &[Said], tools: &str, script: &str, settings: &str) -> World {
+pub(super) fn world(turns: &[ScriptedTurn], tools: &str, script: &str, settings: &str) -> ModelFixture {
     let wire = Wire::Openai;
-    let world = World::with(wire, wire.scripts(turns), &format!("tools: {tools}\nretries: 0\n"));
+    let world = ModelFixture::with(wire, wire.scripts(turns), &format!("tools: {tools}\nretries: 0\n"));
     world.person.write("server.sh", script);
     describe(&world.person, &format!("[mcp.box]\ncommand = [\"sh\", \"server.sh\"]\n{settings}"));
     world
 }
 
-fn describe(person: &Person, table: &str) {
+fn describe(person: &TestUser, table: &str) {
     let file = person.config_file();
     let before = fs::read_to_string(&file).unwrap_or_default();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, before + table).unwrap();
 }
 
-pub(super) fn changed(person: &Person) -> Vec<String> {
+pub(super) fn changed(person: &TestUser) -> Vec<String> {
     let said = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
     said.lines().map(str::to_owned).collect()
 }
 
 /// What the model was told of its last call.
-fn told(world: &World) -> String {
+fn told(world: &ModelFixture) -> String {
     let body = world.server.asked().body;
     body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
@@ -71,7 +72,7 @@ fn the_reference_server_reads_and_writes_for_a_model_behind_the_gate() {
         calls([("files_read_text_file", json!({ "path": "/etc/hostname" }))]),
         says("It is made."),
     ];
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [files.*]\n");
+    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [files.*]\n");
     let person = &world.person;
     let installed = peer("mcp-filesystem", "node_modules");
     let copied = Command::new("cp").arg("-r").arg(installed).arg(person.project()).status().unwrap();
@@ -189,7 +190,7 @@ fn what_goes_wrong_with_a_call_is_told_to_the_model_and_the_plan_goes_on() {
 #[test]
 fn a_server_that_went_away_is_started_again_for_the_next_call_and_not_for_ever() {
     let call = |n: u32| calls([("box_t", json!({ "n": n }))]);
-    let turns: Vec<Said> = (1..=7).map(call).chain([says("I know.")]).collect();
+    let turns: Vec<ScriptedTurn> = (1..=7).map(call).chain([says("I know.")]).collect();
     let answer = json!({ "content": [{ "type": "text", "text": "here" }] });
     let rest = called(2, "", &answer) + "read -r asked; exit 3\n";
     let world = world(&turns, "[box.t]", &server(&json!([tool("t")]), &rest), "");
@@ -365,7 +366,7 @@ fn a_cancel_while_a_server_works_leaves_no_process() {
     assert_eq!(changed(person), ["half.txt"]);
 }
 
-fn checked(person: &Person) -> Answer {
+fn checked(person: &TestUser) -> CommandOutput {
     person.json(&["actor", "check", "mender"])
 }
 

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 
 #[test]
 fn a_setting_is_set_and_read_back() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["config", "set", "plan.concurrency=8", "limits.time=30m"]);
     assert_eq!((said.exit, said.stdout.as_str()), (0, "plan.concurrency = 8\nlimits.time = 30m\n"));
     assert_eq!(person.agents(&["config", "get", "plan.concurrency"]).stdout, "8\n");
@@ -22,7 +22,7 @@ fn a_setting_is_set_and_read_back() {
 
 #[test]
 fn the_origin_of_a_setting_names_file_and_line() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     fs::write(person.config_file(), "# mine\n\n[recovery]\nmax_retries_per_step = 5\n").unwrap();
     person.write(".cleveragents/config.toml", "recovery.max_retries_per_step = 7\n");
@@ -44,7 +44,7 @@ fn the_origin_of_a_setting_names_file_and_line() {
 
 #[test]
 fn all_settings_of_one_call_are_set_or_none() {
-    let person = Person::new();
+    let person = TestUser::new();
     for (words, code) in [
         (["plan.concurrency=8", "plan.concurency=9"], "CONFIG_KEY_UNKNOWN"),
         (["plan.concurrency=8", "retention.days=0"], "CONFIG_VALUE_INVALID"),
@@ -62,7 +62,7 @@ fn all_settings_of_one_call_are_set_or_none() {
 
 #[test]
 fn settings_written_at_once_are_all_kept() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     fs::write(person.config_file(), "# kept\n").unwrap();
     let pairs = [
@@ -96,7 +96,7 @@ fn settings_written_at_once_are_all_kept() {
 
 #[test]
 fn a_writer_that_is_killed_leaves_the_old_file_or_the_new_one() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "retention.days=9"]);
     let before = fs::read_to_string(person.config_file()).unwrap();
     for spins in 0..60_u64 {
@@ -125,7 +125,7 @@ fn a_writer_that_is_killed_leaves_the_old_file_or_the_new_one() {
 
 #[test]
 fn a_writer_that_dies_in_the_middle_of_its_writing_leaves_the_old_file() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "retention.days=9"]);
     let before = fs::read_to_string(person.config_file()).unwrap();
     // The kernel kills it with its first byte into a file.
@@ -142,7 +142,7 @@ fn a_writer_that_dies_in_the_middle_of_its_writing_leaves_the_old_file() {
 
 #[test]
 fn a_variable_stands_over_both_files() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["config", "set", "plan.concurrency=8"]);
     let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
     assert_eq!(answer(command.env("CLEVERAGENTS_PLAN_CONCURRENCY", "2")).stdout, "2\n");
@@ -157,7 +157,7 @@ fn a_variable_stands_over_both_files() {
 
 #[test]
 fn a_slip_in_a_variable_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
     let said = answer(command.env("CLEVERAGENTS_PLAN_CONCURENCY", "2"));
     assert_eq!((said.exit, said.stdout.as_str()), (0, "4\n"));
@@ -166,7 +166,7 @@ fn a_slip_in_a_variable_is_told() {
 
 #[test]
 fn every_setting_is_listed_with_its_scope_and_variable() {
-    let said = Person::new().json(&["config", "list"]);
+    let said = TestUser::new().json(&["config", "list"]);
     let settings = said.data()["settings"].as_array().unwrap().clone();
     let one = settings.iter().find(|setting| setting["key"] == "automation").unwrap();
     assert_eq!(one["variable"], "CLEVERAGENTS_AUTOMATION");
@@ -176,7 +176,7 @@ fn every_setting_is_listed_with_its_scope_and_variable() {
 
 #[test]
 fn a_provider_is_set_line_by_line_with_the_checks_of_reading_and_shown_without_secrets() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&[
         "config",
         "set",
@@ -223,7 +223,7 @@ fn a_provider_is_set_line_by_line_with_the_checks_of_reading_and_shown_without_s
 
 #[test]
 fn what_is_wrong_with_a_typed_value_is_told_as_typed_and_in_full() {
-    let person = Person::new();
+    let person = TestUser::new();
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     fs::write(person.config_file(), "[plan]\nconcurrency = 2\n").unwrap();
     let said = person.agents(&["config", "set", "automation=zzz"]);
@@ -242,7 +242,7 @@ fn what_is_wrong_with_a_typed_value_is_told_as_typed_and_in_full() {
 
 #[test]
 fn the_examples_of_a_duration_are_within_its_bound() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["config", "set", "capture.wait=1h"]);
     assert_ne!(said.exit, 0, "{said:?}");
     assert!(said.stderr.contains("a duration from 0s to 5m, like 30s"), "{said:?}");

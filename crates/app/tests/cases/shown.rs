@@ -1,13 +1,13 @@
-//! What is shown of a plan: what models were asked and answered, what was called with what, and which way on is named.
+//! The output about a plan: questions and answers of models, calls with their arguments, and the next steps.
 
 use std::fs;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::model_world::{KEY, Wire, World, calls, says};
+use super::model_world::{KEY, ModelFixture, Wire, calls, says};
 use super::scripted::Script;
-use super::support::Person;
+use super::support::TestUser;
 
 /// The text as lines, without the times and what was spent, which differ.
 fn heads(logs: &str) -> Vec<&str> {
@@ -22,7 +22,7 @@ fn text(value: &Value) -> &str {
 #[test]
 fn what_a_model_was_asked_and_answered_is_seen_in_its_order() {
     let turns = [calls([("read_file", json!({"path": "price.sh"}))]), says("It adds.\nIt should not.")];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.agents(&["run", "What does it do?", "--actor", "mender"]);
     assert_eq!(said.exit, 0, "{said:?}");
     assert!(said.stdout.ends_with("\n\nIt adds.\nIt should not.\n"), "the answer is the result: {said:?}");
@@ -55,7 +55,7 @@ fn what_a_model_was_asked_and_answered_is_seen_in_its_order() {
 
 #[test]
 fn a_model_that_only_reads_or_says_what_does_not_fit_is_seen_too() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Two files.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Two files.")]));
     world.person.write(
         ".cleveragents/actions/look.yaml",
         "description: Look around\nread_only: true\nactor: mender\n",
@@ -67,7 +67,7 @@ fn a_model_that_only_reads_or_says_what_does_not_fit_is_seen_too() {
 
     let turns = [says("It is fine, I think."), says("As I said: fine.")];
     let world =
-        World::with(Wire::Openai, Wire::Openai.scripts(&turns), "output: {ok: boolean}\nretries: 0\n");
+        ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "output: {ok: boolean}\nretries: 0\n");
     let said = world.run(&[]);
     assert_eq!((said.exit, &said.data()["answer"]), (6, &Value::Null), "{said:?}");
     let logs = world.person.agents(&["plan", "logs", "@last"]).stdout;
@@ -79,7 +79,7 @@ fn a_model_that_only_reads_or_says_what_does_not_fit_is_seen_too() {
 fn secrets_in_an_answer_are_not_shown() {
     let secret = format!("ghp_{}", "a1B2".repeat(9));
     let said: &'static str = Box::leak(format!("The token is {secret}.").into_boxed_str());
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says(said)]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says(said)]));
     let answer = world.agents(&["run", "Which token?", "--actor", "mender"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
     let logs = world.person.agents(&["plan", "logs", "@last"]);
@@ -94,7 +94,7 @@ fn secrets_in_an_answer_are_not_shown() {
 
 #[test]
 fn a_call_that_died_with_its_process_says_so() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut command = person.command(&person.project(), &["run", "--", "sh", "-c", "echo ready; sleep 1000"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let logs = || person.agents(&["plan", "logs", "@last"]).stdout;
@@ -116,7 +116,7 @@ fn a_call_that_died_with_its_process_says_so() {
 #[test]
 fn a_step_ends_in_the_same_words_whatever_it_is() {
     let turns = [calls([("read_file", json!({"path": "price.sh"}))]), says("Read.")];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.run(&["--check", "true"]);
     assert_eq!(said.exit, 0, "{said:?}");
     let steps = said.data()["steps"].clone();
@@ -128,7 +128,7 @@ fn a_step_ends_in_the_same_words_whatever_it_is() {
 #[test]
 fn a_model_that_is_cancelled_was_at_work_since_it_was_first_asked() {
     let turns = [calls([("run_command", json!({"command": "echo at it; sleep 1000", "timeout_s": 2000}))])];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
     let mut child =
         command.env("SCRIPTED_KEY", KEY).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -147,7 +147,7 @@ fn a_model_that_is_cancelled_was_at_work_since_it_was_first_asked() {
 
 #[test]
 fn a_plan_whose_check_failed_is_neither_called_well_nor_sent_in_circles() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.agents(&["run", "--check", "false", "--", "touch", "made"]).exit, 4);
     for (verb, code) in [("resume", "PLAN_NOT_READY"), ("execute", "PLAN_COMPLETE")] {
         let said = person.json(&["plan", verb, "@last"]);
@@ -163,7 +163,7 @@ fn a_plan_whose_check_failed_is_neither_called_well_nor_sent_in_circles() {
 #[test]
 fn what_a_frozen_plan_only_repeats_is_asked_anew() {
     let gone = Script::status("404 Not Found", &[], "{\"error\":{\"message\":\"no such model\"}}");
-    let world = World::new(Wire::Openai, vec![gone]);
+    let world = ModelFixture::new(Wire::Openai, vec![gone]);
     let said = world.run(&[]);
     assert_eq!(said.data()["error"]["category"], "invalid_input", "{said:?}");
     let anew = "agents run \"…\" --actor mender";
@@ -176,7 +176,7 @@ fn what_a_frozen_plan_only_repeats_is_asked_anew() {
 #[test]
 fn a_key_that_is_refused_is_named_and_the_plan_goes_on_with_a_better_one() {
     let refused = || Script::status("401 Unauthorized", &[], "{\"error\":{\"message\":\"bad key\"}}");
-    let world = World::new(Wire::Openai, vec![refused(), Wire::Openai.script(0, &says("Done."))]);
+    let world = ModelFixture::new(Wire::Openai, vec![refused(), Wire::Openai.script(0, &says("Done."))]);
     let said = world.run(&[]);
     let (error, id) = (said.data()["error"].clone(), said.data()["short_id"].clone());
     assert!(text(&error["message"]).ends_with("bad key (asked with the key from SCRIPTED_KEY)"), "{error}");
@@ -184,7 +184,7 @@ fn a_key_that_is_refused_is_named_and_the_plan_goes_on_with_a_better_one() {
     assert!(!said.stdout.contains("agents doctor"), "{said:?}");
     assert_eq!(world.agents(&["plan", "resume", "@last"]).exit, 0);
 
-    let world = World::new(Wire::Openai, vec![refused()]);
+    let world = ModelFixture::new(Wire::Openai, vec![refused()]);
     let settings = fs::read_to_string(world.person.config_file()).unwrap();
     fs::write(world.person.config_file(), settings.replace("key_env = \"SCRIPTED_KEY\"\n", "")).unwrap();
     let said = world.run(&[]);
@@ -195,7 +195,7 @@ fn a_key_that_is_refused_is_named_and_the_plan_goes_on_with_a_better_one() {
 
 #[test]
 fn errors_say_what_really_came_of_them() {
-    let person = Person::new();
+    let person = TestUser::new();
     let actions = || {
         let data = person.json(&["plan", "errors"]).data();
         let all = data["records"].as_array().unwrap().iter().map(|record| text(&record["action"]).to_owned());
@@ -214,7 +214,7 @@ fn errors_say_what_really_came_of_them() {
 
 #[test]
 fn without_a_strategist_who_starts_a_manual_plan_starts_its_work() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("actor.yaml", "run: touch made\n");
     let run = ["run", "make it", "--actor", "actor.yaml", "--automation", "manual"];
     let first = person.json(&run).data();
@@ -227,7 +227,7 @@ fn without_a_strategist_who_starts_a_manual_plan_starts_its_work() {
 
 #[test]
 fn what_there_is_not_to_apply_or_to_record_is_said() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["run", "--apply", "--", "true"]);
     assert_eq!(said.exit, 0, "{said:?}");
     assert!(said.stderr.contains("nothing to apply"), "{said:?}");
@@ -239,7 +239,7 @@ fn what_there_is_not_to_apply_or_to_record_is_said() {
 
 #[test]
 fn models_are_told_of_the_task_and_of_the_names_of_projects() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done."), says("Done.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Done."), says("Done.")]));
     let other = world.person.home().join("other");
     fs::create_dir_all(&other).unwrap();
     let both = ["--project", "shop=.", "--project", &format!("depot={}", other.display())];

@@ -1,4 +1,5 @@
-//! Plans of several steps: each sees what the ones before it did, none is done twice, a failed try leaves no trace.
+//! Plans of several steps: each sees what the ones before it did, none is done twice, a failed try leaves no
+//! trace.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,10 +7,10 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::support::Person;
+use super::support::TestUser;
 
 /// A directory outside the project that commands may write, for what must outlive a try.
-fn outside(person: &Person) -> PathBuf {
+fn outside(person: &TestUser) -> PathBuf {
     let dir = person.home().join("outside");
     fs::create_dir_all(&dir).unwrap();
     dir
@@ -21,7 +22,7 @@ fn lines(file: PathBuf) -> usize {
 
 #[test]
 fn each_step_sees_what_the_ones_before_it_did() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let steps = ["--step", "echo two >> a.txt", "--step", "cp a.txt b.txt", "--step", "grep -q two b.txt"];
     let said = person.json(&[&["run"][..], &steps].concat());
@@ -40,7 +41,7 @@ fn each_step_sees_what_the_ones_before_it_did() {
 
 #[test]
 fn a_step_that_ended_well_is_not_done_again_after_a_kill() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let outside = outside(&person);
     let place = outside.to_str().unwrap();
@@ -67,7 +68,7 @@ fn a_step_that_ended_well_is_not_done_again_after_a_kill() {
 
 #[test]
 fn a_step_is_done_again_as_often_as_was_said_and_its_failed_tries_leave_no_trace() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let outside = outside(&person);
     let place = outside.to_str().unwrap();
@@ -91,7 +92,7 @@ fn a_step_is_done_again_as_often_as_was_said_and_its_failed_tries_leave_no_trace
 
 #[test]
 fn a_program_that_says_try_later_is_tried_later_and_a_cancel_ends_the_wait() {
-    let person = Person::new();
+    let person = TestUser::new();
     let outside = outside(&person);
     let place = outside.to_str().unwrap();
     let script = format!("echo try >> {place}/tries; test $(wc -l < {place}/tries) -ge 2 || exit 75");
@@ -116,7 +117,7 @@ fn a_program_that_says_try_later_is_tried_later_and_a_cancel_ends_the_wait() {
 
 #[test]
 fn a_plan_that_only_reads_and_waits_needs_no_sandbox() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let actor = "nodes:\n  wait: { tool: wait, with: { seconds: 0 }, needs: [read] }\n  \
                  read: { tool: read, with: { path: a.txt } }\n";
@@ -138,7 +139,7 @@ fn a_plan_that_only_reads_and_waits_needs_no_sandbox() {
 
 #[test]
 fn a_read_step_sees_the_sandbox() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let actor = "nodes:\n  edit: { run: echo two >> a.txt }\n  read: { tool: read, with: { path: a.txt }, needs: [edit] }\n";
     person.write("actor.yaml", actor);
@@ -150,7 +151,7 @@ fn a_read_step_sees_the_sandbox() {
 
 #[test]
 fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one two two\n");
     let actor = |nodes: &str| {
         person.write("actor.yaml", &format!("nodes:\n{nodes}"));
@@ -186,7 +187,7 @@ fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
 
 #[test]
 fn a_passing_failure_is_tried_again_as_often_as_the_settings_say_and_no_more() {
-    let person = Person::new();
+    let person = TestUser::new();
     let outside = outside(&person);
     let place = outside.to_str().unwrap();
     assert_eq!(person.agents(&["config", "set", "recovery.max_retries_per_step=1"]).exit, 0);
@@ -199,7 +200,7 @@ fn a_passing_failure_is_tried_again_as_often_as_the_settings_say_and_no_more() {
 
 #[test]
 fn a_file_that_is_too_large_to_be_read_whole_is_not_edited() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".cleveragents/config.toml", "[capture]\nmax_file_mb = 1\n");
     let large = format!("HEAD\n{}TAIL\n", "x\n".repeat(700_000));
     person.write("large.txt", &large);

@@ -8,14 +8,14 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::{Person, alive};
-use super::workers::Office;
+use super::support::{TestUser, alive};
+use super::workers::WorkerFixture;
 
 /// The shortest that there is.
 const LEASE: (&str, &str) = ("CLEVERAGENTS_ASYNC_LEASE", "5s");
 
-/// The first try leaves a process behind that ticks and holds a lock. Every later one tells whether that lives, and whether
-/// it ticks; then it waits to be told to go on.
+/// The first try leaves a process behind that ticks and holds a lock. Every later one tells whether that
+/// lives, and whether it ticks; then it waits to be told to go on.
 const TICKS: &str = "echo try >> $G/tries
     if [ $(wc -l < $G/tries) -ge 2 ]; then
         flock -n $G/lock true || echo lives >> $G/lives
@@ -29,8 +29,8 @@ const TICKS: &str = "echo try >> $G/tries
         sleep 600
     fi";
 
-fn office() -> Office {
-    let office = Office::with(&[LEASE]);
+fn office() -> WorkerFixture {
+    let office = WorkerFixture::with(&[LEASE]);
     let pipe = office.gate.join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
     office
@@ -44,7 +44,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn sandboxes(person: &Person) -> Vec<String> {
+fn sandboxes(person: &TestUser) -> Vec<String> {
     let listed = fs::read_dir(person.home().join("data/sandboxes")).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         listed.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -60,7 +60,7 @@ fn mounts_held(pid: Pid) -> usize {
 }
 
 /// Every row of every table, as text.
-fn rows(office: &Office) -> Vec<String> {
+fn rows(office: &WorkerFixture) -> Vec<String> {
     let database = Connection::open(office.person.home().join("data/agents.db")).unwrap();
     let texts = |query: &str| -> Vec<String> {
         let mut statement = database.prepare(query).unwrap();

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 
 /// Starts a command of the program, and waits until the command of its plan has printed `ready`.
-fn working(person: &Person, mut command: Command) -> Child {
+fn working(person: &TestUser, mut command: Command) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
@@ -18,7 +18,7 @@ fn working(person: &Person, mut command: Command) -> Child {
     child
 }
 
-fn run(person: &Person, script: &str) -> Child {
+fn run(person: &TestUser, script: &str) -> Child {
     let args = ["run", "--format", "json", "--", "sh", "-c", script];
     working(person, person.command(&person.project(), &args))
 }
@@ -41,7 +41,7 @@ fn a_polite_kill_cancels_cleanly_and_keeps_what_was_done() {
     for (signal, reason) in
         [(Signal::TERM, "the program was told to end"), (Signal::HUP, "the terminal was closed")]
     {
-        let person = Person::new();
+        let person = TestUser::new();
         let child = run(&person, HALF);
         send(&child, signal);
         let (exit, envelope) = ended(child);
@@ -56,14 +56,14 @@ fn a_polite_kill_cancels_cleanly_and_keeps_what_was_done() {
 
 #[test]
 fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = person.json(&["plan", "use", "--", "sh", "-c", HALF]).data()["plan_id"].clone();
     let execute = person.command(&person.project(), &["plan", "execute", id.as_str().unwrap()]);
     let child = working(&person, execute);
     send(&child, Signal::TERM);
     assert_eq!(ended(child).0, Some(5));
 
-    let person = Person::new();
+    let person = TestUser::new();
     let mut child = run(&person, HALF);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -82,7 +82,7 @@ fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
 
 #[test]
 fn a_run_that_is_to_outlive_its_terminal_does() {
-    let person = Person::new();
+    let person = TestUser::new();
     let gate = person.home().join("gate");
     fs::create_dir(&gate).unwrap();
     let (gate, pipe) = (gate.display().to_string(), gate.join("pipe"));
@@ -106,7 +106,7 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
 
 #[test]
 fn a_plan_whose_program_is_gone_is_told_as_broken_off() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut child = run(&person, HALF);
     let lives = person.json(&["plan", "status"]).data();
     assert_eq!((&lives["state"], &lives["broken_off"]), (&json!("processing"), &json!(false)));

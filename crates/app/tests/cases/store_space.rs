@@ -7,42 +7,42 @@ use std::process::Stdio;
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::support::{Answer, Person};
+use super::support::{CommandOutput, TestUser};
 
 /// Files that are large enough to be worth something and small enough to be stored as rows.
 const MANY_FILES: &str =
     "i=0; while [ $i -lt 250 ]; do head -c 20000 /dev/urandom | base64 > f$i; i=$((i+1)); done";
 
-fn database(person: &Person) -> PathBuf {
+fn database(person: &TestUser) -> PathBuf {
     person.home().join("data/agents.db")
 }
 
-fn bytes(person: &Person) -> u64 {
+fn bytes(person: &TestUser) -> u64 {
     fs::metadata(database(person)).unwrap().len()
 }
 
 /// A person with a plan that stored much and has come to its end.
-fn with_much_to_forget() -> Person {
-    let person = Person::new();
+fn with_much_to_forget() -> TestUser {
+    let person = TestUser::new();
     let plan = person.plan(MANY_FILES);
     let cancelled = person.json(&["plan", "cancel", &plan]);
     assert_eq!(cancelled.exit, 0, "{cancelled:?}");
     person
 }
 
-fn gc(person: &Person) -> Answer {
+fn gc(person: &TestUser) -> CommandOutput {
     let cleared = person.json(&["plan", "gc", "--older", "0s"]);
     assert_eq!(cleared.exit, 0, "{cleared:?}");
     cleared
 }
 
-fn auto_vacuum(person: &Person) -> u32 {
+fn auto_vacuum(person: &TestUser) -> u32 {
     let connection = Connection::open(database(person)).unwrap();
     connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap()
 }
 
 /// Makes the store one as older versions made it, which never gets smaller by itself.
-fn make_old(person: &Person) {
+fn make_old(person: &TestUser) {
     let connection = Connection::open(database(person)).unwrap();
     connection.execute_batch("PRAGMA auto_vacuum=NONE; VACUUM;").unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -95,13 +95,13 @@ fn a_process_that_is_killed_while_it_rewrites_the_store_leaves_it_whole() {
 }
 
 /// The journals from which something could be undone.
-fn kept_journals(person: &Person) -> usize {
+fn kept_journals(person: &TestUser) -> usize {
     fs::read_dir(person.home().join("data/undo")).unwrap().count()
 }
 
 #[test]
 fn an_undone_apply_keeps_no_second_copy_of_what_it_wrote() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", &"old\n".repeat(50_000));
     let plan = person.plan("sed -i '7s/.*/new/' a");
     for _ in 0..2 {

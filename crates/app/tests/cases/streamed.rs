@@ -5,23 +5,23 @@ use std::process::Stdio;
 
 use wait4::Wait4;
 
-use super::support::Person;
+use super::support::TestUser;
 
 /// So many bytes are changed in all.
 const CHANGED_BYTES: usize = 200 * 400_000;
-/// So much may lie in memory: the program itself, a few files, and what the allocator gives back later. All of it at once
-/// would be three times as much: the contents, their redacted copies and the answer.
+/// So much may lie in memory: the program itself, a few files, and what the allocator gives back later. All
+/// of it at once would be three times as much: the contents, their redacted copies and the answer.
 const PEAK_BYTES_MAX: u64 = 150 << 20;
 
 /// A plan that makes 200 files of 400 KB.
-fn large_plan(person: &Person) -> String {
+fn large_plan(person: &TestUser) -> String {
     let make = "head -c 300000 /dev/urandom | base64 -w 60";
     person.plan(&format!("i=0; while [ $i -lt 200 ]; do {make} > f$i; i=$((i+1)); done"))
 }
 
 #[test]
 fn a_diff_of_any_size_is_written_file_by_file() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = large_plan(&person);
     for form in [&["--format", "plain"][..], &["--format", "json"], &["--format", "rich"], &["--stat"]] {
         let words = [&["plan", "diff", plan.as_str()][..], form].concat();
@@ -37,7 +37,7 @@ fn a_diff_of_any_size_is_written_file_by_file() {
 
 #[test]
 fn a_reader_that_goes_away_ends_a_long_diff_in_silence() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plan = large_plan(&person);
     for format in ["plain", "json"] {
         let words = ["plan", "diff", &plan, "--format", format];
@@ -54,7 +54,7 @@ fn a_reader_that_goes_away_ends_a_long_diff_in_silence() {
 
 #[test]
 fn a_streamed_answer_is_the_same_in_json_and_in_yaml() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\ntwo\n");
     let plan = person.plan("echo three >> a.txt; printf 'x\\0y' > b.bin; ln -s a.txt c");
     let json = person.json(&["plan", "diff", &plan]);

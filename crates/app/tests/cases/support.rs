@@ -10,16 +10,16 @@ use tempfile::TempDir;
 
 /// What a command answered.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct CommandOutput {
     pub exit: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Answer {
+impl CommandOutput {
     /// What a command that has ended said.
-    pub fn of(output: &Output) -> Answer {
-        Answer {
+    pub fn of(output: &Output) -> CommandOutput {
+        CommandOutput {
             exit: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -46,23 +46,23 @@ impl Answer {
 }
 
 /// A person, their home and their project.
-pub struct Person {
+pub struct TestUser {
     home: TempDir,
 }
 
-impl Person {
+impl TestUser {
     /// A person with an empty project that is a git repository.
-    pub fn new() -> Person {
-        Person::with_home(TempDir::new().unwrap())
+    pub fn new() -> TestUser {
+        TestUser::with_home(TempDir::new().unwrap())
     }
 
     /// The same, whose home is not below a directory that commands do not see anyway.
-    pub fn new_outside_tmp() -> Person {
-        Person::with_home(tempfile::tempdir_in("/var/tmp").unwrap())
+    pub fn new_outside_tmp() -> TestUser {
+        TestUser::with_home(tempfile::tempdir_in("/var/tmp").unwrap())
     }
 
-    fn with_home(home: TempDir) -> Person {
-        let person = Person { home };
+    fn with_home(home: TempDir) -> TestUser {
+        let person = TestUser { home };
         fs::create_dir_all(person.project()).unwrap();
         person.git(&["init", "-q", "-b", "main"]);
         person
@@ -132,12 +132,12 @@ impl Person {
     }
 
     /// Calls the program in the project.
-    pub fn agents<S: AsRef<OsStr>>(&self, args: &[S]) -> Answer {
+    pub fn agents<S: AsRef<OsStr>>(&self, args: &[S]) -> CommandOutput {
         answer(&mut self.command(&self.project(), args))
     }
 
     /// The same, with the answer as an envelope.
-    pub fn json(&self, args: &[&str]) -> Answer {
+    pub fn json(&self, args: &[&str]) -> CommandOutput {
         let place = args.iter().position(|word| *word == "--").unwrap_or(args.len());
         let mut words = args.to_vec();
         words.splice(place..place, ["--format", "json"]);
@@ -158,7 +158,7 @@ pub fn is_root() -> bool {
 }
 
 /// The program, called in the project by a user who is not root, to whom all of the person's is given.
-pub fn ordinary_command(person: &Person, args: &[&str]) -> Command {
+pub fn ordinary_command(person: &TestUser, args: &[&str]) -> Command {
     if !is_root() {
         return person.command(&person.project(), args);
     }
@@ -180,12 +180,12 @@ pub fn ordinary_command(person: &Person, args: &[&str]) -> Command {
 }
 
 /// Runs a command to its end.
-pub fn answer(command: &mut Command) -> Answer {
-    Answer::of(&command.output().unwrap())
+pub fn answer(command: &mut Command) -> CommandOutput {
+    CommandOutput::of(&command.output().unwrap())
 }
 
 /// What still runs of the person's plans.
-pub fn alive(person: &Person) -> usize {
+pub fn alive(person: &TestUser) -> usize {
     let home = person.home().display().to_string();
     let environs = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("environ"));
     let texts =

@@ -6,10 +6,10 @@ use std::process::{Child, Stdio};
 
 use serde_json::json;
 
-use super::support::Person;
+use super::support::TestUser;
 
 /// A run that has begun to work: its command has printed `ready`.
-fn working(person: &Person, args: &[&str]) -> Child {
+fn working(person: &TestUser, args: &[&str]) -> Child {
     let mut command = person.command(&person.project(), args);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
@@ -22,7 +22,7 @@ fn kill_hard(child: &mut Child) {
 }
 
 /// Whether a process of the person's plans is alive.
-fn processes_of(person: &Person) -> Vec<String> {
+fn processes_of(person: &TestUser) -> Vec<String> {
     let home = person.home();
     let mut alive = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -35,14 +35,14 @@ fn processes_of(person: &Person) -> Vec<String> {
     alive
 }
 
-fn sandboxes(person: &Person) -> usize {
+fn sandboxes(person: &TestUser) -> usize {
     let listed = fs::read_dir(person.home().join("data/sandboxes"));
     listed.map_or(0, |entries| entries.flatten().count())
 }
 
 #[test]
 fn a_killed_engine_leaves_no_process_and_its_plan_is_resumed() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     let script = "echo half >> a.txt; (setsid sh -c 'while :; do echo x >> noise; done' &); echo ready; \
                   test -e go || sleep 1000; echo whole > b.txt";
@@ -63,7 +63,7 @@ fn a_killed_engine_leaves_no_process_and_its_plan_is_resumed() {
 
 #[test]
 fn a_plan_whose_engine_was_killed_is_cancelled_by_another() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut child = working(&person, &["run", "--", "sh", "-c", "echo ready; sleep 1000"]);
     kill_hard(&mut child);
     let cancelled = person.json(&["plan", "cancel", "@last"]);
@@ -74,7 +74,7 @@ fn a_plan_whose_engine_was_killed_is_cancelled_by_another() {
 
 #[test]
 fn what_a_command_changed_before_its_time_was_over_is_captured() {
-    let person = Person::new();
+    let person = TestUser::new();
     let ran = person.json(&["run", "--timeout", "1s", "--", "sh", "-c", "echo kept > a.txt; sleep 1000"]);
     assert_eq!(ran.exit, 6, "{ran:?}");
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "a.txt\n");
@@ -83,7 +83,7 @@ fn what_a_command_changed_before_its_time_was_over_is_captured() {
 
 #[test]
 fn two_processes_that_execute_one_plan_run_it_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     let made = person.json(&["plan", "use", "--", "sh", "-c", "echo ready; test -e go || sleep 1000"]);
     let id = made.data()["plan_id"].as_str().unwrap().to_owned();
     let mut first = working(&person, &["plan", "execute", &id]);
@@ -95,7 +95,7 @@ fn two_processes_that_execute_one_plan_run_it_once() {
 
 #[test]
 fn executing_again_makes_a_new_attempt_and_keeps_the_first() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("n", "1");
     let id = person.plan("echo \"from $(cat n)\" > out");
     let refused = person.json(&["plan", "execute", &id]);
@@ -110,7 +110,7 @@ fn executing_again_makes_a_new_attempt_and_keeps_the_first() {
 
 #[test]
 fn two_applies_of_one_plan_at_once_apply_it_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     let id = person.plan("for n in $(seq 50); do echo $n > f$n; done");
     let apply = || {
         let mut command = person.command(&person.project(), &["plan", "apply", &id, "--yes"]);
@@ -126,7 +126,7 @@ fn two_applies_of_one_plan_at_once_apply_it_once() {
 
 #[test]
 fn two_plans_that_are_applied_to_one_project_at_once_both_arrive() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("shared", &"line\n".repeat(40));
     let first = person.plan("sed -i '1s/.*/first/' shared; echo 1 > one");
     let second = person.plan("sed -i '40s/.*/second/' shared; echo 2 > two");
@@ -143,7 +143,7 @@ fn two_plans_that_are_applied_to_one_project_at_once_both_arrive() {
 
 #[test]
 fn what_a_check_writes_is_thrown_away_and_one_that_takes_too_long_blocks() {
-    let person = Person::new();
+    let person = TestUser::new();
     let ran =
         person.json(&["run", "--check", "echo junk > junk; rm -f a.txt", "--", "sh", "-c", "echo a > a.txt"]);
     assert_eq!(ran.exit, 0, "{ran:?}");
@@ -159,7 +159,7 @@ fn what_a_check_writes_is_thrown_away_and_one_that_takes_too_long_blocks() {
 
 #[test]
 fn an_apply_that_is_killed_is_whole_after_the_next_command() {
-    let person = Person::new();
+    let person = TestUser::new();
     const FILES: usize = 120;
     for n in 0..FILES {
         person.write(&format!("d{}/f{n}", n % 7), &format!("old {n}\n").repeat(30));
@@ -205,7 +205,7 @@ fn parked(dir: &Path) -> Vec<String> {
 
 #[test]
 fn one_conflict_among_a_hundred_files_changes_none() {
-    let person = Person::new();
+    let person = TestUser::new();
     for n in 0..100 {
         person.write(&format!("f{n}"), "same\n");
     }
@@ -220,7 +220,7 @@ fn one_conflict_among_a_hundred_files_changes_none() {
 
 #[test]
 fn an_undo_keeps_edits_elsewhere_and_refuses_where_a_file_was_deleted() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", &(1..=30).map(|n| format!("{n}\n")).collect::<String>());
     let id = person.plan("sed -i '2s/.*/plan/' a; echo b > b");
     assert_eq!(person.agents(&["plan", "apply", &id, "--yes"]).exit, 0);
@@ -241,7 +241,7 @@ fn an_undo_keeps_edits_elsewhere_and_refuses_where_a_file_was_deleted() {
 
 #[test]
 fn a_commit_holds_the_plans_change_and_nothing_of_yours() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
     person.git(&["config", "user.name", "Someone"]);
     person.git(&["config", "user.email", "someone@example.com"]);
@@ -268,7 +268,7 @@ fn a_commit_holds_the_plans_change_and_nothing_of_yours() {
 
 #[test]
 fn gc_beside_a_running_plan_takes_nothing_from_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let body = "x".repeat(100_000);
     person.write("big", &body);
     let script = "tr x y < big > big2; echo ready; test -e go || sleep 1000";
@@ -285,7 +285,7 @@ fn gc_beside_a_running_plan_takes_nothing_from_it() {
 
 #[test]
 fn a_plan_that_two_apply_again_after_an_undo_can_be_undone() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "old\n");
     let id = person.plan("echo new > a; echo b > b");
     assert_eq!(person.agents(&["plan", "apply", &id, "--yes"]).exit, 0);
@@ -304,7 +304,7 @@ fn a_plan_that_two_apply_again_after_an_undo_can_be_undone() {
 
 #[test]
 fn what_you_edit_between_a_failed_try_and_its_resume_stays_yours() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("f", "one\n");
     let failed = person.json(&["run", "--", "sh", "-c", "echo plan >> f; echo try > only-once; test -e go"]);
     assert_eq!(failed.exit, 6, "{failed:?}");
@@ -320,7 +320,7 @@ fn what_you_edit_between_a_failed_try_and_its_resume_stays_yours() {
 
 #[test]
 fn a_secret_in_a_command_that_fails_is_in_no_answer_about_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2).get(..36).unwrap());
     let failed = person.agents(&["run", "--", "sh", "-c", &format!("echo {secret} > /dev/null; exit 3")]);
     assert_eq!(failed.exit, 6);

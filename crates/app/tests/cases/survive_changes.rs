@@ -1,5 +1,5 @@
-//! What changes must survive: writers that do not know of each other, tools that fail after they wrote, arguments in both
-//! their forms, and what is left on the disk.
+//! The survival of changes: writers that do not know of each other, tools that fail after they wrote,
+//! arguments in both their forms, and what is left on the disk.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::model_world::{Said, Wire, World, calls, says};
+use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, says};
 use super::scripted::{Asked, Script, Scripted};
 use super::servers::{called, changed, line, server, tool, world};
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 use super::terminal::Terminal;
 
 /// Moments that are waited for.
@@ -41,7 +41,7 @@ fn results(asked: &Asked) -> Vec<String> {
 }
 
 /// What the first one does: it reads, waits until the other has read too, and writes.
-fn first(turn: usize, moments: &Moments) -> Said {
+fn first(turn: usize, moments: &Moments) -> ScriptedTurn {
     match turn {
         0 => calls([("read_file", json!({"path": "f.txt"}))]),
         1 => {
@@ -56,8 +56,9 @@ fn first(turn: usize, moments: &Moments) -> Said {
     }
 }
 
-/// What the second does: it reads the same, and writes when the first one has. It is told, reads again and writes.
-fn second(turn: usize, stale: &Value, moments: &Moments) -> Said {
+/// What the second does: it reads the same, and writes when the first one has. It is told, reads again and
+/// writes.
+fn second(turn: usize, stale: &Value, moments: &Moments) -> ScriptedTurn {
     let (name, arguments) = (stale["tool"].as_str().unwrap().to_owned(), stale["with"].clone());
     match turn {
         0 => {
@@ -99,7 +100,7 @@ fn of_two_nodes_that_read_one_file_the_second_to_write_is_told_that_it_is_stale(
                 Wire::Openai.script(number, &said)
             }
         };
-        let world = World { person: Person::new(), server: Scripted::answering(answer) };
+        let world = ModelFixture { person: TestUser::new(), server: Scripted::answering(answer) };
         let person = &world.person;
         person.write("f.txt", "one\n");
         world.settings(Wire::Openai, &world.server.url);
@@ -131,13 +132,13 @@ fn of_two_nodes_that_read_one_file_the_second_to_write_is_told_that_it_is_stale(
 }
 
 /// The calls of a tool, by number.
-fn calls_of(person: &Person, tool: &str) -> Vec<Value> {
+fn calls_of(person: &TestUser, tool: &str) -> Vec<Value> {
     let logs = person.json(&["plan", "logs", "@last"]).data();
     logs["calls"].as_array().unwrap().iter().filter(|call| call["tool"] == tool).cloned().collect()
 }
 
 /// What a call of the plan changed.
-fn changed_by(person: &Person, call: &Value) -> Vec<String> {
+fn changed_by(person: &TestUser, call: &Value) -> Vec<String> {
     let number = call["call"].to_string();
     let said = person.agents(&["plan", "diff", "@last", "--name-only", "--call", &number]).stdout;
     said.lines().map(str::to_owned).collect()
@@ -200,7 +201,7 @@ fn what_a_models_command_wrote_before_it_failed_or_was_ended_is_captured_with_it
         calls([("run_command", json!({"command": "echo half > killed; kill -9 $$"}))]),
         says("I know."),
     ];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     let person = &world.person;
@@ -217,7 +218,7 @@ const SECRET: &str = "abcdefgh5678";
 const OTHER_SECRET: &str = "ijklmnop9012";
 
 /// What a model says that handles secrets in the file at `path`, in a turn of its own.
-fn handling_secrets(path: &str, turn: usize) -> Said {
+fn handling_secrets(path: &str, turn: usize) -> ScriptedTurn {
     let (first, second) = (format!("API_KEY={SECRET}\n"), format!("API_KEY={OTHER_SECRET}\n"));
     let curl = format!("curl -V -H 'Authorization: Bearer {SECRET}' || true");
     let cut_off = json!({"path": path, "content": first}).to_string();
@@ -245,7 +246,7 @@ fn a_call_is_kept_as_it_was_asked_for_and_as_it_was_made_without_its_secrets() {
                 Wire::Openai.script(number, &said)
             }
         });
-        let world = World { server, ..World::new(Wire::Openai, Vec::new()) };
+        let world = ModelFixture { server, ..ModelFixture::new(Wire::Openai, Vec::new()) };
         world.settings(Wire::Openai, &world.server.url);
         if is_absolute {
             *place.lock().unwrap() = world.person.project().join(way).to_str().unwrap().to_owned();
@@ -272,14 +273,14 @@ fn a_call_is_kept_as_it_was_asked_for_and_as_it_was_made_without_its_secrets() {
 }
 
 /// What lies where sandboxes are.
-fn sandboxes(person: &Person) -> Vec<String> {
+fn sandboxes(person: &TestUser) -> Vec<String> {
     let found = fs::read_dir(person.home().join("data/sandboxes")).into_iter().flatten();
     found.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
 fn nothing_of_a_sandbox_is_left_however_a_plan_ends_and_its_entries_are_kept() {
-    let person = Person::new();
+    let person = TestUser::new();
     let look = "description: look\nread_only: true\nactor: {run: \"touch x 2> /dev/null || echo cannot\", writes: false}\n";
     person.write(".cleveragents/actions/look.yaml", look);
     let said = person.json(&["run", "look"]);
@@ -301,7 +302,7 @@ fn nothing_of_a_sandbox_is_left_however_a_plan_ends_and_its_entries_are_kept() {
 
 #[test]
 fn after_a_crash_in_the_seventh_call_six_come_back_and_the_seventh_is_made_anew() {
-    let person = Person::new();
+    let person = TestUser::new();
     let outside = person.home().join("outside");
     fs::create_dir(&outside).unwrap();
     let place = outside.to_str().unwrap();
@@ -333,7 +334,7 @@ fn after_a_crash_in_the_seventh_call_six_come_back_and_the_seventh_is_made_anew(
 
 #[test]
 fn two_checks_that_print_keep_each_its_own_output() {
-    let person = Person::new();
+    let person = TestUser::new();
     let checks = ["--check", "echo this is one", "--check", "echo this is two; exit 1"];
     let said = person.json(&[&["run"][..], &checks, &["--", "touch", "made"]].concat());
     assert_eq!((said.exit, &said.data()["validations"]["verdict"]), (4, &json!("failed")), "{said:?}");
@@ -350,7 +351,7 @@ fn two_checks_that_print_keep_each_its_own_output() {
 
 #[test]
 fn a_program_that_asks_for_input_finds_nobody_and_fails_in_words() {
-    let person = Person::new();
+    let person = TestUser::new();
     let asks = "echo half > half; printf 'Do you trust it? [y/N] '; read answer || { echo nobody answers >&2; exit 9; }";
     person.write(".cleveragents/actors/asks.yaml", &format!("run: {asks}\n"));
     let said = person.json(&["run", "a task", "--actor", "asks"]);

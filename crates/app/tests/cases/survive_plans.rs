@@ -1,4 +1,5 @@
-//! What plans must survive: every way in is told once, corrections are whole or not at all, nodes settle beside each other.
+//! The survival of plans: every way in is told once, corrections are whole or not at all, nodes settle beside
+//! each other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,13 +9,13 @@ use std::sync::{Arc, Barrier};
 use serde_json::{Value, json};
 
 use super::gates::person_who_thinks;
-use super::model_world::{KEY, Wire, World, says};
+use super::model_world::{KEY, ModelFixture, Wire, says};
 use super::scripted::Scripted;
-use super::support::{Answer, Person};
-use super::workers::Office;
+use super::support::{CommandOutput, TestUser};
+use super::workers::WorkerFixture;
 
 /// All that was told of a plan, and how it stands.
-fn told(person: &Person, plan: &str) -> (Vec<Value>, Value) {
+fn told(person: &TestUser, plan: &str) -> (Vec<Value>, Value) {
     let said = person.agents(&["plan", "watch", plan, "--format", "json"]).stdout;
     let mut lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let envelope = lines.pop().unwrap();
@@ -25,9 +26,9 @@ fn moves(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["kind"] == "plan.moved").collect()
 }
 
-/// Holds what is told of a plan against how it stands: no gap, no step that nobody told, each way in a start, each start a
-/// time. Says how often each phase was started.
-fn retold(person: &Person, way: &str) -> Vec<(String, usize)> {
+/// Holds what is told of a plan against how it stands: no gap, no step that nobody told, each way in a start,
+/// each start a time. Says how often each phase was started.
+fn retold(person: &TestUser, way: &str) -> Vec<(String, usize)> {
     let (events, plan) = told(person, "@last");
     let numbers: Vec<u64> = events.iter().map(|event| event["n"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "{way}");
@@ -75,8 +76,8 @@ fn times_are_told(events: &[Value], phases: &Value, way: &str) {
 /// Fails until `ready` is in the project.
 const PICKY: &str = "run: test -e ready && echo ok > made\nstdin: \"{{prompt}}\"\n";
 
-fn picky() -> Person {
-    let person = Person::new();
+fn picky() -> TestUser {
+    let person = TestUser::new();
     person.write(".cleveragents/actors/picky.yaml", PICKY);
     let said = person.json(&["run", "make it", "--actor", "picky"]);
     assert_eq!(said.data()["state"], "errored", "{said:?}");
@@ -84,14 +85,14 @@ fn picky() -> Person {
     person
 }
 
-fn does(person: &Person, args: &[&str], exit: i32) -> Answer {
+fn does(person: &TestUser, args: &[&str], exit: i32) -> CommandOutput {
     let said = person.json(args);
     assert_eq!(said.exit, exit, "{args:?}: {said:?}");
     said
 }
 
 /// A program, once what it runs says this.
-fn working(person: &Person, args: &[&str], says: &str) -> Child {
+fn working(person: &TestUser, args: &[&str], says: &str) -> Child {
     let mut command = person.command(&person.project(), args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // On a line of its own: what is run stands above.
@@ -102,7 +103,7 @@ fn working(person: &Person, args: &[&str], says: &str) -> Child {
 }
 
 /// Runs a command that works until `ready` is outside the project.
-fn waiting(person: &Person) -> Child {
+fn waiting(person: &TestUser) -> Child {
     let place = outside(person);
     let script = format!("echo at it; until test -e {}/ready; do :; done; echo ok > made", place.display());
     working(person, &["run", "--writable", place.to_str().unwrap(), "--", "sh", "-c", &script], "at it")
@@ -111,7 +112,7 @@ fn waiting(person: &Person) -> Child {
 /// A way into phases: what is typed, and how often each phase is started by it.
 struct Way {
     name: &'static str,
-    goes: fn() -> Person,
+    goes: fn() -> TestUser,
     starts: &'static [(&'static str, usize)],
 }
 
@@ -148,14 +149,14 @@ const WAYS: [Way; 9] = [
     },
 ];
 
-fn run_applied() -> Person {
-    let person = Person::new();
+fn run_applied() -> TestUser {
+    let person = TestUser::new();
     does(&person, &["run", "--apply", "--", "touch", "made"], 0);
     person
 }
 
-fn used() -> Person {
-    let person = Person::new();
+fn used() -> TestUser {
+    let person = TestUser::new();
     does(&person, &["plan", "use", "--", "touch", "made"], 0);
     does(&person, &["plan", "execute", "@last"], 0);
     does(&person, &["plan", "execute", "@last", "--again"], 0);
@@ -163,19 +164,19 @@ fn used() -> Person {
     person
 }
 
-fn resumed() -> Person {
+fn resumed() -> TestUser {
     let person = picky();
     does(&person, &["plan", "resume", "@last"], 0);
     person
 }
 
-fn told_after_failure() -> Person {
+fn told_after_failure() -> TestUser {
     let person = picky();
     does(&person, &["plan", "prompt", "@last", "now"], 0);
     person
 }
 
-fn thought_again() -> Person {
+fn thought_again() -> TestUser {
     let person = person_who_thinks(0.9);
     does(&person, &["run", "make-it", "--automation", "manual"], 0);
     does(&person, &["plan", "execute", "@last"], 0);
@@ -184,8 +185,8 @@ fn thought_again() -> Person {
     person
 }
 
-fn told_at_work() -> Person {
-    let person = Person::new();
+fn told_at_work() -> TestUser {
+    let person = TestUser::new();
     let mut child = waiting(&person);
     does(&person, &["plan", "prompt", "@last", "be quick"], 0);
     fs::write(outside(&person).join("ready"), "").unwrap();
@@ -193,8 +194,8 @@ fn told_at_work() -> Person {
     person
 }
 
-fn taken_over() -> Person {
-    let person = Person::new();
+fn taken_over() -> TestUser {
+    let person = TestUser::new();
     let mut child = waiting(&person);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -203,16 +204,16 @@ fn taken_over() -> Person {
     person
 }
 
-fn left_to_a_worker() -> Person {
-    let mut office = Office::new();
+fn left_to_a_worker() -> TestUser {
+    let mut office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let plan = office.left("touch made");
     office.call(&["plan", "watch", &plan]);
-    std::mem::replace(&mut office.person, Person::new())
+    std::mem::replace(&mut office.person, TestUser::new())
 }
 
-fn applied_again() -> Person {
-    let person = Person::new();
+fn applied_again() -> TestUser {
+    let person = TestUser::new();
     person.write("a", "one\n");
     person.plan("echo plan > a");
     person.write("a", "mine\n");
@@ -231,7 +232,7 @@ fn every_way_into_a_phase_is_one_start_that_is_told_and_timed_once() {
     }
 }
 
-fn decisions(person: &Person) -> Vec<Value> {
+fn decisions(person: &TestUser) -> Vec<Value> {
     let tree = person.json(&["plan", "tree", "@last", "--superseded"]);
     tree.data()["decisions"].as_array().unwrap_or_else(|| panic!("{tree:?}")).clone()
 }
@@ -242,7 +243,7 @@ fn kinds(decisions: &[Value]) -> Vec<&str> {
 
 #[test]
 fn a_strategist_that_is_killed_before_its_end_has_decided_nothing_and_then_all() {
-    let person = Person::new();
+    let person = TestUser::new();
     let five: Vec<Value> =
         (1..=5).map(|n| json!({"question": "Which?", "chosen": format!("{n}.")})).collect();
     let said = json!({"summary": "Five steps", "decisions": five});
@@ -303,7 +304,7 @@ enum Corrected {
 }
 
 /// Looks at a plan whose correction was killed: it was made whole, or it was not.
-fn corrected(person: &Person) -> Corrected {
+fn corrected(person: &TestUser) -> Corrected {
     let all = decisions(person);
     let status = person.json(&["plan", "status", "@last"]).data();
     let live: Vec<&str> = all
@@ -373,7 +374,7 @@ fn a_correction_that_is_killed_is_made_whole_or_not_at_all() {
 }
 
 /// A directory outside the project that commands may write.
-fn outside(person: &Person) -> PathBuf {
+fn outside(person: &TestUser) -> PathBuf {
     let dir = person.home().join("outside");
     fs::create_dir_all(&dir).unwrap();
     dir
@@ -381,7 +382,7 @@ fn outside(person: &Person) -> PathBuf {
 
 #[test]
 fn nodes_that_fail_at_once_and_the_one_that_ends_the_plan_are_all_recorded() {
-    let person = Person::new();
+    let person = TestUser::new();
     let place = outside(&person);
     let place = place.to_str().unwrap();
     let meets = |name: &str, other: &str, exit: u8| {
@@ -409,8 +410,8 @@ fn nodes_that_fail_at_once_and_the_one_that_ends_the_plan_are_all_recorded() {
 }
 
 /// A world whose server answers by what it is asked, with settings that are added to its own.
-fn answered(server: Scripted, nodes: &str, settings: &str) -> World {
-    let world = World { person: Person::new(), server };
+fn answered(server: Scripted, nodes: &str, settings: &str) -> ModelFixture {
+    let world = ModelFixture { person: TestUser::new(), server };
     world.settings(Wire::Openai, &world.server.url);
     let file = world.person.config_file();
     let before = fs::read_to_string(&file).unwrap();
@@ -489,7 +490,7 @@ fn twenty_nodes_that_share_a_limit_never_overrun_it_and_go_on_with_more() {
 
 #[test]
 fn arguments_arrive_as_they_are_or_are_refused() {
-    let person = Person::new();
+    let person = TestUser::new();
     let action = |run: &str| {
         let text = format!("description: say it\nargs: {{word: {{}}}}\nactor: {{run: {run}}}\n");
         person.write(".cleveragents/actions/say.yaml", &text);

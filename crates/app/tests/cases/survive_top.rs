@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::model_world::{KEY, Wire, calls, says};
 use super::scripted::{Asked, Script, Scripted};
 use super::terminal::Terminal;
-use super::workers::Office;
+use super::workers::WorkerFixture;
 
 const PLANS: usize = 50;
 /// Failures in a row after which the provider rests.
@@ -35,8 +35,8 @@ impl Door {
     }
 }
 
-/// The server: nobody is answered until somebody looks on, the first calls fail, and then every fifth. Who comes when the
-/// provider has rested is answered when that was seen.
+/// The server: nobody is answered until somebody looks on, the first calls fail, and then every fifth. Who
+/// comes when the provider has rested is answered when that was seen.
 struct Unsteady {
     somebody_looks: Door,
     rest_was_seen: Door,
@@ -64,8 +64,8 @@ impl Unsteady {
     }
 }
 
-fn office(url: &str) -> Office {
-    let office = Office::with(&[("SCRIPTED_KEY", KEY)]);
+fn office(url: &str) -> WorkerFixture {
+    let office = WorkerFixture::with(&[("SCRIPTED_KEY", KEY)]);
     let person = &office.person;
     let settings = format!(
         "limits.tokens = {TOKENS_MAX}\nplan.concurrency = {PLANS}\nbreaker.threshold = {THRESHOLD}\n\

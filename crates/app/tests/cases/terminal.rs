@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 
 pub(super) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -57,7 +57,7 @@ fn modes(line: &OwnedFd) -> Modes {
 
 impl Terminal {
     /// Calls the program in the project, as a shell at a terminal would.
-    pub(super) fn call(person: &Person, args: &[&str]) -> Terminal {
+    pub(super) fn call(person: &TestUser, args: &[&str]) -> Terminal {
         Terminal::start(&person.command(&person.project(), args))
     }
 
@@ -100,8 +100,8 @@ impl Terminal {
         assert!(!waited.timed_out(), "{text:?} is not shown: {}", String::from_utf8_lossy(&shown));
     }
 
-    /// Waits until the text stands on the screen, however it came to stand there: what is blank or the same is not
-    /// drawn again.
+    /// Waits until the text stands on the screen, however it came to stand there: what is blank or the same
+    /// is not drawn again.
     pub(super) fn shows(&self, text: &str) {
         let missing = |shown: &mut Vec<u8>| !painted(&String::from_utf8_lossy(shown)).contains(text);
         let shown = self.shown.text.lock().unwrap();
@@ -202,8 +202,8 @@ fn last_of(text: &str, [wanted, other]: [&str; 2]) -> bool {
 const OLD: &str = "one\n2\n3\n4\n5\n6\n7\n8\n9\nten\n11\n12\n13\n14\n15\n16\n17\n18\n19\ntwenty\n";
 
 /// A plan that changes three places of one file, and two other files.
-fn person_with_a_plan() -> Person {
-    let person = Person::new();
+fn person_with_a_plan() -> TestUser {
+    let person = TestUser::new();
     person.write("a.txt", OLD);
     person.write("b.txt", "old\n");
     person.plan("sed -i 's/one/ONE/; s/ten/TEN/; s/twenty/TWENTY/' a.txt; echo new > b.txt; echo c > c.txt");
@@ -211,7 +211,7 @@ fn person_with_a_plan() -> Person {
 }
 
 /// Opens the review of the last plan and waits until it is drawn.
-fn review(person: &Person) -> Terminal {
+fn review(person: &TestUser) -> Terminal {
     let terminal = Terminal::call(person, &["plan", "apply", "@last", "-i"]);
     // Drawn last. What is blank already is not drawn, so only single words are found.
     terminal.sees("quit");
@@ -280,7 +280,7 @@ fn however_a_review_is_left_nothing_is_written_and_the_terminal_is_as_before() {
 }
 
 /// Calls the program, answers its question, and tells what it did.
-fn answered(person: &Person, args: &[&str], question: &str, answer: &str) -> Left {
+fn answered(person: &TestUser, args: &[&str], question: &str, answer: &str) -> Left {
     let mut terminal = Terminal::call(person, args);
     terminal.sees(question);
     terminal.sees("[y/N] ");
@@ -323,14 +323,14 @@ fn ctrl_c_at_the_question_is_no_yes() {
 }
 
 /// The sandboxes that are there.
-fn sandboxes(person: &Person) -> Vec<PathBuf> {
+fn sandboxes(person: &TestUser) -> Vec<PathBuf> {
     let all = std::fs::read_dir(person.home().join("data/sandboxes")).into_iter().flatten();
     all.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 #[test]
 fn ctrl_c_at_a_run_cancels_it_and_keeps_what_was_done() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "echo half > f; (sleep 600 &); echo it is ready; sleep 600";
     let mut terminal = Terminal::call(&person, &["run", "--", "sh", "-c", script]);
     terminal.sees("it is ready");
@@ -345,7 +345,7 @@ fn ctrl_c_at_a_run_cancels_it_and_keeps_what_was_done() {
 
 #[test]
 fn a_second_ctrl_c_ends_at_once_and_the_next_command_finishes_the_cancel() {
-    let person = Person::new();
+    let person = TestUser::new();
     // So much to capture that the second one comes while the first is obeyed.
     let script =
         "i=0; while [ $i -lt 4000 ]; do echo $i > f$i; i=$((i+1)); done; echo it is ready; sleep 600";

@@ -1,4 +1,5 @@
-//! Several plans beside each other: what they change both, watching them together, and being told that one needs you.
+//! Several plans beside each other: what they change both, watching them together, and being told that one
+//! needs you.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +9,7 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::Person;
+use super::support::TestUser;
 
 fn lines(changed: &[(usize, &str)]) -> String {
     let mut lines: Vec<String> = (1..=20).map(|no| no.to_string()).collect();
@@ -18,15 +19,15 @@ fn lines(changed: &[(usize, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn person_with_a_file() -> Person {
-    let person = Person::new();
+fn person_with_a_file() -> TestUser {
+    let person = TestUser::new();
     person.write("a.txt", &lines(&[]));
     person.write("b.txt", "old\n");
     person
 }
 
 /// The forecast of a plan: with which plan, at which path, and how.
-fn forecast(person: &Person, plan: &str) -> Vec<(String, String, String)> {
+fn forecast(person: &TestUser, plan: &str) -> Vec<(String, String, String)> {
     let data = person.json(&["plan", "status", plan]).data();
     let mut found = Vec::new();
     for met in data["forecast"].as_array().unwrap() {
@@ -131,7 +132,7 @@ fn plans_are_watched_together_and_the_worst_is_the_exit() {
 }
 
 /// A worker that takes any plan, once it does.
-fn worker(person: &Person, command: &str) -> Child {
+fn worker(person: &TestUser, command: &str) -> Child {
     let mut worker = person.command(&person.project(), &["worker", "--format", "plain"]);
     worker.env("CLEVERAGENTS_NOTIFY_COMMAND", command);
     let mut worker = worker.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

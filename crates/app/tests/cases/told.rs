@@ -1,12 +1,12 @@
-//! What summaries, hints and answers say.
+//! The wording of summaries, hints and answers.
 
 use serde_json::{Value, json};
 
-use super::support::{Person, answer};
+use super::support::{TestUser, answer};
 
 #[test]
 fn a_failure_for_want_of_the_network_tells_how_to_allow_it() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "echo 'curl: (6) Could not resolve host: example.com' >&2; exit 6";
     let said = person.agents(&["run", "--", "sh", "-c", script]);
     assert_eq!(said.exit, 6);
@@ -26,7 +26,7 @@ fn a_failure_for_want_of_the_network_tells_how_to_allow_it() {
 
 #[test]
 fn a_refused_apply_tells_the_command_with_all_that_was_typed() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     person.plan("echo plan > a.txt");
     person.write("a.txt", "mine\n");
@@ -40,7 +40,7 @@ fn a_refused_apply_tells_the_command_with_all_that_was_typed() {
 
 #[test]
 fn a_variable_that_is_not_there_to_be_passed_on_is_told() {
-    let person = Person::new();
+    let person = TestUser::new();
     let args = ["run", "--pass-env", "THE_KEY", "--pass-env", "OTHER", "--", "sh", "-c", "echo $THE_KEY"];
     let said = answer(person.command(&person.project(), &args).env("OTHER", "x"));
     assert_eq!(said.exit, 0, "{said:?}");
@@ -53,7 +53,7 @@ fn a_variable_that_is_not_there_to_be_passed_on_is_told() {
 
 #[test]
 fn a_long_script_is_named_on_one_short_line() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = format!("set -e\n\n  echo {}\nexit 3", "x".repeat(200));
     let check = format!("true\n# {}\nfalse", "y".repeat(200));
     let said = person.agents(&["run", "--check", &check, "--", "sh", "-c", &script]);
@@ -74,7 +74,7 @@ fn a_long_script_is_named_on_one_short_line() {
 
 #[test]
 fn what_run_is_told_to_ignore_is_no_part_of_the_result() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write(".gitignore", "cache/\n");
     let script = "mkdir cache dist; echo 1 > cache/a; echo 2 > dist/b; echo 3 > c.log; echo 4 > kept";
     let args = ["run", "--ignore", "dist/", "--ignore", "*.log", "--", "sh", "-c", script];
@@ -85,7 +85,7 @@ fn what_run_is_told_to_ignore_is_no_part_of_the_result() {
 
 #[test]
 fn the_status_of_a_failed_plan_says_why_and_what_to_type() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["run", "--", "sh", "-c", "exit 3"]);
     let said = person.agents(&["plan", "status"]);
     let status = person.json(&["plan", "status"]).data();
@@ -103,7 +103,7 @@ fn the_status_of_a_failed_plan_says_why_and_what_to_type() {
 
 #[test]
 fn status_tells_when_each_phase_began_and_ended() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.agents(&["plan", "use", "--", "touch", "made"]);
     let times = || person.json(&["plan", "status"]).data()["times"].clone();
     let made = times();
@@ -158,7 +158,7 @@ fn assert_shape(data: &Value, command: &str) {
 
 #[test]
 fn every_command_that_answers_with_a_plan_answers_in_one_shape() {
-    let person = Person::new();
+    let person = TestUser::new();
     let shaped = |args: &[&str], exit: i32| {
         let said = person.json(args);
         assert_eq!(said.exit, exit, "{said:?}");

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::support::Person;
+use super::support::TestUser;
 
 #[test]
 fn the_tools_are_listed_with_their_groups() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.json(&["tool", "list"]);
     let data = said.data();
     let tools: Vec<(String, String)> = data["tools"]
@@ -34,7 +34,7 @@ fn the_tools_are_listed_with_their_groups() {
 
 #[test]
 fn the_arguments_of_a_tool_are_checked_with_all_that_is_wrong() {
-    let person = Person::new();
+    let person = TestUser::new();
     assert_eq!(person.json(&["tool", "show", "read_file"]).data()["input"]["required"], json!(["path"]));
     assert_eq!(person.json(&["tool", "check", "read_file", r#"{"path": "a"}"#]).exit, 0);
     let said = person.json(&["tool", "check", "read_file", r#"{"paht": "a", "limit": 0}"#]);
@@ -50,7 +50,7 @@ fn the_arguments_of_a_tool_are_checked_with_all_that_is_wrong() {
 
 #[test]
 fn a_node_that_calls_a_tool_changes_files_through_the_gate() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\ntwo\n");
     let actor = "nodes:\n  \
         edit: {tool: edit_file, with: {path: a.txt, old: two, new: three}}\n  \
@@ -71,7 +71,7 @@ fn a_node_that_calls_a_tool_changes_files_through_the_gate() {
 
 #[test]
 fn a_tool_that_fails_fails_its_node_with_words_and_leaves_the_files() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     for (with, words) in [
         ("{tool: edit_file, with: {path: a.txt, old: none, new: x}}", "NO_MATCH"),

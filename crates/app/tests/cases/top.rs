@@ -4,14 +4,14 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 use super::terminal::Terminal;
 
 const ENTER: &str = "\r";
 
 #[test]
 fn without_a_terminal_the_table_is_printed_once() {
-    let person = Person::new();
+    let person = TestUser::new();
     let said = person.agents(&["top"]);
     assert!(said.exit == 0 && said.stdout.starts_with("no plans yet\n"), "{said:?}");
     person.write("a", "old\n");
@@ -44,7 +44,7 @@ impl Drop for Running {
 
 #[test]
 fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
-    let person = Person::new();
+    let person = TestUser::new();
     let script = "echo half > f; echo it is; sleep 600";
     let mut run = person.command(&person.project(), &["run", "-q", "--", "sh", "-c", script]);
     let mut run = Running(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -76,7 +76,7 @@ fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
 
 #[test]
 fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.write("a", "old\n");
     person.plan("echo new > a; echo b > b");
     let mut top = Terminal::call(&person, &["top"]);
@@ -106,7 +106,7 @@ fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
 
 #[test]
 fn the_screen_answers_keys_while_a_forecast_is_made() {
-    let person = Person::new();
+    let person = TestUser::new();
     let lines = |last: &str| (0..9_000).map(|no| format!("line {no}\n")).collect::<String>() + last;
     person.write("a", &lines("old\n"));
     for last in ["one", "two"] {

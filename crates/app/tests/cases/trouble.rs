@@ -1,5 +1,6 @@
-//! Trouble that is nobody's fault: a store that others keep locked, that is full or holds what this version does not
-//! know, clocks that were set back, a machine that was started anew; and requests that cannot be met.
+//! Trouble that is nobody's fault: a store that others keep locked, that is full or holds what this version
+//! does not know, clocks that were set back, a machine that was started anew; and requests that cannot be
+//! met.
 
 use std::fs;
 use std::io::Write;
@@ -11,11 +12,11 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::disk::{mount_disk, with_own_mounts};
-use super::support::{Answer, Person, answer};
-use super::workers::{ENDS_LATER, Office};
+use super::support::{CommandOutput, TestUser, answer};
+use super::workers::{ENDS_LATER, WorkerFixture};
 
 /// The database, as any other program may open it.
-fn database(person: &Person) -> Connection {
+fn database(person: &TestUser) -> Connection {
     Connection::open(person.home().join("data/agents.db")).unwrap()
 }
 
@@ -26,19 +27,19 @@ fn truncate_log(database: &Connection) -> Result<(), ()> {
 }
 
 /// A script that waits until somebody writes into a pipe of the gate.
-fn waiting(office: &Office, name: &str) -> String {
+fn waiting(office: &WorkerFixture, name: &str) -> String {
     assert!(Command::new("mkfifo").arg(office.gate.join(name)).status().unwrap().success());
     office.left(&format!(
         "echo began >> $G/began; read line < $G/{name}; echo $line > {name}; echo ran >> $G/ran"
     ))
 }
 
-fn go_on(office: &Office, name: &str) {
+fn go_on(office: &WorkerFixture, name: &str) {
     fs::write(office.gate.join(name), "go on\n").unwrap();
 }
 
 /// It failed with this code, and each of these words is in what was said.
-fn assert_told(said: &Answer, exit: i32, code: &str, words: &[&str]) {
+fn assert_told(said: &CommandOutput, exit: i32, code: &str, words: &[&str]) {
     assert!(said.stderr.starts_with(&format!("error[{code}]: ")), "{said:?}");
     assert_eq!((said.exit, said.stdout.as_str()), (exit, ""), "{said:?}");
     assert!(said.stderr.contains("\nhint: "), "what to do: {said:?}");
@@ -49,7 +50,7 @@ fn assert_told(said: &Answer, exit: i32, code: &str, words: &[&str]) {
 
 #[test]
 fn a_store_that_another_program_keeps_locked_is_told_as_busy_and_nothing_is_lost() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let worker = office.worker(&[]);
     let plan = waiting(&office, "pipe");
     office.until_lines("began", 1);
@@ -69,7 +70,7 @@ fn a_store_that_another_program_keeps_locked_is_told_as_busy_and_nothing_is_lost
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     for child in refused {
-        let said = Answer::of(&child.wait_with_output().unwrap());
+        let said = CommandOutput::of(&child.wait_with_output().unwrap());
         let words = ["locked for 10 seconds", "could not be written", "`agents.db`"];
         assert_told(&said, 1, "STORE_BUSY", &words);
     }
@@ -101,7 +102,7 @@ fn fill(dir: &Path) -> PathBuf {
 #[test]
 fn a_store_whose_disk_is_full_says_so_keeps_what_it_has_and_goes_on_when_there_is_room() {
     with_own_mounts(|| {
-        let office = Office::new();
+        let office = WorkerFixture::new();
         mount_disk(&office.person.home().join("data"), 16);
         let worker = office.worker(&[]);
         let before = office.left("echo kept > kept");
@@ -139,7 +140,7 @@ fn a_store_whose_disk_is_full_says_so_keeps_what_it_has_and_goes_on_when_there_i
 #[test]
 fn a_disk_so_full_that_the_store_cannot_be_opened_is_told_and_loses_nothing() {
     with_own_mounts(|| {
-        let person = Person::new();
+        let person = TestUser::new();
         let data = person.home().join("data");
         mount_disk(&data, 16);
         let plan = person.plan("echo a > a");
@@ -156,7 +157,7 @@ fn a_disk_so_full_that_the_store_cannot_be_opened_is_told_and_loses_nothing() {
 
 #[test]
 fn a_plan_of_a_newer_program_is_left_to_that_and_keeps_nobody_waiting() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
     let worker = office.worker(&[]);
     let first = waiting(&office, "pipe");
     office.until_lines("began", 1);
@@ -205,7 +206,7 @@ fn a_plan_of_a_newer_program_is_left_to_that_and_keeps_nobody_waiting() {
 
 #[test]
 fn the_newest_plan_is_not_another_one_because_it_cannot_be_read() {
-    let person = Person::new();
+    let person = TestUser::new();
     person.plan("echo old > f");
     let newest = person.plan("echo new > f");
     assert_eq!(database(&person).execute("UPDATE plans SET spec = '{}' WHERE id = ?1", [&newest]), Ok(1));
@@ -231,7 +232,7 @@ fn clock_a_day_ago(dir: &Path) -> PathBuf {
 
 #[test]
 fn a_wall_clock_that_was_set_back_a_day_moves_no_lease_and_the_last_plan_stays_the_last() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "5s")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "5s")]);
     let library = clock_a_day_ago(&office.person.home());
     let back = |args: &[&str]| {
         let mut command = office.command(&[args, &["--format", "json"]].concat());
@@ -271,7 +272,7 @@ fn a_wall_clock_that_was_set_back_a_day_moves_no_lease_and_the_last_plan_stays_t
 
 #[test]
 fn the_leases_of_another_boot_are_taken_over_at_once() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let first = office.worker(&[]);
     let plan = office.left(ENDS_LATER);
     office.until_lines("tries", 1);
@@ -290,7 +291,7 @@ fn the_leases_of_another_boot_are_taken_over_at_once() {
 
 #[test]
 fn workers_have_no_names_that_could_be_the_same() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "8")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "8")]);
     let said = answer(&mut office.command(&["worker", "--name", "one"]));
     assert!(said.exit == 2 && said.stderr.contains("--name"), "{said:?}");
     let workers = [office.worker(&[]), office.worker(&[])];
@@ -314,8 +315,8 @@ fn workers_have_no_names_that_could_be_the_same() {
 
 #[test]
 fn a_cancel_of_what_has_ended_is_not_there_or_is_of_another_project_says_which() {
-    let person = Person::new();
-    let of = |answer: &Answer| answer.data()["short_id"].as_str().unwrap().to_owned();
+    let person = TestUser::new();
+    let of = |answer: &CommandOutput| answer.data()["short_id"].as_str().unwrap().to_owned();
     let applied = of(&person.json(&["run", "--apply", "--", "sh", "-c", "echo a > a"]));
     let said = person.agents(&["plan", "cancel", &applied]);
     assert_told(&said, 4, "CANCEL_TOO_LATE", &[&applied, &format!("`agents plan undo {applied}`")]);
@@ -356,7 +357,7 @@ fn a_cancel_of_what_has_ended_is_not_there_or_is_of_another_project_says_which()
 
 #[test]
 fn a_plan_that_is_applied_or_cancelled_is_not_resumed() {
-    let person = Person::new();
+    let person = TestUser::new();
     let applied = person.json(&["run", "--apply", "--", "sh", "-c", "echo a >> a"]).data();
     let applied = applied["short_id"].as_str().unwrap();
     let said = person.agents(&["plan", "resume", applied]);
@@ -371,7 +372,7 @@ fn a_plan_that_is_applied_or_cancelled_is_not_resumed() {
 
 #[test]
 fn a_lease_that_no_heartbeat_could_keep_is_refused_with_where_it_stands_and_what_is_allowed() {
-    let person = Person::new();
+    let person = TestUser::new();
     let mut command = person.command(&person.project(), &["worker"]);
     let said = answer(command.env("CLEVERAGENTS_ASYNC_LEASE", "2s"));
     let allowed = "a duration from 5s to 1h";
@@ -395,7 +396,7 @@ fn a_lease_that_no_heartbeat_could_keep_is_refused_with_where_it_stands_and_what
 
 #[test]
 fn the_log_of_another_database_beside_the_store_is_named_and_nothing_is_lost() {
-    let person = Person::new();
+    let person = TestUser::new();
     let plans = [person.plan("echo one > one"), person.plan("echo two > two")];
     let (file, log) = (person.home().join("data/agents.db"), person.home().join("data/agents.db-wal"));
     // One of another program, and one of an older version of ours.

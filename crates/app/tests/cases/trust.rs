@@ -1,22 +1,23 @@
-//! What came with a project needs its user's trust before it runs: checks, actions, actors, and what they ask for.
+//! What came with a project needs its user's trust before it runs: checks, actions, actors, and what they ask
+//! for.
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::json;
 
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 use super::terminal::Terminal;
 
 const CONFIG: &str = ".cleveragents/config.toml";
 const MAKE: &str = "echo x > made";
 
 /// A person who has just cloned a project, and trusts nothing of it.
-struct Cloner(Person);
+struct Cloner(TestUser);
 
 impl Cloner {
     fn with(path: &str, content: &str) -> Cloner {
-        let person = Person::new();
+        let person = TestUser::new();
         person.write(path, content);
         Cloner(person)
     }
@@ -27,7 +28,7 @@ impl Cloner {
         command
     }
 
-    fn json(&self, words: &[&str]) -> Answer {
+    fn json(&self, words: &[&str]) -> CommandOutput {
         let place = words.iter().position(|word| *word == "--").unwrap_or(words.len());
         let mut words = words.to_vec();
         words.splice(place..place, ["--format", "json"]);
@@ -35,7 +36,7 @@ impl Cloner {
     }
 
     /// Runs a command that makes a file, as a plan.
-    fn make(&self, words: &[&str]) -> Answer {
+    fn make(&self, words: &[&str]) -> CommandOutput {
         self.json(&[&["run"][..], words, &["--", "sh", "-c", MAKE]].concat())
     }
 }
@@ -66,7 +67,7 @@ fn the_checks_of_a_clone_do_not_run_before_they_are_trusted() {
 #[test]
 fn trust_is_to_one_content_and_can_be_revoked() {
     let clone = Cloner::with(CONFIG, "[[validation]]\nname = \"own\"\nrun = \"test -f made\"\n");
-    let ran = |said: &Answer| said.data()["validations"]["passed"] == json!(1);
+    let ran = |said: &CommandOutput| said.data()["validations"]["passed"] == json!(1);
     assert!(ran(&clone.make(&["--trust"])), "the yes was typed");
     assert!(ran(&clone.make(&[])), "it was said once");
     clone.0.write(CONFIG, "# another\n[[validation]]\nname = \"new name\"\nrun = \"test -f made\"\n");
@@ -200,7 +201,7 @@ fn a_file_outside_of_the_project_that_the_user_names_needs_no_trust() {
 }
 
 /// An agent program that is found on PATH and prints a line.
-fn with_codex(clone: &Cloner, words: &[&str]) -> Answer {
+fn with_codex(clone: &Cloner, words: &[&str]) -> CommandOutput {
     use std::os::unix::fs::PermissionsExt;
     let bin = clone.0.home().join("bin");
     fs::create_dir_all(&bin).unwrap();

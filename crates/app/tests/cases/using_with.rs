@@ -1,16 +1,16 @@
 //! A program that asks a model over the network and edits what it is told, as docs/using-with.md describes.
 //!
-//! The model is a server of this test on loopback that knows one answer; the program is a few lines of bash, which can
-//! open a connection by itself.
+//! The model is a server of this test on loopback that knows one answer; the program is a few lines of bash,
+//! which can open a connection by itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use actors::agents::{AGENTS, Tried};
+use actors::agents::{AGENTS, TestedWays};
 
-use super::support::Person;
+use super::support::TestUser;
 
 const AGENT: &str = r#"
 exec 3<>"/dev/tcp/127.0.0.1/$MODEL_PORT"
@@ -40,7 +40,7 @@ fn model(answer: &'static str) -> (SocketAddr, Receiver<Vec<String>>) {
 
 #[test]
 fn what_an_agent_was_told_over_the_network_arrives_in_the_diff() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (address, requests) = model("be welcome\n");
     let port = format!("MODEL_PORT={}", address.port());
     let open = format!("--allow-loopback={}", address.port());
@@ -66,7 +66,7 @@ fn what_an_agent_was_told_over_the_network_arrives_in_the_diff() {
 
 #[test]
 fn an_agent_without_the_network_reaches_nobody_and_the_failure_says_why() {
-    let person = Person::new();
+    let person = TestUser::new();
     let (address, requests) = model("be welcome\n");
     let port = format!("MODEL_PORT={}", address.port());
     let said = person.agents(&["run", "--env", &port, "--", "bash", "-ec", AGENT]);
@@ -83,8 +83,8 @@ fn the_page_says_of_every_agent_program_what_the_table_says() {
     let rows: Vec<&str> = rows.collect();
     for agent in &AGENTS {
         let said = match agent.tried {
-            Tried::Worked { version } => version,
-            Tried::No => "untried",
+            TestedWays::Worked { version } => version,
+            TestedWays::No => "untried",
         };
         let begin = format!("| {} | ", agent.title);
         let row = rows.iter().find(|row| row.starts_with(&begin));

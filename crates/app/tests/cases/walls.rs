@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::model_world::{KEY, calls, says};
 use super::servers::{called, changed, server, tool, world};
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// Runs its arguments under a filter. Numbers of calls are those of the machine.
 const FILTER: &str = r#"
@@ -37,26 +37,26 @@ os.execvp(sys.argv[1], sys.argv[1:])
 "#;
 
 /// A person on such a machine, who lets commands run all the same.
-fn person() -> Person {
-    let person = Person::new();
+fn person() -> TestUser {
+    let person = TestUser::new();
     person.write("a.txt", "one\n");
     without_walls(&person);
     person
 }
 
-fn without_walls(person: &Person) {
+fn without_walls(person: &TestUser) {
     fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
     let settings = fs::read_to_string(person.config_file()).unwrap_or_default();
     fs::write(person.config_file(), format!("policy.sandbox = \"optional\"\n{settings}")).unwrap();
     fs::write(person.home().join("filter.py"), FILTER).unwrap();
 }
 
-fn agents(person: &Person, args: &[&str]) -> Answer {
+fn agents(person: &TestUser, args: &[&str]) -> CommandOutput {
     filtered(person, &person.command(&person.project(), args))
 }
 
 /// The command on such a machine.
-fn filtered(person: &Person, plain: &Command) -> Answer {
+fn filtered(person: &TestUser, plain: &Command) -> CommandOutput {
     let mut command = Command::new("python3");
     command.arg(person.home().join("filter.py")).arg(plain.get_program()).args(plain.get_args());
     command.current_dir(person.project()).env_clear().stdin(Stdio::null());
@@ -68,7 +68,7 @@ fn filtered(person: &Person, plain: &Command) -> Answer {
     answer(&mut command)
 }
 
-fn run(person: &Person, yaml: &str) -> Answer {
+fn run(person: &TestUser, yaml: &str) -> CommandOutput {
     person.write(".cleveragents/actors/looks.yaml", yaml);
     agents(person, &["run", "--format", "json", "--trust", "--actor", "looks", "look at it"])
 }
@@ -115,9 +115,9 @@ fn a_strategist_that_wrote_has_failed() {
     assert!(!person.project().join("thought").exists());
 }
 
-/// A person on such a machine with a server `box`, whose tool `t` only looks, they say. It does `start` when it is started,
-/// `call` when it is called and `end` when nobody speaks to it any more.
-fn person_with_server([start, call, end]: [&str; 3]) -> Person {
+/// A person on such a machine with a server `box`, whose tool `t` only looks, they say. It does `start` when
+/// it is started, `call` when it is called and `end` when nobody speaks to it any more.
+fn person_with_server([start, call, end]: [&str; 3]) -> TestUser {
     let person = person();
     let answer = json!({ "content": [{ "type": "text", "text": "looked" }] });
     let script = server(&json!([tool("t")]), &called(2, call, &answer));

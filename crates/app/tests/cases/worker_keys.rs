@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Stdio};
 
 use serde_json::{Value, json};
 
-use super::model_world::{KEY, Wire, World, says};
+use super::model_world::{KEY, ModelFixture, Wire, says};
 use super::scripted::Script;
 
 fn text(value: &Value) -> &str {
@@ -14,7 +14,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// How the newest plan stands when nobody works on it any more.
-fn at_rest(world: &World) -> Value {
+fn at_rest(world: &ModelFixture) -> Value {
     loop {
         let status = world.person.json(&["plan", "status", "@last"]).data();
         if ["complete", "errored"].contains(&text(&status["state"])) {
@@ -25,7 +25,7 @@ fn at_rest(world: &World) -> Value {
 
 #[test]
 fn a_plan_whose_key_no_living_worker_has_gets_a_worker_that_has_it() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     let left = world.run(&["--detach"]);
     assert_eq!((left.exit, &left.data()["worker_started"]), (0, &json!(true)), "{left:?}");
@@ -42,7 +42,7 @@ fn a_plan_whose_key_no_living_worker_has_gets_a_worker_that_has_it() {
 
 #[test]
 fn a_worker_knows_a_provider_that_was_added_after_it_began() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     let mut settings = fs::read_to_string(world.person.config_file()).unwrap();
     settings
@@ -57,7 +57,7 @@ fn a_worker_knows_a_provider_that_was_added_after_it_began() {
 
 #[test]
 fn plans_for_each_line_are_done_where_their_key_is() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     world.person.write("items", "one\n");
     let left = world.run(&["--for-each", "items"]);
@@ -68,7 +68,7 @@ fn plans_for_each_line_are_done_where_their_key_is() {
 
 #[test]
 fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     assert_eq!(world.agents(&["plan", "use", "Make the tests pass", "--actor", "mender"]).exit, 0);
     let left = world.person.json(&["plan", "execute", "@last", "--detach"]);
@@ -99,7 +99,7 @@ struct Worker {
 
 impl Worker {
     /// One that has this for a key, once it takes plans.
-    fn start(world: &World, key: &str) -> Worker {
+    fn start(world: &ModelFixture, key: &str) -> Worker {
         let mut command = world.person.command(&world.person.project(), &["worker", "--format", "json"]);
         command.env("SCRIPTED_KEY", key).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -126,7 +126,7 @@ impl Worker {
 fn a_plan_whose_worker_was_killed_goes_on_with_one_that_has_its_key() {
     let mut scripts = vec![Script::silence()];
     scripts.extend(Wire::Openai.scripts(&[says("Done.")]));
-    let world = World::new(Wire::Openai, scripts);
+    let world = ModelFixture::new(Wire::Openai, scripts);
     let settings = fs::read_to_string(world.person.config_file()).unwrap();
     fs::write(world.person.config_file(), settings.replace("idle = \"1s\"", "idle = \"600s\"")).unwrap();
     let mut able = Worker::start(&world, KEY);

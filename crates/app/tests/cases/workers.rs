@@ -1,4 +1,5 @@
-//! Many plans at once: workers in other processes, plans that are left to them, kills and cancels across processes.
+//! Many plans at once: workers in other processes, plans that are left to them, kills and cancels across
+//! processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,25 +10,25 @@ use std::sync::mpsc::{Receiver, channel};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::{Person, alive};
+use super::support::{TestUser, alive};
 
 /// A person whose plans may write to a directory outside their project, to be watched from there.
-pub(super) struct Office {
-    pub(super) person: Person,
+pub(super) struct WorkerFixture {
+    pub(super) person: TestUser,
     pub(super) gate: PathBuf,
     env: Vec<(&'static str, &'static str)>,
 }
 
-impl Office {
-    pub(super) fn new() -> Office {
+impl WorkerFixture {
+    pub(super) fn new() -> WorkerFixture {
         Self::with(&[])
     }
 
-    pub(super) fn with(env: &[(&'static str, &'static str)]) -> Office {
-        let person = Person::new();
+    pub(super) fn with(env: &[(&'static str, &'static str)]) -> WorkerFixture {
+        let person = TestUser::new();
         let gate = person.home().join("gate");
         fs::create_dir(&gate).unwrap();
-        Office { person, gate, env: env.to_vec() }
+        WorkerFixture { person, gate, env: env.to_vec() }
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
@@ -106,8 +107,8 @@ impl Office {
         while self.lines(name).len() < count {}
     }
 
-    /// The workers that were started in the background for this person. Each leads a session of its own: the end of the
-    /// terminal that it was started from does not reach it.
+    /// The workers that were started in the background for this person. Each leads a session of its own: the
+    /// end of the terminal that it was started from does not reach it.
     fn background(&self) -> Vec<Pid> {
         let data_dir = self.person.home().join("data").display().to_string();
         let is_ours = |pid: &i32| {
@@ -124,7 +125,7 @@ impl Office {
 }
 
 /// No worker outlives its test.
-impl Drop for Office {
+impl Drop for WorkerFixture {
     fn drop(&mut self) {
         for pid in self.background() {
             let _ = kill_process(pid, Signal::KILL);
@@ -179,7 +180,7 @@ impl Drop for Worker {
 
 #[test]
 fn two_workers_take_each_plan_of_one_queue_once() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "8")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "8")]);
     let workers = [office.worker(&["--max", "3"]), office.worker(&["--max", "3"])];
     let plans: Vec<String> =
         (0..12).map(|n| office.left(&format!("echo {n} >> $G/ran; echo {n} > f{n}"))).collect();
@@ -211,7 +212,7 @@ pub(super) const ENDS_LATER: &str =
 
 #[test]
 fn the_plan_of_a_killed_worker_is_taken_over_without_waiting_for_its_lease() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let first = office.worker(&[]);
     let plan = office.left(ENDS_LATER);
     office.until_lines("tries", 1);
@@ -230,7 +231,7 @@ fn the_plan_of_a_killed_worker_is_taken_over_without_waiting_for_its_lease() {
 
 #[test]
 fn a_plan_that_gets_on_is_not_given_up_however_many_of_its_workers_die() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let gate = office.gate.display().to_string();
     // One more than may die of a plan that does not get on. Each step kills, so to say, one worker.
     let steps: Vec<String> = (1..=usize::from(domain::LOST_LEASES_MAX) + 1)
@@ -252,7 +253,7 @@ fn a_plan_that_gets_on_is_not_given_up_however_many_of_its_workers_die() {
 
 #[test]
 fn a_worker_that_is_told_to_stop_lets_its_plans_finish() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     assert!(Command::new("mkfifo").arg(office.gate.join("pipe")).status().unwrap().success());
     let worker = office.worker(&[]);
     let plan = office.left("echo began >> $G/began; read line < $G/pipe; echo $line > f");
@@ -272,7 +273,7 @@ fn a_worker_that_is_told_to_stop_lets_its_plans_finish() {
 
 #[test]
 fn a_worker_that_is_told_twice_gives_its_plans_back_and_kills_what_ran() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let worker = office.worker(&[]);
     let plan = office.left(ENDS_LATER);
     office.until_lines("tries", 1);
@@ -293,7 +294,7 @@ fn a_worker_that_is_told_twice_gives_its_plans_back_and_kills_what_ran() {
 
 #[test]
 fn five_plans_that_are_left_at_once_start_one_worker() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let start = |n: usize| {
         let script = format!("echo {n} > f{n}");
         let mut command = office.command(&["run", "--detach", "--format", "json", "--", "sh", "-c", &script]);
@@ -316,7 +317,7 @@ fn five_plans_that_are_left_at_once_start_one_worker() {
 #[test]
 fn a_plan_that_a_worker_runs_is_cancelled_from_another_process_with_all_that_it_started() {
     // With a lease so long the owner hears of a cancel by the hint, or far too late.
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let worker = office.worker(&[]);
     let plan = office.left(
         "echo half > f; (setsid sh -c 'while :; do echo beat >> $0/beats; done' $G >/dev/null 2>&1 &); echo began >> $G/began; sleep 600",
@@ -339,7 +340,7 @@ fn a_plan_that_a_worker_runs_is_cancelled_from_another_process_with_all_that_it_
 
 #[test]
 fn of_ten_cancels_at_once_one_is_the_first() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let plan = office.left("echo began >> $G/began; sleep 600");
     office.until_lines("began", 1);
@@ -364,7 +365,7 @@ fn of_ten_cancels_at_once_one_is_the_first() {
 
 #[test]
 fn a_plan_whose_workers_die_four_times_is_given_up_and_told() {
-    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
     let mut worker = office.worker(&[]);
     let plan = office.left("echo try >> $G/tries; sleep 600");
     for deaths in 1..=4 {
@@ -405,7 +406,7 @@ fn a_plan_whose_workers_die_four_times_is_given_up_and_told() {
 
 #[test]
 fn ten_plans_of_three_workers_run_one_at_a_time_when_that_is_set() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
     let _workers = [office.worker(&[]), office.worker(&[]), office.worker(&[])];
     let alone = "mkdir $G/alone || echo two >> $G/together; echo ran >> $G/ran; rmdir $G/alone";
     let plans: Vec<String> = (0..10).map(|_| office.left(alone)).collect();
@@ -417,7 +418,7 @@ fn ten_plans_of_three_workers_run_one_at_a_time_when_that_is_set() {
 
 #[test]
 fn a_worker_leaves_alone_what_was_not_left_to_it() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let worker = office.worker(&[]);
     let made = office.data(&["plan", "use", "--", "sh", "-c", "echo used > f"])["plan_id"]
         .as_str()
@@ -438,7 +439,7 @@ fn a_worker_leaves_alone_what_was_not_left_to_it() {
 
 #[test]
 fn a_plan_that_a_worker_runs_is_watched_from_its_first_phase_to_its_last() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let plan =
         office.data(&["run", "--detach", "--apply", "--", "sh", "-c", "echo new > f"])["plan_id"].clone();
@@ -451,7 +452,7 @@ fn a_plan_that_a_worker_runs_is_watched_from_its_first_phase_to_its_last() {
 
 #[test]
 fn a_plan_that_is_left_with_a_yes_is_applied_and_one_that_failed_is_gone_on_with() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let applied = office.data(&["run", "--detach", "--apply", "--", "sh", "-c", "echo new > f"]);
     let applied = applied["plan_id"].as_str().unwrap();
@@ -469,7 +470,7 @@ fn a_plan_that_is_left_with_a_yes_is_applied_and_one_that_failed_is_gone_on_with
 
 #[test]
 fn who_waits_is_told_its_place() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
     let _worker = office.worker(&[]);
     let first = office.left("echo began >> $G/began; sleep 600");
     office.until_lines("began", 1);
@@ -494,7 +495,7 @@ fn who_waits_is_told_its_place() {
 
 #[test]
 fn a_run_in_the_foreground_is_not_overtaken_by_what_came_later() {
-    let office = Office::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
+    let office = WorkerFixture::with(&[("CLEVERAGENTS_PLAN_CONCURRENCY", "1")]);
     assert!(Command::new("mkfifo").arg(office.gate.join("pipe")).status().unwrap().success());
     let _worker = office.worker(&[]);
     office.left("echo began >> $G/began; read line < $G/pipe");
@@ -518,7 +519,7 @@ fn a_run_in_the_foreground_is_not_overtaken_by_what_came_later() {
 
 #[test]
 fn jobs_are_listed_shown_and_cancelled() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let _worker = office.worker(&[]);
     let before = office.left("true");
     assert_eq!(office.ended(&before)["state"], "complete");
@@ -552,7 +553,7 @@ fn jobs_are_listed_shown_and_cancelled() {
 
 #[test]
 fn a_worker_refuses_what_would_never_work() {
-    let office = Office::new();
+    let office = WorkerFixture::new();
     let (exit, answer) = office.call(&["worker", "--max", "0"]);
     assert_eq!((exit, &answer["messages"][0]["code"]), (2, &json!("USAGE")));
     assert!(answer["messages"][0]["message"].as_str().unwrap().contains("from 1 to 1024"), "{answer}");

@@ -1,5 +1,6 @@
-//! Writers that are stopped after they changed the sandbox and before that was captured: each change is recorded for the node
-//! and the call that made it, the next writer records only its own, and no call is left running.
+//! Writers that are stopped after they changed the sandbox and before that was captured: each change is
+//! recorded for the node and the call that made it, the next writer records only its own, and no call is left
+//! running.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::model_world::{KEY, Wire, calls};
 use super::scripted::{Asked, Script, Scripted};
 use super::servers::{called, server, tool};
-use super::support::{Answer, Person, answer};
+use super::support::{CommandOutput, TestUser, answer};
 
 /// What the model of the writer is asked, and the one that fails when the writer has changed something.
 const WRITE: &str = "Be the writer.";
@@ -77,7 +78,7 @@ impl Writer {
     }
 
     /// The program that it is, or that its server is.
-    fn program(self, person: &Person) -> String {
+    fn program(self, person: &TestUser) -> String {
         let wrote = "echo mine > a.txt\n";
         let prompted = {
             let ready = result(0, &json!({ "protocolVersion": 1 }));
@@ -123,7 +124,7 @@ impl Writer {
     }
 
     /// Whether it has begun to change the sandbox.
-    fn has_begun(self, person: &Person) -> bool {
+    fn has_begun(self, person: &TestUser) -> bool {
         match self {
             // Its base is saved first, which takes a while: it is in the middle of it when the call is there.
             Writer::ModelTool => logged(person).iter().any(|call| call["tool"] == self.tool()),
@@ -155,7 +156,7 @@ fn holds(dir: &Path, name: &str, content: &str) -> bool {
 }
 
 /// The calls of the newest plan; none if there is no plan yet.
-fn logged(person: &Person) -> Vec<Value> {
+fn logged(person: &TestUser) -> Vec<Value> {
     let logs = person.json(&["plan", "logs", "@last"]);
     if logs.exit != 0 {
         return Vec::new();
@@ -163,8 +164,9 @@ fn logged(person: &Person) -> Vec<Value> {
     logs.data()["calls"].as_array().unwrap().clone()
 }
 
-/// Of each file that the newest plan changed, the nodes and tools of the calls that it is recorded for. No call runs.
-fn authors(person: &Person) -> BTreeMap<String, Vec<(String, String)>> {
+/// Of each file that the newest plan changed, the nodes and tools of the calls that it is recorded for. No
+/// call runs.
+fn authors(person: &TestUser) -> BTreeMap<String, Vec<(String, String)>> {
     let mut authors: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for call in logged(person) {
         assert!(!["running", "broken_off"].contains(&call["state"].as_str().unwrap()), "{call}");
@@ -184,14 +186,14 @@ fn author(node: &str, tool: &str) -> Vec<(String, String)> {
 
 /// A person, the writer, and a server that speaks for the models.
 struct Bench {
-    person: Arc<Person>,
+    person: Arc<TestUser>,
     writer: Writer,
     _server: Scripted,
 }
 
 impl Bench {
     fn new(writer: Writer) -> Bench {
-        let person = Arc::new(Person::new());
+        let person = Arc::new(TestUser::new());
         person.write("program.sh", &writer.program(&person));
         person.git(&["add", "."]);
         person.git(&["commit", "-qm", "first"]);
@@ -229,7 +231,7 @@ impl Bench {
         words.map(|word| (*word).to_owned()).collect()
     }
 
-    fn run(&self, more: &[&str]) -> Answer {
+    fn run(&self, more: &[&str]) -> CommandOutput {
         let mut command = self.person.command(&self.person.project(), &Self::words(more));
         answer(command.env("SCRIPTED_KEY", KEY))
     }
@@ -244,7 +246,7 @@ impl Bench {
     }
 
     /// Runs the team with a limit of time, longer ones if the writer had not begun by then.
-    fn run_timed(&self, run: impl Fn(u32) -> Answer) -> Answer {
+    fn run_timed(&self, run: impl Fn(u32) -> CommandOutput) -> CommandOutput {
         let mut last = None;
         for seconds in SECONDS {
             let answer = run(seconds);
@@ -266,7 +268,7 @@ impl Bench {
 }
 
 /// What the models are answered.
-fn answered(person: &Person, writer: Writer, asked: &Asked) -> Script {
+fn answered(person: &TestUser, writer: Writer, asked: &Asked) -> Script {
     let body = asked.body.to_string();
     if body.contains(FAIL) {
         while !writer.has_begun(person) {}

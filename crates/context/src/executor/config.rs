@@ -11,7 +11,7 @@ const DEADLINE_MIN: Duration = Duration::from_millis(50);
 const DEADLINE_MAX: Duration = Duration::from_secs(60);
 const STRATEGY_DEADLINE_MIN: Duration = Duration::from_millis(1);
 
-/// How many strategies run at once, and how long.
+/// The limits of an executor: how many strategies run at once, and how long.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct ExecutorConfigError {
     pub key: &'static str,
     /// What it was set to.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

@@ -1,8 +1,9 @@
-//! The strategies of the context pipeline behind their circuit breakers, with the breakers' moves told as events.
+//! The strategies of the context pipeline behind their circuit breakers, with the breakers' moves told as
+//! events.
 //!
 //! # Invariants
-//! 1. A breaker that opens or closes is told exactly once, however many pipelines share it: the executor hands every
-//!    change to exactly one caller.
+//! 1. A breaker that opens or closes is told exactly once, however many pipelines share it: the executor
+//!    hands every change to exactly one caller.
 //! 2. A sink that panics harms neither the assembly nor the breaker.
 
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use sync::{CircuitBreaker, Clock, contained};
 
 use super::{Batch, ExecutorConfig, ExecutorConfigError, ParallelStrategyExecutor};
-use crate::batch_result::{BatchCancelled, BreakerChange, Run};
-use crate::strategy::Strategy;
+use crate::batch_result::{BatchCancelled, StrategyBreakerChange, StrategyRun};
+use crate::strategy::SearchStrategy;
 
 /// Something that happened in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,18 +41,18 @@ pub enum BreakerMove {
 
 impl BreakerMove {
     /// The move that an answer of the breaker tells of, if any.
-    pub(crate) fn of(recorded: sync::Recorded) -> Option<Self> {
+    pub(crate) fn from_recorded(recorded: sync::RecordOutcome) -> Option<Self> {
         match recorded {
-            sync::Recorded::Tripped { cool_down } | sync::Recorded::Reopened { cool_down } => {
+            sync::RecordOutcome::Tripped { cool_down } | sync::RecordOutcome::Reopened { cool_down } => {
                 Some(Self::Opened { cool_down })
             }
-            sync::Recorded::Closed => Some(Self::Closed),
-            sync::Recorded::Counted | sync::Recorded::Returned | sync::Recorded::Stale => None,
+            sync::RecordOutcome::Closed => Some(Self::Closed),
+            sync::RecordOutcome::Counted | sync::RecordOutcome::Returned | sync::RecordOutcome::Stale => None,
         }
     }
 }
 
-/// Where events go. Called without a lock held; must not block.
+/// A receiver of events. Called without a lock held; must not block.
 pub trait EventSink: Send + Sync {
     /// Takes note of `event`.
     fn emit(&self, event: &Event);
@@ -63,12 +64,12 @@ pub(crate) fn emit(sink: &dyn EventSink, event: &Event) {
 }
 
 /// Runs the strategies of this process's pipelines.
-pub struct ContextStrategies<S: Strategy + ?Sized + 'static> {
+pub struct ContextStrategies<S: SearchStrategy + ?Sized + 'static> {
     executor: ParallelStrategyExecutor<S>,
     sink: Arc<dyn EventSink>,
 }
 
-impl<S: Strategy + ?Sized + 'static> ContextStrategies<S> {
+impl<S: SearchStrategy + ?Sized + 'static> ContextStrategies<S> {
     /// Strategies that share `breakers` with all pipelines of the process and tell `sink` of their moves.
     ///
     /// # Errors
@@ -86,23 +87,23 @@ impl<S: Strategy + ?Sized + 'static> ContextStrategies<S> {
     ///
     /// # Errors
     /// The batch was cancelled.
-    pub fn execute(&self, batch: Batch<S>) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
+    pub fn execute(&self, batch: Batch<S>) -> Result<Vec<StrategyRun<S::Candidate>>, BatchCancelled> {
         let answer = self.executor.execute(batch);
         match &answer {
-            Ok(runs) => runs.iter().filter_map(Run::change).for_each(|change| self.tell(&change)),
+            Ok(runs) => runs.iter().filter_map(StrategyRun::change).for_each(|change| self.tell(&change)),
             Err(cancelled) => cancelled.changes.iter().for_each(|change| self.tell(change)),
         }
         answer
     }
 
-    fn tell(&self, change: &BreakerChange) {
-        if let Some(to) = BreakerMove::of(change.recorded) {
+    fn tell(&self, change: &StrategyBreakerChange) {
+        if let Some(to) = BreakerMove::from_recorded(change.recorded) {
             emit(&*self.sink, &Event::BreakerChanged { name: change.name.to_string(), to });
         }
     }
 }
 
-impl<S: Strategy + ?Sized + 'static> std::fmt::Debug for ContextStrategies<S> {
+impl<S: SearchStrategy + ?Sized + 'static> std::fmt::Debug for ContextStrategies<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ContextStrategies").finish_non_exhaustive()
     }

@@ -7,8 +7,8 @@
 //! - the **collector** (here): the thread that called [`ParallelStrategyExecutor::execute`]. It waits on the
 //!   **slots** of its batch (`slots`), settles what is over (`settle`), and returns.
 //!
-//! A call goes in three steps: name the strategies and queue them; wait until each slot is over by an answer, a
-//! deadline or a cancel; return the lines in the order asked for.
+//! A call goes in three steps: name the strategies and queue them; wait until each slot is over by an answer,
+//! a deadline or a cancel; return the lines in the order asked for.
 //!
 //! # Time
 //! A batch is due at the sooner of its caller's deadline and `deadline`. A strategy is due when the batch is,
@@ -16,8 +16,8 @@
 //! for: nothing is joined, so the answer comes at the deadline even if a strategy hangs for ever.
 //!
 //! # Invariants
-//! 1. Only the collector settles permits, and each permit has left its slot when it does: a run counts exactly
-//!    once.
+//! 1. Only the collector settles permits, and each permit has left its slot when it does: a run counts
+//!    exactly once.
 //! 2. The order of the lines is the order of the tasks; no completion order can reach it.
 //! 3. When `execute` returns, none of its jobs is queued and none of its permits is held.
 //! 4. Two locks, the pool's and a batch's, are never held at once; no strategy code, settling or thread start
@@ -40,26 +40,26 @@ use std::sync::Arc;
 use sync::{CancelReason, CircuitBreaker, Clock, Parker, contained};
 
 pub use self::config::{ExecutorConfig, ExecutorConfigError};
-use self::pool::Pool;
 pub use self::pool::PoolView;
+use self::pool::WorkerThreads;
 use self::settle::settle;
-use self::slots::{End, NotBegun, Slots};
+use self::slots::{SlotEnd, Slots, StartRefusal};
 use self::worker::StrategyJob;
-use crate::{BatchCancelled, Name, Run, Stop, Strategy};
+use crate::{BatchCancelled, Name, SearchStrategy, StopCheck, StrategyRun};
 pub use events::{BreakerMove, ContextStrategies, Event, EventSink};
 
 /// Strategies to run together.
-pub struct Batch<S: Strategy + ?Sized> {
+pub struct Batch<S: SearchStrategy + ?Sized> {
     /// What all of them read.
     pub prepared: Arc<S::Prepared>,
     /// The strategies, in the order in which their lines come back.
-    pub tasks: Vec<Task<S>>,
-    /// When the caller no longer wants the answer.
-    pub stop: Stop,
+    pub tasks: Vec<StrategyTask<S>>,
+    /// The time when the caller no longer wants the answer.
+    pub stop: StopCheck,
 }
 
 /// One strategy of a [`Batch`].
-pub struct Task<S: Strategy + ?Sized> {
+pub struct StrategyTask<S: SearchStrategy + ?Sized> {
     /// The strategy.
     pub strategy: Arc<S>,
     /// The most candidates it may propose. With 0 it has no share and is not started.
@@ -95,7 +95,7 @@ pub struct Task<S: Strategy + ?Sized> {
 /// let words: Arc<dyn Strategy<Prepared = String, Candidate = String>> = Arc::new(Words("words".parse()?));
 /// let runs = executor.execute(Batch {
 ///     prepared: Arc::new("to be or not".to_owned()),
-///     tasks: vec![Task { strategy: words, limit: 3 }],
+///     tasks: vec![StrategyTask { strategy: words, limit: 3 }],
 ///     stop: Stop::new(CancellationToken::new().observe(), None, clock),
 /// })?;
 /// assert_eq!(runs[0].outcome, Outcome::Ok);
@@ -103,14 +103,14 @@ pub struct Task<S: Strategy + ?Sized> {
 /// assert_eq!(runs[0].cut, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ParallelStrategyExecutor<S: Strategy + ?Sized + 'static> {
+pub struct ParallelStrategyExecutor<S: SearchStrategy + ?Sized + 'static> {
     config: ExecutorConfig,
     breakers: CircuitBreaker,
     clock: Arc<dyn Clock>,
-    pool: Arc<Pool<StrategyJob<S>>>,
+    pool: Arc<WorkerThreads<StrategyJob<S>>>,
 }
 
-impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
+impl<S: SearchStrategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
     /// An executor without threads yet. The breakers are the process's: all executors share them.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ExecutorConfigError> {
         let config = config.checked()?;
-        let pool = Pool::new(config.max_workers);
+        let pool = WorkerThreads::new(config.max_workers);
         Ok(Self { config, breakers, clock, pool })
     }
 
@@ -132,9 +132,9 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
     /// the thread it occupies.
     ///
     /// # Errors
-    /// [`BatchCancelled`] if the batch's [`Stop`] is cancelled before all lines are there. A deadline is no
+    /// [`BatchCancelled`] if the batch's [`StopCheck`] is cancelled before all lines are there. A deadline is no
     /// error.
-    pub fn execute(&self, batch: Batch<S>) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
+    pub fn execute(&self, batch: Batch<S>) -> Result<Vec<StrategyRun<S::Candidate>>, BatchCancelled> {
         if let Some(reason) = batch.stop.observed().reason() {
             return Err(BatchCancelled { reason, changes: Vec::new() });
         }
@@ -158,7 +158,7 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
         let Batch { prepared, tasks, stop } = batch;
         let time = stop.remaining().map_or(self.config.deadline, |left| left.min(self.config.deadline));
         let due = self.clock.now().saturating_add(time);
-        let (names, refused): (Vec<Name>, Vec<Option<NotBegun>>) = tasks.iter().map(named).unzip();
+        let (names, refused): (Vec<Name>, Vec<Option<StartRefusal>>) = tasks.iter().map(name_of).unzip();
         let can_begin: Vec<bool> = refused.iter().map(Option::is_none).collect();
         let clock = Arc::clone(&self.clock);
         let slots =
@@ -184,21 +184,21 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
         &self,
         names: Vec<Name>,
         slots: &Arc<Slots<S::Candidate>>,
-        stop: &Stop,
+        stop: &StopCheck,
         collector: &Parker,
-    ) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
-        let mut runs: Vec<Option<Run<S::Candidate>>> = names.iter().map(|_| None).collect();
+    ) -> Result<Vec<StrategyRun<S::Candidate>>, BatchCancelled> {
+        let mut runs: Vec<Option<StrategyRun<S::Candidate>>> = names.iter().map(|_| None).collect();
         loop {
             let harvest = slots.take(stop.observed());
             if harvest.ends.iter().any(|(_, end)| end.had_no_turn()) {
                 self.pool.withdraw(|job| Arc::ptr_eq(&job.slots, slots));
             }
             for (index, end) in harvest.ends {
-                self.let_go(&end);
+                self.release_thread(&end);
                 runs[index] = settle(names[index].clone(), end, self.config.strategy_deadline);
             }
             if let Some(reason) = harvest.cancelled {
-                let changes = runs.iter().flatten().filter_map(Run::change).collect();
+                let changes = runs.iter().flatten().filter_map(StrategyRun::change).collect();
                 return Err(BatchCancelled { reason, changes });
             }
             if harvest.next_look.is_none() {
@@ -212,36 +212,36 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
     }
 
     /// If its strategy has not returned: tells it to stop, and gives its thread's seat to another.
-    fn let_go(&self, end: &End<S::Candidate>) {
+    fn release_thread(&self, end: &SlotEnd<S::Candidate>) {
         match end {
-            End::Overdue(started) => {
+            SlotEnd::Overdue(started) => {
                 // Wakes whatever the strategy registered, which is its code and may panic.
                 let _ = contained(|| started.token.cancel(CancelReason::Timeout));
                 self.pool.abandon(started.run);
             }
             // Its token is a child of the one that was cancelled.
-            End::Cancelled(started) => self.pool.abandon(started.run),
-            End::NotBegun(_) | End::Answered { .. } | End::Late(_) => {}
+            SlotEnd::Cancelled(started) => self.pool.abandon(started.run),
+            SlotEnd::NotBegun(_) | SlotEnd::Answered { .. } | SlotEnd::Late(_) => {}
         }
     }
 }
 
 /// The name of a task's strategy, and why it cannot begin if it cannot.
-fn named<S: Strategy + ?Sized>(task: &Task<S>) -> (Name, Option<NotBegun>) {
+fn name_of<S: SearchStrategy + ?Sized>(task: &StrategyTask<S>) -> (Name, Option<StartRefusal>) {
     match contained(|| task.strategy.name().clone()) {
-        Err(panicked) => (Name::unnamed(), Some(NotBegun::Unnamed(panicked.message))),
-        Ok(name) if task.limit == 0 => (name, Some(NotBegun::NoShare)),
+        Err(panicked) => (Name::unnamed(), Some(StartRefusal::Unnamed(panicked.message))),
+        Ok(name) if task.limit == 0 => (name, Some(StartRefusal::NoShare)),
         Ok(name) => (name, None),
     }
 }
 
-impl<S: Strategy + ?Sized + 'static> Drop for ParallelStrategyExecutor<S> {
+impl<S: SearchStrategy + ?Sized + 'static> Drop for ParallelStrategyExecutor<S> {
     fn drop(&mut self) {
         self.pool.close();
     }
 }
 
-impl<S: Strategy + ?Sized + 'static> fmt::Debug for ParallelStrategyExecutor<S> {
+impl<S: SearchStrategy + ?Sized + 'static> fmt::Debug for ParallelStrategyExecutor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ParallelStrategyExecutor")
             .field("config", &self.config)

@@ -8,8 +8,8 @@
 //! 1. `running ≤ live ≤ max_workers`. Threads beyond that are abandoned ones.
 //! 2. First in, first out; the jobs of one call stand together.
 //! 3. A run is in `running` or in `abandoned` from the moment its job leaves the queue until its thread comes
-//!    back, never in both. So abandoning a run that has returned does nothing, and cannot hit the thread's next
-//!    one.
+//!    back, never in both. So abandoning a run that has returned does nothing, and cannot hit the thread's
+//!    next one.
 //! 4. A name with [`HUNG_AFTER`] abandoned runs is not begun: its job is told so. Each name leaks at most
 //!    `HUNG_AFTER - 1 + max_workers` threads.
 //! 5. While a job is queued, a thread is live; where none can be had, the queue is emptied.
@@ -31,18 +31,18 @@ use crate::Name;
 const HUNG_AFTER: usize = 4;
 
 /// Something to do on a thread of the pool.
-pub(super) trait Job: Send + 'static {
+pub(super) trait PoolJob: Send + 'static {
     /// Whose abandoned runs count against it.
     fn name(&self) -> &Name;
     /// Does it.
     fn run(self, run: RunId);
     /// Hears that it will not be done.
-    fn refuse(self, why: Refused);
+    fn refuse(self, why: JobRejection);
 }
 
-/// Why a job is not done.
+/// The reason why a job is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum JobRejection {
     /// Too many abandoned runs of its name are alive.
     Hung,
     /// The system gives no thread.
@@ -66,10 +66,10 @@ pub struct PoolView {
     pub queued: usize,
 }
 
-/// How a thread is started.
+/// Starts a thread.
 type Spawn = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-pub(super) struct Pool<J> {
+pub(super) struct WorkerThreads<J> {
     state: Mutex<State<J>>,
     work: Condvar,
     max_workers: usize,
@@ -85,13 +85,13 @@ struct State<J> {
     is_closed: bool,
 }
 
-/// What a thread finds to do.
-enum Next<J> {
+/// The next step of a thread.
+enum ThreadStep<J> {
     Run(RunId, J),
     Refuse(J),
 }
 
-impl<J: Job> Pool<J> {
+impl<J: PoolJob> WorkerThreads<J> {
     pub(super) fn new(max_workers: usize) -> Arc<Self> {
         Self::with(max_workers, |body| {
             thread::Builder::new().name("strategy".to_owned()).spawn(body).map(drop)
@@ -185,7 +185,7 @@ impl<J: Job> Pool<J> {
         };
         for job in stranded {
             // A job that panics when it hears this has nobody to tell.
-            let _ = contained(|| job.refuse(Refused::NoThread));
+            let _ = contained(|| job.refuse(JobRejection::NoThread));
         }
     }
 
@@ -195,17 +195,17 @@ impl<J: Job> Pool<J> {
         while let Some(next) = self.next(returned.take()) {
             // A job tells its own end; a panic in its last drops is of no use to anybody.
             let _ = match next {
-                Next::Run(run, job) => {
+                ThreadStep::Run(run, job) => {
                     returned = Some(run);
                     contained(|| job.run(run))
                 }
-                Next::Refuse(job) => contained(|| job.refuse(Refused::Hung)),
+                ThreadStep::Refuse(job) => contained(|| job.refuse(JobRejection::Hung)),
             };
         }
     }
 
     /// Waits for something to do; `None` tells the thread to end.
-    fn next(&self, returned: Option<RunId>) -> Option<Next<J>> {
+    fn next(&self, returned: Option<RunId>) -> Option<ThreadStep<J>> {
         let mut state = lock(&self.state);
         if let Some(run) = returned
             && state.running.remove(&run).is_none()
@@ -226,7 +226,7 @@ impl<J: Job> Pool<J> {
     }
 }
 
-impl<J: Job> State<J> {
+impl<J: PoolJob> State<J> {
     /// Counts the threads that the queue still wants, and answers how many to start.
     fn seat(&mut self, max_workers: usize) -> usize {
         let looking = self.live - self.running.len();
@@ -235,14 +235,14 @@ impl<J: Job> State<J> {
         missing
     }
 
-    fn begin(&mut self, job: J) -> Next<J> {
+    fn begin(&mut self, job: J) -> ThreadStep<J> {
         if self.abandoned.values().filter(|name| *name == job.name()).count() >= HUNG_AFTER {
-            return Next::Refuse(job);
+            return ThreadStep::Refuse(job);
         }
         self.next_run += 1;
         let run = RunId(self.next_run);
         self.running.insert(run, job.name().clone());
-        Next::Run(run, job)
+        ThreadStep::Run(run, job)
     }
 }
 
@@ -256,90 +256,90 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Eq)]
-    enum Did {
+    enum ProbeOutcome {
         Ran,
-        Was(Refused),
+        Was(JobRejection),
     }
 
     /// Says what became of it, and panics afterwards if told so.
     struct Probe {
         name: Name,
-        did: Sender<Did>,
+        did: Sender<ProbeOutcome>,
         panics: bool,
     }
 
     impl Probe {
-        fn new(did: &Sender<Did>) -> Self {
+        fn new(did: &Sender<ProbeOutcome>) -> Self {
             Self { name: Name::unnamed(), did: did.clone(), panics: false }
         }
 
-        fn say(self, did: Did) {
+        fn say(self, did: ProbeOutcome) {
             self.did.send(did).expect("the test listens");
             assert!(!self.panics, "told so");
         }
     }
 
-    impl Job for Probe {
+    impl PoolJob for Probe {
         fn name(&self) -> &Name {
             &self.name
         }
 
         fn run(self, _: RunId) {
-            self.say(Did::Ran);
+            self.say(ProbeOutcome::Ran);
         }
 
-        fn refuse(self, why: Refused) {
-            self.say(Did::Was(why));
+        fn refuse(self, why: JobRejection) {
+            self.say(ProbeOutcome::Was(why));
         }
     }
 
-    fn heard(receiver: &Receiver<Did>) -> Did {
+    fn heard(receiver: &Receiver<ProbeOutcome>) -> ProbeOutcome {
         receiver.recv_timeout(Duration::from_secs(60)).expect("every job hears something")
     }
 
     #[test]
     fn a_system_without_threads_refuses_every_job_and_counts_none() {
-        let pool = Pool::with(4, |_| Err(io::Error::other("no more threads")));
+        let pool = WorkerThreads::with(4, |_| Err(io::Error::other("no more threads")));
         let (sender, receiver) = channel();
         pool.submit((0..3).map(|_| Probe::new(&sender)).collect());
         for _ in 0..3 {
-            assert_eq!(heard(&receiver), Did::Was(Refused::NoThread));
+            assert_eq!(heard(&receiver), ProbeOutcome::Was(JobRejection::NoThread));
         }
         assert_eq!(pool.view(), PoolView { live: 0, running: 0, abandoned: 0, queued: 0 });
     }
 
     #[test]
     fn a_job_that_panics_when_refused_keeps_no_other_from_hearing() {
-        let pool = Pool::with(4, |_| Err(io::Error::other("no more threads")));
+        let pool = WorkerThreads::with(4, |_| Err(io::Error::other("no more threads")));
         let (sender, receiver) = channel();
         pool.submit(vec![Probe { panics: true, ..Probe::new(&sender) }, Probe::new(&sender)]);
         for _ in 0..2 {
-            assert_eq!(heard(&receiver), Did::Was(Refused::NoThread));
+            assert_eq!(heard(&receiver), ProbeOutcome::Was(JobRejection::NoThread));
         }
     }
 
     #[test]
     fn one_thread_where_four_were_asked_for_does_all_the_work() {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
-        let pool = Pool::with(4, |body| match STARTED.fetch_add(1, Ordering::Relaxed) {
+        let pool = WorkerThreads::with(4, |body| match STARTED.fetch_add(1, Ordering::Relaxed) {
             0 => thread::Builder::new().spawn(body).map(drop),
             _ => Err(io::Error::other("no more threads")),
         });
         let (sender, receiver) = channel();
         pool.submit((0..8).map(|_| Probe::new(&sender)).collect());
         for _ in 0..8 {
-            assert_eq!(heard(&receiver), Did::Ran);
+            assert_eq!(heard(&receiver), ProbeOutcome::Ran);
         }
         assert_eq!(pool.view().live, 1);
     }
 
     #[test]
     fn threads_outlive_panicking_jobs_and_end_when_the_pool_is_closed() {
-        let pool = Pool::new(2);
+        let pool = WorkerThreads::new(2);
         let (sender, receiver) = channel();
         for _ in 0..10 {
             pool.submit(vec![Probe { panics: true, ..Probe::new(&sender) }]);
-            assert_eq!(heard(&receiver), Did::Ran);
+            assert_eq!(heard(&receiver), ProbeOutcome::Ran);
         }
         pool.close();
         while pool.view().live > 0 || Arc::strong_count(&pool) > 1 {
@@ -349,10 +349,10 @@ mod tests {
 
     #[test]
     fn a_run_that_has_returned_cannot_be_abandoned() {
-        let pool = Pool::new(1);
+        let pool = WorkerThreads::new(1);
         let (sender, receiver) = channel();
         pool.submit(vec![Probe::new(&sender)]);
-        assert_eq!(heard(&receiver), Did::Ran);
+        assert_eq!(heard(&receiver), ProbeOutcome::Ran);
         while pool.view().running > 0 {
             thread::yield_now();
         }

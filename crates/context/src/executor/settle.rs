@@ -1,4 +1,4 @@
-//! What the end of a run means: for its circuit breaker, and for the receipt.
+//! Settles the end of a run: for its circuit breaker, and for the receipt.
 //!
 //! | end of a run | permit | outcome |
 //! |---|---|---|
@@ -13,62 +13,76 @@
 //! So neither a caller in a hurry nor a full queue opens a breaker for others.
 //!
 //! # Invariants
-//! 1. How long a run took that missed its deadline is counted to the deadline, not to whenever somebody looked:
-//!    a busy machine turns no hurried caller into a failing strategy.
+//! 1. How long a run took that missed its deadline is counted to the deadline, not to whenever somebody
+//!    looked: a busy machine turns no hurried caller into a failing strategy.
 //! 2. No lock is held here.
 
 use std::time::Duration;
 
-use sync::Recorded;
+use sync::RecordOutcome;
 
-use super::slots::{Answer, End, NotBegun, Started};
-use crate::{Name, Outcome, Run};
+use super::slots::{SlotEnd, StartRefusal, StartedStrategy, StrategyAnswer};
+use crate::{Name, RunOutcome, StrategyRun};
 
 /// Settles the permit that `end` holds, if it holds one, and writes the line; a cancelled run has none.
-pub(super) fn settle<C>(name: Name, end: End<C>, strategy_deadline: Duration) -> Option<Run<C>> {
+pub(super) fn settle<C>(name: Name, end: SlotEnd<C>, strategy_deadline: Duration) -> Option<StrategyRun<C>> {
     match end {
-        End::NotBegun(why) => Some(not_begun(name, why)),
-        End::Answered { started, answer, at } => Some(answered(name, started, answer, at)),
-        End::Late(started) | End::Overdue(started) => Some(timed_out(name, started, strategy_deadline)),
-        End::Cancelled(started) => {
+        SlotEnd::NotBegun(why) => Some(settle_refused(name, why)),
+        SlotEnd::Answered { started, answer, at } => Some(settle_answer(name, started, answer, at)),
+        SlotEnd::Late(started) | SlotEnd::Overdue(started) => {
+            Some(settle_timeout(name, started, strategy_deadline))
+        }
+        SlotEnd::Cancelled(started) => {
             started.permit.abandon();
             None
         }
     }
 }
 
-fn not_begun<C>(name: Name, why: NotBegun) -> Run<C> {
+fn settle_refused<C>(name: Name, why: StartRefusal) -> StrategyRun<C> {
     let outcome = match why {
-        NotBegun::Rejected { retry_after } => Outcome::Open { retry_after },
-        NotBegun::Hung => Outcome::Hung,
-        NotBegun::NoShare | NotBegun::NoTurn => Outcome::NotStarted,
-        NotBegun::Unnamed(message) => Outcome::Panicked(message),
+        StartRefusal::Rejected { retry_after } => RunOutcome::Open { retry_after },
+        StartRefusal::Hung => RunOutcome::Hung,
+        StartRefusal::NoShare | StartRefusal::NoTurn => RunOutcome::NotStarted,
+        StartRefusal::Unnamed(message) => RunOutcome::Panicked(message),
     };
     line(name, outcome, Duration::ZERO, None)
 }
 
-fn answered<C>(name: Name, started: Started, answer: Answer<C>, at: Duration) -> Run<C> {
+fn settle_answer<C>(
+    name: Name,
+    started: StartedStrategy,
+    answer: StrategyAnswer<C>,
+    at: Duration,
+) -> StrategyRun<C> {
     let elapsed = at.saturating_sub(started.at);
     match answer {
-        Answer::Found { candidates, cut } => {
-            let outcome = if candidates.is_empty() { Outcome::Empty } else { Outcome::Ok };
+        StrategyAnswer::Found { candidates, cut } => {
+            let outcome = if candidates.is_empty() { RunOutcome::Empty } else { RunOutcome::Ok };
             let breaker = Some(started.permit.succeed());
-            Run { name, outcome, candidates, cut, elapsed, breaker }
+            StrategyRun { name, outcome, candidates, cut, elapsed, breaker }
         }
-        Answer::Failed(message) => line(name, Outcome::Failed(message), elapsed, Some(started.permit.fail())),
-        Answer::Panicked(message) => {
-            line(name, Outcome::Panicked(message), elapsed, Some(started.permit.fail()))
+        StrategyAnswer::Failed(message) => {
+            line(name, RunOutcome::Failed(message), elapsed, Some(started.permit.fail()))
+        }
+        StrategyAnswer::Panicked(message) => {
+            line(name, RunOutcome::Panicked(message), elapsed, Some(started.permit.fail()))
         }
     }
 }
 
-fn timed_out<C>(name: Name, started: Started, strategy_deadline: Duration) -> Run<C> {
+fn settle_timeout<C>(name: Name, started: StartedStrategy, strategy_deadline: Duration) -> StrategyRun<C> {
     let ran = started.due.saturating_sub(started.at);
     let had_its_chance = ran >= strategy_deadline / 2;
     let breaker = if had_its_chance { started.permit.fail() } else { started.permit.abandon() };
-    line(name, Outcome::TimedOut, ran, Some(breaker))
+    line(name, RunOutcome::TimedOut, ran, Some(breaker))
 }
 
-fn line<C>(name: Name, outcome: Outcome, elapsed: Duration, breaker: Option<Recorded>) -> Run<C> {
-    Run { name, outcome, candidates: Vec::new(), cut: 0, elapsed, breaker }
+fn line<C>(
+    name: Name,
+    outcome: RunOutcome,
+    elapsed: Duration,
+    breaker: Option<RecordOutcome>,
+) -> StrategyRun<C> {
+    StrategyRun { name, outcome, candidates: Vec::new(), cut: 0, elapsed, breaker }
 }

@@ -17,9 +17,9 @@
 //!    who holds the permit of a run has taken it out, so a run is settled exactly once.
 //! 2. What comes to a slot that was taken is late and changes nothing.
 //! 3. The clock and the cancellation are read under the lock. So a strategy that starts after a `take` starts
-//!    no earlier than the instant of that `take`; an answer at or after its due instant is late, and one after
-//!    a cancel is cancelled, whoever looks first: what a strategy says because it was told to stop never
-//!    counts.
+//!    no earlier than the instant of that `take`; an answer at or after its due instant is late, and one
+//!    after a cancel is cancelled, whoever looks first: what a strategy says because it was told to stop
+//!    never counts.
 //! 4. Lock order: a batch's slots, then the clock's or the breakers' own lock, which are leaves. Nothing else
 //!    runs under the lock but moves: no candidate, permit or token is dropped there.
 //! 5. Every change that the collector waits for is followed by an `unpark`.
@@ -37,19 +37,19 @@ use super::pool::RunId;
 use crate::Name;
 
 /// A strategy that began.
-pub(super) struct Started {
+pub(super) struct StartedStrategy {
     pub(super) permit: Permit,
     pub(super) at: Duration,
-    /// When it is too late: by its own deadline or the batch's.
+    /// The time when it is too late: by its own deadline or the batch's.
     pub(super) due: Duration,
     pub(super) run: RunId,
     /// Tells it to stop.
     pub(super) token: CancellationToken,
 }
 
-/// Why a strategy did not begin.
+/// The reason why a strategy did not start.
 #[derive(Debug)]
-pub(super) enum NotBegun {
+pub(super) enum StartRefusal {
     Rejected {
         retry_after: Duration,
     },
@@ -60,60 +60,60 @@ pub(super) enum NotBegun {
     Unnamed(String),
 }
 
-/// What a strategy came to by itself.
-pub(super) enum Answer<C> {
+/// The answer of a strategy by itself.
+pub(super) enum StrategyAnswer<C> {
     Found { candidates: Vec<C>, cut: usize },
     Failed(String),
     Panicked(String),
 }
 
-/// How a strategy's part in the batch is over.
-pub(super) enum End<C> {
-    NotBegun(NotBegun),
+/// The end of a strategy's part in the batch.
+pub(super) enum SlotEnd<C> {
+    NotBegun(StartRefusal),
     /// It answered in time.
     Answered {
-        started: Started,
-        answer: Answer<C>,
+        started: StartedStrategy,
+        answer: StrategyAnswer<C>,
         at: Duration,
     },
     /// It returned, but too late.
-    Late(Started),
+    Late(StartedStrategy),
     /// It has not returned, and its time is over.
-    Overdue(Started),
+    Overdue(StartedStrategy),
     /// The batch was cancelled before it had answered.
-    Cancelled(Started),
+    Cancelled(StartedStrategy),
 }
 
-impl<C> End<C> {
-    /// Whether its job may still be queued.
+impl<C> SlotEnd<C> {
+    /// Returns true if its job may still be queued.
     pub(super) fn had_no_turn(&self) -> bool {
-        matches!(self, Self::NotBegun(NotBegun::NoTurn))
+        matches!(self, Self::NotBegun(StartRefusal::NoTurn))
     }
 }
 
-enum Slot<C> {
+enum BatchSlot<C> {
     Waiting,
-    Refused(NotBegun),
-    Running(Started),
-    Ended { started: Started, answer: Answer<C>, at: Duration },
-    Late(Started),
-    Cancelled(Started),
+    Refused(StartRefusal),
+    Running(StartedStrategy),
+    Ended { started: StartedStrategy, answer: StrategyAnswer<C>, at: Duration },
+    Late(StartedStrategy),
+    Cancelled(StartedStrategy),
     Taken,
 }
 
-/// What [`Slots::take`] found.
-pub(super) struct Harvest<C> {
+/// The result of [`Slots::take`].
+pub(super) struct TakenSlots<C> {
     /// What is over, with the index of its slot.
-    pub(super) ends: Vec<(usize, End<C>)>,
+    pub(super) ends: Vec<(usize, SlotEnd<C>)>,
     /// When to look again if nobody unparks; `None` if every slot was taken.
     pub(super) next_look: Option<Duration>,
-    /// Why the batch was cancelled, if it was: then every slot was taken.
+    /// The reason why the batch was cancelled, if it was: then every slot was taken.
     pub(super) cancelled: Option<CancelReason>,
 }
 
 /// The slots of one batch.
 pub(super) struct Slots<C> {
-    slots: Mutex<Vec<Slot<C>>>,
+    slots: Mutex<Vec<BatchSlot<C>>>,
     clock: Arc<dyn Clock>,
     due: Duration,
     strategy_deadline: Duration,
@@ -123,13 +123,16 @@ pub(super) struct Slots<C> {
 impl<C> Slots<C> {
     /// Slots of which those that cannot begin are over at once.
     pub(super) fn new(
-        refused: Vec<Option<NotBegun>>,
+        refused: Vec<Option<StartRefusal>>,
         clock: Arc<dyn Clock>,
         due: Duration,
         strategy_deadline: Duration,
         collector: Parker,
     ) -> Self {
-        let slots = refused.into_iter().map(|refused| refused.map_or(Slot::Waiting, Slot::Refused)).collect();
+        let slots = refused
+            .into_iter()
+            .map(|refused| refused.map_or(BatchSlot::Waiting, BatchSlot::Refused))
+            .collect();
         Self { slots: Mutex::new(slots), clock, due, strategy_deadline, collector }
     }
 
@@ -146,51 +149,52 @@ impl<C> Slots<C> {
             let mut slots = lock(&self.slots);
             let slot = &mut slots[index];
             let at = self.clock.now();
-            let is_waiting = matches!(slot, Slot::Waiting);
+            let is_waiting = matches!(slot, BatchSlot::Waiting);
             if !is_waiting || at >= self.due {
                 return None;
             }
             match breakers.try_acquire(name.as_str()) {
                 Ok(permit) => {
                     let due = self.due.min(at.saturating_add(self.strategy_deadline));
-                    *slot = Slot::Running(Started { permit, at, due, run, token });
+                    *slot = BatchSlot::Running(StartedStrategy { permit, at, due, run, token });
                     return Some(due);
                 }
                 Err(rejected) => rejected.retry_after,
             }
         };
-        self.refuse(index, NotBegun::Rejected { retry_after });
+        self.refuse(index, StartRefusal::Rejected { retry_after });
         None
     }
 
     /// Ends a strategy that still waits without beginning it.
-    pub(super) fn refuse(&self, index: usize, why: NotBegun) {
+    pub(super) fn refuse(&self, index: usize, why: StartRefusal) {
         {
             let mut slots = lock(&self.slots);
             let slot = &mut slots[index];
-            if !matches!(slot, Slot::Waiting) {
+            if !matches!(slot, BatchSlot::Waiting) {
                 return;
             }
-            *slot = Slot::Refused(why);
+            *slot = BatchSlot::Refused(why);
         }
         self.collector.unpark();
     }
 
-    /// Leaves the answer of a strategy; one that came too late is given back, to be dropped by whoever made it.
-    pub(super) fn end(&self, index: usize, answer: Answer<C>) -> Option<Answer<C>> {
+    /// Leaves the answer of a strategy; one that came too late is given back, to be dropped by whoever made
+    /// it.
+    pub(super) fn end(&self, index: usize, answer: StrategyAnswer<C>) -> Option<StrategyAnswer<C>> {
         let late = {
             let mut slots = lock(&self.slots);
             let at = self.clock.now();
             // A slot that was begun is running until it is taken.
-            let Slot::Running(started) = std::mem::replace(&mut slots[index], Slot::Taken) else {
+            let BatchSlot::Running(started) = std::mem::replace(&mut slots[index], BatchSlot::Taken) else {
                 return Some(answer);
             };
             let (slot, late) = if started.token.is_cancelled() {
-                (Slot::Cancelled(started), Some(answer))
+                (BatchSlot::Cancelled(started), Some(answer))
             } else if at >= started.due {
-                (Slot::Late(started), Some(answer))
+                (BatchSlot::Late(started), Some(answer))
             } else {
-                (Slot::Ended { started, answer, at }, None)
+                (BatchSlot::Ended { started, answer, at }, None)
             };
             slots[index] = slot;
             late
@@ -200,7 +204,7 @@ impl<C> Slots<C> {
     }
 
     /// Takes out whatever is over; once `observed` is cancelled, everything is.
-    pub(super) fn take(&self, observed: &Observed) -> Harvest<C> {
+    pub(super) fn take(&self, observed: &Observed) -> TakenSlots<C> {
         let mut slots = lock(&self.slots);
         let now = self.clock.now();
         let cancelled = observed.reason();
@@ -211,28 +215,30 @@ impl<C> Slots<C> {
         let mut next_look: Option<Duration> = None;
         let mut look_at = |at: Duration| next_look = Some(next_look.map_or(at, |next| next.min(at)));
         for (index, slot) in slots.iter_mut().enumerate() {
-            let end = match std::mem::replace(slot, Slot::Taken) {
-                Slot::Waiting if is_cancelled || now >= self.due => End::NotBegun(NotBegun::NoTurn),
-                Slot::Waiting => {
+            let end = match std::mem::replace(slot, BatchSlot::Taken) {
+                BatchSlot::Waiting if is_cancelled || now >= self.due => {
+                    SlotEnd::NotBegun(StartRefusal::NoTurn)
+                }
+                BatchSlot::Waiting => {
                     look_at(due_if_begun);
-                    *slot = Slot::Waiting;
+                    *slot = BatchSlot::Waiting;
                     continue;
                 }
-                Slot::Refused(why) => End::NotBegun(why),
-                Slot::Running(started) if is_cancelled => End::Cancelled(started),
-                Slot::Running(started) if now >= started.due => End::Overdue(started),
-                Slot::Running(started) => {
+                BatchSlot::Refused(why) => SlotEnd::NotBegun(why),
+                BatchSlot::Running(started) if is_cancelled => SlotEnd::Cancelled(started),
+                BatchSlot::Running(started) if now >= started.due => SlotEnd::Overdue(started),
+                BatchSlot::Running(started) => {
                     look_at(started.due);
-                    *slot = Slot::Running(started);
+                    *slot = BatchSlot::Running(started);
                     continue;
                 }
-                Slot::Ended { started, answer, at } => End::Answered { started, answer, at },
-                Slot::Late(started) => End::Late(started),
-                Slot::Cancelled(started) => End::Cancelled(started),
-                Slot::Taken => continue,
+                BatchSlot::Ended { started, answer, at } => SlotEnd::Answered { started, answer, at },
+                BatchSlot::Late(started) => SlotEnd::Late(started),
+                BatchSlot::Cancelled(started) => SlotEnd::Cancelled(started),
+                BatchSlot::Taken => continue,
             };
             ends.push((index, end));
         }
-        Harvest { ends, next_look, cancelled }
+        TakenSlots { ends, next_look, cancelled }
     }
 }

@@ -1,4 +1,4 @@
-//! What a thread of the pool does with one strategy: begin it, bear what it does, leave the answer in its slot.
+//! The job of a pool thread for one strategy: start it, contain its failures, store the answer in its slot.
 //!
 //! # Invariants
 //! 1. The worker never settles a permit: it leaves an answer, and the collector decides.
@@ -10,25 +10,25 @@ use std::sync::Arc;
 use sync::{CircuitBreaker, Clock, contained};
 
 use super::error_message::error_message;
-use super::pool::{Job, Refused, RunId};
-use super::slots::{Answer, NotBegun, Slots};
-use crate::{Name, Stop, Strategy};
+use super::pool::{JobRejection, PoolJob, RunId};
+use super::slots::{Slots, StartRefusal, StrategyAnswer};
+use crate::{Name, SearchStrategy, StopCheck};
 
 /// One strategy of a batch, on its way to a thread.
-pub(super) struct StrategyJob<S: Strategy + ?Sized> {
+pub(super) struct StrategyJob<S: SearchStrategy + ?Sized> {
     pub(super) index: usize,
     pub(super) name: Name,
     pub(super) strategy: Arc<S>,
     pub(super) prepared: Arc<S::Prepared>,
     pub(super) limit: usize,
     /// The batch's; the strategy gets one of its own.
-    pub(super) stop: Stop,
+    pub(super) stop: StopCheck,
     pub(super) slots: Arc<Slots<S::Candidate>>,
     pub(super) breakers: CircuitBreaker,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl<S: Strategy + ?Sized + 'static> Job for StrategyJob<S> {
+impl<S: SearchStrategy + ?Sized + 'static> PoolJob for StrategyJob<S> {
     fn name(&self) -> &Name {
         &self.name
     }
@@ -43,30 +43,30 @@ impl<S: Strategy + ?Sized + 'static> Job for StrategyJob<S> {
         let Some(due) = begun else {
             return;
         };
-        let answer = self.find(&Stop::new(observed, Some(due), Arc::clone(&self.clock)));
+        let answer = self.find(&StopCheck::new(observed, Some(due), Arc::clone(&self.clock)));
         let late = self.slots.end(self.index, answer);
         drop(late);
     }
 
-    fn refuse(self, why: Refused) {
+    fn refuse(self, why: JobRejection) {
         let why = match why {
-            Refused::Hung => NotBegun::Hung,
-            Refused::NoThread => NotBegun::NoTurn,
+            JobRejection::Hung => StartRefusal::Hung,
+            JobRejection::NoThread => StartRefusal::NoTurn,
         };
         self.slots.refuse(self.index, why);
     }
 }
 
-impl<S: Strategy + ?Sized> StrategyJob<S> {
-    fn find(&self, stop: &Stop) -> Answer<S::Candidate> {
+impl<S: SearchStrategy + ?Sized> StrategyJob<S> {
+    fn find(&self, stop: &StopCheck) -> StrategyAnswer<S::Candidate> {
         let found = contained(|| match self.strategy.find(&self.prepared, self.limit, stop) {
             Ok(mut candidates) => {
                 let cut = candidates.len().saturating_sub(self.limit);
                 candidates.truncate(self.limit);
-                Answer::Found { candidates, cut }
+                StrategyAnswer::Found { candidates, cut }
             }
-            Err(error) => Answer::Failed(error_message(&error)),
+            Err(error) => StrategyAnswer::Failed(error_message(&error)),
         });
-        found.unwrap_or_else(|panicked| Answer::Panicked(panicked.message))
+        found.unwrap_or_else(|panicked| StrategyAnswer::Panicked(panicked.message))
     }
 }

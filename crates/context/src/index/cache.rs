@@ -16,7 +16,7 @@ use super::{Index, IndexConfig};
 use crate::ports::WallClock;
 
 /// The indexes of a process.
-pub struct Indexes {
+pub struct IndexCache {
     /// Where they are kept; none for in memory.
     dir: Option<PathBuf>,
     config: IndexConfig,
@@ -27,7 +27,7 @@ pub struct Indexes {
     open: Mutex<Vec<(PathBuf, Arc<Index>)>>,
 }
 
-impl Indexes {
+impl IndexCache {
     /// Indexes that are kept in a directory, or in memory only.
     pub fn new(
         dir: Option<PathBuf>,
@@ -35,8 +35,8 @@ impl Indexes {
         memory_bytes_max: usize,
         clock: Arc<dyn Clock>,
         wall: Arc<dyn WallClock>,
-    ) -> Indexes {
-        Indexes { dir, config, memory_bytes_max, clock, wall, open: Mutex::default() }
+    ) -> IndexCache {
+        IndexCache { dir, config, memory_bytes_max, clock, wall, open: Mutex::default() }
     }
 
     /// The index of the project at `root`. Others go if there is no memory for all.
@@ -44,7 +44,8 @@ impl Indexes {
         self.with(root, &self.config)
     }
 
-    /// The same, with bounds of its own. One that is held with other bounds is left to who holds it: two may use a file.
+    /// The same, with bounds of its own. One that is held with other bounds is left to who holds it: two may
+    /// use a file.
     pub fn with(&self, root: &Path, config: &IndexConfig) -> Arc<Index> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().position(|(path, _)| path == root).map(|place| open.remove(place).1);
@@ -58,7 +59,8 @@ impl Indexes {
         index
     }
 
-    /// Forgets a project and removes what is kept of it; whether that could be done. It cannot while anybody uses it.
+    /// Forgets a project and removes what is kept of it; whether that could be done. It cannot while anybody
+    /// uses it.
     pub fn clear(&self, root: &Path) -> bool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(path, _)| path != root);
         self.path_of(root).is_none_or(|path| !path.exists() || remove(&path))
@@ -71,7 +73,7 @@ impl Indexes {
 
     /// Where the index of a project is kept.
     pub fn path_of(&self, root: &Path) -> Option<PathBuf> {
-        let name = Hash::of(root.as_os_str().as_bytes()).to_string();
+        let name = Hash::from_content(root.as_os_str().as_bytes()).to_string();
         self.dir.as_ref().map(|dir| dir.join(format!("{}.sqlite", &name[..16])))
     }
 
@@ -84,7 +86,7 @@ impl Indexes {
     }
 }
 
-impl std::fmt::Debug for Indexes {
+impl std::fmt::Debug for IndexCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Indexes").field("dir", &self.dir).field("held", &self.held()).finish_non_exhaustive()
     }

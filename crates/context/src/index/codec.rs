@@ -1,26 +1,27 @@
 //! Facts, outlines and what followed from snapshots as bytes: for the disk, and of facts in memory too.
 //!
 //! # Invariants
-//! 1. What was written reads back equal; anything else, cut short or changed, reads as nothing: a sum over all bytes
-//!    stands before them.
+//! 1. What was written reads back equal; anything else, cut short or changed, reads as nothing: a sum over
+//!    all bytes stands before them.
 //! 2. Lists of hashes are searched as they were written.
 //!
 //! # Not here
 //! Which version wrote them: a column beside the bytes.
 
 use super::PathOnly;
-use super::facts::{Counts, Def, DefKind, EncodedCount, Found};
-use super::outline::{Item, Outline, OutlineBy};
+use super::facts::{Def, DefKind, EncodedCount, HashCounts, ScanResult};
+use super::outline::{Outline, OutlineBy, OutlineItem};
 
-/// Where the parts of encoded facts lie. Made by [`encode_facts`] and [`layout`] only, so that they are there.
+/// The positions of the parts of encoded facts. Made by [`encode_facts`] and [`layout`] only, so that they
+/// are there.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct FactsLayout {
     /// Where each of the three lists begins and how many hashes it has.
     lists: [(u32, u32); 3],
     defs: u32,
 }
 
-impl Layout {
+impl FactsLayout {
     pub(crate) fn terms(self, encoded: &[u8]) -> &[EncodedCount] {
         self.list(0, encoded)
     }
@@ -45,8 +46,8 @@ impl Layout {
 }
 
 /// The bytes of facts, and where their parts lie in them.
-pub(crate) fn encode_facts(found: &Found) -> (Vec<u8>, Layout) {
-    let mut out = Out::default();
+pub(crate) fn encode_facts(found: &ScanResult) -> (Vec<u8>, FactsLayout) {
+    let mut out = Encoder::default();
     out.byte(found.path_only.map_or(0, PathOnly::code));
     out.byte(u8::from(found.is_utf8));
     out.number(found.bytes);
@@ -56,7 +57,7 @@ pub(crate) fn encode_facts(found: &Found) -> (Vec<u8>, Layout) {
         out.counts(list);
         (out.len() - (list.len() * size_of::<EncodedCount>()) as u32, list.len() as u32)
     });
-    let layout = Layout { lists, defs: out.len() };
+    let layout = FactsLayout { lists, defs: out.len() };
     out.number(found.defs.len() as u32);
     for def in &found.defs {
         out.byte(def.kind.code());
@@ -68,10 +69,11 @@ pub(crate) fn encode_facts(found: &Found) -> (Vec<u8>, Layout) {
     (out.summed(), layout)
 }
 
-/// What stands before the lists of encoded facts, and where they lie; none if the bytes are not as they were written.
-pub(crate) fn layout(encoded: &[u8]) -> Option<(Found, Layout)> {
-    let mut from = From::checked(encoded)?;
-    let place = |from: &From<'_>| (encoded.len() - from.0.len()) as u32;
+/// What stands before the lists of encoded facts, and where they lie; none if the bytes are not as they were
+/// written.
+pub(crate) fn layout(encoded: &[u8]) -> Option<(ScanResult, FactsLayout)> {
+    let mut from = Decoder::checked(encoded)?;
+    let place = |from: &Decoder<'_>| (encoded.len() - from.0.len()) as u32;
     let path_only = match from.byte()? {
         0 => None,
         code => Some(PathOnly::from_code(code)?),
@@ -84,13 +86,13 @@ pub(crate) fn layout(encoded: &[u8]) -> Option<(Found, Layout)> {
         *list = (place(&from), len);
         from.take((len as usize).checked_mul(size_of::<EncodedCount>())?)?;
     }
-    let layout = Layout { lists, defs: place(&from) };
-    Some((Found { bytes, lines, is_utf8, path_only, terms_len, ..Found::default() }, layout))
+    let layout = FactsLayout { lists, defs: place(&from) };
+    Some((ScanResult { bytes, lines, is_utf8, path_only, terms_len, ..ScanResult::default() }, layout))
 }
 
 /// The definitions that were encoded as these bytes.
 pub(crate) fn decode_defs(bytes: &[u8]) -> Option<Vec<Def>> {
-    let mut from = From(bytes);
+    let mut from = Decoder(bytes);
     let count = from.number()?;
     let mut defs = Vec::with_capacity((count as usize).min(from.0.len()));
     for _ in 0..count {
@@ -102,7 +104,7 @@ pub(crate) fn decode_defs(bytes: &[u8]) -> Option<Vec<Def>> {
 }
 
 pub(crate) fn encode_outline(outline: &Outline) -> Vec<u8> {
-    let mut out = Out::default();
+    let mut out = Encoder::default();
     out.byte(match outline.by {
         OutlineBy::Scan => 0,
         OutlineBy::Parser => 1,
@@ -122,7 +124,7 @@ pub(crate) fn encode_outline(outline: &Outline) -> Vec<u8> {
 }
 
 pub(crate) fn decode_outline(bytes: &[u8]) -> Option<Outline> {
-    let mut from = From::checked(bytes)?;
+    let mut from = Decoder::checked(bytes)?;
     let by = if from.byte()? == 1 { OutlineBy::Parser } else { OutlineBy::Scan };
     let count = from.number()?;
     let mut items = Vec::with_capacity((count as usize).min(from.0.len()));
@@ -133,32 +135,32 @@ pub(crate) fn decode_outline(bytes: &[u8]) -> Option<Outline> {
         let has_doc = from.byte()? == 1;
         let doc = from.text()?;
         let doc = has_doc.then(|| doc.to_owned());
-        items.push(Item { kind, name, line, from: start, to, signature, doc });
+        items.push(OutlineItem { kind, name, line, from: start, to, signature, doc });
     }
     Some(Outline { items, by })
 }
 
 /// A list of hashes and counts, for the terms of a commit.
 pub(crate) fn encode_counts(list: &[(u32, u16)]) -> Vec<u8> {
-    let mut out = Out::default();
+    let mut out = Encoder::default();
     out.counts(list);
     out.summed()
 }
 
 pub(crate) fn decode_counts(bytes: &[u8]) -> Option<Vec<(u32, u16)>> {
-    Some(From::checked(bytes)?.counts()?.iter().collect())
+    Some(Decoder::checked(bytes)?.counts()?.iter().collect())
 }
 
-/// What is written, behind the room for its sum.
-pub(crate) struct Out(Vec<u8>);
+/// The encoded bytes, behind the room for their checksum.
+pub(crate) struct Encoder(Vec<u8>);
 
-impl Default for Out {
+impl Default for Encoder {
     fn default() -> Self {
-        Out(vec![0; SUM_BYTES])
+        Encoder(vec![0; SUM_BYTES])
     }
 }
 
-impl Out {
+impl Encoder {
     fn len(&self) -> u32 {
         self.0.len() as u32
     }
@@ -187,7 +189,7 @@ impl Out {
     pub(crate) fn counts(&mut self, list: &[(u32, u16)]) {
         self.number(list.len() as u32);
         for (hash, count) in list {
-            self.0.extend(Counts::encode(*hash, *count));
+            self.0.extend(HashCounts::encode(*hash, *count));
         }
     }
 
@@ -198,19 +200,19 @@ impl Out {
     }
 }
 
-/// What is read.
-pub(crate) struct From<'b>(&'b [u8]);
+/// The bytes that remain to be decoded.
+pub(crate) struct Decoder<'b>(&'b [u8]);
 
-impl<'b> From<'b> {
+impl<'b> Decoder<'b> {
     /// The bytes behind the sum, if it is theirs.
-    pub(crate) fn checked(bytes: &'b [u8]) -> Option<From<'b>> {
+    pub(crate) fn checked(bytes: &'b [u8]) -> Option<Decoder<'b>> {
         let (head, rest) = bytes.split_first_chunk::<SUM_BYTES>()?;
-        (u64::from_le_bytes(*head) == sum(rest)).then_some(From(rest))
+        (u64::from_le_bytes(*head) == sum(rest)).then_some(Decoder(rest))
     }
 
     /// The bytes behind a sum that was checked before.
-    pub(crate) fn unchecked(bytes: &'b [u8]) -> From<'b> {
-        From(bytes.get(SUM_BYTES..).unwrap_or_default())
+    pub(crate) fn unchecked(bytes: &'b [u8]) -> Decoder<'b> {
+        Decoder(bytes.get(SUM_BYTES..).unwrap_or_default())
     }
 
     pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
@@ -248,7 +250,7 @@ impl<'b> From<'b> {
     pub(crate) fn many<T>(
         &mut self,
         count: u32,
-        mut read: impl FnMut(&mut From<'b>) -> Option<T>,
+        mut read: impl FnMut(&mut Decoder<'b>) -> Option<T>,
     ) -> Option<Vec<T>> {
         let mut many = Vec::with_capacity((count as usize).min(self.0.len()));
         for _ in 0..count {
@@ -257,10 +259,10 @@ impl<'b> From<'b> {
         Some(many)
     }
 
-    pub(crate) fn counts(&mut self) -> Option<Counts<'b>> {
+    pub(crate) fn counts(&mut self) -> Option<HashCounts<'b>> {
         let len = self.number()? as usize;
         let bytes = self.take(len.checked_mul(size_of::<EncodedCount>())?)?;
-        Some(Counts::of(bytes.as_chunks().0))
+        Some(HashCounts::new(bytes.as_chunks().0))
     }
 }
 
@@ -293,15 +295,15 @@ mod tests {
         "//! Top.\n\n/// Says hello.\npub fn hello(name: &str) -> String {\n    name.into()\n}\n";
 
     /// The facts as they are read from these bytes, which have others before and after them.
-    fn stored(facts: &Facts, encoded: &[u8]) -> Option<Facts> {
+    fn from_stored(facts: &Facts, encoded: &[u8]) -> Option<Facts> {
         let all = Arc::new([b"before", encoded, b"after"].concat());
-        Facts::stored(facts.language, Encoded::of(&all, 6..6 + encoded.len())?)
+        Facts::from_stored(facts.language, Encoded::from_range(&all, 6..6 + encoded.len())?)
     }
 
     #[test]
     fn facts_and_outlines_read_back_equal() {
         let facts = scan(&RelPath::new("a.rs").unwrap(), TEXT.as_bytes());
-        let stored = stored(&facts, facts.encoded()).unwrap();
+        let stored = from_stored(&facts, facts.encoded()).unwrap();
         assert_eq!((&stored, stored.defs()), (&facts, facts.defs()));
         assert_eq!(
             (stored.bytes, stored.lines, stored.terms_len),
@@ -323,8 +325,8 @@ mod tests {
         for at in 0..bytes.len() {
             let mut changed = bytes.to_vec();
             changed[at] ^= 1;
-            assert_eq!(stored(&facts, &changed), None, "at {at}");
-            assert_eq!(stored(&facts, &bytes[..at]), None, "cut at {at}");
+            assert_eq!(from_stored(&facts, &changed), None, "at {at}");
+            assert_eq!(from_stored(&facts, &bytes[..at]), None, "cut at {at}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::FILE_BYTES_MAX_DEFAULT;
 
-/// How much is indexed, kept and waited for.
+/// The limits of an index: sizes, retention and waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexConfig {
     /// The longest file that is read.
@@ -19,7 +19,7 @@ pub struct IndexConfig {
     pub update_deadline: Duration,
     /// How many of the newest commits are looked at; 0 is none.
     pub history_commits: u32,
-    /// How many threads read and scan.
+    /// The number of threads that read and scan.
     pub threads: usize,
 }
 

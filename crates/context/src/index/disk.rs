@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //! 1. A write is one transaction: a process that is killed leaves whole batches.
-//! 2. A row of a file is replaced or removed only by who looked at the file later: rows never go back in time.
-//! 3. A file that is damaged or of another version is made anew, by who has it alone: whoever uses it holds a shared
-//!    lock on the file beside it.
+//! 2. A row of a file is replaced or removed only by who looked at the file later: rows never go back in
+//!    time.
+//! 3. A file that is damaged or of another version is made anew, by who has it alone: whoever uses it holds a
+//!    shared lock on the file beside it.
 //! 4. A body is bound to the key that it is stored under: under another it cannot be read.
 //! 5. The directory has mode 0700, the file 0600; SQLite gives its helper files the mode of the file.
 //!
@@ -28,11 +29,11 @@ use rusqlite::{
 use super::codec::{SUM_BYTES, decode_outline, encode_outline};
 use super::facts::FACTS_VERSION;
 use super::image::{self, ReadImage};
-use super::lock::{held, hold_shared};
+use super::lock::{hold_shared, take_lock};
 use super::outline::{OUTLINE_VERSION, Outline};
 use super::parts::PARTS_VERSION;
 use super::path_only::before_reading;
-use super::{Encoded, Facts, File, Language, Parts};
+use super::{ContentParts, Encoded, Facts, File, Language};
 
 /// Says whose file it is: `agix`.
 const APPLICATION_ID: i32 = 0x6167_6978;
@@ -69,7 +70,7 @@ const TABLES: &str = "
         subject TEXT NOT NULL, terms BLOB NOT NULL, paths BLOB NOT NULL);
     CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
 
-/// Why the index on disk was not used.
+/// The reason why the index on disk was not used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiskError {
     /// Its directory or its lock cannot be used.
@@ -116,35 +117,35 @@ impl From<rusqlite::Error> for DiskError {
 
 /// A file as it was when somebody looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct IndexRow {
     pub(crate) size: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
     pub(crate) inode: u64,
-    /// When the look began.
+    /// The time when the look began.
     pub(crate) seen_ns: i64,
     pub(crate) file: File,
 }
 
 /// The open index of a project.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct DiskIndex {
     pub(super) connection: Connection,
     /// Held as long as the file is used.
     _lock: OsFile,
 }
 
-/// What was opened, and what to tell about it.
-pub(crate) struct Opened {
-    pub(crate) disk: Disk,
-    pub(crate) rows: Vec<Row>,
-    /// How many rows are not those of the image; none: there is no image.
+/// An opened index, and the notes about it.
+pub(crate) struct OpenedDisk {
+    pub(crate) disk: DiskIndex,
+    pub(crate) rows: Vec<IndexRow>,
+    /// The number of rows that are not those of the image; none: there is no image.
     pub(crate) beside_image: Option<usize>,
     pub(crate) note: Option<String>,
 }
 
 /// Opens or makes the index at `path` and reads its rows.
-pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Opened, DiskError> {
+pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<OpenedDisk, DiskError> {
     let lock = hold_shared(path, now_ns)?;
     let read = connect(path).and_then(|connection| {
         let (rows, beside_image) = read_all(&connection, path, file_bytes_max, now_ns)?;
@@ -152,19 +153,19 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
     });
     match read {
         Ok((connection, rows, beside_image)) => {
-            Ok(Opened { disk: Disk { connection, _lock: lock }, rows, beside_image, note: None })
+            Ok(OpenedDisk { disk: DiskIndex { connection, _lock: lock }, rows, beside_image, note: None })
         }
         Err(DiskError::Unusable) => {
             lock.unlock()?;
             // Alone with it, or not at all: another process may be about to do the same.
-            let lock = held(lock, path, OsFile::try_lock)?.ok_or(DiskError::Busy)?;
+            let lock = take_lock(lock, path, OsFile::try_lock)?.ok_or(DiskError::Busy)?;
             remove_files(path)?;
             let connection = connect(path)?;
             lock.unlock()?;
-            let lock = held(lock, path, OsFile::try_lock_shared)?.ok_or(DiskError::Busy)?;
+            let lock = take_lock(lock, path, OsFile::try_lock_shared)?.ok_or(DiskError::Busy)?;
             let note = Some("the index was damaged or of another version, and was made anew".to_owned());
-            let disk = Disk { connection, _lock: lock };
-            Ok(Opened { disk, rows: Vec::new(), beside_image: None, note })
+            let disk = DiskIndex { connection, _lock: lock };
+            Ok(OpenedDisk { disk, rows: Vec::new(), beside_image: None, note })
         }
         Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Full | DiskError::Sqlite(_))) => {
             Err(other)
@@ -231,14 +232,14 @@ fn make_tables(connection: &mut Connection) -> Result<(), DiskError> {
     Ok(transaction.commit()?)
 }
 
-/// All rows: those of the image with what is newer, or all of the tables. How many are not those of the image, if there
-/// is one.
+/// All rows: those of the image with what is newer, or all of the tables. How many are not those of the
+/// image, if there is one.
 fn read_all(
     connection: &Connection,
     path: &Path,
     file_bytes_max: u64,
     now_ns: i64,
-) -> Result<(Vec<Row>, Option<usize>), DiskError> {
+) -> Result<(Vec<IndexRow>, Option<usize>), DiskError> {
     let image = image::read(path).filter(|image| image.newest_ns <= now_ns);
     let Some(ReadImage { mut rows, newest_ns }) = image else {
         // What the file says of itself is not to be relied on: no more is set aside than is usual.
@@ -277,7 +278,7 @@ fn load(
     after_ns: i64,
     expected: usize,
     file_bytes_max: u64,
-) -> Result<Vec<Row>, DiskError> {
+) -> Result<Vec<IndexRow>, DiskError> {
     let mut select = connection.prepare(
         "SELECT f.path, f.size, f.mtime_ns, f.ctime_ns, f.inode, f.hash, f.lang, f.seen_ns, facts.body
          FROM file f LEFT JOIN facts ON facts.hash = f.hash AND facts.lang = f.lang AND facts.version = ?1
@@ -295,7 +296,7 @@ fn load(
         let from = bodies.len();
         bodies.extend_from_slice(body.unwrap_or_default());
         bind(&mut bodies[from..], hash.flatten().as_ref());
-        stats.push(Stored {
+        stats.push(StoredRow {
             path,
             size: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
             mtime_ns: row.get(2)?,
@@ -311,7 +312,8 @@ fn load(
     Ok(stats.into_iter().filter_map(|stored| stored.row(&bodies, file_bytes_max)).collect())
 }
 
-/// The facts of a content, by who has nothing else of the index at `path` at hand; none if they cannot be had.
+/// The facts of a content, by who has nothing else of the index at `path` at hand; none if they cannot be
+/// had.
 pub(super) fn facts_alone(path: &Path, hash: &Hash, language: Language) -> Option<Vec<u8>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).ok()?;
@@ -328,7 +330,7 @@ fn file_bytes(connection: &Connection) -> Result<usize, DiskError> {
 }
 
 /// A row as it is stored.
-struct Stored {
+struct StoredRow {
     path: RelPath,
     size: u64,
     mtime_ns: i64,
@@ -342,25 +344,26 @@ struct Stored {
     body: Range<usize>,
 }
 
-impl Stored {
+impl StoredRow {
     /// The row, if its facts can be read.
-    fn row(self, bodies: &Arc<Vec<u8>>, file_bytes_max: u64) -> Option<Row> {
-        let Stored { path, size, mtime_ns, ctime_ns, inode, seen_ns, hash, language, body } = self;
+    fn row(self, bodies: &Arc<Vec<u8>>, file_bytes_max: u64) -> Option<IndexRow> {
+        let StoredRow { path, size, mtime_ns, ctime_ns, inode, seen_ns, hash, language, body } = self;
         let file = match hash {
             None => {
                 let reason = before_reading(&path, size, file_bytes_max)?;
                 File::unread(path, size, reason)
             }
             Some(hash) => {
-                let facts = Facts::stored(Language::from_code(language)?, Encoded::of(bodies, body)?)?;
+                let facts =
+                    Facts::from_stored(Language::from_code(language)?, Encoded::from_range(bodies, body)?)?;
                 File::scanned(path, Hash::from_bytes(hash?), Arc::new(facts))
             }
         };
-        Some(Row { size, mtime_ns, ctime_ns, inode, seen_ns, file })
+        Some(IndexRow { size, mtime_ns, ctime_ns, inode, seen_ns, file })
     }
 }
 
-impl Disk {
+impl DiskIndex {
     /// Takes what lies in the log into the file, as far as nobody is about it; waits for nobody.
     pub(super) fn take_log_in(&mut self) -> Result<(), DiskError> {
         Ok(self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
@@ -369,7 +372,7 @@ impl Disk {
     /// Writes rows, and the facts that are new with them.
     pub(crate) fn save<'r>(
         &mut self,
-        rows: impl Iterator<Item = (&'r Row, &'r New)>,
+        rows: impl Iterator<Item = (&'r IndexRow, &'r RowContent)>,
         today: i64,
     ) -> Result<(), DiskError> {
         let transaction = self.begin()?;
@@ -394,7 +397,7 @@ impl Disk {
                     row.file.facts.language.code(),
                     row.seen_ns
                 ])?;
-                if let (New::Facts(parts), Some(hash)) = (new, hash) {
+                if let (RowContent::Facts(parts), Some(hash)) = (new, hash) {
                     put_facts(&transaction, hash, &row.file.facts, today)?;
                     if let Some(parts) = parts {
                         put_parts(&transaction, hash, row.file.facts.language, parts)?;
@@ -448,17 +451,17 @@ impl Disk {
     }
 
     /// The stored parts of a content.
-    pub(crate) fn parts(&self, hash: &Hash, language: Language) -> Result<Option<Parts>, DiskError> {
+    pub(crate) fn parts(&self, hash: &Hash, language: Language) -> Result<Option<ContentParts>, DiskError> {
         let mut select = self
             .connection
             .prepare_cached("SELECT body FROM parts WHERE hash = ?1 AND lang = ?2 AND version = ?3")?;
         let key = params![hash.as_bytes().as_slice(), language.code(), PARTS_VERSION];
         let body: Option<Vec<u8>> = select.query_row(key, |row| row.get(0)).optional()?;
-        Ok(body.and_then(|body| Parts::stored(bound(hash, body))))
+        Ok(body.and_then(|body| ContentParts::from_stored(bound(hash, body))))
     }
 
     /// Stores parts of contents.
-    pub(crate) fn save_parts(&mut self, parts: &[(Hash, Language, Parts)]) -> Result<(), DiskError> {
+    pub(crate) fn save_parts(&mut self, parts: &[(Hash, Language, ContentParts)]) -> Result<(), DiskError> {
         self.at_once(|disk| {
             let transaction = disk.begin()?;
             for (hash, language, parts) in parts {
@@ -469,7 +472,7 @@ impl Disk {
     }
 
     /// What followed from a snapshot and is kept under this key.
-    pub(crate) fn kept(&self, key: &Hash) -> Result<Option<Vec<u8>>, DiskError> {
+    pub(crate) fn load_derived(&self, key: &Hash) -> Result<Option<Vec<u8>>, DiskError> {
         let mut select = self.connection.prepare_cached("SELECT body FROM kept WHERE key = ?1")?;
         let body: Option<Vec<u8>> =
             select.query_row([key.as_bytes().as_slice()], |row| row.get(0)).optional()?;
@@ -477,7 +480,7 @@ impl Disk {
     }
 
     /// Keeps what followed from a snapshot, unless that is too much. The oldest go.
-    pub(crate) fn keep(&mut self, key: &Hash, body: &[u8]) -> Result<(), DiskError> {
+    pub(crate) fn store_derived(&mut self, key: &Hash, body: &[u8]) -> Result<(), DiskError> {
         if body.len() > KEPT_BYTES_MAX {
             return Ok(());
         }
@@ -500,9 +503,12 @@ impl Disk {
         Ok((facts.unsigned_abs(), file_bytes(&self.connection)? as u64))
     }
 
-    /// Writes what can be found again, unless another process is writing: whoever asks is about to answer, and waits for
-    /// nobody.
-    fn at_once(&mut self, act: impl FnOnce(&mut Disk) -> Result<(), DiskError>) -> Result<(), DiskError> {
+    /// Writes what can be found again, unless another process is writing: whoever asks is about to answer,
+    /// and waits for nobody.
+    fn at_once(
+        &mut self,
+        act: impl FnOnce(&mut DiskIndex) -> Result<(), DiskError>,
+    ) -> Result<(), DiskError> {
         self.connection.busy_timeout(Duration::ZERO)?;
         let acted = act(self);
         self.connection.busy_timeout(BUSY)?;
@@ -517,13 +523,13 @@ impl Disk {
     }
 }
 
-/// What is to be written beside a row.
+/// The content to be written with a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum New {
+pub(crate) enum RowContent {
     /// Its content was known.
     Nothing,
     /// Its facts, and its parts where they are at hand.
-    Facts(Option<Parts>),
+    Facts(Option<ContentParts>),
 }
 
 fn put_facts(transaction: &Transaction<'_>, hash: &Hash, facts: &Facts, today: i64) -> Result<(), DiskError> {
@@ -545,13 +551,13 @@ fn put_parts(
     transaction: &Transaction<'_>,
     hash: &Hash,
     language: Language,
-    parts: &Parts,
+    parts: &ContentParts,
 ) -> Result<(), DiskError> {
     put_beside_facts(transaction, "parts", (hash, language, PARTS_VERSION), parts.encoded().to_vec())
 }
 
-/// Stores what belongs to facts, only beside them: with those it goes, and what a plan wrote in its sandbox leaves nothing
-/// here.
+/// Stores what belongs to facts, only beside them: with those it goes, and what a plan wrote in its sandbox
+/// leaves nothing here.
 fn put_beside_facts(
     transaction: &Transaction<'_>,
     table: &str,
@@ -567,8 +573,8 @@ fn put_beside_facts(
     Ok(())
 }
 
-/// Binds a body to the key that it is stored under, or frees it again: its sum is right only with this key, so that what
-/// damage puts under another key is not taken for that one's.
+/// Binds a body to the key that it is stored under, or frees it again: its sum is right only with this key,
+/// so that what damage puts under another key is not taken for that one's.
 fn bind(body: &mut [u8], key: Option<&[u8; 32]>) {
     let key = key.into_iter().flatten();
     body.iter_mut().take(SUM_BYTES).zip(key).for_each(|(byte, key)| *byte ^= key);

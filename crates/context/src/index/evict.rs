@@ -1,9 +1,10 @@
-//! What goes from the disk: what followed from snapshots, facts that no file has, then whole indexes that nobody opens.
+//! Evicts from the disk: data derived from snapshots, facts that no file has, then whole indexes that no
+//! process opens.
 //!
 //! # Invariants
 //! 1. Facts of a file that the index lists stay, whatever the bounds say.
-//! 2. An index is removed only by who holds its lock alone: none is taken from under a process. The lock goes last, and who
-//!    opened it before and takes it later sees that it is gone.
+//! 2. An index is removed only by who holds its lock alone: none is taken from under a process. The lock goes
+//!    last, and who opened it before and takes it later sees that it is gone.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,14 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::disk::{Disk, DiskError, remove_files};
+use super::disk::{DiskError, DiskIndex, remove_files};
 use super::image;
-use super::lock::{held, lock_path, open_lock};
+use super::lock::{lock_path, open_lock, take_lock};
 
 /// Where the day is kept on which old facts were looked for last.
 const EVICTED_DAY: &str = "evicted_day";
 
-/// How many facts go at a time.
+/// The number of facts that go at a time.
 const FACTS_AT_ONCE: i64 = 1000;
 
 /// What is kept of a content beside its facts.
@@ -27,7 +28,12 @@ const OF_FACTS: [&str; 2] = ["outline", "parts"];
 const UNUSED: &str = "hash NOT IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
 
 /// Throws away what is too old, once a day, or too much.
-pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64) -> Result<(), DiskError> {
+pub(super) fn evict(
+    disk: &mut DiskIndex,
+    today: i64,
+    keep_days: u32,
+    bytes_max: u64,
+) -> Result<(), DiskError> {
     if was_done(disk, today)? && bytes_used(&disk.connection)? <= bytes_max {
         return Ok(());
     }
@@ -77,7 +83,7 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
 }
 
 /// Whether this or another process has looked for what is too old today: the look goes over all facts.
-fn was_done(disk: &Disk, today: i64) -> Result<bool, DiskError> {
+fn was_done(disk: &DiskIndex, today: i64) -> Result<bool, DiskError> {
     let mut select = disk.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let day: Option<String> = select.query_row([EVICTED_DAY], |row| row.get(0)).optional()?;
     Ok(day == Some(today.to_string()))
@@ -90,14 +96,14 @@ fn bytes_used(connection: &Connection) -> Result<u64, DiskError> {
 }
 
 /// An index in the directory.
-struct Beside {
+struct SiblingIndex {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
 }
 
-/// Removes the indexes beside `own` that were not opened for `keep_days`, then the longest unopened until all together
-/// have at most `bytes_max`.
+/// Removes the indexes beside `own` that were not opened for `keep_days`, then the longest unopened until all
+/// together have at most `bytes_max`.
 pub(super) fn sweep(own: &Path, now_ns: i64, keep_days: u32, bytes_max: u64) {
     let Some(dir) = own.parent() else { return };
     let mut others = beside(dir);
@@ -114,7 +120,7 @@ pub(super) fn sweep(own: &Path, now_ns: i64, keep_days: u32, bytes_max: u64) {
     }
 }
 
-fn beside(dir: &Path) -> Vec<Beside> {
+fn beside(dir: &Path) -> Vec<SiblingIndex> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
     let indexes = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite"));
@@ -122,7 +128,7 @@ fn beside(dir: &Path) -> Vec<Beside> {
         .map(|path| {
             let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
             let used = std::fs::metadata(lock_path(&path)).and_then(|lock| lock.modified());
-            Beside {
+            SiblingIndex {
                 bytes: [image::EXTENSION, image::UNFINISHED, "sqlite", "sqlite-wal", "sqlite-shm"]
                     .iter()
                     .map(|extension| size(&path.with_extension(extension)))
@@ -137,6 +143,6 @@ fn beside(dir: &Path) -> Vec<Beside> {
 /// Removes an index; whether it went. What is in use, or cannot be removed, stays for another time.
 pub(super) fn remove(path: &Path) -> bool {
     let Ok(lock) = open_lock(path) else { return false };
-    let Ok(Some(_held)) = held(lock, path, File::try_lock) else { return false };
+    let Ok(Some(_held)) = take_lock(lock, path, File::try_lock) else { return false };
     remove_files(path).is_ok() && std::fs::remove_file(lock_path(path)).is_ok()
 }

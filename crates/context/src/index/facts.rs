@@ -1,11 +1,13 @@
-//! What is known of a file's content: how much, which words, which definitions.
+//! The facts about a file's content: its size, its words and its definitions.
 //!
 //! # Invariants
-//! 1. Facts depend on the bytes and the language only and never change: branches, worktrees and sandboxes share them.
+//! 1. Facts depend on the bytes and the language only and never change: branches, worktrees and sandboxes
+//!    share them.
 //! 2. The lists of terms and identifiers are sorted by hash, and name each hash once.
 //! 3. Definitions are sorted by line; `start ≤ line ≤ end`, and no two of them overlap.
-//! 4. Facts lie in memory as they lie on disk, so that thousands of them are read without being taken apart: lists are
-//!    searched where they lie, definitions are made when somebody first asks. Those of an image are not even read before.
+//! 4. Facts lie in memory as they lie on disk, so that thousands of them are read without being taken apart:
+//!    lists are searched where they lie, definitions are made when somebody first asks. Those of an image are
+//!    not even read before.
 //!
 //! # Not here
 //! Where the file lies, and the module name that follows from it: [`super::module_name`].
@@ -14,43 +16,43 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
-use super::codec::{Layout, decode_defs, encode_facts, layout};
-use super::image::Image;
+use super::codec::{FactsLayout, decode_defs, encode_facts, layout};
+use super::image::IndexImage;
 use super::{Language, PathOnly};
 
 /// The version of scanning: facts of another are not used. To be raised with any change of what is found.
 pub(crate) const FACTS_VERSION: u32 = 2;
 
-/// What is known of a content.
+/// The facts about a content.
 pub struct Facts {
     /// What it is written in.
     pub language: Language,
-    /// How long it is.
+    /// Its length.
     pub bytes: u32,
-    /// How many lines it has; a last one without an end counts.
+    /// The number of lines it has; a last one without an end counts.
     pub lines: u32,
-    /// Whether it is UTF-8 throughout.
+    /// True if it is UTF-8 throughout.
     pub is_utf8: bool,
-    /// Why its content plays no part, if the content itself says so.
+    /// The reason why its content plays no part, if the content itself says so.
     pub path_only: Option<PathOnly>,
     /// All counts of its terms together.
     pub terms_len: u32,
     /// None within: it is lost.
-    body: OnceLock<Option<Body>>,
+    body: OnceLock<Option<FactsBody>>,
     /// Where the body is read from when somebody first asks for it.
-    kept: Option<Kept>,
+    kept: Option<ImageFacts>,
     defs: OnceLock<Vec<Def>>,
 }
 
 /// All that is known of a content beside the few numbers.
-struct Body {
+struct FactsBody {
     encoded: Encoded,
-    layout: Layout,
+    layout: FactsLayout,
 }
 
 /// Facts that stand in an image.
-struct Kept {
-    image: Arc<Image>,
+struct ImageFacts {
+    image: Arc<IndexImage>,
     number: u32,
     def_terms_len: u32,
 }
@@ -75,7 +77,7 @@ pub(crate) struct Encoded {
 
 impl Encoded {
     /// These of all bytes; none if there are fewer.
-    pub(crate) fn of(all: &Arc<Vec<u8>>, range: Range<usize>) -> Option<Encoded> {
+    pub(crate) fn from_range(all: &Arc<Vec<u8>>, range: Range<usize>) -> Option<Encoded> {
         all.get(range.clone())?;
         Some(Encoded { all: Arc::clone(all), range })
     }
@@ -89,9 +91,9 @@ impl Deref for Encoded {
     }
 }
 
-/// What a scan has found.
+/// The result of a scan.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ScanResult {
     pub(crate) bytes: u32,
     pub(crate) lines: u32,
     pub(crate) is_utf8: bool,
@@ -105,7 +107,7 @@ pub(crate) struct Found {
 
 /// Hashes and how often each occurs, sorted by hash, as they lie encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts<'f>(&'f [EncodedCount]);
+pub struct HashCounts<'f>(&'f [EncodedCount]);
 
 /// A hash and its count.
 pub(crate) type EncodedCount = [u8; 6];
@@ -125,7 +127,7 @@ pub struct Def {
     pub end: u32,
 }
 
-/// What is defined.
+/// The kind of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DefKind {
     /// A function or a method.
@@ -207,62 +209,67 @@ impl Facts {
     /// Of a file that is not read: only how long it is.
     pub fn unread(language: Language, size: u64) -> Facts {
         let bytes = u32::try_from(size).unwrap_or(u32::MAX);
-        Facts::new(language, Found { bytes, is_utf8: true, ..Found::default() })
+        Facts::new(language, ScanResult { bytes, is_utf8: true, ..ScanResult::default() })
     }
 
-    pub(crate) fn new(language: Language, found: Found) -> Facts {
+    pub(crate) fn new(language: Language, found: ScanResult) -> Facts {
         let (encoded, layout) = encode_facts(&found);
-        let Found { bytes, lines, is_utf8, path_only, terms_len, defs, .. } = found;
+        let ScanResult { bytes, lines, is_utf8, path_only, terms_len, defs, .. } = found;
         let range = 0..encoded.len();
-        let body = Body { encoded: Encoded { all: Arc::new(encoded), range }, layout };
+        let body = FactsBody { encoded: Encoded { all: Arc::new(encoded), range }, layout };
         let (body, defs) = (OnceLock::from(Some(body)), OnceLock::from(defs));
         Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept: None, defs }
     }
 
     /// Those that were stored as these bytes; none if the bytes are not as they were stored.
-    pub(crate) fn stored(language: Language, encoded: Encoded) -> Option<Facts> {
-        let (Found { bytes, lines, is_utf8, path_only, terms_len, .. }, layout) = layout(&encoded)?;
-        let body = OnceLock::from(Some(Body { encoded, layout }));
+    pub(crate) fn from_stored(language: Language, encoded: Encoded) -> Option<Facts> {
+        let (ScanResult { bytes, lines, is_utf8, path_only, terms_len, .. }, layout) = layout(&encoded)?;
+        let body = OnceLock::from(Some(FactsBody { encoded, layout }));
         let defs = OnceLock::new();
         Some(Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept: None, defs })
     }
 
     /// Those of a content of an image.
-    pub(crate) fn of_image(language: Language, head: FactsHead, image: &Arc<Image>, number: u32) -> Facts {
+    pub(crate) fn of_image(
+        language: Language,
+        head: FactsHead,
+        image: &Arc<IndexImage>,
+        number: u32,
+    ) -> Facts {
         let FactsHead { bytes, lines, is_utf8, path_only, terms_len, def_terms_len } = head;
-        let kept = Some(Kept { image: Arc::clone(image), number, def_terms_len });
+        let kept = Some(ImageFacts { image: Arc::clone(image), number, def_terms_len });
         let (body, defs) = (OnceLock::new(), OnceLock::new());
         Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept, defs }
     }
 
     /// The image that they stand in, and their number there.
-    pub(crate) fn image(&self) -> Option<(&Arc<Image>, u32)> {
+    pub(crate) fn image(&self) -> Option<(&Arc<IndexImage>, u32)> {
         self.kept.as_ref().map(|kept| (&kept.image, kept.number))
     }
 
-    /// Whether more than the few numbers is lost: wherever they stood is damaged.
+    /// Returns true if more than the few numbers is lost: wherever they stood is damaged.
     pub(crate) fn is_lost(&self) -> bool {
         self.body().is_none()
     }
 
-    /// Whether somebody has found them lost.
+    /// Returns true if somebody has found them lost.
     pub(crate) fn was_lost(&self) -> bool {
         matches!(self.body.get(), Some(None))
     }
 
-    fn body(&self) -> Option<&Body> {
+    fn body(&self) -> Option<&FactsBody> {
         let read = || {
-            let Kept { image, number, .. } = self.kept.as_ref()?;
+            let ImageFacts { image, number, .. } = self.kept.as_ref()?;
             let encoded = image.facts(*number, self.language)?;
             let (_, layout) = layout(&encoded)?;
             let range = 0..encoded.len();
-            Some(Body { encoded: Encoded { all: Arc::new(encoded), range }, layout })
+            Some(FactsBody { encoded: Encoded { all: Arc::new(encoded), range }, layout })
         };
         self.body.get_or_init(read).as_ref()
     }
 
-    fn list<'f>(&'f self, of: impl Fn(Layout, &'f [u8]) -> &'f [EncodedCount]) -> Counts<'f> {
-        self.body().map_or(Counts::default(), |body| Counts(of(body.layout, &body.encoded)))
+    fn list<'f>(&'f self, of: impl Fn(FactsLayout, &'f [u8]) -> &'f [EncodedCount]) -> HashCounts<'f> {
+        self.body().map_or(HashCounts::default(), |body| HashCounts(of(body.layout, &body.encoded)))
     }
 
     /// As they are stored; nothing if they are lost.
@@ -271,18 +278,18 @@ impl Facts {
     }
 
     /// Its stemmed words.
-    pub fn terms(&self) -> Counts<'_> {
-        self.list(Layout::terms)
+    pub fn terms(&self) -> HashCounts<'_> {
+        self.list(FactsLayout::terms)
     }
 
     /// Its identifiers of three bytes or more as they are written.
-    pub fn idents(&self) -> Counts<'_> {
-        self.list(Layout::idents)
+    pub fn idents(&self) -> HashCounts<'_> {
+        self.list(FactsLayout::idents)
     }
 
     /// The stemmed words of the names of its definitions.
-    pub fn def_terms(&self) -> Counts<'_> {
-        self.list(Layout::def_terms)
+    pub fn def_terms(&self) -> HashCounts<'_> {
+        self.list(FactsLayout::def_terms)
     }
 
     /// All counts of the stemmed words of its definitions' names together.
@@ -327,14 +334,14 @@ impl fmt::Debug for Facts {
     }
 }
 
-impl<'f> Counts<'f> {
+impl<'f> HashCounts<'f> {
     pub(crate) fn encode(hash: u32, count: u16) -> EncodedCount {
         let ([a, b, c, d], [e, f]) = (hash.to_le_bytes(), count.to_le_bytes());
         [a, b, c, d, e, f]
     }
 
-    pub(crate) fn of(encoded: &'f [EncodedCount]) -> Counts<'f> {
-        Counts(encoded)
+    pub(crate) fn new(encoded: &'f [EncodedCount]) -> HashCounts<'f> {
+        HashCounts(encoded)
     }
 
     fn decode([a, b, c, d, e, f]: EncodedCount) -> (u32, u16) {
@@ -346,7 +353,7 @@ impl<'f> Counts<'f> {
         self.0.iter().map(|encoded| Self::decode(*encoded))
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -359,7 +366,7 @@ impl<'f> Counts<'f> {
     }
 }
 
-impl fmt::Debug for Counts<'_> {
+impl fmt::Debug for HashCounts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -382,9 +389,9 @@ mod tests {
     #[test]
     fn a_hash_that_is_not_there_counts_nothing() {
         let list = [(1, 5), (9, 2)];
-        let encoded = list.map(|(hash, count)| Counts::encode(hash, count));
-        let counts = Counts::of(&encoded);
-        assert_eq!([counts.get(1), counts.get(9), counts.get(4), Counts::default().get(4)], [5, 2, 0, 0]);
+        let encoded = list.map(|(hash, count)| HashCounts::encode(hash, count));
+        let counts = HashCounts::new(&encoded);
+        assert_eq!([counts.get(1), counts.get(9), counts.get(4), HashCounts::default().get(4)], [5, 2, 0, 0]);
         assert_eq!(counts.iter().collect::<Vec<_>>(), list);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. A published snapshot never changes; readers of an older one are not disturbed.
-//! 2. One update at a time has the writer. Who comes meanwhile waits for it until their own deadline, then goes on with
-//!    what is published.
-//! 3. Three locks, never two at once, and only for a clone, a swap, a hand-over or to lay changes over a snapshot: no file
-//!    is read under any.
+//! 2. One update at a time has the writer. Who comes meanwhile waits for it until their own deadline, then
+//!    goes on with what is published.
+//! 3. Three locks, never two at once, and only for a clone, a swap, a hand-over or to lay changes over a
+//!    snapshot: no file is read under any.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ use sync::Clock;
 
 use super::config::IndexConfig;
 use super::overlay_snapshot::{ChangedViews, read_changes};
-use super::update::{Work, update};
-use super::writer::Writer;
-use super::{Facts, File, Language, Outline, Parts, Snapshot, outline};
+use super::update::{UpdateInputs, update};
+use super::writer::IndexWriter;
+use super::{ContentParts, Facts, File, Language, Outline, Snapshot, outline};
 use crate::parallel::in_parallel;
-use crate::ports::{History, Tree, WallClock};
-use crate::{Stop, Stopped};
+use crate::ports::{FileTree, History, WallClock};
+use crate::{StopCause, StopCheck};
 
 /// An update that ended less than this ago is not repeated.
 const FRESH: Duration = Duration::from_secs(1);
@@ -68,18 +68,18 @@ pub struct Index {
     wall: Arc<dyn WallClock>,
     current: Mutex<Arc<Snapshot>>,
     /// None while somebody has it.
-    writer: Mutex<Option<Writer>>,
+    writer: Mutex<Option<IndexWriter>>,
     returned: Condvar,
     /// What plans changed.
     changed: Mutex<ChangedViews>,
 }
 
-/// What an update came to.
+/// The result of an update.
 #[derive(Clone, Debug)]
-pub struct Updated {
+pub struct IndexUpdate {
     /// The newest there is.
     pub snapshot: Arc<Snapshot>,
-    /// How many files are not as they were.
+    /// The number of files that are not as they were.
     pub changed: u32,
     /// There was no time for all: the next update goes on.
     pub is_unfinished: bool,
@@ -87,19 +87,19 @@ pub struct Updated {
     pub notes: Vec<String>,
 }
 
-/// How an index compares to one built from nothing.
+/// The comparison of an index with one built from nothing.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub struct IndexComparison {
     /// The index as it is.
-    pub updated: Updated,
+    pub updated: IndexUpdate,
     /// Files that the two do not know alike, by path. One that was written meanwhile may be among them.
     pub differing: Vec<RelPath>,
-    /// Whether they know the same commits.
+    /// True if they know the same commits.
     pub is_same_history: bool,
 }
 
-impl Verified {
-    /// Whether there is no difference.
+impl IndexComparison {
+    /// Returns true if there is no difference.
     pub fn is_same(&self) -> bool {
         self.differing.is_empty() && self.is_same_history
     }
@@ -116,12 +116,12 @@ fn differing(one: &Snapshot, other: &Snapshot) -> Vec<RelPath> {
     paths
 }
 
-/// How much an index holds.
+/// The size of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
-    /// How many contents it knows.
+    /// The number of contents it knows.
     pub facts: u64,
-    /// How many bytes it has on disk.
+    /// The number of bytes it has on disk.
     pub bytes: u64,
 }
 
@@ -133,15 +133,20 @@ impl Index {
         clock: Arc<dyn Clock>,
         wall: Arc<dyn WallClock>,
     ) -> Index {
-        Index::new(Writer::new(Some(path)), config, clock, wall)
+        Index::new(IndexWriter::new(Some(path)), config, clock, wall)
     }
 
     /// An index that ends with the process.
     pub fn in_memory(config: IndexConfig, clock: Arc<dyn Clock>, wall: Arc<dyn WallClock>) -> Index {
-        Index::new(Writer::new(None), config, clock, wall)
+        Index::new(IndexWriter::new(None), config, clock, wall)
     }
 
-    fn new(writer: Writer, config: IndexConfig, clock: Arc<dyn Clock>, wall: Arc<dyn WallClock>) -> Index {
+    fn new(
+        writer: IndexWriter,
+        config: IndexConfig,
+        clock: Arc<dyn Clock>,
+        wall: Arc<dyn WallClock>,
+    ) -> Index {
         Index {
             config,
             clock,
@@ -165,42 +170,43 @@ impl Index {
 
     /// Brings the index up to date and publishes what is there, unless somebody just did.
     ///
-    /// At `stop`'s deadline, or the index's own, what is there by then is published as partial, and the next call goes
-    /// on. Files and git that cannot be read, and an index that cannot be written, are notes.
+    /// At `stop`'s deadline, or the index's own, what is there by then is published as partial, and the next
+    /// call goes on. Files and git that cannot be read, and an index that cannot be written, are notes.
     ///
     /// # Errors
     /// Only a cancel.
     pub fn update(
         &self,
-        tree: &dyn Tree,
+        tree: &dyn FileTree,
         history: Option<&dyn History>,
-        stop: &Stop,
-    ) -> Result<Updated, Stopped> {
+        stop: &StopCheck,
+    ) -> Result<IndexUpdate, StopCause> {
         self.update_within(self.config.update_deadline, tree, history, stop)
     }
 
     fn update_within(
         &self,
         time: Duration,
-        tree: &dyn Tree,
+        tree: &dyn FileTree,
         history: Option<&dyn History>,
-        stop: &Stop,
-    ) -> Result<Updated, Stopped> {
-        let Some(mut lent) = self.lend(stop) else {
+        stop: &StopCheck,
+    ) -> Result<IndexUpdate, StopCause> {
+        let Some(mut lent) = self.lock_writer(stop) else {
             cancelled(stop)?;
             let notes =
                 vec!["another update is still running: the index may be older than the files".to_owned()];
-            return Ok(Updated { snapshot: self.snapshot(), changed: 0, is_unfinished: true, notes });
+            return Ok(IndexUpdate { snapshot: self.snapshot(), changed: 0, is_unfinished: true, notes });
         };
         let writer = &mut lent.writer;
         if writer.ended.is_some_and(|ended| self.clock.now().saturating_sub(ended) < FRESH) {
             let (snapshot, notes) = (self.snapshot(), Vec::new());
-            return Ok(Updated { snapshot, changed: 0, is_unfinished: false, notes });
+            return Ok(IndexUpdate { snapshot, changed: 0, is_unfinished: false, notes });
         }
         let now_ns = self.wall.now_ns();
         writer.open(&self.config, now_ns);
         let sooner = self.within(time, stop);
-        let done = update(writer, &Work { tree, history, config: &self.config, stop: &sooner, now_ns });
+        let done =
+            update(writer, &UpdateInputs { tree, history, config: &self.config, stop: &sooner, now_ns });
         cancelled(stop)?;
         writer.settle(&self.config, now_ns, done.changed > 0);
         if !done.is_unfinished && !stop.should_stop() {
@@ -211,48 +217,54 @@ impl Index {
         let snapshot = self.publish(writer, done.is_partial, is_new);
         let mut notes = writer.notes();
         notes.extend(done.notes);
-        Ok(Updated { snapshot, changed: done.changed, is_unfinished: done.is_unfinished, notes })
+        Ok(IndexUpdate { snapshot, changed: done.changed, is_unfinished: done.is_unfinished, notes })
     }
 
-    /// Brings the index up to date, builds another from nothing in memory, and compares. Whoever asks waits for all of
-    /// it: the index's own deadline does not hold, since of two halves nothing can be said.
+    /// Brings the index up to date, builds another from nothing in memory, and compares. Whoever asks waits
+    /// for all of it: the index's own deadline does not hold, since of two halves nothing can be said.
     ///
     /// # Errors
     /// Only a cancel.
     pub fn verify(
         &self,
-        tree: &dyn Tree,
+        tree: &dyn FileTree,
         history: Option<&dyn History>,
-        stop: &Stop,
-    ) -> Result<Verified, Stopped> {
+        stop: &StopCheck,
+    ) -> Result<IndexComparison, StopCause> {
         self.expect_changes(stop);
         let updated = self.update_within(Duration::MAX, tree, history, stop)?;
         let aside = Index::in_memory(self.config.clone(), Arc::clone(&self.clock), Arc::clone(&self.wall));
         let rebuilt = aside.update_within(Duration::MAX, tree, history, stop)?.snapshot;
         let differing = differing(&updated.snapshot, &rebuilt);
         let is_same_history = updated.snapshot.commits() == rebuilt.commits();
-        Ok(Verified { updated, differing, is_same_history })
+        Ok(IndexComparison { updated, differing, is_same_history })
     }
 
     /// The next update looks at everything, even if one just ended.
-    pub fn expect_changes(&self, stop: &Stop) {
-        if let Some(mut lent) = self.lend(stop) {
+    pub fn expect_changes(&self, stop: &StopCheck) {
+        if let Some(mut lent) = self.lock_writer(stop) {
             lent.writer.ended = None;
         }
     }
 
-    /// A snapshot with some files read again from another tree, such as a sandbox over the project: the same one as long
-    /// as base and contents are. Nothing is published or written.
-    pub fn with_changes(&self, base: &Arc<Snapshot>, tree: &dyn Tree, changed: &[RelPath]) -> Arc<Snapshot> {
+    /// A snapshot with some files read again from another tree, such as a sandbox over the project: the same
+    /// one as long as base and contents are. Nothing is published or written.
+    pub fn with_changes(
+        &self,
+        base: &Arc<Snapshot>,
+        tree: &dyn FileTree,
+        changed: &[RelPath],
+    ) -> Arc<Snapshot> {
         let scanned = lock(&self.changed).scanned();
         let changes = read_changes(base, tree, changed, self.config.file_bytes_max, &scanned);
         lock(&self.changed).take(base, changes)
     }
 
-    /// The outlines of texts that are about to be shown, each given with its hash and facts. Those that were made before
-    /// come from the disk; others are made on all cores and kept in one write, unless somebody is busy with it.
-    pub fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
-        let lent = if stop.should_stop() { None } else { self.lend_now() };
+    /// The outlines of texts that are about to be shown, each given with its hash and facts. Those that were
+    /// made before come from the disk; others are made on all cores and kept in one write, unless somebody is
+    /// busy with it.
+    pub fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
+        let lent = if stop.should_stop() { None } else { self.try_lock_writer() };
         let stored: Vec<Option<Arc<Outline>>> = match lent {
             Some(mut lent) => {
                 let stored = texts.iter().map(|(hash, _, facts)| lent.writer.outline(hash, facts.language));
@@ -270,7 +282,7 @@ impl Index {
             .map(|(((hash, _, facts), outline), _)| (*hash, facts.language, Arc::clone(outline)))
             .collect();
         if !made.is_empty()
-            && let Some(mut lent) = self.lend_now()
+            && let Some(mut lent) = self.try_lock_writer()
         {
             lent.writer.put_outlines(&made);
         }
@@ -278,8 +290,8 @@ impl Index {
     }
 
     /// The parts of contents, as far as they are kept and nobody is busy with the index for long.
-    pub fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
-        match self.lend(&self.within(PARTS_WAIT, stop)) {
+    pub fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
+        match self.lock_writer(&self.within(PARTS_WAIT, stop)) {
             Some(lent) => {
                 contents.iter().map(|(hash, language)| lent.writer.parts(hash, *language)).collect()
             }
@@ -288,27 +300,27 @@ impl Index {
     }
 
     /// Keeps the parts of contents, unless somebody is busy with the index.
-    pub fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
-        if let Some(mut lent) = self.lend_now() {
+    pub fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
+        if let Some(mut lent) = self.try_lock_writer() {
             lent.writer.put_parts(parts);
         }
     }
 
     /// What followed from a snapshot and is kept under this key, unless somebody is busy with the index.
-    pub fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
-        self.lend_now().and_then(|lent| lent.writer.kept(key))
+    pub fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.try_lock_writer().and_then(|lent| lent.writer.load_derived(key))
     }
 
     /// Keeps what followed from a snapshot, unless somebody is busy with the index.
-    pub fn keep(&self, key: &Hash, bytes: &[u8]) {
-        if let Some(mut lent) = self.lend_now() {
-            lent.writer.keep(key, bytes);
+    pub fn store_derived(&self, key: &Hash, bytes: &[u8]) {
+        if let Some(mut lent) = self.try_lock_writer() {
+            lent.writer.store_derived(key, bytes);
         }
     }
 
     /// How much it holds.
-    pub fn size(&self, stop: &Stop) -> IndexSize {
-        let size = self.lend(stop).map(|lent| lent.writer.size());
+    pub fn size(&self, stop: &StopCheck) -> IndexSize {
+        let size = self.lock_writer(stop).map(|lent| lent.writer.size());
         size.map(|(facts, bytes)| IndexSize { facts, bytes }).unwrap_or_default()
     }
 
@@ -318,14 +330,14 @@ impl Index {
     }
 
     /// The same stop, or the end of `time` if that comes first.
-    fn within(&self, time: Duration, stop: &Stop) -> Stop {
+    fn within(&self, time: Duration, stop: &StopCheck) -> StopCheck {
         let left = stop.remaining().map_or(time, |left| left.min(time));
         let due = self.clock.now().saturating_add(left);
-        Stop::new(stop.observed().clone(), Some(due), Arc::clone(&self.clock))
+        StopCheck::new(stop.observed().clone(), Some(due), Arc::clone(&self.clock))
     }
 
     /// Swaps the published snapshot, unless there is nothing new.
-    fn publish(&self, writer: &Writer, is_partial: bool, is_new: bool) -> Arc<Snapshot> {
+    fn publish(&self, writer: &IndexWriter, is_partial: bool, is_new: bool) -> Arc<Snapshot> {
         let before = self.snapshot();
         let is_first = !before.is_of(&writer.history.commits);
         if !is_new && !is_first && before.partial() == is_partial && before.files().len() == writer.rows.len()
@@ -343,17 +355,17 @@ impl Index {
     }
 
     /// The writer, unless somebody else has it.
-    fn lend_now(&self) -> Option<Lent<'_>> {
+    fn try_lock_writer(&self) -> Option<WriterGuard<'_>> {
         let writer = lock(&self.writer).take()?;
-        Some(Lent { index: self, writer })
+        Some(WriterGuard { index: self, writer })
     }
 
     /// The writer, once nobody else has it; none if `stop` came first.
-    fn lend(&self, stop: &Stop) -> Option<Lent<'_>> {
+    fn lock_writer(&self, stop: &StopCheck) -> Option<WriterGuard<'_>> {
         let mut writer = lock(&self.writer);
         loop {
             if let Some(writer) = writer.take() {
-                return Some(Lent { index: self, writer });
+                return Some(WriterGuard { index: self, writer });
             }
             if stop.should_stop() {
                 return None;
@@ -364,21 +376,21 @@ impl Index {
 }
 
 /// The writer, while one call has it. It goes back however the call ends.
-struct Lent<'i> {
+struct WriterGuard<'i> {
     index: &'i Index,
-    writer: Writer,
+    writer: IndexWriter,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        let writer = std::mem::replace(&mut self.writer, Writer::new(None));
+        let writer = std::mem::replace(&mut self.writer, IndexWriter::new(None));
         *lock(&self.index.writer) = Some(writer);
         self.index.returned.notify_one();
     }
 }
 
-fn cancelled(stop: &Stop) -> Result<(), Stopped> {
-    stop.observed().reason().map_or(Ok(()), |reason| Err(Stopped::Cancelled(reason)))
+fn cancelled(stop: &StopCheck) -> Result<(), StopCause> {
+    stop.observed().reason().map_or(Ok(()), |reason| Err(StopCause::Cancelled(reason)))
 }
 
 /// A poisoned lock is taken over: whoever panicked left a whole value behind.

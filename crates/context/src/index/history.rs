@@ -1,9 +1,9 @@
 //! The newest commits: which words their messages have, and which paths changed together.
 //!
 //! # Invariants
-//! 1. What is kept after any number of updates is what a look at all of history would give. Where new commits are not
-//!    all younger than the known ones, HEAD does not descend from where it was, or a clone was made deeper, history is
-//!    read anew.
+//! 1. What is kept after any number of updates is what a look at all of history would give. Where new commits
+//!    are not all younger than the known ones, HEAD does not descend from where it was, or a clone was made
+//!    deeper, history is read anew.
 //! 2. Only commits of 1 to [`COMMIT_PATHS_MAX`] paths are kept; the others count in the ranks.
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use domain::RelPath;
 use rusqlite::{OptionalExtension, params};
 
 use super::codec::{decode_counts, encode_counts};
-use super::disk::{Disk, DiskError};
+use super::disk::{DiskError, DiskIndex};
 use super::snapshot::{CommitFacts, Oid};
 use super::terms;
-use crate::Stop;
+use crate::StopCheck;
 use crate::ports::{COMMIT_PATHS_MAX, Commit, History, PortError};
 
 /// How much of a message is indexed.
@@ -24,16 +24,16 @@ const MESSAGE_BYTES_MAX: usize = 600;
 /// How much of its first line is kept.
 const SUBJECT_BYTES_MAX: usize = 200;
 
-/// What is known of a history.
+/// The known part of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownHistory {
     /// The newest commit at that time.
     pub(super) head: Option<Oid>,
     /// Where it was cut off then.
     pub(super) cut_at: String,
-    /// How many commits were asked for.
+    /// The number of commits that were asked for.
     pub(super) max: u32,
-    /// When the youngest of all was made, those included that are not told.
+    /// The time when the youngest of all was made, those included that are not told.
     pub(super) youngest_at: Option<i64>,
     pub(super) commits: Arc<[CommitFacts]>,
 }
@@ -41,17 +41,17 @@ pub(super) struct Known {
 /// What is new; none if nothing is.
 pub(super) fn refresh(
     history: &dyn History,
-    known: &Known,
+    known: &KnownHistory,
     max: u32,
-    stop: &Stop,
-) -> Result<Option<Known>, PortError> {
+    stop: &StopCheck,
+) -> Result<Option<KnownHistory>, PortError> {
     let head = if max == 0 { None } else { history.head(stop)? };
     let cut_at = if max == 0 { String::new() } else { history.cut_at() };
     let is_as_long = max == known.max && cut_at == known.cut_at;
     if head == known.head && is_as_long {
         return Ok(None);
     }
-    let Some(head) = head else { return Ok(Some(Known { max, cut_at, ..Known::default() })) };
+    let Some(head) = head else { return Ok(Some(KnownHistory { max, cut_at, ..KnownHistory::default() })) };
     if let Some(old) = known.head.as_ref().filter(|_| is_as_long) {
         let log = history.log(Some(old), max, stop)?;
         if log.joins && log.commits.iter().all(|commit| Some(commit.at) > known.youngest_at) {
@@ -59,19 +59,19 @@ pub(super) fn refresh(
         }
     }
     let log = history.log(None, max, stop)?;
-    Ok(Some(Known { max, cut_at, ..Known::default() }.with(head, &log.commits)))
+    Ok(Some(KnownHistory { max, cut_at, ..KnownHistory::default() }.with(head, &log.commits)))
 }
 
-impl Known {
+impl KnownHistory {
     /// The same with newer commits.
-    fn with(&self, head: Oid, new: &[Commit]) -> Known {
+    fn with(&self, head: Oid, new: &[Commit]) -> KnownHistory {
         let youngest_at = new.iter().map(|commit| commit.at).max().max(self.youngest_at);
-        let commits = joined(new, &self.commits, self.max);
-        Known { head: Some(head), cut_at: self.cut_at.clone(), max: self.max, youngest_at, commits }
+        let commits = join_commits(new, &self.commits, self.max);
+        KnownHistory { head: Some(head), cut_at: self.cut_at.clone(), max: self.max, youngest_at, commits }
     }
 }
 
-fn joined(new: &[Commit], old: &[CommitFacts], max: u32) -> Arc<[CommitFacts]> {
+fn join_commits(new: &[Commit], old: &[CommitFacts], max: u32) -> Arc<[CommitFacts]> {
     let shift = u32::try_from(new.len()).unwrap_or(u32::MAX);
     let told =
         new.iter().enumerate().filter(|(_, commit)| (1..=COMMIT_PATHS_MAX).contains(&commit.paths.len()));
@@ -112,16 +112,16 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-impl Disk {
+impl DiskIndex {
     /// The stored history; what cannot be read is none.
-    pub(super) fn history(&self) -> Result<Known, DiskError> {
+    pub(super) fn history(&self) -> Result<KnownHistory, DiskError> {
         let meta = |key: &str| {
             let mut select = self.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
             select.query_row([key], |row| row.get::<_, String>(0)).optional()
         };
         let (head, max, youngest) = (meta("head")?, meta("history_commits")?, meta("youngest_at")?);
         let cut_at = meta("history_cut_at")?.unwrap_or_default();
-        let Some(head) = head.and_then(|head| Oid::new(&head)) else { return Ok(Known::default()) };
+        let Some(head) = head.and_then(|head| Oid::new(&head)) else { return Ok(KnownHistory::default()) };
         let mut select = self
             .connection
             .prepare_cached("SELECT rank, oid, at, subject, terms, paths FROM commits ORDER BY rank")?;
@@ -130,7 +130,7 @@ impl Disk {
         while let Some(row) = found.next()? {
             let (oid, terms, paths): (String, Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(4)?, row.get(5)?);
             let (Some(oid), Some(terms)) = (Oid::new(&oid), decode_counts(&terms)) else {
-                return Ok(Known::default());
+                return Ok(KnownHistory::default());
             };
             let paths = paths.split(|byte| *byte == 0).filter_map(|path| RelPath::new(path).ok()).collect();
             commits.push(CommitFacts {
@@ -144,10 +144,10 @@ impl Disk {
         }
         let max = max.and_then(|max| max.parse().ok()).unwrap_or(0);
         let youngest_at = youngest.and_then(|at| at.parse().ok());
-        Ok(Known { head: Some(head), cut_at, max, youngest_at, commits: commits.into() })
+        Ok(KnownHistory { head: Some(head), cut_at, max, youngest_at, commits: commits.into() })
     }
 
-    pub(super) fn save_history(&mut self, known: &Known) -> Result<(), DiskError> {
+    pub(super) fn save_history(&mut self, known: &KnownHistory) -> Result<(), DiskError> {
         let transaction = self.begin()?;
         transaction.execute("DELETE FROM commits", [])?;
         for commit in known.commits.iter() {

@@ -1,18 +1,20 @@
-//! What the index knows of all files as one file, of which only what a request asks for is read.
+//! The index of all files as one file on disk; a request reads only the sections that it needs.
 //!
-//! The tables hold what is known; the image is a copy of them as they were, laid out for a reader: the facts of each
-//! content by themselves, for each word the contents that hold it, and a row for each file. A process reads the rows; the
-//! facts of a file when somebody looks at them; of the words those of a query.
+//! The tables hold what is known; the image is a copy of them as they were, laid out for a reader: the facts
+//! of each content by themselves, for each word the contents that hold it, and a row for each file. A process
+//! reads the rows; the facts of a file when somebody looks at them; of the words those of a query.
 //!
 //! # Invariants
-//! 1. An image is written under another name, then renamed, and never changed: whoever has one open has all of it.
-//! 2. An old image is right where it is believed: newer rows of the tables go before its own, and like those each stands
-//!    only as long as its file is as it was.
-//! 3. Each piece stands behind a sum of its own. What is damaged is taken from the tables, or found from what is not; and
-//!    the image is taken away, so that the next process draws another.
-//! 4. An image with rows from the future is neither drawn nor read: which rows of the tables are newer could not be told.
-//! 5. Whoever draws one, all can read it: which files are too large is said by who looks at them, as of the rows of the
-//!    tables.
+//! 1. An image is written under another name, then renamed, and never changed: whoever has one open has all
+//!    of it.
+//! 2. An old image is right where it is believed: newer rows of the tables go before its own, and like those
+//!    each stands only as long as its file is as it was.
+//! 3. Each piece stands behind a sum of its own. What is damaged is taken from the tables, or found from what
+//!    is not; and the image is taken away, so that the next process draws another.
+//! 4. An image with rows from the future is neither drawn nor read: which rows of the tables are newer could
+//!    not be told.
+//! 5. Whoever draws one, all can read it: which files are too large is said by who looks at them, as of the
+//!    rows of the tables.
 //!
 //! # Not here
 //! When it is written: `writer`.
@@ -28,8 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{Hash, RelPath};
 
-use super::codec::{From, Out};
-use super::disk::{self, Row};
+use super::codec::{Decoder, Encoder};
+use super::disk::{self, IndexRow};
 use super::facts::{FACTS_VERSION, Facts, FactsHead};
 use super::{File, Language, PathOnly};
 
@@ -40,25 +42,25 @@ const IMAGE_VERSION: u32 = 2;
 const SHELF_BITS: u32 = 10;
 const SHELVES: usize = 1 << SHELF_BITS;
 
-/// Where a piece lies in the file.
+/// The position of a section in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct ImageSection {
     at: u64,
     len: u64,
 }
 
-/// How many bytes stand at the end: where the rows lie.
+/// The number of bytes that stand at the end: where the rows lie.
 const END_BYTES: usize = 16;
 
 /// An image that is open.
-pub(crate) struct Image {
+pub(crate) struct IndexImage {
     path: PathBuf,
     file: OsFile,
     /// How long the file is.
     bytes: u64,
     /// The contents, by their numbers.
-    facts: Vec<(Hash, Piece)>,
-    shelves: Vec<Piece>,
+    facts: Vec<(Hash, ImageSection)>,
+    shelves: Vec<ImageSection>,
     is_damaged: AtomicBool,
 }
 
@@ -71,8 +73,8 @@ struct Holders {
 
 /// An image and its rows.
 pub(crate) struct ReadImage {
-    pub(crate) rows: Vec<Row>,
-    /// When the youngest look at a file began.
+    pub(crate) rows: Vec<IndexRow>,
+    /// The time when the youngest look at a file began.
     pub(crate) newest_ns: i64,
 }
 
@@ -100,15 +102,15 @@ pub(crate) fn read(path: &Path) -> Option<ReadImage> {
     let mut end = [0; END_BYTES];
     file.read_exact_at(&mut end, bytes.checked_sub(END_BYTES as u64)?).ok()?;
     let (at, len) = (u64::from_le_bytes(*end.first_chunk()?), u64::from_le_bytes(*end.last_chunk()?));
-    let rows = read_piece(&file, bytes, Piece { at, len })?;
-    let mut from = From::checked(&rows)?;
+    let rows = read_piece(&file, bytes, ImageSection { at, len })?;
+    let mut from = Decoder::checked(&rows)?;
     if (from.number()?, from.number()?) != (IMAGE_VERSION, FACTS_VERSION) {
         return None;
     }
     let contents_len = from.number()?;
-    let contents: Vec<(Hash, Language, FactsHead, Piece)> = from.many(contents_len, content)?;
-    let shelves: Vec<Piece> = from.many(SHELVES as u32, piece)?;
-    let image = Arc::new(Image {
+    let contents: Vec<(Hash, Language, FactsHead, ImageSection)> = from.many(contents_len, content)?;
+    let shelves: Vec<ImageSection> = from.many(SHELVES as u32, piece)?;
+    let image = Arc::new(IndexImage {
         path,
         file,
         bytes,
@@ -116,17 +118,18 @@ pub(crate) fn read(path: &Path) -> Option<ReadImage> {
         shelves,
         is_damaged: AtomicBool::new(false),
     });
-    let of_content = |(number, (hash, language, head, _)): (usize, (Hash, Language, FactsHead, Piece))| {
-        (hash, Arc::new(Facts::of_image(language, head, &image, number as u32)))
-    };
+    let of_content =
+        |(number, (hash, language, head, _)): (usize, (Hash, Language, FactsHead, ImageSection))| {
+            (hash, Arc::new(Facts::of_image(language, head, &image, number as u32)))
+        };
     let contents: Vec<(Hash, Arc<Facts>)> = contents.into_iter().enumerate().map(of_content).collect();
     let rows_len = from.number()?;
-    let rows: Vec<Row> = from.many(rows_len, |from| row(from, &contents))?;
+    let rows: Vec<IndexRow> = from.many(rows_len, |from| row(from, &contents))?;
     let newest_ns = rows.iter().map(|row| row.seen_ns).max().unwrap_or(i64::MIN);
     Some(ReadImage { rows, newest_ns })
 }
 
-fn content(from: &mut From<'_>) -> Option<(Hash, Language, FactsHead, Piece)> {
+fn content(from: &mut Decoder<'_>) -> Option<(Hash, Language, FactsHead, ImageSection)> {
     let hash = Hash::from_bytes(*from.take(32)?.first_chunk()?);
     let language = Language::from_code(from.byte()?)?;
     let path_only = match from.byte()? {
@@ -140,11 +143,11 @@ fn content(from: &mut From<'_>) -> Option<(Hash, Language, FactsHead, Piece)> {
     Some((hash, language, head, piece(from)?))
 }
 
-fn piece(from: &mut From<'_>) -> Option<Piece> {
-    Some(Piece { at: from.long()?, len: from.long()? })
+fn piece(from: &mut Decoder<'_>) -> Option<ImageSection> {
+    Some(ImageSection { at: from.long()?, len: from.long()? })
 }
 
-fn row(from: &mut From<'_>, contents: &[(Hash, Arc<Facts>)]) -> Option<Row> {
+fn row(from: &mut Decoder<'_>, contents: &[(Hash, Arc<Facts>)]) -> Option<IndexRow> {
     let len = from.number()? as usize;
     let path = RelPath::new(from.take(len)?).ok()?;
     let size = from.long()?;
@@ -157,11 +160,11 @@ fn row(from: &mut From<'_>, contents: &[(Hash, Arc<Facts>)]) -> Option<Row> {
             File::scanned(path, *hash, Arc::clone(facts))
         }
     };
-    Some(Row { size, mtime_ns, ctime_ns, inode, seen_ns, file })
+    Some(IndexRow { size, mtime_ns, ctime_ns, inode, seen_ns, file })
 }
 
 /// A piece of a file that has so many bytes.
-fn read_piece(file: &OsFile, all: u64, piece: Piece) -> Option<Vec<u8>> {
+fn read_piece(file: &OsFile, all: u64, piece: ImageSection) -> Option<Vec<u8>> {
     if piece.len > all {
         return None;
     }
@@ -170,13 +173,13 @@ fn read_piece(file: &OsFile, all: u64, piece: Piece) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl Image {
+impl IndexImage {
     /// The facts of a content, as they were stored; none if they are damaged here and in the tables.
     pub(super) fn facts(&self, content: u32, language: Language) -> Option<Vec<u8>> {
         let (hash, piece) = self.facts.get(content as usize)?;
-        let whole = self.read(*piece).filter(|bytes| From::checked(bytes).is_some());
+        let whole = self.read(*piece).filter(|bytes| Decoder::checked(bytes).is_some());
         let in_tables = || disk::facts_alone(&self.path.with_extension("sqlite"), hash, language);
-        self.noticed(whole).or_else(in_tables)
+        self.discard_if_missing(whole).or_else(in_tables)
     }
 
     /// Which contents hold each of some words; none if that is damaged.
@@ -185,14 +188,14 @@ impl Image {
         let shelves: HashSet<usize> = hashes.iter().map(|hash| shelf(*hash)).collect();
         for number in shelves {
             let found = self.take_from(number, hashes, &mut holders);
-            self.noticed(found)?;
+            self.discard_if_missing(found)?;
         }
         Some(holders)
     }
 
     fn take_from(&self, number: usize, hashes: &[u32], holders: &mut [Holders]) -> Option<()> {
         let shelf = self.read(*self.shelves.get(number)?)?;
-        let mut from = From::checked(&shelf)?;
+        let mut from = Decoder::checked(&shelf)?;
         while !from.is_empty() {
             let hash = from.number()?;
             let (in_text, in_names) = (from.counts()?, from.counts()?);
@@ -204,12 +207,12 @@ impl Image {
         Some(())
     }
 
-    fn read(&self, piece: Piece) -> Option<Vec<u8>> {
+    fn read(&self, piece: ImageSection) -> Option<Vec<u8>> {
         read_piece(&self.file, self.bytes, piece)
     }
 
     /// Takes the image away if something was not found in it that must be there.
-    fn noticed<T>(&self, found: Option<T>) -> Option<T> {
+    fn discard_if_missing<T>(&self, found: Option<T>) -> Option<T> {
         if found.is_none() && !self.is_damaged.swap(true, Ordering::Relaxed) && is_at(&self.file, &self.path)
         {
             // Where that fails, the next who reads it notices too.
@@ -223,12 +226,12 @@ fn shelf(hash: u32) -> usize {
     (hash >> (u32::BITS - SHELF_BITS)) as usize
 }
 
-/// Writes the image of these rows beside the index at `path`, unless another process is about it. Rows whose facts are
-/// lost are left out.
-pub(crate) fn write<'r>(path: &Path, rows: impl Iterator<Item = &'r Row>) -> io::Result<()> {
+/// Writes the image of these rows beside the index at `path`, unless another process is about it. Rows whose
+/// facts are lost are left out.
+pub(crate) fn write<'r>(path: &Path, rows: impl Iterator<Item = &'r IndexRow>) -> io::Result<()> {
     let unfinished = path.with_extension(UNFINISHED);
     let Some(file) = begin(&unfinished)? else { return Ok(()) };
-    let written = Writing { out: BufWriter::new(file), at: 0 }
+    let written = ImageWriter { out: BufWriter::new(file), at: 0 }
         .all(rows)
         .and_then(|_locked| fs::rename(&unfinished, image_path(path)));
     if written.is_err() {
@@ -251,7 +254,7 @@ fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
     Ok(Some(file))
 }
 
-/// Whether a file that is open still lies at a path.
+/// Returns true if a file that is open still lies at a path.
 pub(super) fn is_at(file: &OsFile, path: &Path) -> bool {
     let place = |found: fs::Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(place), fs::metadata(path).map(place));
@@ -259,19 +262,19 @@ pub(super) fn is_at(file: &OsFile, path: &Path) -> bool {
 }
 
 /// An image that is being written.
-struct Writing {
+struct ImageWriter {
     out: BufWriter<OsFile>,
     at: u64,
 }
 
-impl Writing {
+impl ImageWriter {
     /// Writes all of it; the file is still locked.
-    fn all<'r>(mut self, rows: impl Iterator<Item = &'r Row>) -> io::Result<OsFile> {
+    fn all<'r>(mut self, rows: impl Iterator<Item = &'r IndexRow>) -> io::Result<OsFile> {
         let mut numbers: HashMap<(Hash, Language), u32> = HashMap::new();
         let mut contents: Vec<(Hash, &Facts)> = Vec::new();
-        let mut listed: Vec<(&Row, u32)> = Vec::new();
+        let mut listed: Vec<(&IndexRow, u32)> = Vec::new();
         // By path, so that what is known alone decides the bytes.
-        let mut rows: Vec<&Row> = rows.collect();
+        let mut rows: Vec<&IndexRow> = rows.collect();
         rows.sort_unstable_by_key(|row| &row.file.path);
         for row in rows {
             let facts = &*row.file.facts;
@@ -285,7 +288,7 @@ impl Writing {
             };
             listed.push((row, number));
         }
-        let mut out = Out::default();
+        let mut out = Encoder::default();
         out.number(IMAGE_VERSION);
         out.number(FACTS_VERSION);
         out.number(contents.len() as u32);
@@ -306,16 +309,16 @@ impl Writing {
         Ok(self.out.into_inner()?)
     }
 
-    fn piece(&mut self, bytes: &[u8]) -> io::Result<Piece> {
+    fn piece(&mut self, bytes: &[u8]) -> io::Result<ImageSection> {
         self.out.write_all(bytes)?;
-        let piece = Piece { at: self.at, len: bytes.len() as u64 };
+        let piece = ImageSection { at: self.at, len: bytes.len() as u64 };
         self.at += piece.len;
         Ok(piece)
     }
 
-    /// Writes which contents hold which words, shelf by shelf: the lists of all contents are sorted, so each is gone
-    /// through once.
-    fn shelves(&mut self, contents: &[(Hash, &Facts)]) -> io::Result<Vec<Piece>> {
+    /// Writes which contents hold which words, shelf by shelf: the lists of all contents are sorted, so each
+    /// is gone through once.
+    fn shelves(&mut self, contents: &[(Hash, &Facts)]) -> io::Result<Vec<ImageSection>> {
         let mut lists: Vec<[_; 2]> = contents
             .iter()
             .map(|(_, facts)| [facts.terms(), facts.def_terms()].map(|list| list.iter().peekable()))
@@ -332,7 +335,7 @@ impl Writing {
                 }
             }
             held.sort_unstable();
-            let mut out = Out::default();
+            let mut out = Encoder::default();
             for of_word in held.chunk_by(|one, other| one.0 == other.0) {
                 out.number(of_word[0].0);
                 let names_from = of_word.partition_point(|(_, field, ..)| *field == 0);
@@ -348,7 +351,7 @@ impl Writing {
     }
 }
 
-fn put_content(out: &mut Out, hash: &Hash, facts: &Facts, piece: Piece) {
+fn put_content(out: &mut Encoder, hash: &Hash, facts: &Facts, piece: ImageSection) {
     out.raw(hash.as_bytes());
     out.byte(facts.language.code());
     out.byte(facts.path_only.map_or(0, PathOnly::code));
@@ -359,12 +362,12 @@ fn put_content(out: &mut Out, hash: &Hash, facts: &Facts, piece: Piece) {
     put_piece(out, piece);
 }
 
-fn put_piece(out: &mut Out, piece: Piece) {
+fn put_piece(out: &mut Encoder, piece: ImageSection) {
     out.long(piece.at);
     out.long(piece.len);
 }
 
-fn put_row(out: &mut Out, row: &Row, content: u32) {
+fn put_row(out: &mut Encoder, row: &IndexRow, content: u32) {
     let path = row.file.path.as_bytes();
     out.number(path.len() as u32);
     out.raw(path);
@@ -377,36 +380,36 @@ fn put_row(out: &mut Out, row: &Row, content: u32) {
     }
 }
 
-/// Which of some words the contents of images hold.
-pub(crate) struct Held(Vec<(Arc<Image>, HeldBy)>);
+/// The words of a query that the contents of images hold.
+pub(crate) struct ImageTermHits(Vec<(Arc<IndexImage>, TermHitsByContent)>);
 
 /// By content: which of the words, in which field, how often; by word.
-type HeldBy = Vec<Vec<(u32, Field, u16)>>;
+type TermHitsByContent = Vec<Vec<(u32, TermField, u16)>>;
 
-/// Where a word stands.
+/// The field of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Field {
+pub(crate) enum TermField {
     /// Anywhere in the text.
     Text,
     /// In the name of a definition.
     Name,
 }
 
-impl Held {
+impl ImageTermHits {
     /// What the images of these facts tell about words.
-    pub(crate) fn of<'f>(facts: impl Iterator<Item = &'f Facts>, hashes: &[u32]) -> Held {
-        let mut images: Vec<&Arc<Image>> = Vec::new();
+    pub(crate) fn find<'f>(facts: impl Iterator<Item = &'f Facts>, hashes: &[u32]) -> ImageTermHits {
+        let mut images: Vec<&Arc<IndexImage>> = Vec::new();
         for (image, _) in facts.filter_map(Facts::image) {
             if !images.iter().any(|known| Arc::ptr_eq(known, image)) {
                 images.push(image);
             }
         }
         let held = images.into_iter().filter_map(|image| Some((Arc::clone(image), held_by(image, hashes)?)));
-        Held(held.collect())
+        ImageTermHits(held.collect())
     }
 
     /// The words that a content holds; none if no image tells: then its facts are to be looked at.
-    pub(crate) fn in_content(&self, facts: &Facts) -> Option<&[(u32, Field, u16)]> {
+    pub(crate) fn in_content(&self, facts: &Facts) -> Option<&[(u32, TermField, u16)]> {
         let (image, number) = facts.image()?;
         let (_, held) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, image))?;
         held.get(number as usize).map(Vec::as_slice)
@@ -414,10 +417,10 @@ impl Held {
 }
 
 /// None if the image is damaged.
-fn held_by(image: &Image, hashes: &[u32]) -> Option<HeldBy> {
+fn held_by(image: &IndexImage, hashes: &[u32]) -> Option<TermHitsByContent> {
     let mut held = vec![Vec::new(); image.facts.len()];
     for (word, holders) in image.holders(hashes)?.iter().enumerate() {
-        for (field, list) in [(Field::Text, &holders.in_text), (Field::Name, &holders.in_names)] {
+        for (field, list) in [(TermField::Text, &holders.in_text), (TermField::Name, &holders.in_names)] {
             for (content, count) in list {
                 held.get_mut(*content as usize)?.push((word as u32, field, *count));
             }
@@ -426,7 +429,7 @@ fn held_by(image: &Image, hashes: &[u32]) -> Option<HeldBy> {
     Some(held)
 }
 
-impl fmt::Debug for Image {
+impl fmt::Debug for IndexImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Image").field("path", &self.path).finish_non_exhaustive()
     }
@@ -441,15 +444,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let index = dir.path().join("i.sqlite");
         let file = File::unread(RelPath::new("a").unwrap(), 1, PathOnly::Unreadable);
-        let row = Row { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file };
+        let row = IndexRow { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file };
         write(&index, std::iter::once(&row)).unwrap();
         assert_eq!(read(&index).unwrap().rows.len(), 1);
         let as_of = |image_version: u32, facts_version: u32| {
-            let mut rows = Out::default();
+            let mut rows = Encoder::default();
             rows.number(image_version);
             rows.number(facts_version);
             rows.number(0);
-            (0..SHELVES).for_each(|_| put_piece(&mut rows, Piece { at: 0, len: 0 }));
+            (0..SHELVES).for_each(|_| put_piece(&mut rows, ImageSection { at: 0, len: 0 }));
             rows.number(0);
             let rows = rows.summed();
             let end = [0, rows.len() as u64].map(u64::to_le_bytes).concat();

@@ -1,15 +1,16 @@
-//! What a file is written in, told by its name and, where the name is silent, by its first line.
+//! Detects the language of a file by its name and, if the name does not tell, by its first line.
 //!
 //! # Invariants
-//! 1. The language depends on the path and the first line only, so equal files under equal names have equal facts.
+//! 1. The language depends on the path and the first line only, so equal files under equal names have equal
+//!    facts.
 //! 2. [`Language::code`] never changes its meaning: it is stored.
 //!
 //! # Not here
-//! What a definition looks like in a language: `define`. How it is parsed: `outline`.
+//! What a definition looks like in a language: `definitions`. How it is parsed: `outline`.
 
 use domain::RelPath;
 
-/// What a file is written in.
+/// The language of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Language {
     /// Anything that is text and has no name here.
@@ -82,7 +83,7 @@ pub enum Language {
     Docker,
 }
 
-/// What a file is for, which decides how it is shown.
+/// The purpose of a file, which decides how it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A program's source.
@@ -140,12 +141,12 @@ impl Language {
     /// use context::index::Language;
     /// use domain::RelPath;
     ///
-    /// let of = |path: &str, bytes: &[u8]| Language::of(&RelPath::new(path).unwrap(), bytes);
+    /// let of = |path: &str, bytes: &[u8]| Language::detect(&RelPath::new(path).unwrap(), bytes);
     /// assert_eq!(of("src/main.rs", b""), Language::Rust);
     /// assert_eq!(of("bin/serve", b"#!/usr/bin/env python3\n"), Language::Python);
     /// assert_eq!(of("LICENSE", b"Apache"), Language::Text);
     /// ```
-    pub fn of(path: &RelPath, bytes: &[u8]) -> Language {
+    pub fn detect(path: &RelPath, bytes: &[u8]) -> Language {
         let name = path.file_name().to_ascii_lowercase();
         by_name(&name)
             .or_else(|| by_extension(&name))
@@ -347,7 +348,7 @@ mod tests {
             ("x.", b"", Language::Text),
         ];
         for (path, bytes, language) in table {
-            assert_eq!(Language::of(&RelPath::new(path).unwrap(), bytes), language, "{path}");
+            assert_eq!(Language::detect(&RelPath::new(path).unwrap(), bytes), language, "{path}");
         }
     }
 

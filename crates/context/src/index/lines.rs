@@ -1,19 +1,20 @@
 //! A text by its lines.
 //!
 //! # Invariants
-//! 1. Lines are counted as [`str::lines`] counts them: an end closes a line, and a last one without an end is one too.
+//! 1. Lines are counted as [`str::lines`] counts them: an end closes a line, and a last one without an end is
+//!    one too.
 
 use memchr::memchr_iter;
 
 /// A text that is asked for its lines again and again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineIndex {
     text: String,
     /// Where each line ends, its end of line included.
     ends: Vec<usize>,
 }
 
-impl Lines {
+impl LineIndex {
     /// The lines of a text.
     ///
     /// ```
@@ -24,12 +25,12 @@ impl Lines {
     /// assert_eq!((lines.get(1), lines.get(2), lines.get(3)), (Some("one"), Some(""), Some("three")));
     /// assert_eq!((lines.get(0), lines.get(4)), (None, None));
     /// ```
-    pub fn new(text: String) -> Lines {
+    pub fn new(text: String) -> LineIndex {
         let mut ends: Vec<usize> = memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1).collect();
         if ends.last().copied().unwrap_or(0) < text.len() {
             ends.push(text.len());
         }
-        Lines { text, ends }
+        LineIndex { text, ends }
     }
 
     /// All of it.
@@ -37,12 +38,12 @@ impl Lines {
         &self.text
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no line.
+    /// Returns true if there is no line.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -60,7 +61,8 @@ impl Lines {
         Some(&self.text[self.start(number)..to])
     }
 
-    /// Some lines as they stand, one after the other: `from` and `to` from 1, both included; as far as they are there.
+    /// Some lines as they stand, one after the other: `from` and `to` from 1, both included; as far as they
+    /// are there.
     pub fn between(&self, from: usize, to: usize) -> &str {
         let to = to.min(self.len());
         if from == 0 || from > to { "" } else { &self.text[self.start(from)..self.ends[to - 1]] }
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_text() {
         for text in ["", "\n", "a", "a\n", "a\r\nb", "a\n\n\r\n", "é\n\rx\r"] {
-            let lines = Lines::new(text.to_owned());
+            let lines = LineIndex::new(text.to_owned());
             let expected: Vec<&str> = text.lines().collect();
             let found: Vec<&str> = (1..=lines.len()).filter_map(|number| lines.get(number)).collect();
             assert_eq!(found, expected, "{text:?}");
@@ -88,7 +90,7 @@ mod tests {
             assert_eq!(with_ends, text.split_inclusive('\n').collect::<Vec<_>>(), "{text:?}");
             assert_eq!(lines.between(1, usize::MAX), text);
         }
-        let lines = Lines::new("a\nb\nc".to_owned());
+        let lines = LineIndex::new("a\nb\nc".to_owned());
         assert_eq!(
             [lines.between(2, 2), lines.between(2, 9), lines.between(3, 2), lines.between(0, 1)],
             ["b\n", "b\nc", "", ""]

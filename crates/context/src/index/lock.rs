@@ -1,8 +1,9 @@
-//! The file beside an index that says who uses it: shared by all who do, alone for who makes it anew or removes it.
+//! The file beside an index that says who uses it: shared by all who do, alone for who makes it anew or
+//! removes it.
 //!
 //! # Invariants
-//! 1. A lock counts only while its file lies at its path. Who removes an index removes its lock last; who opened that before
-//!    and takes it later sees that it is gone, and opens it again.
+//! 1. A lock counts only while its file lies at its path. Who removes an index removes its lock last; who
+//!    opened that before and takes it later sees that it is gone, and opens it again.
 //! 2. Nobody is waited for.
 
 use std::fs::{DirBuilder, File as OsFile, OpenOptions, TryLockError};
@@ -26,7 +27,7 @@ pub(super) fn hold_shared(path: &Path, now_ns: i64) -> Result<OsFile, DiskError>
     for _ in 0..TRIES_MAX {
         let lock = open_lock(path)?;
         lock.set_modified(now)?;
-        if let Some(lock) = held(lock, path, OsFile::try_lock_shared)? {
+        if let Some(lock) = take_lock(lock, path, OsFile::try_lock_shared)? {
             return Ok(lock);
         }
     }
@@ -38,8 +39,9 @@ pub(super) fn open_lock(path: &Path) -> io::Result<OsFile> {
     how.read(true).write(true).create(true).truncate(false).mode(0o600).open(lock_path(path))
 }
 
-/// Takes the lock; none if the file was removed since it was opened: a lock that nobody can find keeps nobody away.
-pub(super) fn held(
+/// Takes the lock; none if the file was removed since it was opened: a lock that nobody can find keeps nobody
+/// away.
+pub(super) fn take_lock(
     lock: OsFile,
     path: &Path,
     take: impl FnOnce(&OsFile) -> Result<(), TryLockError>,
@@ -64,12 +66,12 @@ mod tests {
         let path = dir.path().join("i.sqlite");
         let before = open_lock(&path).unwrap();
         assert!(remove(&path), "nobody has taken it");
-        assert!(held(before, &path, OsFile::try_lock_shared).unwrap().is_none());
+        assert!(take_lock(before, &path, OsFile::try_lock_shared).unwrap().is_none());
 
         let before = open_lock(&path).unwrap();
         assert!(remove(&path));
         let index = open(&path, 1024, 1).unwrap_or_else(|why| panic!("{why}"));
-        assert!(held(before, &path, OsFile::try_lock).unwrap().is_none(), "alone with nothing");
+        assert!(take_lock(before, &path, OsFile::try_lock).unwrap().is_none(), "alone with nothing");
         assert!(!remove(&path), "it is in use");
         drop(index);
         assert!(remove(&path));

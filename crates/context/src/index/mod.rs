@@ -1,12 +1,15 @@
 //! The index of a project: a lexical scan of every file, and outlines of those about to be shown.
 //!
 //! # Overview
-//! - `scan` makes [`Facts`] of a file's bytes in one pass, with `terms` (words) and `define` (definitions by line);
-//!   [`spans()`] cuts a text along them, and [`Parts`] are the words of each piece.
+//! - `scan` makes [`Facts`] of a file's bytes in one pass, with `terms` (words) and `definitions`
+//!   (definitions by line); [`spans()`] cuts a text along them, and [`ContentParts`] are the words of each
+//!   piece.
 //! - [`outline()`] parses what is about to be shown.
-//! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest commits.
-//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `image`, `evict`), with the commits
-//!   (`history`); `changed` lays over it what a plan changed; [`Indexes`] holds those of all projects.
+//! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest
+//!   commits.
+//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `image`, `evict`),
+//!   with the commits (`history`); `changed` lays over it what a plan changed; [`IndexCache`] holds those of
+//!   all projects.
 //!
 //! # Invariants
 //! 1. Facts depend on content and language only; a snapshot maps paths to them and never changes.
@@ -40,20 +43,20 @@ pub mod terms;
 mod update;
 mod writer;
 
-pub use cache::Indexes;
+pub use cache::IndexCache;
 pub use config::IndexConfig;
-pub use facts::{Counts, Def, DefKind, Facts};
+pub use facts::{Def, DefKind, Facts, HashCounts};
 pub(crate) use facts::{Encoded, EncodedCount, FACTS_VERSION};
-pub use handle::{Index, IndexSize, Updated, Verified};
-pub(crate) use image::{Field, Held};
+pub use handle::{Index, IndexComparison, IndexSize, IndexUpdate};
+pub(crate) use image::{ImageTermHits, TermField};
 pub use language::{FileKind, Language, module_name};
-pub use lines::Lines;
+pub use lines::LineIndex;
 pub use outline::{
-    DOC_BYTES_MAX, Item, Outline, OutlineBy, SENTENCE_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX,
-    outline, scanned_outline,
+    DOC_BYTES_MAX, Outline, OutlineBy, OutlineItem, SENTENCE_BYTES_MAX, SIGNATURE_BYTES_MAX,
+    SIGNATURE_LINES_MAX, outline, scanned_outline,
 };
-pub use parts::{Part, Parts};
+pub use parts::{ContentPart, ContentParts};
 pub use path_only::{PathOnly, before_reading, is_secret};
 pub use scan::{Scanner, scan};
 pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};
-pub use spans::{SPAN_LINES_MAX, Span, SpanKind, WINDOW_LINES, spans};
+pub use spans::{LineSpan, SPAN_LINES_MAX, SpanKind, WINDOW_LINES, spans};

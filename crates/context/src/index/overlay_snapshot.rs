@@ -1,10 +1,11 @@
-//! A project as a plan sees it: its snapshot with some files read from another tree, kept for as long as that is what is
-//! asked for.
+//! A project as a plan sees it: its snapshot with some files read from another tree, kept for as long as that
+//! is what is asked for.
 //!
 //! # Invariants
 //! 1. Equal base and equal contents give the same snapshot, so what follows from it is made once.
 //! 2. A content that the base or a kept view has at all is not scanned again.
-//! 3. A path is in a view only if something is there, also one that is never opened: whether it is there is asked first.
+//! 3. A path is in a view only if something is there, also one that is never opened: whether it is there is
+//!    asked first.
 //! 4. At most [`VIEWS_MAX`] are kept, the latest used; nothing is written to the disk.
 //!
 //! # Not here
@@ -18,24 +19,24 @@ use domain::{Hash, RelPath};
 
 use super::path_only::{PathOnly, before_reading};
 use super::{Facts, File, Language, Scanner, Snapshot};
-use crate::ports::Tree;
+use crate::ports::FileTree;
 
-/// How many views are kept: plans that work on one project at once.
+/// The number of views that are kept: plans that work on one project at once.
 const VIEWS_MAX: usize = 4;
 
-/// What is at the changed paths; none: nothing any more.
-type Changes = Vec<(RelPath, Option<File>)>;
+/// The files at the changed paths; `None` if the path no longer exists.
+type OverlayFiles = Vec<(RelPath, Option<File>)>;
 
 /// The views that were asked for last, the latest at the end.
 #[derive(Debug, Default)]
 pub(super) struct ChangedViews {
-    kept: Vec<Kept>,
+    kept: Vec<CachedView>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedView {
     base: Weak<Snapshot>,
-    changes: Changes,
+    changes: OverlayFiles,
     snapshot: Arc<Snapshot>,
 }
 
@@ -50,13 +51,14 @@ impl ChangedViews {
     }
 
     /// The base with these changes: the snapshot that is kept, or a new one.
-    pub(super) fn take(&mut self, base: &Arc<Snapshot>, changes: Changes) -> Arc<Snapshot> {
-        let is_it = |kept: &Kept| Weak::as_ptr(&kept.base) == Arc::as_ptr(base) && kept.changes == changes;
+    pub(super) fn take(&mut self, base: &Arc<Snapshot>, changes: OverlayFiles) -> Arc<Snapshot> {
+        let is_it =
+            |kept: &CachedView| Weak::as_ptr(&kept.base) == Arc::as_ptr(base) && kept.changes == changes;
         let kept = match self.kept.iter().position(is_it) {
             Some(at) => self.kept.remove(at),
             None => {
                 let snapshot = Arc::new(base.with_changes(changes.iter().cloned()));
-                Kept { base: Arc::downgrade(base), changes, snapshot }
+                CachedView { base: Arc::downgrade(base), changes, snapshot }
             }
         };
         let snapshot = Arc::clone(&kept.snapshot);
@@ -69,7 +71,7 @@ impl ChangedViews {
 
     /// How much memory they take beside their bases, about.
     pub(super) fn memory_bytes(&self) -> usize {
-        let of = |kept: &Kept| {
+        let of = |kept: &CachedView| {
             let facts = kept.changes.iter().filter_map(|(_, file)| file.as_ref());
             let facts: usize = facts.map(|file| file.facts.memory_bytes()).sum();
             size_of_val(kept.snapshot.files()) + facts
@@ -81,11 +83,11 @@ impl ChangedViews {
 /// Reads the changed paths from `tree`.
 pub(super) fn read_changes(
     base: &Snapshot,
-    tree: &dyn Tree,
+    tree: &dyn FileTree,
     changed: &[RelPath],
     file_bytes_max: u64,
     scanned: &Scanned,
-) -> Changes {
+) -> OverlayFiles {
     let mut scanner = Scanner::default();
     let bytes_max = usize::try_from(file_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
     let mut read = |path: &RelPath| {
@@ -102,7 +104,7 @@ pub(super) fn read_changes(
             Err(why) if why.kind() == io::ErrorKind::NotFound => return None,
             Err(_) => return Some(File::unread(path.clone(), size, PathOnly::Unreadable)),
         };
-        let key = (Hash::of(&bytes), Language::of(path, &bytes));
+        let key = (Hash::from_content(&bytes), Language::detect(path, &bytes));
         let in_base =
             || base.file(path).filter(|file| (file.hash, file.facts.language) == (Some(key.0), key.1));
         match scanned.get(&key).or_else(|| in_base().map(|file| &file.facts)) {
@@ -112,7 +114,7 @@ pub(super) fn read_changes(
                 path_only: facts.path_only,
                 facts: Arc::clone(facts),
             }),
-            Some(_) | None => Some(File::of(path.clone(), &bytes, file_bytes_max, &mut scanner)),
+            Some(_) | None => Some(File::from_bytes(path.clone(), &bytes, file_bytes_max, &mut scanner)),
         }
     };
     changed.iter().map(|path| (path.clone(), read(path))).collect()

@@ -1,4 +1,4 @@
-//! Which words stand in which part of a file: parts are ranked by them without the file being read.
+//! The words of each part of a file: parts are ranked by them without reading the file.
 //!
 //! # Invariants
 //! 1. Parts depend on the bytes and the language only, like [`Facts`](super::Facts). They are those of
@@ -8,41 +8,41 @@
 //! # Not here
 //! What is shown of a file: that is cut along its outline.
 
-use super::Counts;
-use super::codec::{From, Out};
+use super::HashCounts;
+use super::codec::{Decoder, Encoder};
 use super::facts::FACTS_VERSION;
 
-/// The version of cutting and counting: parts of another are not used. To be raised with any change of what is found; it
-/// changes with that of the facts, whose definitions parts belong to.
+/// The version of cutting and counting: parts of another are not used. To be raised with any change of what
+/// is found; it changes with that of the facts, whose definitions parts belong to.
 pub(crate) const PARTS_VERSION: u32 = FACTS_VERSION << 16 | 1;
 
 /// The parts of a content.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Parts(Vec<u8>);
+pub struct ContentParts(Vec<u8>);
 
 /// One part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'p> {
+pub struct ContentPart<'p> {
     /// Which of the file's definitions it belongs to.
     pub def: Option<usize>,
     /// Its stemmed words.
-    pub terms: Counts<'p>,
+    pub terms: HashCounts<'p>,
 }
 
-impl Parts {
+impl ContentParts {
     /// Parts with their definition and their words, sorted by hash.
-    pub(crate) fn new(parts: impl Iterator<Item = (Option<usize>, Vec<(u32, u16)>)>) -> Parts {
-        let mut out = Out::default();
+    pub(crate) fn new(parts: impl Iterator<Item = (Option<usize>, Vec<(u32, u16)>)>) -> ContentParts {
+        let mut out = Encoder::default();
         for (def, terms) in parts {
             out.number(def.map_or(0, |def| def as u32 + 1));
             out.counts(&terms);
         }
-        Parts(out.summed())
+        ContentParts(out.summed())
     }
 
     /// Those that were stored as these bytes; none if the bytes are not as they were stored.
-    pub(crate) fn stored(encoded: Vec<u8>) -> Option<Parts> {
-        From::checked(&encoded).is_some().then_some(Parts(encoded))
+    pub(crate) fn from_stored(encoded: Vec<u8>) -> Option<ContentParts> {
+        Decoder::checked(&encoded).is_some().then_some(ContentParts(encoded))
     }
 
     /// As they are stored.
@@ -51,16 +51,16 @@ impl Parts {
     }
 
     /// All of them, in the order of their lines.
-    pub fn iter(&self) -> impl Iterator<Item = Part<'_>> {
-        let mut from = From::unchecked(&self.0);
+    pub fn iter(&self) -> impl Iterator<Item = ContentPart<'_>> {
+        let mut from = Decoder::unchecked(&self.0);
         std::iter::from_fn(move || {
             let def = (from.number()? as usize).checked_sub(1);
-            Some(Part { def, terms: from.counts()? })
+            Some(ContentPart { def, terms: from.counts()? })
         })
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for ContentParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -11,7 +11,7 @@ use domain::{RelPath, TEXT_PROBE_BYTES};
 
 use super::FileKind;
 
-/// Why only the path of a file is known.
+/// The reason why only the path of a file is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathOnly {
     /// Its name says that it holds secrets.
@@ -47,7 +47,7 @@ const MEAN_LINE_BYTES_MAX: usize = 300;
 /// In prose a line may be a paragraph.
 const MEAN_PARAGRAPH_BYTES_MAX: usize = 2000;
 
-/// How many lines may say that a file is generated.
+/// The number of lines that may say that a file is generated.
 const MARK_LINES: usize = 5;
 
 /// How far those lines are read.
@@ -90,7 +90,7 @@ impl PathOnly {
     }
 }
 
-/// Why a file is not to be read, by its path and size alone.
+/// Returns the reason why a file is not to be read, by its path and size alone.
 pub fn before_reading(path: &RelPath, size: u64, bytes_max: u64) -> Option<PathOnly> {
     if is_secret(path) {
         Some(PathOnly::Secret)
@@ -103,7 +103,7 @@ pub fn before_reading(path: &RelPath, size: u64, bytes_max: u64) -> Option<PathO
     }
 }
 
-/// Whether a file holds secrets, by its name.
+/// Returns true if a file holds secrets, by its name.
 ///
 /// ```
 /// use context::index::is_secret;
@@ -125,12 +125,12 @@ fn is_lock_file(path: &RelPath) -> bool {
     LOCK_FILES.contains(&path.file_name())
 }
 
-/// Whether the bytes are no text.
+/// Returns true if the bytes are no text.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(TEXT_PROBE_BYTES).any(|byte| *byte == 0)
 }
 
-/// Whether the first lines say "generated" and "do not edit".
+/// Returns true if the first lines say "generated" and "do not edit".
 pub(super) fn is_generated(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(MARK_BYTES_MAX)];
     let end = head.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(MARK_LINES - 1);
@@ -139,7 +139,7 @@ pub(super) fn is_generated(bytes: &[u8]) -> bool {
     has(b"generated") && has(b"do not edit")
 }
 
-/// Whether the lines are too long to have been written.
+/// Returns true if the lines are too long to have been written.
 pub(super) fn has_long_lines(bytes: usize, lines: u32, kind: FileKind) -> bool {
     let mean_max = match kind {
         FileKind::Doc => MEAN_PARAGRAPH_BYTES_MAX,

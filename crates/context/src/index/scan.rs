@@ -1,29 +1,30 @@
 //! One pass over a file's bytes: its words, its identifiers, its definitions.
 //!
 //! # How it is fast
-//! An identifier is hashed while it is passed over and counted under that hash; only the distinct ones, a tenth of
-//! all, are split into words, stemmed and hashed again. Definitions are looked for once per line, and most lines say
-//! with their first byte that they hold none. Which words stand in which part is counted from the numbers of the
-//! identifiers in their order, without another look at the bytes.
+//! An identifier is hashed while it is passed over and counted under that hash; only the distinct ones, a
+//! tenth of all, are split into words, stemmed and hashed again. Definitions are looked for once per line,
+//! and most lines say with their first byte that they hold none. Which words stand in which part is counted
+//! from the numbers of the identifiers in their order, without another look at the bytes.
 //!
 //! # Invariants
-//! 1. The facts depend on nothing but the bytes and the language: what a [`Scanner`] saw before leaves no trace.
+//! 1. The facts depend on nothing but the bytes and the language: what a [`Scanner`] saw before leaves no
+//!    trace.
 //! 2. Any bytes have facts; nothing here fails.
 //!
 //! # Not here
-//! What a definition looks like: `define`. Reading files: the index asks its tree.
+//! What a definition looks like: `definitions`. Reading files: the index asks its tree.
 
 use domain::RelPath;
 
 use super::definitions::Definitions;
-use super::facts::{Def, Facts, Found};
+use super::facts::{Def, Facts, ScanResult};
 use super::language::Language;
-use super::parts::Parts;
+use super::parts::ContentParts;
 use super::path_only::{PathOnly, has_long_lines, is_binary, is_generated};
 use super::spans::{partition, starts};
 use super::terms::{
-    Class, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class, merged,
-    words,
+    ByteClass, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class,
+    merged, words,
 };
 
 /// The shortest identifier that is worth following.
@@ -31,13 +32,13 @@ const IDENT_BYTES_MIN: u16 = 3;
 
 /// The facts of a file.
 pub fn scan(path: &RelPath, bytes: &[u8]) -> Facts {
-    Scanner::default().scan(Language::of(path, bytes), bytes)
+    Scanner::default().scan(Language::detect(path, bytes), bytes)
 }
 
 /// Scans one file after another and keeps its memory between them.
 #[derive(Default)]
 pub struct Scanner {
-    words: Words,
+    words: WordTable,
     splitter: Splitter,
     /// The numbers of the words in the order in which they stand.
     said: Vec<u32>,
@@ -46,7 +47,7 @@ pub struct Scanner {
     terms: (Vec<u32>, Vec<u32>),
 }
 
-/// How much there is up to the end of a line: bytes, its end of line included, and words.
+/// The amount up to the end of a line: bytes, its end of line included, and words.
 #[derive(Clone, Copy, Default)]
 struct LineEnd {
     byte: usize,
@@ -60,16 +61,16 @@ impl Scanner {
     }
 
     /// The facts of a content in a language, and its parts.
-    pub fn scan_parts(&mut self, language: Language, bytes: &[u8]) -> (Facts, Parts) {
+    pub fn scan_parts(&mut self, language: Language, bytes: &[u8]) -> (Facts, ContentParts) {
         let found = self.find(language, bytes);
         let parts = self.parts(bytes, &found.defs);
         (Facts::new(language, found), parts)
     }
 
-    fn find(&mut self, language: Language, bytes: &[u8]) -> Found {
+    fn find(&mut self, language: Language, bytes: &[u8]) -> ScanResult {
         self.clear();
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let mut found = Found { bytes: size, is_utf8: true, ..Found::default() };
+        let mut found = ScanResult { bytes: size, is_utf8: true, ..ScanResult::default() };
         found.path_only = if is_binary(bytes) {
             Some(PathOnly::Binary)
         } else if is_generated(bytes) {
@@ -107,17 +108,17 @@ impl Scanner {
         let mut at = 0;
         while at < bytes.len() {
             match class(bytes[at]) {
-                Class::Other => at += 1,
-                Class::Newline => {
+                ByteClass::Other => at += 1,
+                ByteClass::Newline => {
                     definitions.line(&bytes[line_start..at]);
                     at += 1;
                     self.lines.push(LineEnd { byte: at, said: self.said.len() });
                     line_start = at;
                 }
-                Class::Digit => {
+                ByteClass::Digit => {
                     at += bytes[at..].iter().take_while(|byte| is_word_class(class(**byte))).count();
                 }
-                Class::Lower | Class::Upper | Class::Underscore | Class::Wide => {
+                ByteClass::Lower | ByteClass::Upper | ByteClass::Underscore | ByteClass::Wide => {
                     let start = at;
                     let mut hash = FNV_START;
                     while at < bytes.len() && is_word_class(class(bytes[at])) {
@@ -137,7 +138,7 @@ impl Scanner {
         definitions
     }
 
-    fn count_terms(&mut self, bytes: &[u8], found: &mut Found) {
+    fn count_terms(&mut self, bytes: &[u8], found: &mut ScanResult) {
         let mut terms = Vec::with_capacity(self.words.distinct.len() * 2);
         let mut idents = Vec::with_capacity(self.words.distinct.len());
         for word in &self.words.distinct {
@@ -164,7 +165,7 @@ impl Scanner {
     }
 
     /// The parts of what was passed over last.
-    fn parts(&self, bytes: &[u8], defs: &[Def]) -> Parts {
+    fn parts(&self, bytes: &[u8], defs: &[Def]) -> ContentParts {
         let is_blank = |line: u32| {
             let line = &bytes[self.end_of(line - 1).byte..self.end_of(line).byte];
             String::from_utf8_lossy(line).trim().is_empty()
@@ -172,7 +173,7 @@ impl Scanner {
         let starts: Vec<(u32, u32)> = defs.iter().map(starts).collect();
         let spans = partition(self.lines.len() as u32, &is_blank, &starts);
         let mut counts = vec![0_u16; self.words.distinct.len()];
-        Parts::new(spans.iter().map(|span| {
+        ContentParts::new(spans.iter().map(|span| {
             let (from, to) = (self.end_of(span.from - 1), self.end_of(span.to));
             (span.def, self.terms_of(&self.said[from.said..to.said], &mut counts))
         }))
@@ -205,7 +206,7 @@ impl Scanner {
     }
 }
 
-/// How many lines there are; a last one without an end counts.
+/// Returns the number of lines there are; a last one without an end counts.
 pub(super) fn lines(bytes: &[u8]) -> u32 {
     let ended = bytes.iter().filter(|byte| **byte == b'\n').count();
     let open = usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'));
@@ -214,7 +215,7 @@ pub(super) fn lines(bytes: &[u8]) -> u32 {
 
 /// A distinct word of a file: where it first stands, and how often it occurs.
 #[derive(Clone, Copy)]
-struct Word {
+struct DistinctWord {
     hash: u64,
     start: u32,
     len: u16,
@@ -222,22 +223,22 @@ struct Word {
 }
 
 /// The distinct words, found by hash. The table is at most half full, so a search is short.
-struct Words {
-    distinct: Vec<Word>,
+struct WordTable {
+    distinct: Vec<DistinctWord>,
     /// Place in `distinct` plus one; 0 is free. A power of two long.
     slots: Vec<u32>,
 }
 
-/// How many slots there are at first.
+/// The number of slots there are at first.
 const SLOTS_MIN: usize = 2048;
 
-impl Default for Words {
+impl Default for WordTable {
     fn default() -> Self {
-        Words { distinct: Vec::new(), slots: vec![0; SLOTS_MIN] }
+        WordTable { distinct: Vec::new(), slots: vec![0; SLOTS_MIN] }
     }
 }
 
-impl Words {
+impl WordTable {
     fn clear(&mut self) {
         self.distinct.clear();
         self.slots.fill(0);
@@ -261,7 +262,7 @@ impl Words {
             slot = (slot + 1) & mask;
         }
         // Both fit: a file that is scanned is below 4 GiB, a word at most 64 bytes long.
-        self.distinct.push(Word { hash, start: start as u32, len: len as u16, count: 1 });
+        self.distinct.push(DistinctWord { hash, start: start as u32, len: len as u16, count: 1 });
         self.slots[slot] = self.distinct.len() as u32;
         if self.distinct.len() * 2 > self.slots.len() {
             self.grow();
@@ -289,7 +290,7 @@ fn place(hash: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Counts;
+    use super::super::HashCounts;
     use super::super::terms::{hash, of_text};
     use super::*;
 
@@ -297,7 +298,7 @@ mod tests {
         scan(&RelPath::new(path).unwrap(), text.as_bytes())
     }
 
-    fn listed(counts: Counts<'_>) -> Vec<(u32, u16)> {
+    fn listed(counts: HashCounts<'_>) -> Vec<(u32, u16)> {
         counts.iter().collect()
     }
 

@@ -1,4 +1,4 @@
-//! What is known of a project at one moment: its files by path, and the newest commits.
+//! A snapshot of a project: its files by path, and the newest commits.
 //!
 //! # Invariants
 //! 1. A snapshot never changes: a reader that holds one sees one state, whatever is updated meanwhile.
@@ -23,13 +23,13 @@ pub const FILE_BYTES_MAX_DEFAULT: u64 = 512 * 1024;
 /// A file of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Where it is.
+    /// Its location.
     pub path: RelPath,
     /// Which content it has; none if it was not read.
     pub hash: Option<Hash>,
     /// What is known of the content.
     pub facts: Arc<Facts>,
-    /// Why only its path matters, if so.
+    /// The reason why only its path matters, if so.
     pub path_only: Option<PathOnly>,
 }
 
@@ -37,14 +37,14 @@ pub struct File {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid(Box<str>);
 
-/// What is known of a commit.
+/// The facts about a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitFacts {
     /// Its name.
     pub oid: Oid,
-    /// How many commits are newer, those included that are not told.
+    /// The number of commits that are newer, those included that are not told.
     pub rank: u32,
-    /// When it was made, in seconds since 1970.
+    /// The time when it was made, in seconds since 1970.
     pub at: i64,
     /// The first line of its message.
     pub subject: String,
@@ -90,8 +90,8 @@ impl fmt::Debug for Oid {
 impl File {
     /// A file that was read.
     pub fn read(path: RelPath, bytes: &[u8], scanner: &mut Scanner) -> File {
-        let facts = scanner.scan(Language::of(&path, bytes), bytes);
-        File::scanned(path, Hash::of(bytes), Arc::new(facts))
+        let facts = scanner.scan(Language::detect(&path, bytes), bytes);
+        File::scanned(path, Hash::from_content(bytes), Arc::new(facts))
     }
 
     /// A file with the content that has this hash and these facts.
@@ -101,12 +101,12 @@ impl File {
 
     /// A file that is not read, and why.
     pub fn unread(path: RelPath, size: u64, reason: PathOnly) -> File {
-        let facts = Facts::unread(Language::of(&path, b""), size);
+        let facts = Facts::unread(Language::detect(&path, b""), size);
         File { path, hash: None, facts: Arc::new(facts), path_only: Some(reason) }
     }
 
     /// The file with these bytes, read or not as the rules of the index have it.
-    pub fn of(path: RelPath, bytes: &[u8], file_bytes_max: u64, scanner: &mut Scanner) -> File {
+    pub fn from_bytes(path: RelPath, bytes: &[u8], file_bytes_max: u64, scanner: &mut Scanner) -> File {
         let size = bytes.len() as u64;
         match before_reading(&path, size, file_bytes_max) {
             Some(reason) => File::unread(path, size, reason),
@@ -139,7 +139,7 @@ impl Snapshot {
         let mut scanner = Scanner::default();
         let read = files
             .into_iter()
-            .map(|(path, bytes)| File::of(path, &bytes, FILE_BYTES_MAX_DEFAULT, &mut scanner));
+            .map(|(path, bytes)| File::from_bytes(path, &bytes, FILE_BYTES_MAX_DEFAULT, &mut scanner));
         Snapshot::new(read)
     }
 
@@ -202,7 +202,7 @@ impl Snapshot {
         Arc::ptr_eq(&self.commits, commits)
     }
 
-    /// Whether files may be missing: there was no time for all, or there are too many.
+    /// Returns true if files may be missing: there was no time for all, or there are too many.
     pub fn partial(&self) -> bool {
         self.partial
     }

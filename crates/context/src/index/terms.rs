@@ -29,7 +29,8 @@ pub struct QueryTerm {
     pub count: u16,
 }
 
-/// The hash of an identifier as it is written, or of a term that was made already: FNV-1a of 64 bits, folded to 32.
+/// The hash of an identifier as it is written, or of a term that was made already: FNV-1a of 64 bits, folded
+/// to 32.
 ///
 /// ```
 /// assert_eq!(context::index::terms::hash(""), 0x4FD0_BFC1);
@@ -121,9 +122,9 @@ pub(crate) fn merged(mut found: Vec<(u32, u16)>) -> Vec<(u32, u16)> {
     found
 }
 
-/// What a byte is within a word.
+/// The class of a byte within a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum ByteClass {
     Other,
     Newline,
     Lower,
@@ -134,39 +135,39 @@ pub(crate) enum Class {
     Wide,
 }
 
-pub(crate) const CLASSES: [Class; 256] = classes();
+pub(crate) const CLASSES: [ByteClass; 256] = classes();
 
-const fn classes() -> [Class; 256] {
-    let mut table = [Class::Other; 256];
+const fn classes() -> [ByteClass; 256] {
+    let mut table = [ByteClass::Other; 256];
     let mut byte = 0;
     while byte < 256 {
         table[byte] = match byte as u8 {
-            b'\n' => Class::Newline,
-            b'a'..=b'z' => Class::Lower,
-            b'A'..=b'Z' => Class::Upper,
-            b'0'..=b'9' => Class::Digit,
-            b'_' => Class::Underscore,
-            0x80.. => Class::Wide,
-            _ => Class::Other,
+            b'\n' => ByteClass::Newline,
+            b'a'..=b'z' => ByteClass::Lower,
+            b'A'..=b'Z' => ByteClass::Upper,
+            b'0'..=b'9' => ByteClass::Digit,
+            b'_' => ByteClass::Underscore,
+            0x80.. => ByteClass::Wide,
+            _ => ByteClass::Other,
         };
         byte += 1;
     }
     table
 }
 
-pub(crate) fn class(byte: u8) -> Class {
+pub(crate) fn class(byte: u8) -> ByteClass {
     CLASSES[usize::from(byte)]
 }
 
-pub(crate) fn is_word_class(class: Class) -> bool {
-    !matches!(class, Class::Other | Class::Newline)
+pub(crate) fn is_word_class(class: ByteClass) -> bool {
+    !matches!(class, ByteClass::Other | ByteClass::Newline)
 }
 
 /// The identifiers and runs of letters in some bytes. What begins with a digit is a number and no word.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| !is_word_class(class(*byte)))
-        .filter(|word| !word.is_empty() && word.len() <= WORD_BYTES_MAX && class(word[0]) != Class::Digit)
+        .filter(|word| !word.is_empty() && word.len() <= WORD_BYTES_MAX && class(word[0]) != ByteClass::Digit)
 }
 
 /// Makes terms of words; keeps its memory between them.
@@ -194,7 +195,7 @@ impl Splitter {
         let mut from = 0;
         while from < word.len() {
             let to = part_end(word, from);
-            if class(word[from]) != Class::Underscore {
+            if class(word[from]) != ByteClass::Underscore {
                 self.whole.extend(word[from..to].iter().map(u8::to_ascii_lowercase));
                 parts += 1;
                 self.tell_part(&word[from..to], tell);
@@ -230,25 +231,27 @@ impl Splitter {
     }
 }
 
-/// What a word comes to without being split.
+/// The shape of a word that is not split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// How many terms it has.
+pub(crate) struct WordShape {
+    /// The number of terms it has.
     pub(crate) terms: u32,
-    /// Whether one of them may be asked for.
+    /// True if one of them may be asked for.
     pub(crate) may_be_asked: bool,
 }
 
-/// How some terms begin: most words of a file begin otherwise, and need not be split to be passed over.
+/// The beginnings of some terms: most words of a file begin otherwise, and need not be split to be passed
+/// over.
 pub(crate) struct Beginnings(Vec<u64>);
 
 impl Beginnings {
-    /// How many letters of a beginning count.
+    /// The number of letters of a beginning that count.
     const LETTERS: usize = 3;
-    /// How many bits tell small letters apart. Digits look like some of them, which only costs a look.
+    /// The number of bits that tell small letters apart. Digits look like some of them, which only costs a
+    /// look.
     const LETTER_BITS: usize = 5;
 
-    pub(crate) fn of<'a>(terms: impl Iterator<Item = &'a [u8]>) -> Beginnings {
+    pub(crate) fn from_terms<'a>(terms: impl Iterator<Item = &'a [u8]>) -> Beginnings {
         let mut known = Beginnings(vec![0; 1 << (Self::LETTERS * Self::LETTER_BITS - 6)]);
         for term in terms {
             let (word, bit) = Self::place(term);
@@ -257,7 +260,8 @@ impl Beginnings {
         known
     }
 
-    /// Whether the stem of a part may be one of the terms. A stem begins as its word does, but for `flies` and `fly`.
+    /// Whether the stem of a part may be one of the terms. A stem begins as its word does, but for `flies`
+    /// and `fly`.
     fn may_hold(&self, part: &[u8]) -> bool {
         let (word, bit) = Self::place(part);
         self.0[word] & bit != 0 || part.len() == SHORT_LETTERS + 1
@@ -270,8 +274,8 @@ impl Beginnings {
     }
 
     /// What a word of ASCII letters comes to.
-    pub(crate) fn shape(&self, word: &[u8]) -> Shape {
-        let mut shape = Shape::default();
+    pub(crate) fn shape(&self, word: &[u8]) -> WordShape {
+        let mut shape = WordShape::default();
         let mut parts = 0;
         // Of the whole only the beginning and the length count.
         let mut whole = [0; SHORT_LETTERS + 2];
@@ -279,7 +283,7 @@ impl Beginnings {
         let mut from = 0;
         while from < word.len() {
             let to = part_end(word, from);
-            if class(word[from]) != Class::Underscore {
+            if class(word[from]) != ByteClass::Underscore {
                 let part = &word[from..to];
                 parts += 1;
                 for byte in part.iter().take(whole.len() - whole_len) {
@@ -301,14 +305,18 @@ impl Beginnings {
     }
 
     /// The same of a word of small letters and digits that begins with a letter: it has one part.
-    pub(crate) fn shape_of_one(&self, word: &[u8]) -> Shape {
-        if is_told(word) { Shape { terms: 1, may_be_asked: self.may_hold(word) } } else { Shape::default() }
+    pub(crate) fn shape_of_one(&self, word: &[u8]) -> WordShape {
+        if is_told(word) {
+            WordShape { terms: 1, may_be_asked: self.may_hold(word) }
+        } else {
+            WordShape::default()
+        }
     }
 }
 
-/// Whether a part of a word is a term: it has two letters, and is no number.
+/// Returns true if a part of a word is a term: it has two letters, and is no number.
 fn is_told(part: &[u8]) -> bool {
-    part.len() >= 2 && class(part[0]) != Class::Digit
+    part.len() >= 2 && class(part[0]) != ByteClass::Digit
 }
 
 /// Where the part that begins at `from` ends: at an underscore, at a hump, or with the word.
@@ -317,11 +325,11 @@ fn part_end(word: &[u8], from: usize) -> usize {
     let mut at = from + 1;
     while at < word.len() {
         let (before, here) = (class(word[at - 1]), class(word[at]));
-        if (here == Class::Underscore) != (first == Class::Underscore) {
+        if (here == ByteClass::Underscore) != (first == ByteClass::Underscore) {
             break;
         }
-        let goes_up = here == Class::Upper && matches!(before, Class::Lower | Class::Digit);
-        let ends_capitals = here == Class::Lower && before == Class::Upper && at - 1 > from;
+        let goes_up = here == ByteClass::Upper && matches!(before, ByteClass::Lower | ByteClass::Digit);
+        let ends_capitals = here == ByteClass::Lower && before == ByteClass::Upper && at - 1 > from;
         if goes_up {
             break;
         }
@@ -345,7 +353,8 @@ const STOP_WORDS: &str = "a about add after again all allow also always am an an
 /// None of them is longer.
 const STOP_WORD_BYTES_MAX: usize = 9;
 
-/// Whether a name is a word of everyday English: where it is defined, comments and texts elsewhere still do not mean it.
+/// Whether a name is a word of everyday English: where it is defined, comments and texts elsewhere still do
+/// not mean it.
 pub fn is_everyday(name: &str) -> bool {
     static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
     if name.len() > STOP_WORD_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -407,7 +416,7 @@ mod tests {
     #[test]
     fn a_word_that_is_passed_over_has_as_many_terms_as_one_that_is_split_and_none_that_is_asked_for() {
         let asked = ["retry", "limit", "ab", "1b", "sha256", "s3", "fly", "run", "runlimit"];
-        let beginnings = Beginnings::of(asked.iter().map(|term| term.as_bytes()));
+        let beginnings = Beginnings::from_terms(asked.iter().map(|term| term.as_bytes()));
         let pieces = [
             "retries", "Limit", "_", "__", "a", "B", "1", "1b", "SHA256", "S3", "HTTP", "Server", "zz",
             "flies", "running",
@@ -418,7 +427,7 @@ mod tests {
                 for third in pieces {
                     let word = format!("{one}{other}{third}");
                     let terms = texts(&word);
-                    if class(word.as_bytes()[0]) == Class::Digit {
+                    if class(word.as_bytes()[0]) == ByteClass::Digit {
                         continue;
                     }
                     let shape = beginnings.shape(word.as_bytes());
@@ -426,7 +435,7 @@ mod tests {
                     let is_asked = terms.iter().any(|term| asked.contains(&term.as_str()));
                     assert!(shape.may_be_asked || !is_asked, "{word}: {terms:?}");
                     passed += usize::from(!shape.may_be_asked);
-                    if word.bytes().all(|byte| matches!(class(byte), Class::Lower | Class::Digit)) {
+                    if word.bytes().all(|byte| matches!(class(byte), ByteClass::Lower | ByteClass::Digit)) {
                         assert_eq!(beginnings.shape_of_one(word.as_bytes()), shape, "{word}");
                     }
                 }

@@ -1,17 +1,18 @@
 //! Bringing an index up to date: walk, compare, read what may have changed, publish.
 //!
 //! # When a row stands
-//! Size, both times and inode are what they were, and both times lie at least [`YOUNG_NS`] before the look: a write in
-//! the same tick as a look leaves no trace but the content. Everything else is read and hashed; a known content is not
-//! scanned again.
+//! Size, both times and inode are what they were, and both times lie at least [`YOUNG_NS`] before the look: a
+//! write in the same tick as a look leaves no trace but the content. Everything else is read and hashed; a
+//! known content is not scanned again.
 //!
 //! # Invariants
 //! 1. What is known after any number of updates equals what an update from nothing would find.
 //! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
-//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update goes on. A walk
-//!    that met something to read has half of the time, so that however many files there are, some are read; one that met
-//!    nothing to read goes on: what an earlier update read is passed by.
-//! 4. Only a walk that came to its end removes anything, and nothing below a directory that it could not read.
+//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update
+//!    goes on. A walk that met something to read has half of the time, so that however many files there are,
+//!    some are read; one that met nothing to read goes on: what an earlier update read is passed by.
+//! 4. Only a walk that came to its end removes anything, and nothing below a directory that it could not
+//!    read.
 
 use std::collections::HashSet;
 use std::io;
@@ -23,44 +24,44 @@ use domain::{Hash, RelPath};
 use sync::contained;
 
 use super::config::IndexConfig;
-use super::disk::{New, Row};
-use super::history::{Known, refresh};
+use super::disk::{IndexRow, RowContent};
+use super::history::{KnownHistory, refresh};
 use super::path_only::{PathOnly, before_reading};
-use super::writer::{KnownFacts, Rows, Writer};
+use super::writer::{IndexWriter, KnownFacts, Rows};
 use super::{File, Language, Scanner};
-use crate::Stop;
-use crate::ports::{FileStat, History, PortError, Tree, Walked};
+use crate::StopCheck;
+use crate::ports::{FileStat, FileTree, History, PortError, WalkSummary};
 
 /// How old the times of a file must be for a row to be believed.
 const YOUNG_NS: i64 = 2_000_000_000;
 
-/// How many files are written at once.
+/// The number of files that are written at once.
 const BATCH_FILES: usize = 256;
 
-/// How many files a thread takes at once.
+/// The number of files a thread takes at once.
 const CLAIM_FILES: usize = 8;
 
 /// Below this many files no threads are started.
 const THREADS_FROM_FILES: usize = 16;
 
-/// How many results may wait for the disk.
+/// The number of results that may wait for the disk.
 const WAITING_MAX: usize = 64;
 
-/// What an update looks at, and until when.
-pub(super) struct Work<'a> {
-    pub(super) tree: &'a dyn Tree,
+/// The inputs of an update, and its deadline.
+pub(super) struct UpdateInputs<'a> {
+    pub(super) tree: &'a dyn FileTree,
     pub(super) history: Option<&'a dyn History>,
     pub(super) config: &'a IndexConfig,
     /// The caller's, or the index's own if that comes first.
-    pub(super) stop: &'a Stop,
+    pub(super) stop: &'a StopCheck,
     /// The wall's time as the update begins.
     pub(super) now_ns: i64,
 }
 
-/// What an update came to.
+/// The summary of an update.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    /// How many files are not as they were.
+pub(super) struct UpdateSummary {
+    /// The number of files that are not as they were.
     pub(super) changed: u32,
     pub(super) has_new_history: bool,
     /// Files may be missing.
@@ -70,15 +71,15 @@ pub(super) struct Done {
     pub(super) notes: Vec<String>,
 }
 
-impl Work<'_> {
+impl UpdateInputs<'_> {
     fn is_over(&self) -> bool {
         self.stop.should_stop()
     }
 }
 
 /// Brings a writer up to date.
-pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
-    let mut done = Done::default();
+pub(super) fn update(writer: &mut IndexWriter, work: &UpdateInputs<'_>) -> UpdateSummary {
+    let mut done = UpdateSummary::default();
     let known = writer.history.clone();
     let history = std::thread::scope(|scope| {
         let told = work.history.map(|history| {
@@ -95,8 +96,8 @@ pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
             done.has_new_history = true;
         }
         // There is none, or it is not to be looked at.
-        None if writer.history != Known::default() => {
-            writer.put_history(Known::default());
+        None if writer.history != KnownHistory::default() => {
+            writer.put_history(KnownHistory::default());
             done.has_new_history = true;
         }
         Some(Ok(None)) | None => {}
@@ -108,7 +109,11 @@ pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
     done
 }
 
-fn newer_history(history: &dyn History, known: &Known, work: &Work<'_>) -> Result<Option<Known>, PortError> {
+fn newer_history(
+    history: &dyn History,
+    known: &KnownHistory,
+    work: &UpdateInputs<'_>,
+) -> Result<Option<KnownHistory>, PortError> {
     contained(|| refresh(history, known, work.config.history_commits, work.stop)).unwrap_or_else(|panicked| {
         Err(PortError {
             message: format!("git's answer was not understood: {}", panicked.message),
@@ -117,7 +122,7 @@ fn newer_history(history: &dyn History, known: &Known, work: &Work<'_>) -> Resul
     })
 }
 
-fn files(writer: &mut Writer, work: &Work<'_>, done: &mut Done) {
+fn files(writer: &mut IndexWriter, work: &UpdateInputs<'_>, done: &mut UpdateSummary) {
     let (met, walked) = walk(&writer.rows, work, done);
     let to_read = compare(writer, work, &met, done);
     let reached = read(writer, work, &to_read, done);
@@ -141,7 +146,7 @@ fn is_below_any(path: &RelPath, dirs: &[RelPath]) -> bool {
 }
 
 /// Every file that is there, by path, as many as are allowed, and how the walk ended.
-fn walk(rows: &Rows, work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked) {
+fn walk(rows: &Rows, work: &UpdateInputs<'_>, done: &mut UpdateSummary) -> (Vec<FileStat>, WalkSummary) {
     let met: Mutex<Vec<FileStat>> = Mutex::new(Vec::new());
     let files_max = work.config.files_max;
     let is_over_many = AtomicBool::new(false);
@@ -175,8 +180,8 @@ fn walk(rows: &Rows, work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked
     met.dedup_by(|a, b| a.path == b.path);
     let walked = match walked {
         Ok(Ok(walked)) => walked,
-        Ok(Err(why)) => not_listed(done, &why.to_string()),
-        Err(panicked) => not_listed(done, &panicked.message),
+        Ok(Err(why)) => note_failed_walk(done, &why.to_string()),
+        Err(panicked) => note_failed_walk(done, &panicked.message),
     };
     if is_over_many {
         done.is_partial = true;
@@ -198,9 +203,9 @@ fn walk(rows: &Rows, work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked
 }
 
 /// A walk that failed told nothing of what is gone.
-fn not_listed(done: &mut Done, why: &str) -> Walked {
+fn note_failed_walk(done: &mut UpdateSummary, why: &str) -> WalkSummary {
     done.notes.push(format!("the files could not be listed: {why}"));
-    Walked::stopped()
+    WalkSummary::stopped()
 }
 
 fn first_by_path(met: &mut Vec<FileStat>, files_max: usize) {
@@ -215,17 +220,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_to_read(rows: &Rows, work: &Work<'_>, stat: &FileStat) -> bool {
+fn is_to_read(rows: &Rows, work: &UpdateInputs<'_>, stat: &FileStat) -> bool {
     before_reading(&stat.path, stat.size, work.config.file_bytes_max).is_none()
-        && !rows.get(&stat.path).is_some_and(|row| stands(row, stat))
+        && !rows.get(&stat.path).is_some_and(|row| is_unchanged(row, stat))
 }
 
 /// Which files have to be read; those that are not to be read are taken over at once.
 fn compare<'m>(
-    writer: &mut Writer,
-    work: &Work<'_>,
+    writer: &mut IndexWriter,
+    work: &UpdateInputs<'_>,
     met: &'m [FileStat],
-    done: &mut Done,
+    done: &mut UpdateSummary,
 ) -> Vec<&'m FileStat> {
     let mut to_read = Vec::new();
     let mut unread = Vec::new();
@@ -234,10 +239,10 @@ fn compare<'m>(
         match before_reading(&stat.path, stat.size, work.config.file_bytes_max) {
             Some(reason) => {
                 if !row.is_some_and(|row| row.file.path_only == Some(reason) && row.size == stat.size) {
-                    unread.push((row_of(stat, unread_file(stat, reason), work.now_ns), New::Nothing));
+                    unread.push((row_of(stat, unread_file(stat, reason), work.now_ns), RowContent::Nothing));
                 }
             }
-            None if row.is_some_and(|row| stands(row, stat)) => {}
+            None if row.is_some_and(|row| is_unchanged(row, stat)) => {}
             None => to_read.push(stat),
         }
     }
@@ -248,7 +253,7 @@ fn compare<'m>(
     to_read
 }
 
-fn stands(row: &Row, stat: &FileStat) -> bool {
+fn is_unchanged(row: &IndexRow, stat: &FileStat) -> bool {
     let is_same = row.file.hash.is_some()
         && !row.file.facts.was_lost()
         && (row.size, row.mtime_ns, row.ctime_ns, row.inode)
@@ -260,8 +265,8 @@ fn unread_file(stat: &FileStat, reason: PathOnly) -> File {
     File::unread(stat.path.clone(), stat.size, reason)
 }
 
-fn row_of(stat: &FileStat, file: File, seen_ns: i64) -> Row {
-    Row {
+fn row_of(stat: &FileStat, file: File, seen_ns: i64) -> IndexRow {
+    IndexRow {
         size: stat.size,
         mtime_ns: stat.mtime_ns,
         ctime_ns: stat.ctime_ns,
@@ -271,19 +276,24 @@ fn row_of(stat: &FileStat, file: File, seen_ns: i64) -> Row {
     }
 }
 
-/// What became of a file that was to be read.
-enum Looked {
-    At(Row, New),
+/// The result for a file that was to be read.
+enum FileLookup {
+    At(IndexRow, RowContent),
     Gone(RelPath),
 }
 
 /// Reads files in parallel and takes them over in batches; how many were reached before the deadline.
-fn read(writer: &mut Writer, work: &Work<'_>, to_read: &[&FileStat], done: &mut Done) -> usize {
+fn read(
+    writer: &mut IndexWriter,
+    work: &UpdateInputs<'_>,
+    to_read: &[&FileStat],
+    done: &mut UpdateSummary,
+) -> usize {
     let known = std::mem::take(&mut writer.facts);
     let next = AtomicUsize::new(0);
     let threads = if to_read.len() < THREADS_FROM_FILES { 1 } else { work.config.threads.max(1) };
     let mut reached = 0;
-    let mut taken = Taken { fresh: Vec::new(), gone: Vec::new(), changed: 0 };
+    let mut taken = PendingRows { fresh: Vec::new(), gone: Vec::new(), changed: 0 };
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         for _ in 0..threads {
@@ -309,25 +319,25 @@ fn read(writer: &mut Writer, work: &Work<'_>, to_read: &[&FileStat], done: &mut 
     reached
 }
 
-/// What was read and is not yet written.
-struct Taken {
-    fresh: Vec<(Row, New)>,
+/// The rows that were read and are not yet written.
+struct PendingRows {
+    fresh: Vec<(IndexRow, RowContent)>,
     gone: Vec<RelPath>,
     changed: u32,
 }
 
-impl Taken {
-    fn take(&mut self, writer: &mut Writer, work: &Work<'_>, looked: Vec<Looked>) {
+impl PendingRows {
+    fn take(&mut self, writer: &mut IndexWriter, work: &UpdateInputs<'_>, looked: Vec<FileLookup>) {
         for one in looked {
             match one {
-                Looked::At(row, new) => {
+                FileLookup::At(row, new) => {
                     let before = writer.rows.get(&row.file.path);
                     if before.is_none_or(|before| before.file != row.file) {
                         self.changed += 1;
                     }
                     self.fresh.push((row, new));
                 }
-                Looked::Gone(path) => self.gone.push(path),
+                FileLookup::Gone(path) => self.gone.push(path),
             }
         }
         if self.fresh.len() >= BATCH_FILES {
@@ -335,7 +345,7 @@ impl Taken {
         }
     }
 
-    fn hand_over(&mut self, writer: &mut Writer, work: &Work<'_>) {
+    fn hand_over(&mut self, writer: &mut IndexWriter, work: &UpdateInputs<'_>) {
         if !self.fresh.is_empty() {
             writer.put(std::mem::take(&mut self.fresh), work.now_ns);
         }
@@ -344,11 +354,11 @@ impl Taken {
 
 /// What a thread does: claims a few files, looks at them, tells.
 fn look_at_each(
-    work: &Work<'_>,
+    work: &UpdateInputs<'_>,
     to_read: &[&FileStat],
     known: &KnownFacts,
     next: &AtomicUsize,
-    sender: &SyncSender<Vec<Looked>>,
+    sender: &SyncSender<Vec<FileLookup>>,
 ) {
     let mut scanner = Scanner::default();
     while !work.is_over() {
@@ -364,7 +374,10 @@ fn look_at_each(
             }
             let one = contained(|| look_at(work, stat, known, &mut scanner)).unwrap_or_else(|_| {
                 scanner = Scanner::default();
-                Looked::At(row_of(stat, unread_file(stat, PathOnly::Unreadable), work.now_ns), New::Nothing)
+                FileLookup::At(
+                    row_of(stat, unread_file(stat, PathOnly::Unreadable), work.now_ns),
+                    RowContent::Nothing,
+                )
             });
             looked.push(one);
         }
@@ -374,25 +387,30 @@ fn look_at_each(
     }
 }
 
-fn look_at(work: &Work<'_>, stat: &FileStat, known: &KnownFacts, scanner: &mut Scanner) -> Looked {
+fn look_at(
+    work: &UpdateInputs<'_>,
+    stat: &FileStat,
+    known: &KnownFacts,
+    scanner: &mut Scanner,
+) -> FileLookup {
     let bytes_max = usize::try_from(work.config.file_bytes_max).unwrap_or(usize::MAX);
     let row = |file: File| row_of(stat, file, work.now_ns);
     let bytes = match work.tree.read(&stat.path, bytes_max.saturating_add(1)) {
         Ok(bytes) => bytes,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Looked::Gone(stat.path.clone()),
-        Err(_) => return Looked::At(row(unread_file(stat, PathOnly::Unreadable)), New::Nothing),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return FileLookup::Gone(stat.path.clone()),
+        Err(_) => return FileLookup::At(row(unread_file(stat, PathOnly::Unreadable)), RowContent::Nothing),
     };
     if bytes.len() > bytes_max {
         // It grew since it was met; the next walk meets it as it is.
-        return Looked::At(row(unread_file(stat, PathOnly::TooLarge)), New::Nothing);
+        return FileLookup::At(row(unread_file(stat, PathOnly::TooLarge)), RowContent::Nothing);
     }
-    let language = Language::of(&stat.path, &bytes);
-    let hash = Hash::of(&bytes);
+    let language = Language::detect(&stat.path, &bytes);
+    let hash = Hash::from_content(&bytes);
     if let Some(facts) = known.get(&(hash, language)).filter(|facts| !facts.was_lost()) {
         let file = File::scanned(stat.path.clone(), hash, Arc::clone(facts));
-        return Looked::At(row(file), New::Nothing);
+        return FileLookup::At(row(file), RowContent::Nothing);
     }
     let (facts, parts) = scanner.scan_parts(language, &bytes);
     let file = File::scanned(stat.path.clone(), hash, Arc::new(facts));
-    Looked::At(row(file), New::Facts(Some(parts)))
+    FileLookup::At(row(file), RowContent::Facts(Some(parts)))
 }

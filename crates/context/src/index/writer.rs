@@ -1,7 +1,8 @@
-//! What one process knows of a project, and how it reaches the disk.
+//! The index of a project in the memory of one process, and its way to the disk.
 //!
 //! # Invariants
-//! 1. The rows in memory are right without the disk: whatever cannot be written is kept, told, and tried again.
+//! 1. The rows in memory are right without the disk: whatever cannot be written is kept, told, and tried
+//!    again.
 //! 2. Equal contents share their facts.
 //!
 //! # Not here
@@ -15,11 +16,11 @@ use std::time::Duration;
 use domain::{Hash, RelPath};
 
 use super::config::IndexConfig;
-use super::disk::{self, Disk, DiskError, New, Row};
+use super::disk::{self, DiskError, DiskIndex, IndexRow, RowContent};
 use super::evict::{evict, remove, sweep};
-use super::history::Known;
+use super::history::KnownHistory;
 use super::image;
-use super::{Facts, Language, Outline, Parts};
+use super::{ContentParts, Facts, Language, Outline};
 
 /// How long a day is.
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
@@ -34,43 +35,43 @@ const IMAGE_SHARE: usize = 16;
 pub(super) type KnownFacts = HashMap<(Hash, Language), Arc<Facts>>;
 
 /// The files that are known.
-pub(super) type Rows = HashMap<RelPath, Row>;
+pub(super) type Rows = HashMap<RelPath, IndexRow>;
 
-/// What is known of a project; one update at a time has it.
+/// The writable state of a project's index; one update at a time has it.
 #[derive(Debug)]
-pub(super) struct Writer {
-    place: Place,
+pub(super) struct IndexWriter {
+    place: IndexLocation,
     pub(super) rows: Rows,
     pub(super) facts: KnownFacts,
-    pub(super) history: Known,
+    pub(super) history: KnownHistory,
     /// Rows that could not be written, and whether their facts could not either.
     unsaved: BTreeSet<RelPath>,
     is_history_unsaved: bool,
-    /// When the last update ended that looked at everything, by the process's clock.
+    /// The time when the last update ended that looked at everything, by the process's clock.
     pub(super) ended: Option<Duration>,
     evicted_day: Option<i64>,
-    /// How many files changed since the image was written; none: there is none.
+    /// The number of files that changed since the image was written; none: there is none.
     since_image: Option<usize>,
     notes: Vec<String>,
 }
 
-/// Where the index is kept.
+/// The location of the index.
 #[derive(Debug)]
-enum Place {
+enum IndexLocation {
     /// Not opened yet.
     Unopened(PathBuf),
-    Open(Box<Disk>, PathBuf),
+    Open(Box<DiskIndex>, PathBuf),
     /// In memory, since there is no file, or it cannot be used.
     Nowhere,
 }
 
-impl Writer {
-    pub(super) fn new(path: Option<PathBuf>) -> Writer {
-        Writer {
-            place: path.map_or(Place::Nowhere, Place::Unopened),
+impl IndexWriter {
+    pub(super) fn new(path: Option<PathBuf>) -> IndexWriter {
+        IndexWriter {
+            place: path.map_or(IndexLocation::Nowhere, IndexLocation::Unopened),
             rows: HashMap::new(),
             facts: HashMap::new(),
-            history: Known::default(),
+            history: KnownHistory::default(),
             unsaved: BTreeSet::new(),
             is_history_unsaved: false,
             ended: None,
@@ -83,8 +84,8 @@ impl Writer {
     /// Opens the file and takes over what it knows, the first time.
     pub(super) fn open(&mut self, config: &IndexConfig, now_ns: i64) {
         let path = match &self.place {
-            Place::Unopened(path) => path.clone(),
-            Place::Open(..) | Place::Nowhere => return,
+            IndexLocation::Unopened(path) => path.clone(),
+            IndexLocation::Open(..) | IndexLocation::Nowhere => return,
         };
         match disk::open(&path, config.file_bytes_max, now_ns) {
             Ok(opened) => {
@@ -96,7 +97,7 @@ impl Writer {
                     self.take_over(opened.rows);
                     self.since_image = opened.beside_image;
                 }
-                self.place = Place::Open(Box::new(opened.disk), path);
+                self.place = IndexLocation::Open(Box::new(opened.disk), path);
             }
             Err(DiskError::Full) => {
                 // What fills the disk may be the index itself.
@@ -107,7 +108,7 @@ impl Writer {
         }
     }
 
-    fn take_over(&mut self, rows: Vec<Row>) {
+    fn take_over(&mut self, rows: Vec<IndexRow>) {
         self.rows.reserve(rows.len());
         self.facts.reserve(rows.len());
         for mut row in rows {
@@ -122,13 +123,13 @@ impl Writer {
     /// Goes on in memory.
     fn give_up(&mut self, why: &DiskError) {
         self.notes.push(format!("the index is kept in memory: {why}"));
-        self.place = Place::Nowhere;
+        self.place = IndexLocation::Nowhere;
     }
 
     /// Takes over what was read, and writes it.
-    pub(super) fn put(&mut self, fresh: Vec<(Row, New)>, now_ns: i64) {
+    pub(super) fn put(&mut self, fresh: Vec<(IndexRow, RowContent)>, now_ns: i64) {
         for (row, new) in &fresh {
-            if let (New::Facts(_), Some(hash)) = (new, row.file.hash) {
+            if let (RowContent::Facts(_), Some(hash)) = (new, row.file.hash) {
                 self.facts.insert((hash, row.file.facts.language), Arc::clone(&row.file.facts));
             }
         }
@@ -158,7 +159,7 @@ impl Writer {
     }
 
     /// Takes over a newer history.
-    pub(super) fn put_history(&mut self, known: Known) {
+    pub(super) fn put_history(&mut self, known: KnownHistory) {
         self.is_history_unsaved = !self.on_disk(|disk| disk.save_history(&known));
         self.history = known;
     }
@@ -171,7 +172,7 @@ impl Writer {
         if has_changed || self.evicted_day != Some(today) {
             self.evicted_day = Some(today);
             self.on_disk(|disk| evict(disk, today, config.keep_days, config.disk_bytes_max));
-            if let Place::Open(_, path) = &self.place {
+            if let IndexLocation::Open(_, path) = &self.place {
                 sweep(path, now_ns, config.keep_days, config.disk_bytes_max);
             }
         }
@@ -181,20 +182,20 @@ impl Writer {
         self.since_image = self.since_image.map(|since| since + files);
     }
 
-    /// Writes an image of what is known, if there are enough files and too many have changed since the last. It can be
-    /// done without: where it cannot be written, the next process reads the tables.
+    /// Writes an image of what is known, if there are enough files and too many have changed since the last.
+    /// It can be done without: where it cannot be written, the next process reads the tables.
     pub(super) fn draw_image(&mut self, config: &IndexConfig, now_ns: i64) {
         let most = (self.rows.len() / IMAGE_SHARE).max(IMAGE_FILES_MIN);
         let is_wanted =
             self.rows.len() >= IMAGE_FILES_MIN && self.since_image.is_none_or(|since| since > most);
-        let is_future = |row: &Row| row.seen_ns > now_ns;
+        let is_future = |row: &IndexRow| row.seen_ns > now_ns;
         // It is about half as large as the tables.
         let may_be = || self.size().1 < config.disk_bytes_max / 2 && !self.rows.values().any(is_future);
         // Now the tables are as large as they get: if that is too much for the disk, they go.
-        if !is_wanted || !self.unsaved.is_empty() || !may_be() || !self.on_disk(Disk::take_log_in) {
+        if !is_wanted || !self.unsaved.is_empty() || !may_be() || !self.on_disk(DiskIndex::take_log_in) {
             return;
         }
-        if let Place::Open(_, path) = &self.place {
+        if let IndexLocation::Open(_, path) = &self.place {
             let _ = image::write(path, self.rows.values());
             self.since_image = Some(0);
         }
@@ -203,9 +204,10 @@ impl Writer {
     fn save_again(&mut self, today: i64) {
         if !self.unsaved.is_empty() {
             let unsaved = std::mem::take(&mut self.unsaved);
-            let rows: Vec<Row> = unsaved.iter().filter_map(|path| self.rows.get(path).cloned()).collect();
+            let rows: Vec<IndexRow> =
+                unsaved.iter().filter_map(|path| self.rows.get(path).cloned()).collect();
             // Their parts are found again when somebody asks.
-            let facts = New::Facts(None);
+            let facts = RowContent::Facts(None);
             if !self.on_disk(|disk| disk.save(rows.iter().map(|row| (row, &facts)), today)) {
                 self.unsaved = unsaved;
             }
@@ -219,8 +221,8 @@ impl Writer {
     /// The stored outline of a content.
     pub(super) fn outline(&mut self, hash: &Hash, language: Language) -> Option<Outline> {
         match &self.place {
-            Place::Open(disk, _) => disk.outline(hash, language).ok().flatten(),
-            Place::Unopened(_) | Place::Nowhere => None,
+            IndexLocation::Open(disk, _) => disk.outline(hash, language).ok().flatten(),
+            IndexLocation::Unopened(_) | IndexLocation::Nowhere => None,
         }
     }
 
@@ -233,39 +235,39 @@ impl Writer {
     }
 
     /// The stored parts of a content.
-    pub(super) fn parts(&self, hash: &Hash, language: Language) -> Option<Parts> {
+    pub(super) fn parts(&self, hash: &Hash, language: Language) -> Option<ContentParts> {
         match &self.place {
-            Place::Open(disk, _) => disk.parts(hash, language).ok().flatten(),
-            Place::Unopened(_) | Place::Nowhere => None,
+            IndexLocation::Open(disk, _) => disk.parts(hash, language).ok().flatten(),
+            IndexLocation::Unopened(_) | IndexLocation::Nowhere => None,
         }
     }
 
     /// Stores parts.
-    pub(super) fn put_parts(&mut self, parts: &[(Hash, Language, Parts)]) {
+    pub(super) fn put_parts(&mut self, parts: &[(Hash, Language, ContentParts)]) {
         self.on_disk(|disk| disk.save_parts(parts));
     }
 
     /// What followed from a snapshot and is kept under this key.
-    pub(super) fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+    pub(super) fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
         match &self.place {
-            Place::Open(disk, _) => disk.kept(key).ok().flatten(),
-            Place::Unopened(_) | Place::Nowhere => None,
+            IndexLocation::Open(disk, _) => disk.load_derived(key).ok().flatten(),
+            IndexLocation::Unopened(_) | IndexLocation::Nowhere => None,
         }
     }
 
     /// Keeps what followed from a snapshot, if there is a place for it.
-    pub(super) fn keep(&mut self, key: &Hash, bytes: &[u8]) {
-        self.on_disk(|disk| disk.keep(key, bytes));
+    pub(super) fn store_derived(&mut self, key: &Hash, bytes: &[u8]) {
+        self.on_disk(|disk| disk.store_derived(key, bytes));
     }
 
     /// How many contents are known, and how many bytes are on disk.
     pub(super) fn size(&self) -> (u64, u64) {
         match &self.place {
-            Place::Open(disk, path) => {
+            IndexLocation::Open(disk, path) => {
                 let (facts, bytes) = disk.size().unwrap_or_default();
                 (facts, bytes + image::bytes(path))
             }
-            Place::Unopened(_) | Place::Nowhere => (self.facts.len() as u64, 0),
+            IndexLocation::Unopened(_) | IndexLocation::Nowhere => (self.facts.len() as u64, 0),
         }
     }
 
@@ -275,11 +277,11 @@ impl Writer {
     }
 
     /// Does something on disk; whether there is nothing left to do there.
-    fn on_disk(&mut self, act: impl FnOnce(&mut Disk) -> Result<(), DiskError>) -> bool {
+    fn on_disk(&mut self, act: impl FnOnce(&mut DiskIndex) -> Result<(), DiskError>) -> bool {
         let disk = match &mut self.place {
-            Place::Open(disk, _) => disk,
-            Place::Unopened(_) => return false,
-            Place::Nowhere => return true,
+            IndexLocation::Open(disk, _) => disk,
+            IndexLocation::Unopened(_) => return false,
+            IndexLocation::Nowhere => return true,
         };
         match act(disk) {
             Ok(()) => true,
@@ -307,7 +309,7 @@ impl Writer {
 
     /// Goes on in memory, and leaves nothing behind of what filled the disk, unless others use it.
     fn make_room(&mut self) {
-        if let Place::Open(disk, path) = std::mem::replace(&mut self.place, Place::Nowhere) {
+        if let IndexLocation::Open(disk, path) = std::mem::replace(&mut self.place, IndexLocation::Nowhere) {
             drop(disk);
             remove(&path);
         }
@@ -316,7 +318,10 @@ impl Writer {
 
     /// Removes a file whose damage showed only now; the next update makes another and writes all of it.
     fn begin_anew(&mut self) {
-        let Place::Open(disk, path) = std::mem::replace(&mut self.place, Place::Nowhere) else { return };
+        let IndexLocation::Open(disk, path) = std::mem::replace(&mut self.place, IndexLocation::Nowhere)
+        else {
+            return;
+        };
         // Its lock goes with it: it is removed by who has it alone.
         drop(disk);
         if !remove(&path) {
@@ -326,7 +331,7 @@ impl Writer {
         self.unsaved = self.rows.keys().cloned().collect();
         self.is_history_unsaved = true;
         self.since_image = None;
-        self.place = Place::Unopened(path);
+        self.place = IndexLocation::Unopened(path);
     }
 }
 
@@ -340,15 +345,15 @@ mod tests {
     fn where_the_disk_is_full_the_index_goes_on_in_memory_and_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("i.sqlite");
-        let mut writer = Writer::new(Some(path.clone()));
+        let mut writer = IndexWriter::new(Some(path.clone()));
         writer.open(&IndexConfig::default(), 1);
-        let Place::Open(disk, _) = &writer.place else { panic!("it is open") };
+        let IndexLocation::Open(disk, _) = &writer.place else { panic!("it is open") };
         // No page more than there are, as if the disk had none.
         disk.connection.execute_batch("PRAGMA max_page_count = 1").unwrap();
         let row = |number: u32| {
             let name = RelPath::new(format!("{number}{}", "long".repeat(50))).unwrap();
             let file = File::unread(name, 1, PathOnly::Unreadable);
-            (Row { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file }, New::Nothing)
+            (IndexRow { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file }, RowContent::Nothing)
         };
         writer.put((0..2000).map(row).collect(), 1);
         assert_eq!(writer.rows.len(), 2000);

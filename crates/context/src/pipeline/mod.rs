@@ -1,5 +1,5 @@
-//! From a request to a context: the index is brought up to date, the ten stages run, the text is counted, a receipt is
-//! written.
+//! From a request to a context: the index is brought up to date, the ten stages run, the text is counted, a
+//! receipt is written.
 //!
 //! # Invariants
 //! 1. The text costs at most the request's tokens, by the counter's own count of all of it.
@@ -7,33 +7,35 @@
 //! 3. A cancel gives no partial context; whatever else goes wrong gives less of it, and a note.
 //!
 //! # Not here
-//! The stages: [`crate::stages`]. The text itself: `write`. Keeping contexts, and telling of breakers: the engine.
+//! The stages: [`crate::stages`]. The text itself: `write`. Keeping contexts, and telling of breakers: the
+//! engine.
 
 mod write;
 
 use std::sync::Arc;
 
 use domain::context::{
-    AssembledContext, Candidate, ContextRequest, Depth, Fragment, Name, Place, QUERY_BYTES_MAX,
+    AssembledContext, Candidate, ContextRequest, Depth, FileLocation, Fragment, Name, QUERY_BYTES_MAX,
 };
 use domain::{Hash, Redactor};
 use sync::Clock;
 
-use self::write::Writing;
+use self::write::TextWriter;
 use crate::plan_decisions::decisions;
-use crate::receipt_builder::{Account, receipt};
-use crate::request_inputs::Prepared;
+use crate::receipt_builder::{ReceiptBuilder, receipt};
+use crate::request_inputs::RequestInputs;
 use crate::request_inputs::build::prepare;
 use crate::snapshot_stats::SnapshotCache;
 use crate::stages::pack::is_of;
 use crate::stages::{
-    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Showing, Stages, Wanted,
+    BudgetShare, ContextItem, DeduplicatedHits, ExcludedFile, PackRequest, PackResult, PartDetail, Stages,
+    StrategyPreferences, StrategySelection, TextSettings,
 };
 use crate::strategies::{ContextStrategy, built_in};
 use crate::view::lowest_above_zero;
 use crate::{
-    Batch, Error, Opened, PipelineConfig, PipelineConfigError, Projects, Run, Split, Stop, Stopped, Task,
-    TokenCounter, ViewRules, split,
+    Batch, Error, OpenedProjects, PipelineConfig, PipelineConfigError, Projects, Split, StopCause, StopCheck,
+    StrategyRun, StrategyTask, TokenCounter, ViewRules, split,
 };
 
 /// Everything that a pipeline works with; each part may be shared with others.
@@ -47,7 +49,7 @@ pub struct PipelineParts {
     pub strategies: Vec<Arc<dyn ContextStrategy>>,
     /// The ten stages.
     pub stages: Stages,
-    /// Who counts.
+    /// The token counter.
     pub counter: Arc<dyn TokenCounter>,
     /// Takes secrets out.
     pub redactor: Arc<Redactor>,
@@ -62,19 +64,19 @@ pub struct Pipeline {
     parts: PipelineParts,
 }
 
-/// What the strategies came to.
-struct Found {
-    selection: Selection,
-    shares: Vec<Share>,
-    runs: Vec<Run<Candidate>>,
-    together: Deduplicated,
+/// The results of the strategies.
+struct StrategyResults {
+    selection: StrategySelection,
+    shares: Vec<BudgetShare>,
+    runs: Vec<StrategyRun<Candidate>>,
+    together: DeduplicatedHits,
 }
 
-/// What can be shown of it, and what is.
-struct Shelf {
-    items: Vec<Item>,
-    left_out: Vec<LeftOut>,
-    packed: Packed,
+/// The files that can be shown, and the selection that is.
+struct PackedFiles {
+    items: Vec<ContextItem>,
+    left_out: Vec<ExcludedFile>,
+    packed: PackResult,
     decisions: Vec<Fragment>,
     max_files: Option<u32>,
 }
@@ -95,12 +97,12 @@ impl Pipeline {
         built_in()
     }
 
-    /// Answers a request. Blocks until it is answered or `stop` says so; a deadline makes the answer poorer, not an
-    /// error.
+    /// Answers a request. Blocks until it is answered or `stop` says so; a deadline makes the answer poorer,
+    /// not an error.
     ///
     /// # Errors
     /// Bad input, no project, or a cancel.
-    pub fn assemble(&self, request: &ContextRequest, stop: &Stop) -> Result<AssembledContext, Error> {
+    pub fn assemble(&self, request: &ContextRequest, stop: &StopCheck) -> Result<AssembledContext, Error> {
         let stop = &self.until_deadline(request, stop);
         go_on(stop)?;
         let opened = self.parts.projects.open(stop)?;
@@ -117,8 +119,8 @@ impl Pipeline {
         go_on(stop)?;
         note_emptiness(&prepared, &mut notes);
         let found = self.find(request, &prepared, &opened, &rules, &split, stop)?;
-        let shelf = self.shelve(request, &prepared, &opened, &rules, &split, &found, stop)?;
-        let writing = Writing {
+        let shelf = self.pack_files(request, &prepared, &opened, &rules, &split, &found, stop)?;
+        let writing = TextWriter {
             pipeline: self,
             request,
             prepared: &prepared,
@@ -132,7 +134,7 @@ impl Pipeline {
         let text = written.text();
         let tokens = self.parts.counter.tokens(&text);
         let receipt = receipt(
-            &Account {
+            &ReceiptBuilder {
                 request,
                 index: &opened.index,
                 split: &split,
@@ -152,22 +154,22 @@ impl Pipeline {
             },
             notes,
         );
-        let hash = Hash::of(text.as_bytes());
+        let hash = Hash::from_content(text.as_bytes());
         Ok(AssembledContext { id: request.id, text, tokens, fragments: written.fragments, hash, receipt })
     }
 
     /// The sooner of the caller's deadline and the request's.
-    fn until_deadline(&self, request: &ContextRequest, stop: &Stop) -> Stop {
+    fn until_deadline(&self, request: &ContextRequest, stop: &StopCheck) -> StopCheck {
         let clock = Arc::clone(&self.parts.clock);
         let left = match (stop.remaining(), request.deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
         let deadline = left.map(|left| clock.now().saturating_add(left));
-        Stop::new(stop.observed().clone(), deadline, clock)
+        StopCheck::new(stop.observed().clone(), deadline, clock)
     }
 
-    fn split(&self, request: &ContextRequest, opened: &Opened, rules: &ViewRules) -> Split {
+    fn split(&self, request: &ContextRequest, opened: &OpenedProjects, rules: &ViewRules) -> Split {
         let own = opened.projects.iter().map(|project| project.views.resolve(request.view).max_tokens);
         let bound = rules.max_tokens.into_iter().chain(own.flatten()).min();
         let max_tokens =
@@ -185,15 +187,15 @@ impl Pipeline {
     fn find(
         &self,
         request: &ContextRequest,
-        prepared: &Arc<Prepared>,
-        opened: &Opened,
+        prepared: &Arc<RequestInputs>,
+        opened: &OpenedProjects,
         rules: &ViewRules,
         split: &Split,
-        stop: &Stop,
-    ) -> Result<Found, Error> {
+        stop: &StopCheck,
+    ) -> Result<StrategyResults, Error> {
         let stages = &self.parts.stages;
         let enabled = enabled(&self.parts.config, request, opened, rules);
-        let wanted = Wanted {
+        let wanted = StrategyPreferences {
             enabled: &enabled,
             only: &request.only,
             prefer: &request.prefer,
@@ -201,7 +203,7 @@ impl Pipeline {
         };
         let selection = stages.select.select(&self.parts.strategies, prepared, &wanted)?;
         let shares = stages.allocate.allocate(split.files, &selection.selected);
-        let task = |(selected, share): (&crate::stages::Selected, &Share)| Task {
+        let task = |(selected, share): (&crate::stages::SelectedStrategy, &BudgetShare)| StrategyTask {
             strategy: Arc::clone(&selected.strategy),
             limit: share.limit,
         };
@@ -209,7 +211,7 @@ impl Pipeline {
         let batch = Batch { prepared: Arc::clone(prepared), tasks, stop: stop.clone() };
         let runs = stages.execute.execute(batch).map_err(|cancelled| Error::Cancelled(cancelled.reason))?;
         let together = stages.deduplicate.deduplicate(prepared, &selection.selected, &runs);
-        Ok(Found { selection, shares, runs, together })
+        Ok(StrategyResults { selection, shares, runs, together })
     }
 
     /// Stages 5 to 7.
@@ -217,18 +219,19 @@ impl Pipeline {
         clippy::too_many_arguments,
         reason = "what a request has come to so far; each part is read by one stage"
     )]
-    fn shelve(
+    fn pack_files(
         &self,
         request: &ContextRequest,
-        prepared: &Prepared,
-        opened: &Opened,
+        prepared: &RequestInputs,
+        opened: &OpenedProjects,
         rules: &ViewRules,
         split: &Split,
-        found: &Found,
-        stop: &Stop,
-    ) -> Result<Shelf, Error> {
+        found: &StrategyResults,
+        stop: &StopCheck,
+    ) -> Result<PackedFiles, Error> {
         let PipelineParts { stages, counter, redactor, .. } = &self.parts;
-        let means = Means { counter: &**counter, redactor, tokens: split.files, shown: &request.shown };
+        let means =
+            TextSettings { counter: &**counter, redactor, tokens: split.files, shown: &request.shown };
         let hits = found.together.hits.clone();
         let resolved = stages.depth.resolve(prepared, hits, &means, stop);
         go_on(stop)?;
@@ -243,15 +246,15 @@ impl Pipeline {
         let packing = PackRequest { counter: &**counter, budget, depth, shown, max_files };
         let packed = stages.pack.pack(&items, &packing);
         let left_out = found.together.left_out.iter().cloned().chain(resolved.left_out).collect();
-        Ok(Shelf { items, left_out, packed, decisions, max_files })
+        Ok(PackedFiles { items, left_out, packed, decisions, max_files })
     }
 }
 
 /// `Err` once the request was called off. A deadline is no reason to stop: what there is by then is given.
-fn go_on(stop: &Stop) -> Result<(), Error> {
+fn go_on(stop: &StopCheck) -> Result<(), Error> {
     match stop.check() {
-        Err(Stopped::Cancelled(reason)) => Err(Error::Cancelled(reason)),
-        Err(Stopped::DeadlinePassed) | Ok(()) => Ok(()),
+        Err(StopCause::Cancelled(reason)) => Err(Error::Cancelled(reason)),
+        Err(StopCause::DeadlinePassed) | Ok(()) => Ok(()),
     }
 }
 
@@ -268,7 +271,7 @@ fn cut_query<'a>(query: &'a str, notes: &mut Vec<String>) -> &'a str {
     &query[..end]
 }
 
-fn note_emptiness(prepared: &Prepared, notes: &mut Vec<String>) {
+fn note_emptiness(prepared: &RequestInputs, notes: &mut Vec<String>) {
     if prepared.files_len() == 0 {
         notes.push("there are no files that may be seen".to_owned());
     } else if prepared.files().all(|file| prepared.file(file).path_only.is_some()) {
@@ -278,12 +281,13 @@ fn note_emptiness(prepared: &Prepared, notes: &mut Vec<String>) {
     }
 }
 
-/// Tells which of the lines that are named for sure are not shown for want of tokens, and which files for what they are.
-fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>) {
+/// Tells which of the lines that are named for sure are not shown for want of tokens, and which files for
+/// what they are.
+fn note_unshown(request: &ContextRequest, shelf: &PackedFiles, notes: &mut Vec<String>) {
     if request.depth < Depth::Full {
         return;
     }
-    let mut unshown: Vec<(&Place, u32, u32)> = Vec::new();
+    let mut unshown: Vec<(&FileLocation, u32, u32)> = Vec::new();
     for (item, bought) in shelf.items.iter().zip(&shelf.packed.files) {
         if let Some(reason) = item.only_listed.filter(|_| item.is_pinned) {
             notes.push(format!("`{}` is not shown: {reason}", item.place.path));
@@ -291,7 +295,7 @@ fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>
         let (is_whole, mut too_many) = (item.is_named_whole(), 0);
         let named = item.pieces.iter().enumerate().filter(|(_, piece)| is_whole || piece.is_pinned);
         for (at, piece) in named {
-            let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(Showing::Lines));
+            let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(PartDetail::Lines));
             let was_shown = request.shown.iter().any(|shown| {
                 let covers = shown.place.span.is_none_or(|(from, to)| from <= piece.from && piece.to <= to);
                 covers && shown.depth == Depth::Full && is_of(shown, item)
@@ -317,7 +321,7 @@ fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>
 fn enabled(
     config: &PipelineConfig,
     request: &ContextRequest,
-    opened: &Opened,
+    opened: &OpenedProjects,
     rules: &ViewRules,
 ) -> Vec<Name> {
     let mut enabled = rules.strategies.clone().unwrap_or_else(|| config.strategies.clone());

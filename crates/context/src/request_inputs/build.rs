@@ -1,33 +1,35 @@
 //! Makes what all strategies of one request read.
 //!
 //! # Invariants
-//! 1. Every file is scored by its words; the best are scored by their parts too, as the index has kept them. Only files
-//!    whose parts it has not are read, as far as there is time.
-//! 2. The score of a file depends on the snapshot and the query only, and, if time was short, on which were read.
+//! 1. Every file is scored by its words; the best are scored by their parts too, as the index has kept them.
+//!    Only files whose parts it has not are read, as far as there is time.
+//! 2. The score of a file depends on the snapshot and the query only, and, if time was short, on which were
+//!    read.
 //!
 //! # Not here
 //! Proposing anything: the strategies.
 
 use std::sync::Arc;
 
-use domain::context::{ContextRequest, Focus, ProjectNo};
+use domain::context::{ContextRequest, Focus, ProjectIndex};
 use domain::{Hash, RelPath, is_of_no_project};
 
-use super::{FileNo, Ground, Prepared, best};
-use crate::bm25::{Lexical, lexical};
-use crate::file_reader::Readings;
+use super::{FileIndex, RequestInputs, VisibleFiles, best};
+use crate::bm25::{LexicalQuery, lexical};
+use crate::file_reader::FileReader;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
-use crate::index::{File, Language, Parts, PathOnly, Scanner, is_secret};
+use crate::index::{ContentParts, File, Language, PathOnly, Scanner, is_secret};
 use crate::parallel::in_parallel_with;
-use crate::part_scorer::{Weigher, Words};
+use crate::part_scorer::{PartScorer, WordTerms};
 use crate::snapshot_stats::SnapshotCache;
-use crate::{Error, Filter, Opened, Project, Stop, ViewRules};
+use crate::{Error, IndexedRoot, OpenedProjects, StopCheck, ViewFilter, ViewRules};
 
-/// One file for so many tokens is scored by its parts: more than could be shown, since a part may lift any of them.
+/// One file for so many tokens is scored by its parts: more than could be shown, since a part may lift any of
+/// them.
 const TOKENS_PER_RANKED: usize = 12;
 const RANKED_MIN: usize = 80;
-/// How many files are scored by their parts at most.
+/// The number of files that are scored by their parts at most.
 const RANKED_MAX: usize = 120;
 /// What the best parts of a file count for beside all of it.
 const PARTS_COUNT: f32 = 1.5;
@@ -37,35 +39,36 @@ const SECOND_PART: f32 = 0.3;
 const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 const FILES_AT_A_TIME: usize = 4;
 
-/// Reads what a request needs to be answered. `query` is the request's, cut to its bound; `tokens` are those for files.
+/// Reads what a request needs to be answered. `query` is the request's, cut to its bound; `tokens` are those
+/// for files.
 pub(crate) fn prepare(
     request: &ContextRequest,
     query: &str,
-    opened: &Opened,
+    opened: &OpenedProjects,
     rules: &ViewRules,
     tokens: u32,
     cache: &SnapshotCache,
-    stop: &Stop,
-) -> Result<Prepared, Error> {
+    stop: &StopCheck,
+) -> Result<RequestInputs, Error> {
     let mut known = Vec::new();
     for project in &opened.projects {
         let project = with_focus(project, &request.focus);
         let own = project.views.resolve(request.view);
-        let filter = Filter::compile(&[rules, &own])?;
+        let filter = ViewFilter::compile(&[rules, &own])?;
         let derived = cache.of(&project.snapshot);
         known.push((project, derived, filter));
     }
-    let ground = Ground::new(known);
+    let ground = VisibleFiles::new(known);
     let mut anchors = resolve(&ground, &request.focus)?;
-    let fields = |file: usize| ground.fields(FileNo(file as u32));
-    let Lexical { terms, scores } = lexical(query_terms(query), ground.files.len(), fields);
+    let fields = |file: usize| ground.fields(FileIndex(file as u32));
+    let LexicalQuery { terms, scores } = lexical(query_terms(query), ground.files.len(), fields);
     for mention in mentions(&ground, query) {
         if !anchors.iter().any(|anchor| anchor.file == mention.file && anchor.span == mention.span) {
             anchors.push(mention);
         }
     }
     let max_kb = rules.max_file_kb.map_or(FILE_BYTES_MAX, |kb| kb as usize * 1024);
-    let mut prepared = Prepared {
+    let mut prepared = RequestInputs {
         ground,
         terms,
         lexical: scores,
@@ -74,7 +77,7 @@ pub(crate) fn prepare(
         breadth: request.breadth.min(domain::context::BREADTH_MAX),
         plan: request.plan.clone(),
         max_file_bytes: max_kb.min(FILE_BYTES_MAX),
-        readings: Readings::default(),
+        readings: FileReader::default(),
         is_named: request.only.clone(),
     };
     prepared.lexical = with_parts(&prepared, tokens, stop);
@@ -91,8 +94,8 @@ fn speaks_of_tests(query: &str) -> bool {
 }
 
 /// A project whose snapshot also has the files that the request names: some may be ignored by git.
-fn with_focus(project: &Project, focus: &[Focus]) -> Project {
-    let named = |focus: &Focus| -> Option<(ProjectNo, RelPath)> {
+fn with_focus(project: &IndexedRoot, focus: &[Focus]) -> IndexedRoot {
+    let named = |focus: &Focus| -> Option<(ProjectIndex, RelPath)> {
         match focus {
             Focus::Path(no, path) | Focus::Lines(no, path, ..) => Some((*no, path.clone())),
             Focus::Symbol(_) => None,
@@ -111,24 +114,24 @@ fn with_focus(project: &Project, focus: &[Focus]) -> Project {
                 joined.push((path.clone(), Some(File::unread(path, 0, PathOnly::Secret))));
             }
         } else if let Ok(bytes) = project.source.read(&path, FILE_BYTES_MAX) {
-            let file = File::of(path.clone(), &bytes, FILE_BYTES_MAX as u64, &mut scanner);
+            let file = File::from_bytes(path.clone(), &bytes, FILE_BYTES_MAX as u64, &mut scanner);
             joined.push((path, Some(file)));
         }
     }
     if joined.is_empty() {
         return project.clone();
     }
-    Project { snapshot: Arc::new(project.snapshot.with_changes(joined)), ..project.clone() }
+    IndexedRoot { snapshot: Arc::new(project.snapshot.with_changes(joined)), ..project.clone() }
 }
 
 /// The share of the largest score, and for the best files that of their best parts.
-fn with_parts(prepared: &Prepared, tokens: u32, stop: &Stop) -> Vec<f32> {
+fn with_parts(prepared: &RequestInputs, tokens: u32, stop: &StopCheck) -> Vec<f32> {
     let largest = prepared.lexical.iter().copied().fold(0.0, f32::max);
     if largest <= 0.0 {
         return prepared.lexical.clone();
     }
     let ranked = best(prepared.files().map(|file| (file, prepared.lexical(file))), files_ranked(tokens));
-    let ranked: Vec<FileNo> = ranked.into_iter().map(|(file, _)| file).collect();
+    let ranked: Vec<FileIndex> = ranked.into_iter().map(|(file, _)| file).collect();
     let of_parts = part_scores(prepared, &ranked, stop);
     let best_part = of_parts.iter().copied().fold(0.0, f32::max);
     let mut scores: Vec<f32> = prepared.lexical.iter().map(|score| score / largest).collect();
@@ -141,11 +144,11 @@ fn with_parts(prepared: &Prepared, tokens: u32, stop: &Stop) -> Vec<f32> {
 }
 
 /// What the best parts of each file are worth; 0 where there is no time for them, or they cannot be known.
-fn part_scores(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<f32> {
-    let weigher = Weigher::new(&prepared.terms);
+fn part_scores(prepared: &RequestInputs, files: &[FileIndex], stop: &StopCheck) -> Vec<f32> {
+    let weigher = PartScorer::new(&prepared.terms);
     let kept = kept_parts(prepared, files, stop);
     let scored = in_parallel_with(files.len(), FILES_AT_A_TIME, Default::default, |memory, at| {
-        let (words, scanner): &mut (Words, Scanner) = memory;
+        let (words, scanner): &mut (WordTerms, Scanner) = memory;
         if let Some(parts) = &kept[at] {
             let defs = prepared.file(files[at]).facts.defs();
             return (top_two(&weigher.part_scores(parts, defs, words)), None);
@@ -168,7 +171,7 @@ fn part_scores(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<f32> {
 }
 
 /// The parts of files as their projects have kept them.
-fn kept_parts(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<Option<Parts>> {
+fn kept_parts(prepared: &RequestInputs, files: &[FileIndex], stop: &StopCheck) -> Vec<Option<ContentParts>> {
     let mut kept = vec![None; files.len()];
     for (number, known) in prepared.ground.known.iter().enumerate() {
         let of_project = files.iter().enumerate().filter_map(|(at, file)| {
@@ -186,7 +189,11 @@ fn kept_parts(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<Option<
 }
 
 /// Has the projects keep the parts that were found, for the next who asks.
-fn keep_parts(prepared: &Prepared, files: &[FileNo], found: Vec<Option<(Hash, Language, Parts)>>) {
+fn keep_parts(
+    prepared: &RequestInputs,
+    files: &[FileIndex],
+    found: Vec<Option<(Hash, Language, ContentParts)>>,
+) {
     let mut of_projects = vec![Vec::new(); prepared.ground.known.len()];
     for (file, found) in files.iter().zip(found) {
         of_projects[prepared.ground.files[file.0 as usize].0 as usize].extend(found);

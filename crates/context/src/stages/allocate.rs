@@ -1,10 +1,10 @@
-//! Stage 2: what share of the tokens each strategy may propose for.
+//! Stage 2: divides the tokens among the strategies.
 //!
 //! # Invariants
 //! 1. The shares sum to the tokens exactly, also where every weight is 0.
 //! 2. A strategy without a share may propose nothing.
 
-use super::Selected;
+use super::SelectedStrategy;
 
 /// What a line that lists a file costs, about: a share proposes no more files than it could list.
 const LISTED_COSTS: u32 = 8;
@@ -13,17 +13,17 @@ const PROPOSALS_MAX: usize = 400;
 
 /// A strategy's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct BudgetShare {
     /// In tokens.
     pub tokens: u32,
-    /// How many places it may propose.
+    /// The number of places it may propose.
     pub limit: usize,
 }
 
 /// Divides the tokens among strategies.
 pub trait BudgetAllocator: Send + Sync {
     /// One share for each, in their order.
-    fn allocate(&self, tokens: u32, selected: &[Selected]) -> Vec<Share>;
+    fn allocate(&self, tokens: u32, selected: &[SelectedStrategy]) -> Vec<BudgetShare>;
 }
 
 /// By confidence times weight.
@@ -31,7 +31,7 @@ pub trait BudgetAllocator: Send + Sync {
 pub struct ProportionalBudgetAllocator;
 
 impl BudgetAllocator for ProportionalBudgetAllocator {
-    fn allocate(&self, tokens: u32, selected: &[Selected]) -> Vec<Share> {
+    fn allocate(&self, tokens: u32, selected: &[SelectedStrategy]) -> Vec<BudgetShare> {
         let values: Vec<f64> = selected
             .iter()
             .map(|selected| f64::from(selected.confidence) * f64::from(selected.weight))
@@ -41,13 +41,14 @@ impl BudgetAllocator for ProportionalBudgetAllocator {
     }
 }
 
-fn share(tokens: u32) -> Share {
+fn share(tokens: u32) -> BudgetShare {
     let limit =
         if tokens == 0 { 0 } else { ((tokens / LISTED_COSTS) as usize).clamp(PROPOSALS_MIN, PROPOSALS_MAX) };
-    Share { tokens, limit }
+    BudgetShare { tokens, limit }
 }
 
-/// In proportion to `values`, whole, in sum `tokens`: what rounding leaves goes to the largest fractions, then by name.
+/// In proportion to `values`, whole, in sum `tokens`: what rounding leaves goes to the largest fractions,
+/// then by name.
 fn divide(tokens: u32, values: &[f64], names: &[&str]) -> Vec<u32> {
     if values.is_empty() {
         return Vec::new();

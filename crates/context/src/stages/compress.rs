@@ -1,4 +1,4 @@
-//! Stage 10: what a child plan is told of the context of the plan above it.
+//! Stage 10: compresses the context of the parent plan for a child plan.
 //!
 //! # Invariants
 //! 1. It costs at most its reserve, and without a parent there is nothing to tell.
@@ -8,20 +8,21 @@
 
 use std::collections::BTreeSet;
 
-use domain::context::{AssembledContext, Depth, Fragment, Place};
+use domain::context::{AssembledContext, Depth, FileLocation, Fragment};
 
 use crate::TokenCounter;
 
 const HEADER: &str = "## given to the plan above\n";
 
-/// What is kept of a parent's context.
+/// Compresses the context of a parent.
 pub trait SkeletonCompressor: Send + Sync {
-    /// Whole lines of at most `tokens`. `here` are the files that are shown anyway, `about` what the request is about.
+    /// Whole lines of at most `tokens`. `here` are the files that are shown anyway, `about` what the request
+    /// is about.
     fn compress(
         &self,
         parent: &AssembledContext,
-        about: &[Place],
-        here: &BTreeSet<Place>,
+        about: &[FileLocation],
+        here: &BTreeSet<FileLocation>,
         tokens: u32,
         counter: &dyn TokenCounter,
     ) -> String;
@@ -35,8 +36,8 @@ impl SkeletonCompressor for DepthReductionCompressor {
     fn compress(
         &self,
         parent: &AssembledContext,
-        about: &[Place],
-        here: &BTreeSet<Place>,
+        about: &[FileLocation],
+        here: &BTreeSet<FileLocation>,
         tokens: u32,
         counter: &dyn TokenCounter,
     ) -> String {
@@ -57,8 +58,8 @@ impl SkeletonCompressor for DepthReductionCompressor {
 /// The parent's fragments that only name things, of files that are not shown here.
 fn nearest_first<'a>(
     parent: &'a AssembledContext,
-    about: &[Place],
-    here: &BTreeSet<Place>,
+    about: &[FileLocation],
+    here: &BTreeSet<FileLocation>,
 ) -> Vec<&'a Fragment> {
     let folders: BTreeSet<_> = about.iter().map(|place| (place.project, place.path.parent())).collect();
     let is_far = |fragment: &&Fragment| {
@@ -66,7 +67,7 @@ fn nearest_first<'a>(
         !folder.is_some_and(|folder| folders.contains(&folder))
     };
     let is_new = |fragment: &&Fragment| {
-        let place = fragment.place.as_ref().map(|place| Place { span: None, ..place.clone() });
+        let place = fragment.place.as_ref().map(|place| FileLocation { span: None, ..place.clone() });
         fragment.depth <= Depth::Outline && place.is_some_and(|place| !here.contains(&place))
     };
     let mut kept: Vec<&Fragment> = parent.fragments.iter().filter(is_new).collect();

@@ -1,26 +1,27 @@
-//! Stage 4: what the strategies found, brought together by file.
+//! Stage 4: merges the candidates of all strategies by file.
 //!
 //! # Invariants
-//! 1. Every distinct file that was proposed is a [`Hit`] or a [`LeftOut`].
-//! 2. Of several files with one content the one stays that the strategies think most of, then the first by path.
+//! 1. Every distinct file that was proposed is a [`Hit`] or a [`ExcludedFile`].
+//! 2. Of several files with one content the one stays that the strategies think most of, then the first by
+//!    path.
 //! 3. Parts of a hit are in the order of the runs, so sums over them do not depend on who ended first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use domain::context::{Candidate, Place, Reason};
+use domain::context::{Candidate, ExclusionReason, FileLocation};
 
-use super::{Hit, LeftOut, Selected};
-use crate::Run;
-use crate::request_inputs::{FileNo, Prepared, Standing};
+use super::{ExcludedFile, Hit, SelectedStrategy};
+use crate::StrategyRun;
+use crate::request_inputs::{FileIndex, PathStatus, RequestInputs};
 
-/// What came together.
+/// The deduplicated hits.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Deduplicated {
+pub struct DeduplicatedHits {
     /// The files, by number.
     pub hits: Vec<Hit>,
     /// What is not gone on with.
-    pub left_out: Vec<LeftOut>,
-    /// How many proposals of each run had no score or no file.
+    pub left_out: Vec<ExcludedFile>,
+    /// The number of proposals of each run that had no score or no file.
     pub dropped: Vec<u32>,
 }
 
@@ -29,10 +30,10 @@ pub trait FragmentDeduplicator: Send + Sync {
     /// `runs` are those of `selected`, in their order.
     fn deduplicate(
         &self,
-        prepared: &Prepared,
-        selected: &[Selected],
-        runs: &[Run<Candidate>],
-    ) -> Deduplicated;
+        prepared: &RequestInputs,
+        selected: &[SelectedStrategy],
+        runs: &[StrategyRun<Candidate>],
+    ) -> DeduplicatedHits;
 }
 
 /// By file, then by the hash of the content.
@@ -42,12 +43,12 @@ pub struct ContentHashDeduplicator;
 impl FragmentDeduplicator for ContentHashDeduplicator {
     fn deduplicate(
         &self,
-        prepared: &Prepared,
-        selected: &[Selected],
-        runs: &[Run<Candidate>],
-    ) -> Deduplicated {
-        let mut hits: BTreeMap<FileNo, Hit> = BTreeMap::new();
-        let mut outside: BTreeMap<(Place, Reason), f32> = BTreeMap::new();
+        prepared: &RequestInputs,
+        selected: &[SelectedStrategy],
+        runs: &[StrategyRun<Candidate>],
+    ) -> DeduplicatedHits {
+        let mut hits: BTreeMap<FileIndex, Hit> = BTreeMap::new();
+        let mut outside: BTreeMap<(FileLocation, ExclusionReason), f32> = BTreeMap::new();
         let mut dropped = Vec::with_capacity(runs.len());
         for (selected, run) in selected.iter().zip(runs) {
             let (best, lines, lost) = best_by_file(prepared, run, selected, &mut outside);
@@ -70,26 +71,27 @@ impl FragmentDeduplicator for ContentHashDeduplicator {
         for anchor in prepared.anchors().iter().filter(|anchor| anchor.is_pinned) {
             hits.entry(anchor.file).or_insert_with(|| bare(anchor.file));
         }
-        let outside = outside.into_iter().map(|((place, reason), score)| LeftOut { place, reason, score });
+        let outside =
+            outside.into_iter().map(|((place, reason), score)| ExcludedFile { place, reason, score });
         let (hits, twins) = without_twins(prepared, hits.into_values().collect());
-        Deduplicated { hits, left_out: outside.chain(twins).collect(), dropped }
+        DeduplicatedHits { hits, left_out: outside.chain(twins).collect(), dropped }
     }
 }
 
-fn bare(file: FileNo) -> Hit {
+fn bare(file: FileIndex) -> Hit {
     Hit { file, parts: Vec::new(), lines: Vec::new() }
 }
 
-type Lines = Vec<(FileNo, (u32, u32))>;
+type ProposedLines = Vec<(FileIndex, (u32, u32))>;
 
 /// The best score of a run for each file, the lines it proposed, and how many proposals were of no use.
 fn best_by_file(
-    prepared: &Prepared,
-    run: &Run<Candidate>,
-    selected: &Selected,
-    outside: &mut BTreeMap<(Place, Reason), f32>,
-) -> (BTreeMap<FileNo, f32>, Lines, u32) {
-    let mut best: BTreeMap<FileNo, f32> = BTreeMap::new();
+    prepared: &RequestInputs,
+    run: &StrategyRun<Candidate>,
+    selected: &SelectedStrategy,
+    outside: &mut BTreeMap<(FileLocation, ExclusionReason), f32>,
+) -> (BTreeMap<FileIndex, f32>, ProposedLines, u32) {
+    let mut best: BTreeMap<FileIndex, f32> = BTreeMap::new();
     let mut lines = Vec::new();
     let mut lost = 0;
     for Candidate { place, score } in &run.candidates {
@@ -98,17 +100,17 @@ fn best_by_file(
             continue;
         }
         let reason = match prepared.standing(place.project, &place.path) {
-            Standing::Seen(file) => {
+            PathStatus::Seen(file) => {
                 let kept = best.entry(file).or_insert(*score);
                 *kept = kept.max(*score);
                 lines.extend(place.span.map(|span| (file, span)));
                 continue;
             }
-            Standing::LeftOut => Reason::Policy,
-            Standing::Outside | Standing::NoProject => Reason::Outside,
+            PathStatus::LeftOut => ExclusionReason::Policy,
+            PathStatus::Outside | PathStatus::NoProject => ExclusionReason::Outside,
         };
-        lost += u32::from(reason == Reason::Outside);
-        let file = Place::file(place.project, place.path.clone());
+        lost += u32::from(reason == ExclusionReason::Outside);
+        let file = FileLocation::file(place.project, place.path.clone());
         let worth = selected.confidence * selected.weight;
         let kept = outside.entry((file, reason)).or_insert(worth);
         *kept = kept.max(worth);
@@ -117,8 +119,8 @@ fn best_by_file(
 }
 
 /// Of files with one content only the best.
-fn without_twins(prepared: &Prepared, hits: Vec<Hit>) -> (Vec<Hit>, Vec<LeftOut>) {
-    let pinned: BTreeSet<FileNo> =
+fn without_twins(prepared: &RequestInputs, hits: Vec<Hit>) -> (Vec<Hit>, Vec<ExcludedFile>) {
+    let pinned: BTreeSet<FileIndex> =
         prepared.anchors().iter().filter(|anchor| anchor.is_pinned).map(|anchor| anchor.file).collect();
     // What is named for sure stays beside its twin.
     let worth = |hit: &Hit| if pinned.contains(&hit.file) { f32::INFINITY } else { hit.fused() };
@@ -140,9 +142,9 @@ fn without_twins(prepared: &Prepared, hits: Vec<Hit>) -> (Vec<Hit>, Vec<LeftOut>
         }
     }
     let (twins, kept): (Vec<_>, Vec<_>) = hits.into_iter().zip(is_twin).partition(|(_, is_twin)| *is_twin);
-    let left_out = twins.into_iter().map(|(hit, _)| LeftOut {
+    let left_out = twins.into_iter().map(|(hit, _)| ExcludedFile {
         place: prepared.place(hit.file),
-        reason: Reason::Duplicate,
+        reason: ExclusionReason::Duplicate,
         score: hit.fused(),
     });
     (kept.into_iter().map(|(hit, _)| hit).collect(), left_out.collect())

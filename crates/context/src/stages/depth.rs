@@ -1,34 +1,34 @@
-//! Stage 5: what of each file can be shown, at which cost.
+//! Stage 5: reads the files and computes the levels of detail of each, with their costs.
 //!
 //! # Invariants
-//! 1. Every hit becomes an [`Item`] or a [`LeftOut`].
-//! 2. Secrets are taken out before anything is counted; files that hold nothing else are listed and never read.
-//!    Neither are those behind the best: they can be listed, and no more.
+//! 1. Every hit becomes an [`ContextItem`] or a [`ExcludedFile`].
+//! 2. Secrets are taken out before anything is counted; files that hold nothing else are listed and never
+//!    read. Neither are those behind the best: they can be listed, and no more.
 //! 3. Files are looked at in parallel; the answer is in the order of the files.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::context::{FragmentKind, Reason, Shown};
+use domain::context::{ExclusionReason, FragmentKind, PriorFragment};
 use domain::{Hash, Redactor};
 
 use super::detail_levels::kind;
-use super::split_parts::{Cut, cut};
-use super::{Hit, Item, LeftOut, Piece, Rung};
-use crate::file_reader::{ReadFile, is_withheld, left_out};
+use super::split_parts::{SplitPart, cut};
+use super::{ContextItem, CostedText, ExcludedFile, Hit, ItemPart};
+use crate::file_reader::{LoadedFile, is_withheld, left_out};
 use crate::focus::Anchor;
-use crate::index::{Facts, Lines, Outline, SpanKind, scanned_outline};
+use crate::index::{Facts, LineIndex, Outline, SpanKind, scanned_outline};
 use crate::parallel::{in_parallel, in_parallel_with};
-use crate::part_scorer::{Stretch, Weigher, Words};
-use crate::render::{Header, header_line, listed_line};
-use crate::request_inputs::{FileNo, Prepared};
-use crate::{Stop, TokenCounter};
+use crate::part_scorer::{NamedLines, PartScorer, WordTerms};
+use crate::render::{FileHeader, header_line, listed_line};
+use crate::request_inputs::{FileIndex, RequestInputs};
+use crate::{StopCheck, TokenCounter};
 
 /// One file for so many tokens may be listed: about as many as could be.
 const TOKENS_PER_FILE: usize = 24;
 const FILES_MIN: usize = 40;
-/// How many files may be listed of many tokens, one for so many of more, and at most.
+/// The number of files that may be listed of many tokens, one for so many of more, and at most.
 const FILES_OF_MANY: usize = 120;
 const TOKENS_PER_FILE_OF_MORE: usize = 512;
 const FILES_MAX: usize = 2000;
@@ -45,32 +45,38 @@ const NAMED_FILE_PART: f32 = 0.5;
 /// What a definition is called whose name holds a secret.
 const NAME_WITHHELD: &str = "(a secret)";
 
-/// What is needed to make text of files.
+/// The settings for making text of files.
 #[derive(Clone, Copy)]
-pub struct Means<'a> {
-    /// Who counts.
+pub struct TextSettings<'a> {
+    /// The token counter.
     pub counter: &'a dyn TokenCounter,
     /// Takes secrets out.
     pub redactor: &'a Redactor,
     /// The tokens for files.
     pub tokens: u32,
-    /// What was given before.
-    pub shown: &'a [Shown],
+    /// The fragments that were given before.
+    pub shown: &'a [PriorFragment],
 }
 
-/// What can be shown.
+/// The items that can be shown.
 #[derive(Clone, Debug, Default)]
-pub struct Resolved {
+pub struct ResolvedItems {
     /// The files, by number.
-    pub items: Vec<Item>,
+    pub items: Vec<ContextItem>,
     /// What cannot be shown.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedFile>,
 }
 
 /// Decides what of each file can be shown.
 pub trait DetailDepthResolver: Send + Sync {
     /// Reads the best of `hits`.
-    fn resolve(&self, prepared: &Prepared, hits: Vec<Hit>, means: &Means<'_>, stop: &Stop) -> Resolved;
+    fn resolve(
+        &self,
+        prepared: &RequestInputs,
+        hits: Vec<Hit>,
+        means: &TextSettings<'_>,
+        stop: &StopCheck,
+    ) -> ResolvedItems;
 }
 
 /// Listing, outline, signatures, full.
@@ -78,8 +84,14 @@ pub trait DetailDepthResolver: Send + Sync {
 pub struct LadderDepthResolver;
 
 impl DetailDepthResolver for LadderDepthResolver {
-    fn resolve(&self, prepared: &Prepared, hits: Vec<Hit>, means: &Means<'_>, stop: &Stop) -> Resolved {
-        let pinned: BTreeSet<FileNo> =
+    fn resolve(
+        &self,
+        prepared: &RequestInputs,
+        hits: Vec<Hit>,
+        means: &TextSettings<'_>,
+        stop: &StopCheck,
+    ) -> ResolvedItems {
+        let pinned: BTreeSet<FileIndex> =
             prepared.anchors().iter().filter(|anchor| anchor.is_pinned).map(|anchor| anchor.file).collect();
         let mut hits = hits;
         hits.sort_by(|one, other| {
@@ -91,49 +103,55 @@ impl DetailDepthResolver for LadderDepthResolver {
         let files = (means.tokens as usize / TOKENS_PER_FILE).clamp(FILES_MIN, files_max).max(pinned.len());
         let beyond = hits.split_off(hits.len().min(files));
         let outlines = (means.tokens as usize / TOKENS_PER_OUTLINE).clamp(OUTLINES_MIN, files_max);
-        let weigher = Weigher::new(prepared.terms());
-        let look =
-            |hit: &Hit| Look { prepared, means, weigher: &weigher, is_pinned: pinned.contains(&hit.file) };
-        let opened = opened(prepared, &hits, means);
-        let looked: Vec<Looked> = in_parallel(hits.len(), FILES_AT_A_TIME, |at| {
+        let weigher = PartScorer::new(prepared.terms());
+        let look = |hit: &Hit| FileInspector {
+            prepared,
+            means,
+            weigher: &weigher,
+            is_pinned: pinned.contains(&hit.file),
+        };
+        let opened = select_opened(prepared, &hits, means);
+        let looked: Vec<FileReading> = in_parallel(hits.len(), FILES_AT_A_TIME, |at| {
             let (look, hit) = (look(&hits[at]), hits[at].clone());
             if opened[at] { look.open(hit) } else { look.named(hit) }
         });
-        let outlines = parsed(prepared, &looked, outlines, stop);
-        let items =
-            in_parallel_with(looked.len(), FILES_AT_A_TIME, Words::default, |words, at| match &looked[at] {
-                Looked::Open(open) => Ok(look(&open.hit).item(open, outlines[at].as_ref(), words)),
-                Looked::Listed(item) => Ok((**item).clone()),
-                Looked::LeftOut(left_out) => Err(left_out.clone()),
-            });
-        let mut resolved = Resolved::default();
+        let outlines = parse_outlines(prepared, &looked, outlines, stop);
+        let items = in_parallel_with(looked.len(), FILES_AT_A_TIME, WordTerms::default, |words, at| {
+            match &looked[at] {
+                FileReading::Open(open) => Ok(look(&open.hit).item(open, outlines[at].as_ref(), words)),
+                FileReading::Listed(item) => Ok((**item).clone()),
+                FileReading::LeftOut(left_out) => Err(left_out.clone()),
+            }
+        });
+        let mut resolved = ResolvedItems::default();
         for item in items {
             match item {
                 Ok(item) => resolved.items.push(item),
                 Err(left_out) => resolved.left_out.push(left_out),
             }
         }
-        resolved.left_out.extend(beyond.iter().map(|hit| not_shown(prepared, hit, Reason::Budget)));
+        resolved.left_out.extend(beyond.iter().map(|hit| not_shown(prepared, hit, ExclusionReason::Budget)));
         resolved.items.sort_by_key(|item| item.file);
         weigh_named(prepared, &mut resolved.items);
         resolved
     }
 }
 
-/// How many files may be shown for so many tokens.
+/// Returns the number of files that may be shown for so many tokens.
 fn files_max(tokens: u32) -> usize {
     (tokens as usize / TOKENS_PER_FILE_OF_MORE).clamp(FILES_OF_MANY, FILES_MAX)
 }
 
-/// Which of the hits are opened: those that the request is about or whose lines were proposed, and the best of the others
-/// that were not given before.
-fn opened(prepared: &Prepared, hits: &[Hit], means: &Means<'_>) -> Vec<bool> {
+/// Which of the hits are opened: those that the request is about or whose lines were proposed, and the best
+/// of the others that were not given before.
+fn select_opened(prepared: &RequestInputs, hits: &[Hit], means: &TextSettings<'_>) -> Vec<bool> {
     let mut left = (means.tokens as usize / TOKENS_PER_OPEN).clamp(OPEN_MIN, files_max(means.tokens));
     let is_meant =
         |hit: &Hit| !hit.lines.is_empty() || prepared.anchors().iter().any(|anchor| anchor.file == hit.file);
     let was_shown = |hit: &Hit| {
         let place = prepared.place(hit.file);
-        let is_it = |shown: &Shown| (shown.place.project, &shown.place.path) == (place.project, &place.path);
+        let is_it =
+            |shown: &PriorFragment| (shown.place.project, &shown.place.path) == (place.project, &place.path);
         means.shown.iter().any(is_it)
     };
     let is_opened = |hit: &Hit| {
@@ -144,27 +162,27 @@ fn opened(prepared: &Prepared, hits: &[Hit], means: &Means<'_>) -> Vec<bool> {
     hits.iter().map(is_opened).collect()
 }
 
-fn not_shown(prepared: &Prepared, hit: &Hit, reason: Reason) -> LeftOut {
-    LeftOut { place: prepared.place(hit.file), reason, score: hit.fused() }
+fn not_shown(prepared: &RequestInputs, hit: &Hit, reason: ExclusionReason) -> ExcludedFile {
+    ExcludedFile { place: prepared.place(hit.file), reason, score: hit.fused() }
 }
 
 /// A file that was looked at.
-enum Looked {
-    Open(Open),
-    Listed(Box<Item>),
-    LeftOut(LeftOut),
+enum FileReading {
+    Open(ReadableFile),
+    Listed(Box<ContextItem>),
+    LeftOut(ExcludedFile),
 }
 
 /// A file that can be shown.
-struct Open {
+struct ReadableFile {
     hit: Hit,
-    read: Arc<ReadFile>,
+    read: Arc<LoadedFile>,
     /// The text without its secrets, if it has any.
-    redacted: Option<Arc<Lines>>,
+    redacted: Option<Arc<LineIndex>>,
 }
 
-impl Open {
-    fn lines(&self) -> &Arc<Lines> {
+impl ReadableFile {
+    fn lines(&self) -> &Arc<LineIndex> {
         self.redacted.as_ref().unwrap_or(&self.read.lines)
     }
 
@@ -173,20 +191,25 @@ impl Open {
     }
 }
 
-/// Outlines of the first `count` of the files that hold no secret: what is kept of them elsewhere was made of the bytes as
-/// they are.
-fn parsed(prepared: &Prepared, looked: &[Looked], count: usize, stop: &Stop) -> Vec<Option<Arc<Outline>>> {
+/// Outlines of the first `count` of the files that hold no secret: what is kept of them elsewhere was made of
+/// the bytes as they are.
+fn parse_outlines(
+    prepared: &RequestInputs,
+    looked: &[FileReading],
+    count: usize,
+    stop: &StopCheck,
+) -> Vec<Option<Arc<Outline>>> {
     let mut outlines = vec![None; looked.len()];
     if stop.should_stop() {
         return outlines;
     }
     for (number, known) in prepared.ground.known.iter().enumerate() {
         let of_project = looked.iter().enumerate().take(count).filter_map(|(at, looked)| match looked {
-            Looked::Open(open) if !open.is_redacted() => {
+            FileReading::Open(open) if !open.is_redacted() => {
                 let is_here = prepared.ground.files[open.hit.file.0 as usize].0 as usize == number;
                 is_here.then_some((at, open))
             }
-            Looked::Open(_) | Looked::Listed(_) | Looked::LeftOut(_) => None,
+            FileReading::Open(_) | FileReading::Listed(_) | FileReading::LeftOut(_) => None,
         });
         let (places, texts): (Vec<usize>, Vec<(Hash, &str, &Facts)>) = of_project
             .map(|(at, open)| (at, (open.read.hash, open.lines().text(), &*open.read.facts)))
@@ -197,9 +220,9 @@ fn parsed(prepared: &Prepared, looked: &[Looked], count: usize, stop: &Stop) -> 
     outlines
 }
 
-/// The outline by the scanner's definitions. Their names are of the bytes as they are, so one whose line lost a secret is
-/// told only as far as the line still has it.
-fn scanned(open: &Open) -> Outline {
+/// The outline by the scanner's definitions. Their names are of the bytes as they are, so one whose line lost
+/// a secret is told only as far as the line still has it.
+fn scan_outline(open: &ReadableFile) -> Outline {
     let mut outline = scanned_outline(open.lines(), &open.read.facts);
     if open.is_redacted() {
         let (before, after) = (&open.read.lines, open.lines());
@@ -216,36 +239,38 @@ fn scanned(open: &Open) -> Outline {
 }
 
 /// Looking at one file.
-struct Look<'a> {
-    prepared: &'a Prepared,
-    means: &'a Means<'a>,
-    weigher: &'a Weigher<'a>,
+struct FileInspector<'a> {
+    prepared: &'a RequestInputs,
+    means: &'a TextSettings<'a>,
+    weigher: &'a PartScorer<'a>,
     is_pinned: bool,
 }
 
-impl Look<'_> {
-    /// Why a file is not opened, if so.
-    fn why_not(&self, file: FileNo) -> Option<Reason> {
+impl FileInspector<'_> {
+    /// Returns the reason why a file is not opened, if so.
+    fn why_not(&self, file: FileIndex) -> Option<ExclusionReason> {
         let (known, file) = (self.prepared.ground.known(file), self.prepared.file(file));
         match file.path_only {
             Some(why) if is_withheld(why, self.is_pinned) => Some(left_out(why)),
             Some(_) | None if !known.filter.admits_size(u64::from(file.facts.bytes)) => {
-                Some(Reason::TooLarge)
+                Some(ExclusionReason::TooLarge)
             }
             Some(_) | None => None,
         }
     }
 
     /// A file that can be listed, and is not looked into.
-    fn named(&self, hit: Hit) -> Looked {
+    fn named(&self, hit: Hit) -> FileReading {
         match self.why_not(hit.file) {
-            Some(Reason::Secret) => Looked::Listed(Box::new(self.listed(hit, Reason::Secret))),
-            Some(reason) => Looked::LeftOut(not_shown(self.prepared, &hit, reason)),
+            Some(ExclusionReason::Secret) => {
+                FileReading::Listed(Box::new(self.listed(hit, ExclusionReason::Secret)))
+            }
+            Some(reason) => FileReading::LeftOut(not_shown(self.prepared, &hit, reason)),
             None => {
                 let file = self.prepared.file(hit.file);
                 let (alias, what) = (self.alias(hit.file), file.facts.language.name());
-                let header = Header { alias, path: &file.path, what, lines: None, title: None };
-                Looked::Listed(Box::new(Item {
+                let header = FileHeader { alias, path: &file.path, what, lines: None, title: None };
+                FileReading::Listed(Box::new(ContextItem {
                     hash: file.hash,
                     ..self.bare(hit, listed_line(&header), None)
                 }))
@@ -253,32 +278,40 @@ impl Look<'_> {
         }
     }
 
-    fn open(&self, hit: Hit) -> Looked {
+    fn open(&self, hit: Hit) -> FileReading {
         let file = self.prepared.file(hit.file);
         let read = match self.why_not(hit.file).map_or_else(|| self.prepared.reading(hit.file), Err) {
             Ok(read) => read,
             // What is named for sure is named at least, unless it is gone; that there is a secret is told.
-            Err(reason) if reason == Reason::Secret || self.is_pinned && reason != Reason::Changed => {
-                return Looked::Listed(Box::new(self.listed(hit, reason)));
+            Err(reason)
+                if reason == ExclusionReason::Secret
+                    || self.is_pinned && reason != ExclusionReason::Changed =>
+            {
+                return FileReading::Listed(Box::new(self.listed(hit, reason)));
             }
-            Err(reason) => return Looked::LeftOut(not_shown(self.prepared, &hit, reason)),
+            Err(reason) => return FileReading::LeftOut(not_shown(self.prepared, &hit, reason)),
         };
         let shown = self.means.redactor.redact_file_lines(&file.path, read.bytes());
         let redacted = match &shown {
             Cow::Borrowed(_) => None,
             Cow::Owned(redacted) => {
-                Some(Arc::new(Lines::new(String::from_utf8_lossy(redacted).into_owned())))
+                Some(Arc::new(LineIndex::new(String::from_utf8_lossy(redacted).into_owned())))
             }
         };
-        Looked::Open(Open { hit, read, redacted })
+        FileReading::Open(ReadableFile { hit, read, redacted })
     }
 
-    fn item(&self, open: &Open, outline: Option<&Arc<Outline>>, words: &mut Words) -> Item {
-        let Open { hit, read, .. } = open;
+    fn item(
+        &self,
+        open: &ReadableFile,
+        outline: Option<&Arc<Outline>>,
+        words: &mut WordTerms,
+    ) -> ContextItem {
+        let ReadableFile { hit, read, .. } = open;
         let is_redacted = open.is_redacted();
-        let outline = outline.cloned().unwrap_or_else(|| Arc::new(scanned(open)));
+        let outline = outline.cloned().unwrap_or_else(|| Arc::new(scan_outline(open)));
         let title = (kind(&read.facts) == FragmentKind::Doc).then(|| read.facts.defs().first()).flatten();
-        let header = Header {
+        let header = FileHeader {
             alias: self.alias(hit.file),
             path: &self.prepared.file(hit.file).path,
             what: read.facts.language.name(),
@@ -287,12 +320,12 @@ impl Look<'_> {
         };
         // What is named for sure is told as it is, even if there is room for no more.
         let listed = if self.is_pinned { header_line(&header) } else { listed_line(&header) };
-        Item {
+        ContextItem {
             file: hit.file,
             place: self.prepared.place(hit.file),
             kind: kind(&read.facts),
-            header: self.rung(header_line(&header)),
-            listed: self.rung(listed),
+            header: self.costed_text(header_line(&header)),
+            listed: self.costed_text(listed),
             pieces: self.pieces(open, &outline, words),
             outline,
             lines: Arc::clone(open.lines()),
@@ -308,23 +341,23 @@ impl Look<'_> {
     }
 
     /// The parts of a file, and how well each matches.
-    fn pieces(&self, open: &Open, outline: &Outline, words: &mut Words) -> Vec<Piece> {
+    fn pieces(&self, open: &ReadableFile, outline: &Outline, words: &mut WordTerms) -> Vec<ItemPart> {
         let is_named = |anchor: &&Anchor| anchor.is_pinned && anchor.file == open.hit.file;
         let named = self.prepared.anchors().iter().filter(is_named).filter_map(|anchor| anchor.span);
         let named: Vec<(u32, u32)> = named.collect();
         let cuts = cut(&outline.spans(open.lines()), open.lines(), &named, self.means.tokens);
-        let stretch = |Cut { part, .. }: &Cut| Stretch {
+        let stretch = |SplitPart { part, .. }: &SplitPart| NamedLines {
             from: part.from,
             to: part.to,
             name: part.def.and_then(|def| outline.items.get(def)).map(|item| item.name.as_str()),
         };
-        let stretches: Vec<Stretch<'_>> = cuts.iter().map(stretch).collect();
+        let stretches: Vec<NamedLines<'_>> = cuts.iter().map(stretch).collect();
         let scores = if open.is_redacted() {
-            self.weigher.scores(&self.weigher.met(open.lines().text(), words), &stretches, words)
+            self.weigher.scores(&self.weigher.find_terms(open.lines().text(), words), &stretches, words)
         } else {
-            self.weigher.scores(open.read.met(self.weigher, words), &stretches, words)
+            self.weigher.scores(open.read.find_terms(self.weigher, words), &stretches, words)
         };
-        let piece = |(Cut { part, of }, score): (&Cut, f32)| Piece {
+        let piece = |(SplitPart { part, of }, score): (&SplitPart, f32)| ItemPart {
             from: part.from,
             to: part.to,
             is_head: part.kind == SpanKind::Head,
@@ -338,18 +371,23 @@ impl Look<'_> {
     }
 
     /// A file that is named, with the reason why it is not looked into.
-    fn listed(&self, hit: Hit, reason: Reason) -> Item {
+    fn listed(&self, hit: Hit, reason: ExclusionReason) -> ContextItem {
         let file = self.prepared.file(hit.file);
         let what = format!("{reason}, not shown");
-        let header =
-            Header { alias: self.alias(hit.file), path: &file.path, what: &what, lines: None, title: None };
+        let header = FileHeader {
+            alias: self.alias(hit.file),
+            path: &file.path,
+            what: &what,
+            lines: None,
+            title: None,
+        };
         self.bare(hit, header_line(&header), Some(reason))
     }
 
     /// A file of which this line can be shown.
-    fn bare(&self, hit: Hit, line: String, only_listed: Option<Reason>) -> Item {
-        let line = self.rung(line);
-        Item {
+    fn bare(&self, hit: Hit, line: String, only_listed: Option<ExclusionReason>) -> ContextItem {
+        let line = self.costed_text(line);
+        ContextItem {
             file: hit.file,
             place: self.prepared.place(hit.file),
             kind: kind(&self.prepared.file(hit.file).facts),
@@ -370,20 +408,20 @@ impl Look<'_> {
     }
 
     /// The name of the file's project, where there are several.
-    fn alias(&self, file: FileNo) -> Option<&str> {
+    fn alias(&self, file: FileIndex) -> Option<&str> {
         let is_one_of_several = self.prepared.ground.known.len() > 1;
         is_one_of_several.then(|| self.prepared.ground.known(file).project.alias.as_str())
     }
 
-    fn rung(&self, text: String) -> Rung {
+    fn costed_text(&self, text: String) -> CostedText {
         let cost = self.means.counter.hundredths(&text);
-        Rung { text, cost }
+        CostedText { text, cost }
     }
 }
 
-/// Scores of parts as shares of the largest. Lines that are named or were proposed have all of it, those of named files
-/// at least half.
-fn weigh_named(prepared: &Prepared, items: &mut [Item]) {
+/// Scores of parts as shares of the largest. Lines that are named or were proposed have all of it, those of
+/// named files at least half.
+fn weigh_named(prepared: &RequestInputs, items: &mut [ContextItem]) {
     let largest = items.iter().flat_map(|item| &item.pieces).map(|piece| piece.score).fold(0.0, f32::max);
     for item in items {
         let anchors: Vec<_> = prepared.anchors().iter().filter(|anchor| anchor.file == item.file).collect();

@@ -1,14 +1,14 @@
-//! The ladder of one file: what each part of it looks like, and costs, at each depth.
+//! The levels of detail of one file: the text of each part, and its cost, at each depth.
 //!
 //! # Invariants
-//! 1. Every rung is whole lines, and its cost is the sum of theirs.
+//! 1. Every level of detail is whole lines, and its cost is the sum of theirs.
 
 use domain::context::FragmentKind;
 use domain::path::is_unseen;
 
-use super::{Item, Piece, Showing};
+use super::{ContextItem, ItemPart, PartDetail};
 use crate::TokenCounter;
-use crate::index::{Facts, FileKind, Item as Defined};
+use crate::index::{Facts, FileKind, OutlineItem};
 use crate::render::{gap_line, numbers_line};
 
 const NAME_CHARS_MAX: usize = 120;
@@ -29,68 +29,68 @@ pub(super) fn kind(facts: &Facts) -> FragmentKind {
     }
 }
 
-impl Item {
+impl ContextItem {
     /// Whether the file is named for sure, and no lines of it.
     pub(crate) fn is_named_whole(&self) -> bool {
         self.is_pinned && !self.pieces.iter().any(|piece| piece.is_pinned)
     }
 
-    /// Whether a part can be shown so.
-    pub(crate) fn has_rung(&self, piece: &Piece, showing: Showing) -> bool {
+    /// Returns true if a part can be shown so.
+    pub(crate) fn has_detail(&self, piece: &ItemPart, showing: PartDetail) -> bool {
         match (showing, self.defined(piece)) {
-            (Showing::Lines, _) => true,
-            (Showing::Name | Showing::Signature, defined) => defined.is_some(),
-            (Showing::Described, defined) => defined.is_some_and(|defined| described(defined).is_some()),
+            (PartDetail::Lines, _) => true,
+            (PartDetail::Name | PartDetail::Signature, defined) => defined.is_some(),
+            (PartDetail::Described, defined) => defined.is_some_and(|defined| described(defined).is_some()),
         }
     }
 
     /// A part as whole lines of ours; none if it cannot be shown so. Its own lines stand in the file.
-    pub(crate) fn rung(&self, piece: &Piece, showing: Showing) -> Option<String> {
+    pub(crate) fn render_part(&self, piece: &ItemPart, showing: PartDetail) -> Option<String> {
         let defined = self.defined(piece)?;
         let text = match showing {
-            Showing::Name => self.name(defined),
-            Showing::Signature => brief(defined),
-            Showing::Described => described(defined)?,
-            Showing::Lines => return None,
+            PartDetail::Name => self.name(defined),
+            PartDetail::Signature => brief(defined),
+            PartDetail::Described => described(defined)?,
+            PartDetail::Lines => return None,
         };
         Some(format!("{}: {text}\n", defined.line))
     }
 
-    /// What a part costs so, from nothing; its lines with the line before them that tells their numbers and the one
-    /// after them. All who ask for one assembly ask with its counter.
-    pub(crate) fn rung_cost(&self, piece: &Piece, showing: Showing, counter: &dyn TokenCounter) -> u64 {
+    /// What a part costs so, from nothing; its lines with the line before them that tells their numbers and
+    /// the one after them. All who ask for one assembly ask with its counter.
+    pub(crate) fn part_cost(&self, piece: &ItemPart, showing: PartDetail, counter: &dyn TokenCounter) -> u64 {
         *piece.costs[showing as usize].get_or_init(|| match showing {
-            Showing::Lines => self.lines_cost(piece, counter),
-            Showing::Name | Showing::Signature | Showing::Described => {
-                let text = self.rung(piece, showing).unwrap_or_default();
+            PartDetail::Lines => self.lines_cost(piece, counter),
+            PartDetail::Name | PartDetail::Signature | PartDetail::Described => {
+                let text = self.render_part(piece, showing).unwrap_or_default();
                 text.split_inclusive('\n').map(|line| counter.hundredths(line)).sum()
             }
         })
     }
 
     /// About what a part costs so, by its bytes.
-    pub(crate) fn rung_guess(&self, piece: &Piece, showing: Showing) -> u64 {
+    pub(crate) fn guess_cost(&self, piece: &ItemPart, showing: PartDetail) -> u64 {
         let lines = || self.lines.between(piece.from as usize, piece.to as usize).len();
-        let of_defined = |defined: &Defined| match showing {
-            Showing::Name => defined.name.len(),
-            Showing::Signature => beginning(defined).len(),
-            Showing::Described => defined.signature.len() + defined.doc.as_ref().map_or(0, String::len),
-            Showing::Lines => lines(),
+        let of_defined = |defined: &OutlineItem| match showing {
+            PartDetail::Name => defined.name.len(),
+            PartDetail::Signature => beginning(defined).len(),
+            PartDetail::Described => defined.signature.len() + defined.doc.as_ref().map_or(0, String::len),
+            PartDetail::Lines => lines(),
         };
         let bytes = self.defined(piece).map_or_else(lines, of_defined);
         (bytes + BESIDE_BYTES) as u64 * HUNDREDTHS_PER_BYTE
     }
 
     /// The same without the blanks at the front of its lines, of which many are one token.
-    pub(crate) fn rung_guess_unindented(&self, piece: &Piece, showing: Showing) -> u64 {
-        if showing != Showing::Lines {
-            return self.rung_guess(piece, showing);
+    pub(crate) fn guess_cost_unindented(&self, piece: &ItemPart, showing: PartDetail) -> u64 {
+        if showing != PartDetail::Lines {
+            return self.guess_cost(piece, showing);
         }
         let lines = self.lines.between(piece.from as usize, piece.to as usize).lines();
         lines.map(|line| line.trim_start().len() as u64 * HUNDREDTHS_PER_BYTE).sum()
     }
 
-    fn lines_cost(&self, piece: &Piece, counter: &dyn TokenCounter) -> u64 {
+    fn lines_cost(&self, piece: &ItemPart, counter: &dyn TokenCounter) -> u64 {
         let cost = |line: &str| match line.ends_with('\n') {
             true => counter.hundredths(line),
             false => counter.hundredths(&format!("{line}\n")),
@@ -100,11 +100,11 @@ impl Item {
         body + counter.hundredths(&numbers_line(piece.from, piece.to)) + counter.hundredths(gap_line())
     }
 
-    fn defined(&self, piece: &Piece) -> Option<&Defined> {
+    fn defined(&self, piece: &ItemPart) -> Option<&OutlineItem> {
         piece.defines.and_then(|defined| self.outline.items.get(defined))
     }
 
-    fn name(&self, defined: &Defined) -> String {
+    fn name(&self, defined: &OutlineItem) -> String {
         let name: String =
             defined.name.chars().filter(|character| !is_unseen(*character)).take(NAME_CHARS_MAX).collect();
         match self.kind {
@@ -118,7 +118,7 @@ impl Item {
 const MORE: &str = " …";
 
 /// The first lines of the signature: what tells it from others costs little, so more of them can be shown.
-fn brief(item: &Defined) -> String {
+fn brief(item: &OutlineItem) -> String {
     let (signature, beginning) = (item.signature.trim_end(), beginning(item));
     if beginning.len() < signature.len() {
         format!("{}{MORE}", beginning.trim_end())
@@ -128,7 +128,7 @@ fn brief(item: &Defined) -> String {
 }
 
 /// The first line of the signature, and further ones within their bytes.
-fn beginning(item: &Defined) -> &str {
+fn beginning(item: &OutlineItem) -> &str {
     let signature = item.signature.trim_end();
     let mut end = 0;
     for line in signature.split_inclusive('\n') {
@@ -141,7 +141,7 @@ fn beginning(item: &Defined) -> &str {
 }
 
 /// The whole signature and the first line of its documentation, if that is more than the beginning.
-fn described(item: &Defined) -> Option<String> {
+fn described(item: &OutlineItem) -> Option<String> {
     let signature = item.signature.trim_end();
     match item.doc.as_deref().map(str::trim) {
         Some(doc) if !doc.is_empty() => Some(format!("{signature}\n    {doc}")),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_signature_of_which_lines_are_not_shown_says_so() {
-        let item = |signature: &str| Defined {
+        let item = |signature: &str| OutlineItem {
             kind: DefKind::Function,
             name: "f".to_owned(),
             line: 1,

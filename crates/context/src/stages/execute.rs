@@ -6,7 +6,7 @@
 use domain::context::Candidate;
 
 use crate::strategies::ContextStrategy;
-use crate::{Batch, BatchCancelled, ParallelStrategyExecutor, Run};
+use crate::{Batch, BatchCancelled, ParallelStrategyExecutor, StrategyRun};
 
 /// Runs strategies.
 pub trait StrategyExecutor: Send + Sync {
@@ -14,11 +14,17 @@ pub trait StrategyExecutor: Send + Sync {
     ///
     /// # Errors
     /// The batch was cancelled.
-    fn execute(&self, batch: Batch<dyn ContextStrategy>) -> Result<Vec<Run<Candidate>>, BatchCancelled>;
+    fn execute(
+        &self,
+        batch: Batch<dyn ContextStrategy>,
+    ) -> Result<Vec<StrategyRun<Candidate>>, BatchCancelled>;
 }
 
 impl StrategyExecutor for ParallelStrategyExecutor<dyn ContextStrategy> {
-    fn execute(&self, batch: Batch<dyn ContextStrategy>) -> Result<Vec<Run<Candidate>>, BatchCancelled> {
+    fn execute(
+        &self,
+        batch: Batch<dyn ContextStrategy>,
+    ) -> Result<Vec<StrategyRun<Candidate>>, BatchCancelled> {
         ParallelStrategyExecutor::execute(self, batch)
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! 1. A stage is a function of what it is given: it keeps nothing between requests.
-//! 2. A file that comes in goes on or is named in a [`LeftOut`]; none is lost.
+//! 2. A file that comes in goes on or is named in a [`ExcludedFile`]; none is lost.
 
 mod allocate;
 mod compress;
@@ -33,20 +33,23 @@ mod split_parts;
 use std::sync::{Arc, OnceLock};
 
 use domain::Hash;
-use domain::context::{Depth, FragmentKind, Name, Reason};
+use domain::context::{Depth, ExclusionReason, FragmentKind, Name};
 
-pub use self::allocate::{BudgetAllocator, ProportionalBudgetAllocator, Share};
+pub use self::allocate::{BudgetAllocator, BudgetShare, ProportionalBudgetAllocator};
 pub use self::compress::{DepthReductionCompressor, SkeletonCompressor};
-pub use self::deduplicate::{ContentHashDeduplicator, Deduplicated, FragmentDeduplicator};
-pub use self::depth::{DetailDepthResolver, LadderDepthResolver, Means, Resolved};
+pub use self::deduplicate::{ContentHashDeduplicator, DeduplicatedHits, FragmentDeduplicator};
+pub use self::depth::{DetailDepthResolver, LadderDepthResolver, ResolvedItems, TextSettings};
 pub use self::execute::StrategyExecutor;
 pub use self::order::{FragmentOrderer, RelevanceCoherenceOrderer};
 pub use self::pack::{BudgetPacker, GreedyKnapsackPacker, PackRequest};
 pub use self::preamble::{PreambleFacts, PreambleGenerator, ProvenancePreamble};
 pub use self::score::{FragmentScorer, WeightedCompositeScorer};
-pub use self::select::{ConfidenceWeightedSelector, Refused, Selected, Selection, StrategySelector, Wanted};
-use crate::index::{Lines, Outline};
-use crate::request_inputs::FileNo;
+pub use self::select::{
+    ConfidenceWeightedSelector, SelectedStrategy, SkippedStrategy, StrategyPreferences, StrategySelection,
+    StrategySelector,
+};
+use crate::index::{LineIndex, Outline};
+use crate::request_inputs::FileIndex;
 
 /// The stages of a pipeline.
 #[derive(Clone)]
@@ -95,9 +98,9 @@ impl Stages {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// The file.
-    pub file: FileNo,
-    /// The strategies that proposed it, in the order of the runs: its name, its confidence times its weight, and the
-    /// share of its best score.
+    pub file: FileIndex,
+    /// The strategies that proposed it, in the order of the runs: its name, its confidence times its weight,
+    /// and the share of its best score.
     pub parts: Vec<(Name, f32, f32)>,
     /// Lines that were proposed, and not just the file.
     pub lines: Vec<(u32, u32)>,
@@ -112,44 +115,45 @@ impl Hit {
 
 /// A file that is not shown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeftOut {
+pub struct ExcludedFile {
     /// The file, if it is one that may be seen; else the place that was proposed.
-    pub place: domain::context::Place,
-    /// Why.
-    pub reason: Reason,
+    pub place: domain::context::FileLocation,
+    /// The reason.
+    pub reason: ExclusionReason,
     /// What the strategies thought of it together.
     pub score: f32,
 }
 
 /// A file that may be shown. What a part looks like at which depth, and costs, is found when it is asked for.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct ContextItem {
     /// The file.
-    pub file: FileNo,
-    /// Where it is.
-    pub place: domain::context::Place,
+    pub file: FileIndex,
+    /// Its location.
+    pub place: domain::context::FileLocation,
     /// What it is made of.
     pub kind: FragmentKind,
     /// The line that names it, before what is shown of it.
-    pub header: Rung,
+    pub header: CostedText,
     /// The line that names it if nothing of it is shown: shorter, so that more files can be named.
-    pub listed: Rung,
+    pub listed: CostedText,
     /// Its parts, by line.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ItemPart>,
     /// What is said of its parts where their lines are not shown.
     pub outline: Arc<Outline>,
     /// Its lines as they may be shown.
-    pub lines: Arc<Lines>,
-    /// Of the bytes that were read, or of a file that was not opened those that the index knows; none if nobody read it.
+    pub lines: Arc<LineIndex>,
+    /// Of the bytes that were read, or of a file that was not opened those that the index knows; none if
+    /// nobody read it.
     pub hash: Option<Hash>,
     /// Whether its lines are those of the file, without a mark or a replaced byte.
     pub is_verbatim: bool,
-    /// Whether a secret was taken out.
+    /// True if a secret was taken out.
     pub is_redacted: bool,
-    /// Whether the request names it for sure.
+    /// True if the request names it for sure.
     pub is_pinned: bool,
-    /// Why it is listed and no more, if that is not for the tokens.
-    pub only_listed: Option<Reason>,
+    /// The reason why it is listed and no more, if that is not for the tokens.
+    pub only_listed: Option<ExclusionReason>,
     /// From 0 to 1, set by the scorer.
     pub score: f32,
     /// What the score is made of.
@@ -160,14 +164,14 @@ pub struct Item {
 
 /// Lines of a file that are shown or not together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Piece {
+pub struct ItemPart {
     /// The first line, from 1.
     pub from: u32,
     /// The last line.
     pub to: u32,
-    /// Whether it is what comes before the first definition.
+    /// True if it is what comes before the first definition.
     pub is_head: bool,
-    /// Whether the request names it for sure.
+    /// True if the request names it for sure.
     pub is_pinned: bool,
     /// How well it matches the query, from 0 to 1.
     pub score: f32,
@@ -181,41 +185,41 @@ pub struct Piece {
 
 /// A text and what it costs, in hundredths of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rung {
+pub struct CostedText {
     /// Whole lines.
     pub text: String,
     /// What they cost.
     pub cost: u64,
 }
 
-/// What was bought.
+/// The result of packing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Packed {
+pub struct PackResult {
     /// What is shown of each item, by its place; none: nothing, and why.
-    pub files: Vec<Result<Bought, Reason>>,
+    pub files: Vec<Result<PackedItem, ExclusionReason>>,
     /// What it costs at most, in hundredths of a token.
     pub cost: u64,
     /// The steps in the order in which they were bought: what is over is given back from the end.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PackStep>,
 }
 
-/// How much of a file is shown.
+/// The shown part of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bought {
+pub struct PackedItem {
     /// What is shown of each piece; none: nothing.
-    pub pieces: Vec<Option<Showing>>,
+    pub pieces: Vec<Option<PartDetail>>,
 }
 
-impl Bought {
+impl PackedItem {
     /// The most that is shown of any part.
     pub fn depth(&self) -> Depth {
         self.pieces.iter().flatten().map(|showing| showing.depth()).max().unwrap_or(Depth::Listing)
     }
 }
 
-/// What is shown of a piece, the least first.
+/// The shown detail of a part, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Showing {
+pub enum PartDetail {
     /// Its kind and name.
     Name,
     /// The beginning of its signature.
@@ -226,20 +230,20 @@ pub enum Showing {
     Lines,
 }
 
-impl Showing {
+impl PartDetail {
     /// The depth that this is.
     pub const fn depth(self) -> Depth {
         match self {
-            Showing::Name => Depth::Outline,
-            Showing::Signature | Showing::Described => Depth::Signatures,
-            Showing::Lines => Depth::Full,
+            PartDetail::Name => Depth::Outline,
+            PartDetail::Signature | PartDetail::Described => Depth::Signatures,
+            PartDetail::Lines => Depth::Full,
         }
     }
 }
 
 /// A step that was bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PackStep {
     /// The header of an item.
     List {
         /// The item.
@@ -252,15 +256,15 @@ pub enum Step {
         /// Which of its pieces.
         piece: usize,
         /// What is shown of it since.
-        showing: Showing,
+        showing: PartDetail,
     },
 }
 
-impl Step {
+impl PackStep {
     /// Which item it is about.
     pub const fn item(self) -> usize {
         match self {
-            Step::List { item } | Step::Show { item, .. } => item,
+            PackStep::List { item } | PackStep::Show { item, .. } => item,
         }
     }
 }

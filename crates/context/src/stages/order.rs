@@ -1,14 +1,14 @@
-//! Stage 8: in which order files are shown.
+//! Stage 8: orders the files.
 //!
 //! # Invariants
 //! 1. Every file that was bought stands in the order once.
 
-use super::{Item, Packed};
+use super::{ContextItem, PackResult};
 
 /// Decides the order of files.
 pub trait FragmentOrderer: Send + Sync {
     /// The places in `items` of what was bought.
-    fn order(&self, items: &[Item], packed: &Packed) -> Vec<usize>;
+    fn order(&self, items: &[ContextItem], packed: &PackResult) -> Vec<usize>;
 }
 
 /// The best first; files that are only listed last, in one block.
@@ -16,7 +16,7 @@ pub trait FragmentOrderer: Send + Sync {
 pub struct RelevanceCoherenceOrderer;
 
 impl FragmentOrderer for RelevanceCoherenceOrderer {
-    fn order(&self, items: &[Item], packed: &Packed) -> Vec<usize> {
+    fn order(&self, items: &[ContextItem], packed: &PackResult) -> Vec<usize> {
         let shows_text = |at: usize| match packed.files.get(at) {
             Some(Ok(bought)) => Some(bought.pieces.iter().any(Option::is_some)),
             Some(Err(_)) | None => None,

@@ -1,24 +1,25 @@
-//! Stage 7: what is bought for the tokens.
+//! Stage 7: selects the parts that fit the token budget.
 //!
-//! Steps wait in a heap, the most worth for its cost first. A file is listed before its parts are shown, a part is shown
-//! by its signature before it is shown in full, so what does not fit falls from full to signatures to outline to listing
-//! before it is left out.
+//! Steps wait in a heap, the most worth for its cost first. A file is listed before its parts are shown, a
+//! part is shown by its signature before it is shown in full, so what does not fit falls from full to
+//! signatures to outline to listing before it is left out.
 //!
-//! Steps are put in order by what they cost about, by their bytes: most are never bought. Counted is what is about to be.
+//! Steps are put in order by what they cost about, by their bytes: most are never bought. Counted is what is
+//! about to be.
 //!
 //! # Invariants
 //! 1. The sum of the costs of what was bought is at most the budget.
 //! 2. No part is shown without its file's header.
-//! 3. What is named for sure is bought before all else, its header first of all; of files that are named whole, the best
-//!    parts for three quarters of the budget.
+//! 3. What is named for sure is bought before all else, its header first of all; of files that are named
+//!    whole, the best parts for three quarters of the budget.
 //! 4. Equal items and budget, equal purchase: ties go by path, then by line.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use domain::context::{Depth, Reason, Shown};
+use domain::context::{Depth, ExclusionReason, PriorFragment};
 
-use super::{Bought, Item, Packed, Piece, Showing, Step};
+use super::{ContextItem, ItemPart, PackResult, PackStep, PackedItem, PartDetail};
 use crate::TokenCounter;
 
 const LISTING: f64 = 0.65;
@@ -35,25 +36,25 @@ const WHOLE_FILES_LEAVE: u64 = 4;
 /// What is guessed to cost so many times what is left is not counted.
 const GUESS_TIMES_TOO_MUCH: u64 = 2;
 
-/// What bounds a purchase.
+/// The limits of a packing.
 #[derive(Clone, Copy)]
 pub struct PackRequest<'a> {
-    /// Who counts.
+    /// The token counter.
     pub counter: &'a dyn TokenCounter,
     /// In hundredths of a token.
     pub budget: u64,
     /// Nothing is shown deeper.
     pub depth: Depth,
-    /// What was given before.
-    pub shown: &'a [Shown],
-    /// How many files may be shown; none: any.
+    /// The fragments that were given before.
+    pub shown: &'a [PriorFragment],
+    /// The number of files that may be shown; none: any.
     pub max_files: Option<u32>,
 }
 
 /// Decides what is bought.
 pub trait BudgetPacker: Send + Sync {
     /// Buys of `items`, which are in the order of their paths.
-    fn pack(&self, items: &[Item], request: &PackRequest<'_>) -> Packed;
+    fn pack(&self, items: &[ContextItem], request: &PackRequest<'_>) -> PackResult;
 }
 
 /// The most worth for its cost first.
@@ -61,8 +62,8 @@ pub trait BudgetPacker: Send + Sync {
 pub struct GreedyKnapsackPacker;
 
 impl BudgetPacker for GreedyKnapsackPacker {
-    fn pack(&self, items: &[Item], request: &PackRequest<'_>) -> Packed {
-        let mut purchase = Purchase::new(items, request);
+    fn pack(&self, items: &[ContextItem], request: &PackRequest<'_>) -> PackResult {
+        let mut purchase = PackState::new(items, request);
         purchase.buy_pinned();
         purchase.open();
         while let Some(offer) = purchase.heap.pop() {
@@ -74,61 +75,61 @@ impl BudgetPacker for GreedyKnapsackPacker {
 
 /// A step that can be bought.
 #[derive(Clone, Copy, Debug)]
-struct Offer {
+struct PackCandidate {
     density: f64,
     item: usize,
     line: u32,
-    step: Step,
+    step: PackStep,
 }
 
-impl Ord for Offer {
+impl Ord for PackCandidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_worth = self.density.total_cmp(&other.density);
         // The heap gives the greatest: of equals the first by path, line and depth.
-        let place = |offer: &Offer| (offer.item, offer.line, showing(offer.step));
+        let place = |offer: &PackCandidate| (offer.item, offer.line, showing(offer.step));
         by_worth.then_with(|| place(other).cmp(&place(self)))
     }
 }
 
-fn showing(step: Step) -> Option<Showing> {
+fn showing(step: PackStep) -> Option<PartDetail> {
     match step {
-        Step::List { .. } => None,
-        Step::Show { showing, .. } => Some(showing),
+        PackStep::List { .. } => None,
+        PackStep::Show { showing, .. } => Some(showing),
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for PackCandidate {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Offer {
+impl PartialEq for PackCandidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Offer {}
+impl Eq for PackCandidate {}
 
-struct Purchase<'a> {
-    items: &'a [Item],
+struct PackState<'a> {
+    items: &'a [ContextItem],
     request: &'a PackRequest<'a>,
     left: u64,
-    heap: BinaryHeap<Offer>,
-    files: Vec<Result<Bought, Reason>>,
+    heap: BinaryHeap<PackCandidate>,
+    files: Vec<Result<PackedItem, ExclusionReason>>,
     /// Whether an earlier answer named the file.
     was_listed: Vec<bool>,
-    steps: Vec<Step>,
+    steps: Vec<PackStep>,
 }
 
-impl<'a> Purchase<'a> {
-    fn new(items: &'a [Item], request: &'a PackRequest<'a>) -> Self {
+impl<'a> PackState<'a> {
+    fn new(items: &'a [ContextItem], request: &'a PackRequest<'a>) -> Self {
         let was_listed =
             items.iter().map(|item| request.shown.iter().any(|shown| is_of(shown, item))).collect();
         let files = within(items, request.max_files)
             .into_iter()
-            .map(|is_within| Err(if is_within { Reason::Budget } else { Reason::Policy }))
+            .map(|is_within| Err(if is_within { ExclusionReason::Budget } else { ExclusionReason::Policy }))
             .collect();
         Self {
             items,
@@ -142,17 +143,17 @@ impl<'a> Purchase<'a> {
     }
 
     fn may_buy(&self, item: usize) -> bool {
-        self.files[item] != Err(Reason::Policy)
+        self.files[item] != Err(ExclusionReason::Policy)
     }
 
-    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for; then the parts of
-    /// files that are named whole, the best first, for most of the tokens.
+    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for; then
+    /// the parts of files that are named whole, the best first, for most of the tokens.
     fn buy_pinned(&mut self) {
         let pinned: Vec<usize> =
             (0..self.items.len()).filter(|at| self.items[*at].is_pinned && self.may_buy(*at)).collect();
         for item in &pinned {
             if !self.was_listed[*item] {
-                self.buy(Step::List { item: *item });
+                self.buy(PackStep::List { item: *item });
             }
         }
         let (in_part, whole): (Vec<usize>, Vec<usize>) =
@@ -170,9 +171,9 @@ impl<'a> Purchase<'a> {
         let score = |(item, piece): (usize, usize)| self.items[item].pieces[piece].score;
         parts.sort_by(|one, other| score(*other).total_cmp(&score(*one)));
         for (item, piece) in parts {
-            let step = Step::Show { item, piece, showing: Showing::Lines };
+            let step = PackStep::Show { item, piece, showing: PartDetail::Lines };
             let left = self.left.saturating_sub(kept);
-            if self.is_offered(item, piece, Showing::Lines)
+            if self.is_offered(item, piece, PartDetail::Lines)
                 && self.is_likely(step, left)
                 && self.cost(step) <= left
             {
@@ -182,8 +183,8 @@ impl<'a> Purchase<'a> {
     }
 
     fn buy_deepest(&mut self, item: usize, piece: usize) {
-        for showing in [Showing::Lines, Showing::Described, Showing::Signature, Showing::Name] {
-            if self.is_offered(item, piece, showing) && self.buy(Step::Show { item, piece, showing }) {
+        for showing in [PartDetail::Lines, PartDetail::Described, PartDetail::Signature, PartDetail::Name] {
+            if self.is_offered(item, piece, showing) && self.buy(PackStep::Show { item, piece, showing }) {
                 return;
             }
         }
@@ -199,7 +200,7 @@ impl<'a> Purchase<'a> {
                 self.offer_pieces(item);
             } else {
                 let cost = nonzero(self.items[item].listed.cost);
-                self.offer(Step::List { item }, 0, LISTING / cost);
+                self.offer(PackStep::List { item }, 0, LISTING / cost);
             }
         }
     }
@@ -210,14 +211,15 @@ impl<'a> Purchase<'a> {
         }
     }
 
-    /// Offers what comes after `shown`: of nothing the signature, of that what is said about it and all lines.
-    fn offer_next(&mut self, item: usize, piece: usize, shown: Option<Showing>) {
-        let next: &[Showing] = match shown {
-            None if self.is_offered(item, piece, Showing::Signature) => &[Showing::Signature],
-            None if self.is_offered(item, piece, Showing::Name) => &[Showing::Name],
-            None => &[Showing::Lines],
-            Some(Showing::Signature) => &[Showing::Described, Showing::Lines],
-            Some(Showing::Name | Showing::Described | Showing::Lines) => &[],
+    /// Offers what comes after `shown`: of nothing the signature, of that what is said about it and all
+    /// lines.
+    fn offer_next(&mut self, item: usize, piece: usize, shown: Option<PartDetail>) {
+        let next: &[PartDetail] = match shown {
+            None if self.is_offered(item, piece, PartDetail::Signature) => &[PartDetail::Signature],
+            None if self.is_offered(item, piece, PartDetail::Name) => &[PartDetail::Name],
+            None => &[PartDetail::Lines],
+            Some(PartDetail::Signature) => &[PartDetail::Described, PartDetail::Lines],
+            Some(PartDetail::Name | PartDetail::Described | PartDetail::Lines) => &[],
         };
         for showing in next {
             if self.is_offered(item, piece, *showing) {
@@ -226,31 +228,31 @@ impl<'a> Purchase<'a> {
         }
     }
 
-    fn offer_piece(&mut self, item: usize, piece: usize, showing: Showing) {
+    fn offer_piece(&mut self, item: usize, piece: usize, showing: PartDetail) {
         let part = &self.items[item].pieces[piece];
         let share = f64::from(part.score);
         // That a part is there is worth knowing of more of them than their lines are.
-        let share = if showing == Showing::Lines { share * share } else { share * share.sqrt() };
+        let share = if showing == PartDetail::Lines { share * share } else { share * share.sqrt() };
         let worth = PART_MIN + (1.0 - PART_MIN) * share;
-        let step = Step::Show { item, piece, showing };
+        let step = PackStep::Show { item, piece, showing };
         let cost = nonzero(self.guess(step));
         let value = match showing {
-            Showing::Lines if part.is_head => FULL * worth / cost,
-            Showing::Lines => FULL * worth / cost.sqrt(),
-            Showing::Described => DESCRIBED * worth / cost,
-            Showing::Name | Showing::Signature => SIGNATURE * worth / cost,
+            PartDetail::Lines if part.is_head => FULL * worth / cost,
+            PartDetail::Lines => FULL * worth / cost.sqrt(),
+            PartDetail::Described => DESCRIBED * worth / cost,
+            PartDetail::Name | PartDetail::Signature => SIGNATURE * worth / cost,
         };
         self.offer(step, part.from, value);
     }
 
-    fn offer(&mut self, step: Step, line: u32, value: f64) {
+    fn offer(&mut self, step: PackStep, line: u32, value: f64) {
         let item = step.item();
         let density = f64::from(self.items[item].score).powf(SCORE_POWER) * value;
-        self.heap.push(Offer { density, item, line, step });
+        self.heap.push(PackCandidate { density, item, line, step });
     }
 
     /// Whether there is more of a part to show so, it may be shown so deep, and was not before.
-    fn is_offered(&self, item: usize, piece: usize, showing: Showing) -> bool {
+    fn is_offered(&self, item: usize, piece: usize, showing: PartDetail) -> bool {
         let part = &self.items[item].pieces[piece];
         let is_more = match &self.files[item] {
             Ok(bought) => bought.pieces[piece].is_none_or(|has| showing > has),
@@ -259,11 +261,11 @@ impl<'a> Purchase<'a> {
         let depth = showing.depth();
         is_more
             && depth <= self.request.depth
-            && self.items[item].has_rung(part, showing)
+            && self.items[item].has_detail(part, showing)
             && !self.was_shown(item, part, depth)
     }
 
-    fn was_shown(&self, item: usize, part: &Piece, depth: Depth) -> bool {
+    fn was_shown(&self, item: usize, part: &ItemPart, depth: Depth) -> bool {
         self.request.shown.iter().any(|shown| {
             let covers = match shown.place.span {
                 Some((from, to)) => from <= part.from && part.to <= to,
@@ -274,40 +276,42 @@ impl<'a> Purchase<'a> {
     }
 
     /// Buys the step, or a cheaper one in its place, and offers what it opens.
-    fn consider(&mut self, offer: &Offer) {
+    fn consider(&mut self, offer: &PackCandidate) {
         let is_bought = self.buy_likely(offer.step);
         match (offer.step, is_bought) {
-            (Step::List { item }, true) => self.offer_pieces(item),
-            (Step::Show { item, piece, showing }, true) => self.offer_next(item, piece, Some(showing)),
-            (Step::Show { item, piece, showing: Showing::Signature }, false) => {
-                if self.is_offered(item, piece, Showing::Name) {
-                    self.buy_likely(Step::Show { item, piece, showing: Showing::Name });
+            (PackStep::List { item }, true) => self.offer_pieces(item),
+            (PackStep::Show { item, piece, showing }, true) => self.offer_next(item, piece, Some(showing)),
+            (PackStep::Show { item, piece, showing: PartDetail::Signature }, false) => {
+                if self.is_offered(item, piece, PartDetail::Name) {
+                    self.buy_likely(PackStep::Show { item, piece, showing: PartDetail::Name });
                 }
             }
-            (Step::List { .. } | Step::Show { .. }, false) => {}
+            (PackStep::List { .. } | PackStep::Show { .. }, false) => {}
         }
     }
 
     /// What a step adds to the cost of the text; none if it would take away.
-    fn cost(&self, step: Step) -> u64 {
-        self.added(step, |item, piece, showing| item.rung_cost(piece, showing, self.request.counter))
+    fn cost(&self, step: PackStep) -> u64 {
+        self.added(step, |item, piece, showing| item.part_cost(piece, showing, self.request.counter))
     }
 
     /// About the same, without counting.
-    fn guess(&self, step: Step) -> u64 {
-        self.added(step, Item::rung_guess)
+    fn guess(&self, step: PackStep) -> u64 {
+        self.added(step, ContextItem::guess_cost)
     }
 
-    fn added(&self, step: Step, cost: impl Fn(&Item, &Piece, Showing) -> u64) -> u64 {
+    fn added(&self, step: PackStep, cost: impl Fn(&ContextItem, &ItemPart, PartDetail) -> u64) -> u64 {
         let item = &self.items[step.item()];
         let named = match &self.files[step.item()] {
             Ok(bought) if bought.pieces.iter().any(Option::is_some) => item.header.cost,
             Ok(_) => item.listed.cost,
             Err(_) => 0,
         };
-        let Step::Show { piece, showing, .. } = step else { return item.listed.cost.saturating_sub(named) };
+        let PackStep::Show { piece, showing, .. } = step else {
+            return item.listed.cost.saturating_sub(named);
+        };
         let header = item.header.cost.saturating_sub(named);
-        let cost = |showing: Showing| cost(item, &item.pieces[piece], showing);
+        let cost = |showing: PartDetail| cost(item, &item.pieces[piece], showing);
         let has = match &self.files[step.item()] {
             Ok(bought) => bought.pieces[piece].map_or(0, cost),
             Err(_) => 0,
@@ -315,20 +319,20 @@ impl<'a> Purchase<'a> {
         header + cost(showing).saturating_sub(has)
     }
 
-    fn buy_likely(&mut self, step: Step) -> bool {
+    fn buy_likely(&mut self, step: PackStep) -> bool {
         self.is_likely(step, self.left) && self.buy(step)
     }
 
-    /// Whether a step may cost no more than `left`. Blanks cost next to nothing, so what seems too dear is looked at
-    /// without them.
-    fn is_likely(&self, step: Step, left: u64) -> bool {
+    /// Whether a step may cost no more than `left`. Blanks cost next to nothing, so what seems too dear is
+    /// looked at without them.
+    fn is_likely(&self, step: PackStep, left: u64) -> bool {
         let may_fit = |guess: u64| guess / GUESS_TIMES_TOO_MUCH <= left;
-        may_fit(self.guess(step)) || may_fit(self.added(step, Item::rung_guess_unindented))
+        may_fit(self.guess(step)) || may_fit(self.added(step, ContextItem::guess_cost_unindented))
     }
 
-    fn buy(&mut self, step: Step) -> bool {
+    fn buy(&mut self, step: PackStep) -> bool {
         let has = self.files[step.item()].as_ref().ok().cloned();
-        if let (Some(bought), Step::Show { piece, showing, .. }) = (&has, step)
+        if let (Some(bought), PackStep::Show { piece, showing, .. }) = (&has, step)
             && bought.pieces[piece].is_some_and(|has| has >= showing)
         {
             return false;
@@ -343,24 +347,24 @@ impl<'a> Purchase<'a> {
         true
     }
 
-    fn end(self) -> Packed {
+    fn end(self) -> PackResult {
         let mut files = self.files;
         for (at, file) in files.iter_mut().enumerate() {
-            if *file == Err(Reason::Budget) && self.was_listed[at] {
-                *file = Err(Reason::AlreadyShown);
+            if *file == Err(ExclusionReason::Budget) && self.was_listed[at] {
+                *file = Err(ExclusionReason::AlreadyShown);
             }
         }
-        Packed { files, cost: self.request.budget - self.left, steps: self.steps }
+        PackResult { files, cost: self.request.budget - self.left, steps: self.steps }
     }
 }
 
 /// Puts down that a step was bought.
-fn apply(files: &mut [Result<Bought, Reason>], items: &[Item], step: Step) {
+fn apply(files: &mut [Result<PackedItem, ExclusionReason>], items: &[ContextItem], step: PackStep) {
     let file = &mut files[step.item()];
     if file.is_err() {
-        *file = Ok(Bought { pieces: vec![None; items[step.item()].pieces.len()] });
+        *file = Ok(PackedItem { pieces: vec![None; items[step.item()].pieces.len()] });
     }
-    if let (Ok(bought), Step::Show { piece, showing, .. }) = (file, step) {
+    if let (Ok(bought), PackStep::Show { piece, showing, .. }) = (file, step) {
         bought.pieces[piece] = Some(showing);
     }
 }
@@ -370,14 +374,14 @@ fn nonzero(hundredths: u64) -> f64 {
     hundredths.max(1) as f64 / 100.0
 }
 
-/// Whether what was given before is of this file, as it is now.
-pub(crate) fn is_of(shown: &Shown, item: &Item) -> bool {
+/// Returns true if what was given before is of this file, as it is now.
+pub(crate) fn is_of(shown: &PriorFragment, item: &ContextItem) -> bool {
     let same_place = shown.place.project == item.place.project && shown.place.path == item.place.path;
     same_place && item.hash.is_none_or(|hash| hash == shown.hash)
 }
 
 /// Which items are among the best `max_files`: those named for sure, then by score, then by path.
-fn within(items: &[Item], max_files: Option<u32>) -> Vec<bool> {
+fn within(items: &[ContextItem], max_files: Option<u32>) -> Vec<bool> {
     let Some(max) = max_files else { return vec![true; items.len()] };
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by(|one, other| {
@@ -390,17 +394,17 @@ fn within(items: &[Item], max_files: Option<u32>) -> Vec<bool> {
     within
 }
 
-impl Packed {
+impl PackResult {
     /// What was bought by the first `steps` steps alone.
     #[must_use]
-    pub fn first(&self, items: &[Item], steps: usize) -> Packed {
-        let mut files: Vec<Result<Bought, Reason>> = self
+    pub fn first(&self, items: &[ContextItem], steps: usize) -> PackResult {
+        let mut files: Vec<Result<PackedItem, ExclusionReason>> = self
             .files
             .iter()
-            .map(|file| Err(file.as_ref().err().copied().unwrap_or(Reason::Budget)))
+            .map(|file| Err(file.as_ref().err().copied().unwrap_or(ExclusionReason::Budget)))
             .collect();
-        let kept: Vec<Step> = self.steps.iter().copied().take(steps).collect();
+        let kept: Vec<PackStep> = self.steps.iter().copied().take(steps).collect();
         kept.iter().for_each(|step| apply(&mut files, items, *step));
-        Packed { files, cost: self.cost, steps: kept }
+        PackResult { files, cost: self.cost, steps: kept }
     }
 }

@@ -1,4 +1,4 @@
-//! Stage 9: what is said before all else.
+//! Stage 9: writes the preamble.
 //!
 //! # Invariants
 //! 1. What is said costs at most its reserve; the shortest form says nothing.
@@ -8,20 +8,20 @@ use domain::context::Name;
 use crate::TokenCounter;
 use crate::tokens::whole;
 
-/// What there is to say.
+/// The facts for a preamble.
 #[derive(Clone, Copy, Debug)]
 pub struct PreambleFacts<'a> {
     /// Strategies that found something.
     pub used: &'a [Name],
     /// Strategies that were wanted and found nothing, for whatever reason.
     pub unused: &'a [Name],
-    /// How many files are shown.
+    /// The number of files that are shown.
     pub shown: usize,
-    /// How many files were proposed and are not.
+    /// The number of files that were proposed and are not.
     pub left_out: usize,
-    /// Whether the index had not seen all files.
+    /// True if the index had not seen all files.
     pub is_partial: bool,
-    /// Whether the reader has the tool to ask for more.
+    /// True if the reader has the tool to ask for more.
     pub can_ask: bool,
 }
 
@@ -31,7 +31,7 @@ pub trait PreambleGenerator: Send + Sync {
     fn preamble(&self, facts: &PreambleFacts<'_>, tokens: u32, counter: &dyn TokenCounter) -> String;
 }
 
-/// Where it comes from, and how it is to be taken.
+/// States the origin of a context, and how to read it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProvenancePreamble;
 

@@ -1,17 +1,18 @@
-//! Stage 6: what each file is worth.
+//! Stage 6: scores each file.
 //!
-//! Beside what the strategies think of a file it counts how near it lies to what the request is about, and whether it is
-//! a test: tests say the words of what they test, and more of them, so without a discount they stand before it.
+//! Beside what the strategies think of a file it counts how near it lies to what the request is about, and
+//! whether it is a test: tests say the words of what they test, and more of them, so without a discount they
+//! stand before it.
 //!
 //! # Invariants
 //! 1. Scores are from 0 to 1, and sums run in the order of the runs.
 //! 2. What the request is about scores 1.
 
 use domain::RelPath;
-use domain::context::{Place, ProjectNo};
+use domain::context::{FileLocation, ProjectIndex};
 
-use super::Item;
-use crate::request_inputs::{Prepared, Standing};
+use super::ContextItem;
+use crate::request_inputs::{PathStatus, RequestInputs};
 
 /// What lying near to what the request is about counts for.
 const NEARNESS_COUNTS: f32 = 0.3;
@@ -21,16 +22,16 @@ const TEST_COUNTS: f32 = 0.9;
 /// Decides what files are worth.
 pub trait FragmentScorer: Send + Sync {
     /// Sets the score of each item, and what it is made of.
-    fn score(&self, prepared: &Prepared, items: &mut [Item]);
+    fn score(&self, prepared: &RequestInputs, items: &mut [ContextItem]);
 }
 
-/// What the strategies think together, and how near it lies.
+/// Scores by the combined weights of the strategies, and by nearness.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WeightedCompositeScorer;
 
 impl FragmentScorer for WeightedCompositeScorer {
-    fn score(&self, prepared: &Prepared, items: &mut [Item]) {
-        let near: Vec<Place> = near_what(prepared);
+    fn score(&self, prepared: &RequestInputs, items: &mut [ContextItem]) {
+        let near: Vec<FileLocation> = near_what(prepared);
         let asks_for_tests = prepared.asks_for_tests();
         let mut largest = 0.0_f32;
         for item in items.iter_mut() {
@@ -57,15 +58,15 @@ impl FragmentScorer for WeightedCompositeScorer {
 }
 
 /// What the request is about for sure, and what its plan has changed.
-fn near_what(prepared: &Prepared) -> Vec<Place> {
+fn near_what(prepared: &RequestInputs) -> Vec<FileLocation> {
     let about = prepared.anchors().iter().map(|anchor| prepared.place(anchor.file));
     let touched = prepared.plan().into_iter().flat_map(|plan| &plan.touched);
     let touched =
-        touched.filter(|place| matches!(prepared.standing(place.project, &place.path), Standing::Seen(_)));
+        touched.filter(|place| matches!(prepared.standing(place.project, &place.path), PathStatus::Seen(_)));
     about.chain(touched.cloned()).collect()
 }
 
-/// Whether a path is that of a test, as most languages have it.
+/// Returns true if a path is that of a test, as most languages have it.
 fn is_test(path: &RelPath) -> bool {
     let mut names = path.as_bytes().split(|byte| *byte == b'/');
     let file = names.next_back().unwrap_or_default().to_ascii_lowercase();
@@ -84,7 +85,7 @@ fn is_test(path: &RelPath) -> bool {
 }
 
 /// The same file 1, the same folder a half, one level up or down a quarter.
-fn nearness(one: &Place, other: &Place) -> f32 {
+fn nearness(one: &FileLocation, other: &FileLocation) -> f32 {
     if one.project != other.project {
         return 0.0;
     }
@@ -101,9 +102,9 @@ fn nearness(one: &Place, other: &Place) -> f32 {
     }
 }
 
-type Folder = (ProjectNo, Option<RelPath>);
+type Folder = (ProjectIndex, Option<RelPath>);
 
-fn folder(place: &Place) -> Folder {
+fn folder(place: &FileLocation) -> Folder {
     (place.project, place.path.parent())
 }
 
@@ -130,14 +131,15 @@ mod tests {
 
     #[test]
     fn nearness_is_of_folders_and_one_level_apart() {
-        let place = |path: &str| Place::file(ProjectNo::default(), RelPath::new(path).expect("a path"));
+        let place =
+            |path: &str| FileLocation::file(ProjectIndex::default(), RelPath::new(path).expect("a path"));
         let of = |one: &str, other: &str| nearness(&place(one), &place(other));
         assert_eq!(of("a/b/c", "a/b/c"), 1.0);
         assert_eq!(of("a/b/c", "a/b/d"), 0.5);
         assert_eq!((of("a/b/c", "a/d"), of("a/d", "a/b/c")), (0.25, 0.25));
         assert_eq!((of("a/c", "d"), of("d", "e")), (0.25, 0.5));
         assert_eq!((of("a/b/c", "d"), of("a/b/c", "a/e/c")), (0.0, 0.0));
-        let elsewhere = Place { project: domain::RootNo(1), ..place("a/b") };
+        let elsewhere = FileLocation { project: domain::RootIndex(1), ..place("a/b") };
         assert_eq!(nearness(&place("a/b"), &elsewhere), 0.0);
     }
 }

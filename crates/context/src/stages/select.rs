@@ -1,4 +1,4 @@
-//! Stage 1: which strategies run.
+//! Stage 1: selects the strategies that run.
 //!
 //! # Invariants
 //! 1. Every strategy that is wanted is asked how sure it is; none is skipped because another is sure.
@@ -12,16 +12,16 @@ use domain::context::Name;
 use sync::contained;
 
 use crate::Error;
-use crate::request_inputs::Prepared;
+use crate::request_inputs::RequestInputs;
 use crate::strategies::{Confidence, ContextStrategy};
 
 /// What a preferred strategy weighs more.
 const PREFERRED: f32 = 1.5;
 const WEIGHT_MAX: f32 = 10.0 * PREFERRED;
 
-/// What the request and the configuration say about strategies.
+/// The strategy settings of the request and the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct StrategyPreferences<'a> {
     /// Those that are enabled.
     pub enabled: &'a [Name],
     /// These and no others, enabled or not; empty: the enabled ones.
@@ -34,7 +34,7 @@ pub struct Wanted<'a> {
 
 /// A strategy that runs.
 #[derive(Clone)]
-pub struct Selected {
+pub struct SelectedStrategy {
     /// The strategy.
     pub strategy: Arc<dyn ContextStrategy>,
     /// Its name.
@@ -47,22 +47,22 @@ pub struct Selected {
 
 /// A strategy that does not run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refused {
+pub struct SkippedStrategy {
     /// Its name.
     pub name: Name,
     /// How much it would count.
     pub weight: f32,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// Which strategies run, and why the others do not.
+/// The strategies that run, and the reasons of the others.
 #[derive(Clone, Default)]
-pub struct Selection {
+pub struct StrategySelection {
     /// In the order in which they run.
-    pub selected: Vec<Selected>,
+    pub selected: Vec<SelectedStrategy>,
     /// In the order in which they are registered.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<SkippedStrategy>,
 }
 
 /// Decides which strategies run.
@@ -74,9 +74,9 @@ pub trait StrategySelector: Send + Sync {
     fn select(
         &self,
         strategies: &[Arc<dyn ContextStrategy>],
-        prepared: &Prepared,
-        wanted: &Wanted<'_>,
-    ) -> Result<Selection, Error>;
+        prepared: &RequestInputs,
+        wanted: &StrategyPreferences<'_>,
+    ) -> Result<StrategySelection, Error>;
 }
 
 /// Asks each how sure it is.
@@ -87,38 +87,38 @@ impl StrategySelector for ConfidenceWeightedSelector {
     fn select(
         &self,
         strategies: &[Arc<dyn ContextStrategy>],
-        prepared: &Prepared,
-        wanted: &Wanted<'_>,
-    ) -> Result<Selection, Error> {
+        prepared: &RequestInputs,
+        wanted: &StrategyPreferences<'_>,
+    ) -> Result<StrategySelection, Error> {
         let known: Vec<Name> = strategies.iter().map(name).collect();
         for named in wanted.only.iter().chain(wanted.prefer) {
             if !known.contains(named) {
                 return Err(Error::StrategyUnknown { name: named.clone(), known });
             }
         }
-        let mut selection = Selection::default();
+        let mut selection = StrategySelection::default();
         for (strategy, name) in strategies.iter().zip(known) {
             let weight = weight(strategy, &name, wanted);
             let answer = match refusal(&name, wanted) {
                 None => confidence(strategy, prepared),
-                Some(NotAsked::Others) => Err("not asked for".to_owned()),
+                Some(SkipReason::Others) => Err("not asked for".to_owned()),
                 // What it lacks says more than that it is switched off.
-                Some(NotAsked::Disabled) => {
+                Some(SkipReason::Disabled) => {
                     Err(confidence(strategy, prepared).err().unwrap_or_else(|| "not enabled".to_owned()))
                 }
             };
             match answer {
                 Ok(confidence) => {
                     let strategy = Arc::clone(strategy);
-                    selection.selected.push(Selected { strategy, name, confidence, weight });
+                    selection.selected.push(SelectedStrategy { strategy, name, confidence, weight });
                 }
-                Err(why) => selection.refused.push(Refused { name, weight, why }),
+                Err(why) => selection.refused.push(SkippedStrategy { name, weight, why }),
             }
         }
         if selection.selected.is_empty() {
             fall_back(strategies, prepared, &mut selection);
         }
-        let value = |selected: &Selected| selected.confidence * selected.weight;
+        let value = |selected: &SelectedStrategy| selected.confidence * selected.weight;
         selection.selected.sort_by(|one, other| {
             value(other).total_cmp(&value(one)).then_with(|| one.name.cmp(&other.name))
         });
@@ -130,7 +130,7 @@ fn name(strategy: &Arc<dyn ContextStrategy>) -> Name {
     contained(|| strategy.name().clone()).unwrap_or_else(|_| Name::unnamed())
 }
 
-fn weight(strategy: &Arc<dyn ContextStrategy>, name: &Name, wanted: &Wanted<'_>) -> f32 {
+fn weight(strategy: &Arc<dyn ContextStrategy>, name: &Name, wanted: &StrategyPreferences<'_>) -> f32 {
     let own = || contained(|| strategy.weight()).unwrap_or(0.0);
     let weight = wanted.weights.get(name).copied().unwrap_or_else(own);
     let preferred = if wanted.prefer.contains(name) { PREFERRED } else { 1.0 };
@@ -138,22 +138,22 @@ fn weight(strategy: &Arc<dyn ContextStrategy>, name: &Name, wanted: &Wanted<'_>)
     if weight.is_nan() { 0.0 } else { weight.clamp(0.0, WEIGHT_MAX) }
 }
 
-/// Why a strategy is not asked.
-enum NotAsked {
+/// The reason why a strategy is not asked.
+enum SkipReason {
     /// The request names others.
     Others,
     /// It is not enabled.
     Disabled,
 }
 
-fn refusal(name: &Name, wanted: &Wanted<'_>) -> Option<NotAsked> {
+fn refusal(name: &Name, wanted: &StrategyPreferences<'_>) -> Option<SkipReason> {
     if !wanted.only.is_empty() {
-        return (!wanted.only.contains(name)).then_some(NotAsked::Others);
+        return (!wanted.only.contains(name)).then_some(SkipReason::Others);
     }
-    (!wanted.enabled.contains(name)).then_some(NotAsked::Disabled)
+    (!wanted.enabled.contains(name)).then_some(SkipReason::Disabled)
 }
 
-fn confidence(strategy: &Arc<dyn ContextStrategy>, prepared: &Prepared) -> Result<f32, String> {
+fn confidence(strategy: &Arc<dyn ContextStrategy>, prepared: &RequestInputs) -> Result<f32, String> {
     match contained(|| strategy.confidence(prepared)) {
         Ok(Confidence::Of(confidence)) if confidence > 0.0 => Ok(confidence.min(1.0)),
         Ok(Confidence::Of(_)) => Err("it is not sure of anything".to_owned()),
@@ -163,15 +163,19 @@ fn confidence(strategy: &Arc<dyn ContextStrategy>, prepared: &Prepared) -> Resul
 }
 
 /// Nobody is sure: words are looked for all the same, or, without words, files that others refer to.
-fn fall_back(strategies: &[Arc<dyn ContextStrategy>], prepared: &Prepared, selection: &mut Selection) {
+fn fall_back(
+    strategies: &[Arc<dyn ContextStrategy>],
+    prepared: &RequestInputs,
+    selection: &mut StrategySelection,
+) {
     let last_resort = if prepared.terms().is_empty() { "breadth-depth-navigator" } else { "simple-keyword" };
     let Some(strategy) = strategies.iter().find(|strategy| name(strategy).as_str() == last_resort) else {
         return;
     };
     let name = name(strategy);
     if let Some(at) = selection.refused.iter().position(|refused| refused.name == name) {
-        let Refused { name, weight, .. } = selection.refused.remove(at);
+        let SkippedStrategy { name, weight, .. } = selection.refused.remove(at);
         let strategy = Arc::clone(strategy);
-        selection.selected.push(Selected { strategy, name, confidence: 1.0, weight });
+        selection.selected.push(SelectedStrategy { strategy, name, confidence: 1.0, weight });
     }
 }

@@ -1,13 +1,15 @@
 //! Parts that are small enough to be bought.
 //!
-//! A span that would take most of the tokens is cut, so that what matches best in it can be shown without the rest. Lines
-//! that are named for sure are parts of their own: they are shown where what is round them does not fit.
+//! A span that would take most of the tokens is cut, so that what matches best in it can be shown without the
+//! rest. Lines that are named for sure are parts of their own: they are shown where what is round them does
+//! not fit.
 //!
 //! # Invariants
 //! 1. The parts of a span are a partition of its lines, in order; only the first begins its definition.
-//! 2. A part of more than one line takes about a quarter of the tokens at most, or is a span that takes less than half.
+//! 2. A part of more than one line takes about a quarter of the tokens at most, or is a span that takes less
+//!    than half.
 
-use crate::index::{Lines, Span, SpanKind};
+use crate::index::{LineIndex, LineSpan, SpanKind};
 
 /// A token is about so many bytes long.
 const BYTES_PER_TOKEN: usize = 4;
@@ -18,13 +20,18 @@ const BYTES_MIN: usize = 160;
 
 /// A part of a file, and the span that it was cut from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) part: Span,
+pub(super) struct SplitPart {
+    pub(super) part: LineSpan,
     pub(super) of: (u32, u32),
 }
 
 /// Cuts spans for so many tokens; `named` are lines that are shown for sure.
-pub(super) fn cut(spans: &[Span], lines: &Lines, named: &[(u32, u32)], tokens: u32) -> Vec<Cut> {
+pub(super) fn cut(
+    spans: &[LineSpan],
+    lines: &LineIndex,
+    named: &[(u32, u32)],
+    tokens: u32,
+) -> Vec<SplitPart> {
     let large = (tokens as usize * BYTES_PER_TOKEN / LARGE).max(2 * BYTES_MIN);
     let bytes = |from: u32, to: u32| lines.between(from as usize, to as usize).len();
     let mut cuts = Vec::with_capacity(spans.len());
@@ -35,12 +42,12 @@ pub(super) fn cut(spans: &[Span], lines: &Lines, named: &[(u32, u32)], tokens: u
         let (mut rest, of) = (*span, (span.from, span.to));
         for line in span.from + 1..=span.to {
             if is_edge(line) || (is_large && bytes(rest.from, line) > large / 2) {
-                cuts.push(Cut { part: Span { to: line - 1, ..rest }, of });
+                cuts.push(SplitPart { part: LineSpan { to: line - 1, ..rest }, of });
                 let kind = if rest.kind == SpanKind::Def { SpanKind::Window } else { rest.kind };
-                rest = Span { from: line, kind, ..rest };
+                rest = LineSpan { from: line, kind, ..rest };
             }
         }
-        cuts.push(Cut { part: rest, of });
+        cuts.push(SplitPart { part: rest, of });
     }
     cuts
 }
@@ -51,10 +58,10 @@ mod tests {
 
     fn parts(lines: usize, named: &[(u32, u32)], tokens: u32) -> Vec<(u32, u32, SpanKind)> {
         // Lines of 32 bytes: 8 tokens, by the rule of thumb.
-        let text = Lines::new(format!("{}\n", "x".repeat(31)).repeat(lines));
+        let text = LineIndex::new(format!("{}\n", "x".repeat(31)).repeat(lines));
         let last = lines as u32;
-        let head = Span { from: 1, to: 2, def: None, kind: SpanKind::Head };
-        let def = Span { from: 3, to: last, def: Some(0), kind: SpanKind::Def };
+        let head = LineSpan { from: 1, to: 2, def: None, kind: SpanKind::Head };
+        let def = LineSpan { from: 3, to: last, def: Some(0), kind: SpanKind::Def };
         let cuts = cut(&[head, def], &text, named, tokens);
         assert!(cuts.iter().all(|cut| cut.of == if cut.part.from < 3 { (1, 2) } else { (3, last) }));
         cuts.into_iter().map(|cut| (cut.part.from, cut.part.to, cut.part.kind)).collect()

@@ -1,11 +1,11 @@
-//! Further rounds over what the other strategies found. Not built: the rounds gained less than half a point of recall
-//! when they were tried, so the strategy stands in every receipt as unavailable.
+//! Further rounds over what the other strategies found. Not built: the rounds gained less than half a point
+//! of recall when they were tried, so the strategy stands in every receipt as unavailable.
 
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name};
-use crate::request_inputs::Prepared;
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::RequestInputs;
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Would look again with the words of what was found.
 #[derive(Clone, Debug)]
@@ -19,21 +19,21 @@ impl Default for Arce {
     }
 }
 
-impl Strategy for Arce {
-    type Prepared = Prepared;
+impl SearchStrategy for Arce {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, _: &Prepared, _: usize, _: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(&self, _: &RequestInputs, _: usize, _: &StopCheck) -> Result<Vec<Candidate>, StrategyError> {
         Err(StrategyError::failed("further rounds are not built"))
     }
 }
 
 impl ContextStrategy for Arce {
-    fn confidence(&self, _: &Prepared) -> Confidence {
+    fn confidence(&self, _: &RequestInputs) -> Confidence {
         Confidence::none("further rounds are not built")
     }
 

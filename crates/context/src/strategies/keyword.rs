@@ -6,8 +6,8 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::request_inputs::Prepared;
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::RequestInputs;
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Proposes what matches the words of the query.
 #[derive(Clone, Debug)]
@@ -21,22 +21,27 @@ impl Default for SimpleKeyword {
     }
 }
 
-impl Strategy for SimpleKeyword {
-    type Prepared = Prepared;
+impl SearchStrategy for SimpleKeyword {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         stop.check()?;
         Ok(candidates(prepared, prepared.best_lexical(limit)))
     }
 }
 
 impl ContextStrategy for SimpleKeyword {
-    fn confidence(&self, prepared: &Prepared) -> Confidence {
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence {
         if prepared.has_hits() {
             Confidence::Of(1.0)
         } else if prepared.terms().is_empty() {

@@ -12,7 +12,7 @@
 //! # Invariants
 //! 1. A strategy reads what was prepared and nothing else, and has no state: equal input, equal candidates.
 //! 2. What a strategy cannot do it says in its [`Confidence`]; it never pretends.
-//! 3. Each looks at [`Stop`](crate::Stop) after at most 1 ms of work.
+//! 3. Each looks at [`StopCheck`](crate::StopCheck) after at most 1 ms of work.
 
 mod arce;
 mod keyword;
@@ -31,19 +31,19 @@ pub use self::navigator::BreadthDepthNavigator;
 pub use self::plan_decision::PlanDecisionContext;
 pub use self::semantic_embedding::SemanticEmbedding;
 pub use self::temporal::TemporalArchaeology;
-use crate::Strategy;
-use crate::request_inputs::{FileNo, Prepared};
+use crate::SearchStrategy;
+use crate::request_inputs::{FileIndex, RequestInputs};
 
 /// A strategy of the context pipeline.
-pub trait ContextStrategy: Strategy<Prepared = Prepared, Candidate = Candidate> {
+pub trait ContextStrategy: SearchStrategy<Prepared = RequestInputs, Candidate = Candidate> {
     /// How sure it is to be of use for this request.
-    fn confidence(&self, prepared: &Prepared) -> Confidence;
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence;
 
     /// How much it counts unless the configuration says otherwise.
     fn weight(&self) -> f32;
 }
 
-/// How sure a strategy is to be of use.
+/// The confidence of a strategy that it is of use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Confidence {
     /// From 0 to 1; what is outside is brought inside, and no number is 0.
@@ -87,6 +87,6 @@ fn built_in_name(text: &str) -> Name {
 }
 
 /// Files with their scores as candidates.
-fn candidates(prepared: &Prepared, scored: Vec<(FileNo, f32)>) -> Vec<Candidate> {
+fn candidates(prepared: &RequestInputs, scored: Vec<(FileIndex, f32)>) -> Vec<Candidate> {
     scored.into_iter().map(|(file, score)| Candidate { place: prepared.place(file), score }).collect()
 }

@@ -10,18 +10,18 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::request_inputs::{FileNo, Prepared, best};
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::{FileIndex, RequestInputs, best};
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
-/// How many files that match are started from.
+/// The number of files that match and are started from.
 const SEEDS_MAX: usize = 20;
 /// Named files weigh so much more than the best match.
 const NAMED_COUNTS: f32 = 2.0;
 /// How often a walk begins anew.
 const RESTART: f32 = 0.5;
 const ROUNDS_MAX: usize = 30;
-/// The walk has settled when all files together changed by less: half of what is left moves each round, and only the
-/// order of the best is asked for.
+/// The walk has settled when all files together changed by less: half of what is left moves each round, and
+/// only the order of the best is asked for.
 const SETTLED: f32 = 0.01;
 /// A file that the walk is at so seldom sends nobody on.
 const NEGLIGIBLE: f32 = 1e-4;
@@ -40,15 +40,20 @@ impl Default for BreadthDepthNavigator {
     }
 }
 
-impl Strategy for BreadthDepthNavigator {
-    type Prepared = Prepared;
+impl SearchStrategy for BreadthDepthNavigator {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         stop.check()?;
         let Some(seeds) = seeds(prepared) else {
             return Ok(Vec::new());
@@ -61,7 +66,7 @@ impl Strategy for BreadthDepthNavigator {
 }
 
 impl ContextStrategy for BreadthDepthNavigator {
-    fn confidence(&self, prepared: &Prepared) -> Confidence {
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence {
         if prepared.files_len() == 0 {
             Confidence::none("there are no files")
         } else if prepared.has_hits() || !prepared.anchors().is_empty() {
@@ -77,7 +82,7 @@ impl ContextStrategy for BreadthDepthNavigator {
 }
 
 /// Where the walk begins, summing to 1; without query and focus anywhere. None if there are no files.
-fn seeds(prepared: &Prepared) -> Option<Vec<f32>> {
+fn seeds(prepared: &RequestInputs) -> Option<Vec<f32>> {
     let mut seeds = vec![0.0; prepared.files_len()];
     let mut largest = 0.0_f32;
     for (file, score) in prepared.best_lexical(SEEDS_MAX) {
@@ -99,9 +104,9 @@ fn seeds(prepared: &Prepared) -> Option<Vec<f32>> {
 }
 
 /// Which files are at most `breadth` hops from a seed.
-fn reach(prepared: &Prepared, seeds: &[f32], stop: &Stop) -> Result<Vec<bool>, StrategyError> {
+fn reach(prepared: &RequestInputs, seeds: &[f32], stop: &StopCheck) -> Result<Vec<bool>, StrategyError> {
     let mut reached: Vec<bool> = seeds.iter().map(|seed| *seed > 0.0).collect();
-    let mut edge: Vec<FileNo> = prepared.files().filter(|file| reached[file.0 as usize]).collect();
+    let mut edge: Vec<FileIndex> = prepared.files().filter(|file| reached[file.0 as usize]).collect();
     for _ in 0..prepared.breadth() {
         let mut next = Vec::new();
         for (at, file) in edge.into_iter().enumerate() {
@@ -120,8 +125,13 @@ fn reach(prepared: &Prepared, seeds: &[f32], stop: &Stop) -> Result<Vec<bool>, S
 }
 
 /// How likely the walk is at each file once it has settled.
-fn walk(prepared: &Prepared, seeds: &[f32], reach: &[bool], stop: &Stop) -> Result<Vec<f32>, StrategyError> {
-    let within: Vec<FileNo> = prepared.files().filter(|file| reach[file.0 as usize]).collect();
+fn walk(
+    prepared: &RequestInputs,
+    seeds: &[f32],
+    reach: &[bool],
+    stop: &StopCheck,
+) -> Result<Vec<f32>, StrategyError> {
+    let within: Vec<FileIndex> = prepared.files().filter(|file| reach[file.0 as usize]).collect();
     // What leads away from a file, summed when the walk first comes by.
     let mut away: Vec<Option<f32>> = vec![None; seeds.len()];
     let mut ranks = seeds.to_vec();
@@ -165,12 +175,12 @@ fn walk(prepared: &Prepared, seeds: &[f32], reach: &[bool], stop: &Stop) -> Resu
 }
 
 /// The references of a file, to those that may be seen.
-fn for_edges(prepared: &Prepared, file: FileNo, mut tell: impl FnMut(FileNo, f32)) {
+fn for_edges(prepared: &RequestInputs, file: FileIndex, mut tell: impl FnMut(FileIndex, f32)) {
     let (known, position) = prepared.ground.files[file.0 as usize];
     let numbers = &prepared.ground.known[known as usize].numbers;
     for (to, weight) in prepared.graph(known as usize).edges(position) {
         if let Some(number) = numbers[to as usize] {
-            tell(FileNo(number), weight);
+            tell(FileIndex(number), weight);
         }
     }
 }

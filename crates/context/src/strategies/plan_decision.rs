@@ -1,16 +1,16 @@
-//! What the plan that asks has changed, was told and decided.
+//! Files that the requesting plan changed, was told about or decided on.
 //!
 //! # Not here
 //! The decisions as text: they are shown for themselves, before all files.
 
 use std::collections::BTreeMap;
 
-use domain::context::{Candidate, DecisionFact, Name, Place, PlanFacts};
+use domain::context::{Candidate, DecisionFact, FileLocation, Name, PlanFacts};
 
 use super::{Confidence, ContextStrategy, built_in_name};
 use crate::focus::mentions;
-use crate::request_inputs::Prepared;
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::RequestInputs;
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
 const TOUCHED: f32 = 1.0;
 const FINDING: f32 = 0.9;
@@ -32,20 +32,25 @@ impl Default for PlanDecisionContext {
     }
 }
 
-impl Strategy for PlanDecisionContext {
-    type Prepared = Prepared;
+impl SearchStrategy for PlanDecisionContext {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         let Some(plan) = prepared.plan() else {
             return Ok(Vec::new());
         };
-        let mut best: BTreeMap<Place, f32> = BTreeMap::new();
-        let mut propose = |place: Place, score: f32| {
+        let mut best: BTreeMap<FileLocation, f32> = BTreeMap::new();
+        let mut propose = |place: FileLocation, score: f32| {
             let kept = best.entry(place).or_insert(score);
             *kept = kept.max(score);
         };
@@ -56,7 +61,7 @@ impl Strategy for PlanDecisionContext {
             let score = DECIDED * PER_PLAN_UP.powi(decision.distance.min(PLANS_UP_MAX) as i32);
             for anchor in mentions(&prepared.ground, &words(decision)) {
                 let place = prepared.place(anchor.file);
-                propose(Place { span: anchor.span, ..place }, score);
+                propose(FileLocation { span: anchor.span, ..place }, score);
             }
         }
         let mut found: Vec<Candidate> =
@@ -69,7 +74,7 @@ impl Strategy for PlanDecisionContext {
 }
 
 impl ContextStrategy for PlanDecisionContext {
-    fn confidence(&self, prepared: &Prepared) -> Confidence {
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence {
         match prepared.plan() {
             None => Confidence::none("no plan asks"),
             Some(PlanFacts { decisions, touched, findings, .. })

@@ -1,11 +1,11 @@
-//! Parts of files whose meaning is near that of the query. There is no embedding model to ask yet, and nothing is
-//! called semantic that is not: the strategy stands in every receipt as unavailable.
+//! Parts of files whose meaning is near that of the query. There is no embedding model to ask yet, and
+//! nothing is called semantic that is not: the strategy stands in every receipt as unavailable.
 
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name};
-use crate::request_inputs::Prepared;
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::RequestInputs;
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Would propose what means the same.
 #[derive(Clone, Debug)]
@@ -19,21 +19,21 @@ impl Default for SemanticEmbedding {
     }
 }
 
-impl Strategy for SemanticEmbedding {
-    type Prepared = Prepared;
+impl SearchStrategy for SemanticEmbedding {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, _: &Prepared, _: usize, _: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(&self, _: &RequestInputs, _: usize, _: &StopCheck) -> Result<Vec<Candidate>, StrategyError> {
         Err(StrategyError::failed("no embedding model is configured"))
     }
 }
 
 impl ContextStrategy for SemanticEmbedding {
-    fn confidence(&self, _: &Prepared) -> Confidence {
+    fn confidence(&self, _: &RequestInputs) -> Confidence {
         Confidence::none("no embedding model configured")
     }
 

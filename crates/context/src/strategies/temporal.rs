@@ -1,4 +1,5 @@
-//! Files that history connects with the query: commits whose message says the same, files that changed together.
+//! Files that history connects with the query: commits whose message says the same, files that changed
+//! together.
 //!
 //! # Invariants
 //! 1. Only files that are there now are proposed, whatever history names.
@@ -7,20 +8,20 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::bm25::{Asked, rarity};
+use crate::bm25::{QueryTerms, rarity};
 use crate::index::CommitFacts;
-use crate::request_inputs::{FileNo, Known, Prepared, best};
-use crate::{Stop, Strategy, StrategyError};
+use crate::request_inputs::{FileIndex, IndexedProject, RequestInputs, best};
+use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// So many commits are a history that can be trusted.
 const COMMITS_TRUSTED: f32 = 500.0;
-/// How many commits are taken for their message.
+/// The number of commits that are taken for their message.
 const MESSAGES_MAX: usize = 50;
 /// A message so many commits ago counts three quarters.
 const MESSAGE_HALF_LIFE: f32 = 500.0;
 /// A change so many commits ago counts half.
 const CHANGE_HALF_LIFE: f32 = 700.0;
-/// How many files that match are looked for in history.
+/// The number of files that match and are looked for in history.
 const SEEDS_MAX: usize = 15;
 const MESSAGE_SHARE: f32 = 0.7;
 const TOGETHER_SHARE: f32 = 0.3;
@@ -41,15 +42,20 @@ impl Default for TemporalArchaeology {
     }
 }
 
-impl Strategy for TemporalArchaeology {
-    type Prepared = Prepared;
+impl SearchStrategy for TemporalArchaeology {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         stop.check()?;
         let by_message = share_of_largest(by_message(prepared, stop)?);
         let together = share_of_largest(changed_together(prepared, stop)?);
@@ -62,7 +68,7 @@ impl Strategy for TemporalArchaeology {
 }
 
 impl ContextStrategy for TemporalArchaeology {
-    fn confidence(&self, prepared: &Prepared) -> Confidence {
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence {
         let commits: usize = prepared.ground.known.iter().map(|known| commits(known).len()).sum();
         if commits == 0 {
             Confidence::none("there is no history")
@@ -78,18 +84,18 @@ impl ContextStrategy for TemporalArchaeology {
     }
 }
 
-fn commits(known: &Known) -> &[CommitFacts] {
+fn commits(known: &IndexedProject) -> &[CommitFacts] {
     known.project.snapshot.commits()
 }
 
 /// The files of a commit that may be seen, by its place.
-fn files(known: &Known, commit: usize) -> impl Iterator<Item = FileNo> {
+fn files(known: &IndexedProject, commit: usize) -> impl Iterator<Item = FileIndex> {
     let there = known.derived.commit_files(&known.project.snapshot, commit);
-    there.iter().filter_map(|place| known.numbers[*place as usize]).map(FileNo)
+    there.iter().filter_map(|place| known.numbers[*place as usize]).map(FileIndex)
 }
 
 /// What the messages that match best give to their files.
-fn by_message(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, StrategyError> {
+fn by_message(prepared: &RequestInputs, stop: &StopCheck) -> Result<Vec<f32>, StrategyError> {
     let mut given = vec![0.0; prepared.files_len()];
     for known in &prepared.ground.known {
         let mut matches = message_scores(prepared, commits(known), stop)?;
@@ -108,13 +114,13 @@ fn by_message(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, StrategyErro
 
 /// BM25 of each commit's message, by its place; only those that hold a word of the query.
 fn message_scores(
-    prepared: &Prepared,
+    prepared: &RequestInputs,
     commits: &[CommitFacts],
-    stop: &Stop,
+    stop: &StopCheck,
 ) -> Result<Vec<(usize, f32)>, StrategyError> {
     let length = |commit: &CommitFacts| commit.terms.iter().map(|(_, count)| f32::from(*count)).sum::<f32>();
     let average = commits.iter().map(length).sum::<f32>() / commits.len().max(1) as f32;
-    let asked = Asked::of(prepared.terms().iter().map(|term| term.hash));
+    let asked = QueryTerms::from_hashes(prepared.terms().iter().map(|term| term.hash));
     let mut holding = vec![0.0_f32; prepared.terms().len()];
     let mut hits: Vec<(usize, Vec<(usize, f32)>)> = Vec::new();
     for (at, commit) in commits.iter().enumerate() {
@@ -141,7 +147,7 @@ fn message_scores(
 }
 
 /// How often files changed with those that match, and not by themselves.
-fn changed_together(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, StrategyError> {
+fn changed_together(prepared: &RequestInputs, stop: &StopCheck) -> Result<Vec<f32>, StrategyError> {
     let mut seeds = vec![0.0; prepared.files_len()];
     for (file, score) in prepared.best_lexical(SEEDS_MAX) {
         seeds[file.0 as usize] = score;
@@ -154,7 +160,7 @@ fn changed_together(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, Strate
                 stop.check()?;
             }
             let recent = (-(commit.rank as f32) / CHANGE_HALF_LIFE).exp2();
-            let changed: Vec<FileNo> = files(known, at).collect();
+            let changed: Vec<FileIndex> = files(known, at).collect();
             let of_seeds: f32 = changed.iter().map(|file| seeds[file.0 as usize]).sum();
             let others = commit.paths.len().saturating_sub(1);
             for file in changed {

@@ -1,12 +1,12 @@
-//! What a character is to a vocabulary: a letter, a digit, a mark, a blank, or not known.
+//! The class of a character for a vocabulary: a letter, a digit, a mark, a blank, or unknown.
 //!
 //! # Not here
-//! The categories of all of Unicode. Letters of the large alphabets are known to be letters, and common marks to be marks;
-//! any other character is odd, and may be anything.
+//! The categories of all of Unicode. Letters of the large alphabets are known to be letters, and common marks
+//! to be marks; any other character is odd, and may be anything.
 
-/// What a character is to a vocabulary.
+/// The class of a character for a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CharClass {
     Capital,
     Small,
     /// Neither capital nor small.
@@ -18,24 +18,24 @@ pub(super) enum Kind {
     Odd,
 }
 
-impl Kind {
+impl CharClass {
     pub(super) fn is_letter(self) -> bool {
-        matches!(self, Kind::Capital | Kind::Small | Kind::Letter)
+        matches!(self, CharClass::Capital | CharClass::Small | CharClass::Letter)
     }
 }
 
 /// The kinds of ASCII; of other bytes nothing is said.
-const KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Odd; 256];
+const KINDS: [CharClass; 256] = {
+    let mut kinds = [CharClass::Odd; 256];
     let mut byte = 0;
     while byte < 128 {
         kinds[byte] = match byte as u8 {
-            b'A'..=b'Z' => Kind::Capital,
-            b'a'..=b'z' => Kind::Small,
-            b'0'..=b'9' => Kind::Digit,
-            b' ' | b'\t' | 0x0b | 0x0c => Kind::Blank,
-            b'\r' | b'\n' => Kind::LineEnd,
-            _ => Kind::Mark,
+            b'A'..=b'Z' => CharClass::Capital,
+            b'a'..=b'z' => CharClass::Small,
+            b'0'..=b'9' => CharClass::Digit,
+            b' ' | b'\t' | 0x0b | 0x0c => CharClass::Blank,
+            b'\r' | b'\n' => CharClass::LineEnd,
+            _ => CharClass::Mark,
         };
         byte += 1;
     }
@@ -44,7 +44,7 @@ const KINDS: [Kind; 256] = {
 
 /// The kind and the length of the first character.
 #[inline]
-pub(super) fn kind(bytes: &[u8]) -> (Kind, usize) {
+pub(super) fn kind(bytes: &[u8]) -> (CharClass, usize) {
     match bytes[0] {
         first if first.is_ascii() => (KINDS[usize::from(first)], 1),
         _ => wide_kind(bytes),
@@ -52,7 +52,7 @@ pub(super) fn kind(bytes: &[u8]) -> (Kind, usize) {
 }
 
 /// The kind of a character that is not ASCII: of one that is in no range here it is not guessed.
-fn wide_kind(bytes: &[u8]) -> (Kind, usize) {
+fn wide_kind(bytes: &[u8]) -> (CharClass, usize) {
     let low = |byte: u8, bits: u32| u32::from(byte) & ((1 << bits) - 1);
     let (code, length) = match *bytes {
         [a @ ..0xe0, b, ..] => ((low(a, 5) << 6) | low(b, 6), 2),
@@ -63,11 +63,11 @@ fn wide_kind(bytes: &[u8]) -> (Kind, usize) {
     let character = char::from_u32(code).unwrap_or_default();
     let kind = match code {
         // Latin, Greek, Cyrillic.
-        0xb5 | 0xc0..=0x24f | 0x370..=0x481 | 0x48a..=0x52f if character.is_uppercase() => Kind::Capital,
-        0xb5 | 0xc0..=0x24f | 0x370..=0x481 | 0x48a..=0x52f if character.is_lowercase() => Kind::Small,
+        0xb5 | 0xc0..=0x24f | 0x370..=0x481 | 0x48a..=0x52f if character.is_uppercase() => CharClass::Capital,
+        0xb5 | 0xc0..=0x24f | 0x370..=0x481 | 0x48a..=0x52f if character.is_lowercase() => CharClass::Small,
         // Kana, Han, Hangul.
         0x3041..=0x3096 | 0x30a1..=0x30fa | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7a3 => {
-            Kind::Letter
+            CharClass::Letter
         }
         // Marks of Latin, of printing and money, arrows, mathematics, frames, marks of Han, emoji.
         0x80..=0x84
@@ -79,20 +79,22 @@ fn wide_kind(bytes: &[u8]) -> (Kind, usize) {
         | 0xbb
         | 0xbf
         | 0xd7
-        | 0xf7 => Kind::Mark,
-        0x2010..=0x2027 | 0x2030..=0x205e | 0x20a0..=0x20bf | 0x2190..=0x23ff | 0x2500..=0x2775 => Kind::Mark,
+        | 0xf7 => CharClass::Mark,
+        0x2010..=0x2027 | 0x2030..=0x205e | 0x20a0..=0x20bf | 0x2190..=0x23ff | 0x2500..=0x2775 => {
+            CharClass::Mark
+        }
         0x2794..=0x27bf | 0x3001..=0x3003 | 0x3008..=0x3011 | 0xff01..=0xff0f | 0x1f300..=0x1faff => {
-            Kind::Mark
+            CharClass::Mark
         }
         // What else is a number is not the same in every version of Unicode.
-        0xb2 | 0xb3 | 0xb9 | 0xbc..=0xbe => Kind::Digit,
-        _ => Kind::Odd,
+        0xb2 | 0xb3 | 0xb9 | 0xbc..=0xbe => CharClass::Digit,
+        _ => CharClass::Odd,
     };
     (kind, length)
 }
 
-/// How many bytes the characters have that belong.
-pub(super) fn run(bytes: &[u8], belongs: impl Fn(Kind) -> bool) -> usize {
+/// Returns the number of bytes the characters have that belong.
+pub(super) fn run(bytes: &[u8], belongs: impl Fn(CharClass) -> bool) -> usize {
     let mut at = 0;
     while let Some(first) = bytes.get(at) {
         let (kind, length) =

@@ -1,22 +1,25 @@
 //! Counting tokens without a model's vocabulary: not less than cl100k and o200k count, and little more.
 //!
-//! A text is cut as the vocabularies cut it ([`pieces`]), and of each piece the most tokens are counted that they can make of
-//! it ([`parts`]), by what both are known to know ([`known`]). Where it is not known how a character is cut, the dearest
-//! way counts ([`odd`]). Over contexts of this workspace that is 1.01 to 1.18 times the truth, 1.06 in the median; of
-//! nine foreign projects 1.06 to 1.21 in the median, the most for Go, whose names have many humps, 1.9 at most and never less
-//! than 1. Of prose in other scripts than Latin it is up to four times the truth.
+//! A text is cut as the vocabularies cut it ([`pieces`]), and of each piece the most tokens are counted that
+//! they can make of it ([`parts`]), by what both are known to know ([`vocabulary`]). Where it is not known
+//! how a character is cut, the dearest way counts ([`unclassified`]). Over contexts of this workspace that is
+//! 1.01 to 1.18 times the truth, 1.06 in the median; of nine foreign projects 1.06 to 1.21 in the median, the
+//! most for Go, whose names have many humps, 1.9 at most and never less than 1. Of prose in other scripts
+//! than Latin it is up to four times the truth.
 //!
-//! What is proved: a piece never has more tokens, nor has one that reaches over the ends of lines, but for a hash that is
-//! mistaken for another (once in 16 million). What is measured, by drawn texts of thirty kinds: tokens of more than 16
-//! bytes within a longer piece, and that the letters, digits and marks of this module are those of the vocabularies.
+//! What is proved: a piece never has more tokens, nor has one that reaches over the ends of lines, but for a
+//! hash that is mistaken for another (once in 16 million). What is measured, by drawn texts of thirty kinds:
+//! tokens of more than 16 bytes within a longer piece, and that the letters, digits and marks of this module
+//! are those of the vocabularies.
 //!
 //! # Invariants
-//! 1. The count of whole lines one by one is at least the count of them together, so whoever sums lines is safe.
+//! 1. The count of whole lines one by one is at least the count of them together, so whoever sums lines is
+//!    safe.
 //! 2. Counting is one pass without memory of its own; no text makes it fail.
 //!
 //! # Not here
-//! A model's true vocabulary, which may stand behind the same trait. Vocabularies that know less than these two have a
-//! factor.
+//! A model's true vocabulary, which may stand behind the same trait. Vocabularies that know less than these
+//! two have a factor.
 
 mod char_class;
 mod parts;
@@ -69,7 +72,8 @@ impl Default for LexicalCounter {
 }
 
 impl LexicalCounter {
-    /// Counts `hundredths / 100` times as much; a model whose vocabulary is not known has 115. Below 100 is 100.
+    /// Counts `hundredths / 100` times as much; a model whose vocabulary is not known has 115. Below 100 is
+    /// 100.
     pub fn with_factor(hundredths: u32) -> Self {
         Self { factor: hundredths.max(FACTOR_MIN) }
     }

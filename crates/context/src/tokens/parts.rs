@@ -1,18 +1,18 @@
 //! The most tokens that a piece can have, by what both vocabularies are known to know.
 //!
-//! Within a piece a vocabulary joins neighbours for as long as two that stand side by side are together a token. So a piece
-//! that it knows is one token, and any other ends as tokens of which no two neighbours are known together: counted is the
-//! largest number of such parts, which no order of joining can pass.
+//! Within a piece a vocabulary joins neighbours for as long as two that stand side by side are together a
+//! token. So a piece that it knows is one token, and any other ends as tokens of which no two neighbours are
+//! known together: counted is the largest number of such parts, which no order of joining can pass.
 //!
 //! # Invariants
 //! 1. One pass, no memory but some fixed rows; a byte costs at most a fixed number of steps.
 
-use super::vocabulary::{Hash, LONGEST};
+use super::vocabulary::{LONGEST, PieceHash};
 
 /// The most tokens of a piece.
 pub(super) fn most_tokens(piece: &[u8]) -> u64 {
     let length = piece.len();
-    if length <= 1 || Hash::of(piece).is_known() {
+    if length <= 1 || PieceHash::from_bytes(piece).is_known() {
         return length.min(1) as u64;
     }
     if length == 2 {
@@ -25,9 +25,10 @@ pub(super) fn most_tokens(piece: &[u8]) -> u64 {
     if most > 0 { u64::from(most) } else { length as u64 }
 }
 
-/// The most tokens that a piece can have before one that begins at a place of `ends` and goes on beyond the piece.
+/// The most tokens that a piece can have before one that begins at a place of `ends` and goes on beyond the
+/// piece.
 pub(super) fn most_tokens_before(piece: &[u8], mut ends: impl FnMut(usize) -> bool) -> u64 {
-    let mut hash = Hash::EMPTY;
+    let mut hash = PieceHash::EMPTY;
     let mut are_known = piece.iter().map(|byte| {
         hash = hash.then(*byte);
         hash.is_known()
@@ -41,24 +42,24 @@ pub(super) fn most_tokens_before(piece: &[u8], mut ends: impl FnMut(usize) -> bo
     u64::from(most)
 }
 
-/// The most tokens that a stretch can begin with, if it may be cut into pieces wherever `may_be_cut` says so. It is asked for
-/// each byte but the first, in their order.
+/// The most tokens that a stretch can begin with, if it may be cut into pieces wherever `may_be_cut` says so.
+/// It is asked for each byte but the first, in their order.
 pub(super) fn most_tokens_cut(stretch: &[u8], may_be_cut: impl FnMut(usize) -> bool) -> u64 {
     let mut most = 0;
     largest_numbers(stretch, stretch.len(), may_be_cut, |_, number| most = most.max(number));
     u64::from(most)
 }
 
-/// Tells for each place the largest number of parts up to it of which no two neighbours are known together, unless they may
-/// be cut there; 0 where there is no way. A part is at most [`LONGEST`] bytes long and a token of one of them, as far as
-/// that is known. The rings hold the last `LONGEST` places.
+/// Tells for each place the largest number of parts up to it of which no two neighbours are known together,
+/// unless they may be cut there; 0 where there is no way. A part is at most [`LONGEST`] bytes long and a
+/// token of one of them, as far as that is known. The rings hold the last `LONGEST` places.
 fn largest_numbers(
     piece: &[u8],
     longest: usize,
     mut may_be_cut: impl FnMut(usize) -> bool,
     mut tell: impl FnMut(usize, u32),
 ) {
-    let mut ways = Ways { rows: [[0; LONGEST]; LONGEST], lengths: [0; LONGEST] };
+    let mut ways = Partitions { rows: [[0; LONGEST]; LONGEST], lengths: [0; LONGEST] };
     let mut known = [0_u32; LONGEST];
     for at in 0..piece.len() {
         let (parts, together) = parts_from(&piece[at..], longest);
@@ -81,13 +82,13 @@ fn largest_numbers(
 }
 
 /// The ways to part a piece, by where their last part ends and how long it is.
-struct Ways {
+struct Partitions {
     rows: [[u32; LONGEST]; LONGEST],
     /// The lengths that a row has, as bits.
     lengths: [u32; LONGEST],
 }
 
-impl Ways {
+impl Partitions {
     /// Puts a part behind `so_far` others, for each length that is in the bits of `parts`.
     fn extend(&mut self, at: usize, mut parts: u32, so_far: u32) {
         while parts != 0 {
@@ -107,10 +108,11 @@ impl Ways {
     }
 }
 
-/// The lengths of the parts at the front of `rest` that may be tokens, and of those that both vocabularies know, as bits.
+/// The lengths of the parts at the front of `rest` that may be tokens, and of those that both vocabularies
+/// know, as bits.
 fn parts_from(rest: &[u8], longest: usize) -> (u32, u32) {
     let (mut parts, mut known) = (0, 0);
-    let mut hash = Hash::EMPTY;
+    let mut hash = PieceHash::EMPTY;
     let mut is_ascii = true;
     for (length, byte) in (1..).zip(rest.iter().take(LONGEST)) {
         hash = hash.then(*byte);

@@ -1,28 +1,30 @@
 //! The most tokens that a text can have: cut into pieces as the vocabularies cut it, and each piece bounded.
 //!
-//! A vocabulary cuts a text before it looks anything up: a word with the one mark or blank before it, three digits, marks
-//! with the line ends after them, blanks. What a piece can cost, [`parts`](super::parts) says.
+//! A vocabulary cuts a text before it looks anything up: a word with the one mark or blank before it, three
+//! digits, marks with the line ends after them, blanks. What a piece can cost, [`parts`](super::parts) says.
 //!
-//! A piece that reaches over the end of a line is counted line by line as well: a token that does so is paid for by the
-//! line in which it ends, and the line in which it begins pays for the most that can stand before it. Only line ends,
-//! lines of blanks and, in o200k, slashes at the front of a line can belong to what stands before the line.
+//! A piece that reaches over the end of a line is counted line by line as well: a token that does so is paid
+//! for by the line in which it ends, and the line in which it begins pays for the most that can stand before
+//! it. Only line ends, lines of blanks and, in o200k, slashes at the front of a line can belong to what
+//! stands before the line.
 //!
 //! # Invariants
-//! 1. Lines one by one cost no less than together: what is counted over the end of a line never passes the sum of its lines.
+//! 1. Lines one by one cost no less than together: what is counted over the end of a line never passes the
+//!    sum of its lines.
 //! 2. Where the two vocabularies cut differently, the dearer way counts.
 //! 3. One pass; a byte costs at most a fixed number of steps.
 
-use super::char_class::{Kind, kind, run, short_form};
+use super::char_class::{CharClass, kind, run, short_form};
 use super::parts::{most_tokens, most_tokens_before};
 use super::unclassified;
-use super::vocabulary::{Hash, LONGEST};
+use super::vocabulary::{LONGEST, PieceHash};
 
 /// The most tokens of a text.
 pub(super) fn most_tokens_of(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let (mut at, mut sum) = (0, 0);
     // A text may be a line whose line before is not known.
-    let mut before = Before::Marks { length: 0 };
+    let mut before = Preceding::Marks { length: 0 };
     // Up to here there is no odd character that a piece could hold.
     let mut plain = if text.is_ascii() { bytes.len() } else { 0 };
     while at < bytes.len() {
@@ -40,9 +42,9 @@ pub(super) fn most_tokens_of(text: &str) -> u64 {
     sum
 }
 
-/// What stands before a piece, as far as that matters to it.
+/// The text before a piece, as far as it matters to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum Preceding {
     /// Line ends that belong to marks: a piece of so many bytes, none if it is not known.
     Marks {
         length: usize,
@@ -54,53 +56,53 @@ enum Before {
 
 /// One piece, or several whose ends depend on one another.
 #[derive(Clone, Copy)]
-struct Piece {
+struct TokenPiece {
     length: usize,
     tokens: u64,
-    ends: Before,
+    ends: Preceding,
 }
 
-impl Piece {
-    fn new(length: usize, tokens: u64, ends: Before) -> Piece {
-        Piece { length, tokens, ends }
+impl TokenPiece {
+    fn new(length: usize, tokens: u64, ends: Preceding) -> TokenPiece {
+        TokenPiece { length, tokens, ends }
     }
 
-    fn then(self, other: Piece) -> Piece {
-        Piece::new(self.length + other.length, self.tokens + other.tokens, other.ends)
+    fn then(self, other: TokenPiece) -> TokenPiece {
+        TokenPiece::new(self.length + other.length, self.tokens + other.tokens, other.ends)
     }
 }
 
-fn next(text: &[u8], at: usize, before: Before) -> Piece {
+fn next(text: &[u8], at: usize, before: Preceding) -> TokenPiece {
     let bytes = &text[at..];
     match (kind(bytes).0, before) {
-        (Kind::Capital | Kind::Small | Kind::Letter, _) => word(bytes, 0),
-        (Kind::Digit, _) => {
-            let length = run(bytes, |kind| kind == Kind::Digit);
-            Piece::new(length, digits(&bytes[..length]), Before::Other)
+        (CharClass::Capital | CharClass::Small | CharClass::Letter, _) => word(bytes, 0),
+        (CharClass::Digit, _) => {
+            let length = run(bytes, |kind| kind == CharClass::Digit);
+            TokenPiece::new(length, digits(&bytes[..length]), Preceding::Other)
         }
-        (Kind::LineEnd, Before::Odd) => {
-            let length = run(bytes, |kind| kind == Kind::LineEnd);
+        (CharClass::LineEnd, Preceding::Odd) => {
+            let length = run(bytes, |kind| kind == CharClass::LineEnd);
             let first = bytes[..length].iter().position(|byte| *byte == b'\n').map_or(length, |end| end + 1);
             let tokens = first as u64 + line_by_line(&bytes[first..length]);
-            Piece::new(length, tokens, Before::Marks { length: 0 })
+            TokenPiece::new(length, tokens, Preceding::Marks { length: 0 })
         }
-        (Kind::LineEnd, Before::Marks { .. }) => {
+        (CharClass::LineEnd, Preceding::Marks { .. }) => {
             let piece = blanks(bytes);
             let are_line_ends = bytes[..piece.length].iter().all(|byte| is_line_end(*byte));
-            let ends = if are_line_ends { Before::Marks { length: 0 } } else { piece.ends };
-            Piece { ends, ..piece }
+            let ends = if are_line_ends { Preceding::Marks { length: 0 } } else { piece.ends };
+            TokenPiece { ends, ..piece }
         }
-        (Kind::Blank | Kind::LineEnd, _) => blanks(bytes),
-        (Kind::Mark, Before::Marks { length }) if bytes[0] == b'/' => slashes(text, at, length),
-        (Kind::Mark | Kind::Odd, _) => mark(bytes),
+        (CharClass::Blank | CharClass::LineEnd, _) => blanks(bytes),
+        (CharClass::Mark, Preceding::Marks { length }) if bytes[0] == b'/' => slashes(text, at, length),
+        (CharClass::Mark | CharClass::Odd, _) => mark(bytes),
     }
 }
 
-/// Characters of which is not known how they are cut: they cost the most that any way to cut them makes of them. The
-/// line end after them costs a token a byte, since it may belong to them.
-fn odd_piece(bytes: &[u8], stretch: &unclassified::Stretch) -> Piece {
-    let ends = if stretch.takes_line_ends { Before::Odd } else { Before::Other };
-    Piece::new(stretch.length, unclassified::most_tokens(bytes), ends)
+/// Characters of which is not known how they are cut: they cost the most that any way to cut them makes of
+/// them. The line end after them costs a token a byte, since it may belong to them.
+fn odd_piece(bytes: &[u8], stretch: &unclassified::UncutSpan) -> TokenPiece {
+    let ends = if stretch.takes_line_ends { Preceding::Odd } else { Preceding::Other };
+    TokenPiece::new(stretch.length, unclassified::most_tokens(bytes), ends)
 }
 
 /// Both vocabularies know all numbers of up to three digits.
@@ -112,11 +114,12 @@ fn digits(bytes: &[u8]) -> u64 {
     length as u64
 }
 
-/// A word, after `lead` bytes of the mark or blank that belongs to it, with the `'s` or the like after it. cl100k takes all
-/// letters together and cuts before `'s`; o200k begins anew with a capital after a small letter, and cuts after `'s`.
-fn word(bytes: &[u8], lead: usize) -> Piece {
+/// A word, after `lead` bytes of the mark or blank that belongs to it, with the `'s` or the like after it.
+/// cl100k takes all letters together and cuts before `'s`; o200k begins anew with a capital after a small
+/// letter, and cuts after `'s`.
+fn word(bytes: &[u8], lead: usize) -> TokenPiece {
     let first = lead + hump(&bytes[lead..]);
-    let letters = first + run(&bytes[first..], Kind::is_letter);
+    let letters = first + run(&bytes[first..], CharClass::is_letter);
     let length = letters + short_form(&bytes[letters..]);
     let mut tokens = most_tokens(&bytes[..letters]);
     if first < length {
@@ -129,17 +132,17 @@ fn word(bytes: &[u8], lead: usize) -> Piece {
         }
         tokens = tokens.max(humps + most_tokens(&bytes[at..length]));
     }
-    Piece::new(length, tokens, Before::Other)
+    TokenPiece::new(length, tokens, Preceding::Other)
 }
 
-/// How many bytes the letters have up to the next capital after a small one.
+/// Returns the number of bytes the letters have up to the next capital after a small one.
 fn hump(bytes: &[u8]) -> usize {
-    let capitals = run(bytes, |kind| matches!(kind, Kind::Capital | Kind::Letter));
-    capitals + run(&bytes[capitals..], |kind| matches!(kind, Kind::Small | Kind::Letter))
+    let capitals = run(bytes, |kind| matches!(kind, CharClass::Capital | CharClass::Letter));
+    capitals + run(&bytes[capitals..], |kind| matches!(kind, CharClass::Small | CharClass::Letter))
 }
 
 /// A piece that begins with a mark.
-fn mark(bytes: &[u8]) -> Piece {
+fn mark(bytes: &[u8]) -> TokenPiece {
     let length = kind(bytes).1;
     if length == bytes.len() || !kind(&bytes[length..]).0.is_letter() {
         return marks(bytes, 0);
@@ -155,34 +158,34 @@ fn mark(bytes: &[u8]) -> Piece {
 }
 
 /// Marks in a row after `lead` bytes, with the line ends after them.
-fn marks(bytes: &[u8], lead: usize) -> Piece {
-    let marks = lead + run(&bytes[lead..], |kind| kind == Kind::Mark);
-    let length = marks + run(&bytes[marks..], |kind| kind == Kind::LineEnd);
+fn marks(bytes: &[u8], lead: usize) -> TokenPiece {
+    let marks = lead + run(&bytes[lead..], |kind| kind == CharClass::Mark);
+    let length = marks + run(&bytes[marks..], |kind| kind == CharClass::LineEnd);
     let piece = &bytes[..length];
     if length == marks {
-        return Piece::new(length, most_tokens(piece), Before::Other);
+        return TokenPiece::new(length, most_tokens(piece), Preceding::Other);
     }
     // What the slashes save together with the marks, they say.
     let is_open = bytes.get(length) == Some(&b'/');
     let tokens = if is_open { line_by_line(piece) } else { most_tokens_of_lines(piece) };
-    Piece::new(length, tokens, Before::Marks { length })
+    TokenPiece::new(length, tokens, Preceding::Marks { length })
 }
 
 /// The most slashes at the front of a line that a token of o200k holds which begins in the line before.
 const SLASHES_JOINED: usize = 3;
 
-/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes: o200k takes them to that piece, and
-/// what follows begins anew.
+/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes: o200k takes them to
+/// that piece, and what follows begins anew.
 ///
-/// It joins two, four or eight slashes before any with a line end. So of four none goes to the line before, of two both, and
-/// of three one may be left.
-fn slashes(text: &[u8], at: usize, marks: usize) -> Piece {
+/// It joins two, four or eight slashes before any with a line end. So of four none goes to the line before,
+/// of two both, and of three one may be left.
+fn slashes(text: &[u8], at: usize, marks: usize) -> TokenPiece {
     let bytes = &text[at..];
     let slashes = run_of(bytes, b'/');
     let is_line = bytes.get(slashes).is_some_and(|byte| is_line_end(*byte));
     // As cl100k cuts it, and as o200k does: these end at the same place, a few pieces later at the most.
     let mut whole = mark(bytes);
-    let mut rest = Piece::new(slashes, 0, Before::Other);
+    let mut rest = TokenPiece::new(slashes, 0, Preceding::Other);
     while rest.length != whole.length {
         if rest.length < whole.length {
             rest = rest.then(next(text, at + rest.length, rest.ends));
@@ -207,26 +210,28 @@ fn slashes(text: &[u8], at: usize, marks: usize) -> Piece {
     }
     // The marks after the slashes are a piece of their own to one of them, and with the slashes to the other.
     let ends = match whole.ends {
-        Before::Marks { .. } => Before::Marks { length: 0 },
-        ends @ (Before::Odd | Before::Other) => ends,
+        Preceding::Marks { .. } => Preceding::Marks { length: 0 },
+        ends @ (Preceding::Odd | Preceding::Other) => ends,
     };
-    Piece::new(whole.length, tokens, ends)
+    TokenPiece::new(whole.length, tokens, ends)
 }
 
 /// Blanks and line ends, with the word or the marks that take the last blank.
-fn blanks(bytes: &[u8]) -> Piece {
-    let length = run(bytes, |kind| matches!(kind, Kind::Blank | Kind::LineEnd));
+fn blanks(bytes: &[u8]) -> TokenPiece {
+    let length = run(bytes, |kind| matches!(kind, CharClass::Blank | CharClass::LineEnd));
     if let Some(end) = bytes[..length].iter().rposition(|byte| is_line_end(*byte)) {
-        return Piece::new(end + 1, most_tokens_of_lines(&bytes[..=end]), Before::Other);
+        return TokenPiece::new(end + 1, most_tokens_of_lines(&bytes[..=end]), Preceding::Other);
     }
     if length == bytes.len() {
-        return Piece::new(length, most_tokens(bytes), Before::Other);
+        return TokenPiece::new(length, most_tokens(bytes), Preceding::Other);
     }
     let (front, rest) = bytes.split_at(length - 1);
     let mut last = match kind(&rest[1..]).0 {
-        Kind::Capital | Kind::Small | Kind::Letter => word(rest, 1),
-        Kind::Mark if rest[0] == b' ' => marks(rest, 1),
-        Kind::Digit | Kind::Blank | Kind::LineEnd | Kind::Mark | Kind::Odd => Piece::new(1, 1, Before::Other),
+        CharClass::Capital | CharClass::Small | CharClass::Letter => word(rest, 1),
+        CharClass::Mark if rest[0] == b' ' => marks(rest, 1),
+        CharClass::Digit | CharClass::Blank | CharClass::LineEnd | CharClass::Mark | CharClass::Odd => {
+            TokenPiece::new(1, 1, Preceding::Other)
+        }
     };
     last.tokens += most_tokens(front);
     last.length += front.len();
@@ -247,8 +252,8 @@ fn line_by_line(piece: &[u8]) -> u64 {
     piece.split_inclusive(|byte| *byte == b'\n').map(most_tokens_of_line).sum()
 }
 
-/// The most tokens of a line of a piece, if the piece ends with it or goes on. Few that have returns are known, and long ones
-/// only just as they are: these cost more still.
+/// The most tokens of a line of a piece, if the piece ends with it or goes on. Few that have returns are
+/// known, and long ones only just as they are: these cost more still.
 fn most_tokens_of_line(line: &[u8]) -> u64 {
     let Some(front) = line.strip_suffix(b"\n") else {
         return if line.contains(&b'\r') { line.len() as u64 } else { most_tokens(line) };
@@ -264,13 +269,14 @@ fn most_tokens_of_line(line: &[u8]) -> u64 {
     most_tokens(line).max(before).max(lone)
 }
 
-/// What tokens go on with that begin before the end of a line of marks, as far as it tells whether there are any.
+/// What tokens go on with that begin before the end of a line of marks, as far as it tells whether there are
+/// any.
 const BEYOND: [&[u8]; 6] = [b"\n", b"/", b"//", b"\n\n", b"\n/", b"\n//"];
 
-/// Whether a token may begin with the end of a line and go on.
+/// Returns true if a token may begin with the end of a line and go on.
 fn may_go_on(end: &[u8]) -> bool {
     BEYOND.into_iter().any(|beyond| {
-        let hash = beyond.iter().fold(Hash::of(end), |hash, byte| hash.then(*byte));
+        let hash = beyond.iter().fold(PieceHash::from_bytes(end), |hash, byte| hash.then(*byte));
         hash.is_known() || (end.len() + beyond.len() <= LONGEST && hash.may_be_known())
     })
 }
@@ -287,7 +293,8 @@ fn is_line_end(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// A token that reaches over the end of a line of marks is seen by what it goes on with; blanks and returns are not asked.
+    /// A token that reaches over the end of a line of marks is seen by what it goes on with; blanks and
+    /// returns are not asked.
     #[test]
     fn every_token_that_goes_on_beyond_a_line_is_told_by_what_it_goes_on_with() {
         let mut found = 0;

@@ -1,45 +1,49 @@
 //! Stretches of text with characters of which is not known what they are: letters, marks, blanks or digits.
 //!
-//! Such a character may belong to the piece before it, to the one after it, to both or to none, and not in the same way for
-//! both vocabularies. So a stretch reaches from a place where both are known to cut to the next such place, and costs the most
-//! that any way to cut it between makes of it.
+//! Such a character may belong to the piece before it, to the one after it, to both or to none, and not in
+//! the same way for both vocabularies. So a stretch reaches from a place where both are known to cut to the
+//! next such place, and costs the most that any way to cut it between makes of it.
 
-use super::char_class::{Kind, kind, short_form};
+use super::char_class::{CharClass, kind, short_form};
 use super::parts::most_tokens_cut;
 
-/// How far both vocabularies may go without a cut, within a line.
-pub(super) struct Stretch {
+/// The reach of both vocabularies without a cut, within a line.
+pub(super) struct UncutSpan {
     pub(super) length: usize,
     pub(super) has_odd: bool,
-    /// Whether line ends after it may belong to it.
+    /// True if line ends after it may belong to it.
     pub(super) takes_line_ends: bool,
 }
 
 /// The stretch at the front. A line end is one of its own.
-pub(super) fn stretch(bytes: &[u8]) -> Stretch {
+pub(super) fn stretch(bytes: &[u8]) -> UncutSpan {
     let (mut last, mut at) = kind(bytes);
-    let mut has_odd = last == Kind::Odd;
-    while at < bytes.len() && last != Kind::LineEnd {
+    let mut has_odd = last == CharClass::Odd;
+    while at < bytes.len() && last != CharClass::LineEnd {
         let (kind, length) = kind(&bytes[at..]);
         if is_cut(last, kind, &bytes[at..]) {
             break;
         }
-        has_odd |= kind == Kind::Odd;
+        has_odd |= kind == CharClass::Odd;
         at += length;
         last = kind;
     }
-    Stretch { length: at, has_odd, takes_line_ends: matches!(last, Kind::Odd | Kind::Mark | Kind::Blank) }
+    UncutSpan {
+        length: at,
+        has_odd,
+        takes_line_ends: matches!(last, CharClass::Odd | CharClass::Mark | CharClass::Blank),
+    }
 }
 
-/// Whether both cut between a character and the one at the front of `rest`.
-fn is_cut(last: Kind, next: Kind, rest: &[u8]) -> bool {
+/// Returns true if both cut between a character and the one at the front of `rest`.
+fn is_cut(last: CharClass, next: CharClass, rest: &[u8]) -> bool {
     match (last, next) {
-        (_, Kind::LineEnd) => true,
-        (Kind::Odd, _) | (_, Kind::Odd) | (Kind::Digit, Kind::Digit) => false,
-        (Kind::Digit, _) | (_, Kind::Digit) | (Kind::Mark, Kind::Blank) => true,
-        (Kind::Capital | Kind::Small | Kind::Letter, Kind::Mark) => short_form(rest) == 0,
-        (Kind::Capital | Kind::Small | Kind::Letter, next) => !next.is_letter(),
-        (Kind::Blank | Kind::LineEnd | Kind::Mark, _) => false,
+        (_, CharClass::LineEnd) => true,
+        (CharClass::Odd, _) | (_, CharClass::Odd) | (CharClass::Digit, CharClass::Digit) => false,
+        (CharClass::Digit, _) | (_, CharClass::Digit) | (CharClass::Mark, CharClass::Blank) => true,
+        (CharClass::Capital | CharClass::Small | CharClass::Letter, CharClass::Mark) => short_form(rest) == 0,
+        (CharClass::Capital | CharClass::Small | CharClass::Letter, next) => !next.is_letter(),
+        (CharClass::Blank | CharClass::LineEnd | CharClass::Mark, _) => false,
     }
 }
 
@@ -58,17 +62,19 @@ pub(super) fn most_tokens(stretch: &[u8]) -> u64 {
     })
 }
 
-/// Whether one of them may cut between two characters of a stretch.
-fn may_be_cut(stretch: &[u8], at: usize, last: Kind, next: Kind) -> bool {
+/// Returns true if one of them may cut between two characters of a stretch.
+fn may_be_cut(stretch: &[u8], at: usize, last: CharClass, next: CharClass) -> bool {
     let is_after_short_form =
         (2..=3).any(|length| at >= length && short_form(&stretch[at - length..at]) == length);
     match (last, next) {
         _ if is_after_short_form => true,
-        (Kind::Small | Kind::Letter, Kind::Capital) => true,
+        (CharClass::Small | CharClass::Letter, CharClass::Capital) => true,
         // Slashes at the front of a line may belong to the line before.
-        (Kind::Mark, Kind::Mark) => stretch[at - 1] == b'/',
+        (CharClass::Mark, CharClass::Mark) => stretch[at - 1] == b'/',
         // Only the last blank may go to what follows.
-        (Kind::Blank, Kind::Blank) => stretch.get(at + 1).is_none_or(|byte| kind(&[*byte]).0 != Kind::Blank),
+        (CharClass::Blank, CharClass::Blank) => {
+            stretch.get(at + 1).is_none_or(|byte| kind(&[*byte]).0 != CharClass::Blank)
+        }
         (last, next) => !(last.is_letter() && next.is_letter()),
     }
 }

@@ -1,14 +1,14 @@
-//! What real vocabularies know as one token, as sets of hashes that are built in.
+//! The texts that real vocabularies know as one token, as sets of hashes that are built in.
 //!
-//! Three sets in 465 KB. `BEGINNINGS`: what the tokens of either begin with, as far as that is ASCII (a sieve of one bit,
-//! 283,000). `OTHERS`: the ASCII tokens that only one of them knows (a sieve of four bits, 60,000). `BOTH`: every piece of
-//! text that cl100k and o200k both know as one token, or that one knows and the other is never asked for (an xor filter of
-//! 24 bits, 90,000). The first two speak of up to [`LONGEST`] bytes. A test makes them from the vocabularies and compares,
-//! or writes them.
+//! Three sets in 465 KB. `BEGINNINGS`: what the tokens of either begin with, as far as that is ASCII (a sieve
+//! of one bit, 283,000). `OTHERS`: the ASCII tokens that only one of them knows (a sieve of four bits,
+//! 60,000). `BOTH`: every piece of text that cl100k and o200k both know as one token, or that one knows and
+//! the other is never asked for (an xor filter of 24 bits, 90,000). The first two speak of up to [`LONGEST`]
+//! bytes. A test makes them from the vocabularies and compares, or writes them.
 //!
 //! # Invariants
-//! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times; of what is not in
-//!    the others, a part passes, which makes a count higher and never lower.
+//! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times; of what is
+//!    not in the others, a part passes, which makes a count higher and never lower.
 //! 2. The file depends on the vocabularies alone.
 //!
 //! # Not here
@@ -25,26 +25,26 @@ const OTHERS_BYTES: usize = 1 << 16;
 const SIEVES_BYTES: usize = BEGINNINGS_BYTES + OTHERS_BYTES;
 /// What is kept of a hash. Fewer bytes would be enough but for short texts, of which a wrong answer is half.
 const PRINT_BYTES: usize = 3;
-/// How many places each of the three parts of the filter has.
+/// The number of places each of the three parts of the filter has.
 const PART: usize = (SETS_BYTES - SIEVES_BYTES) / PRINT_BYTES / 3;
 
 /// The hash of some bytes, byte by byte.
 #[derive(Clone, Copy)]
-pub(super) struct Hash(u64);
+pub(super) struct PieceHash(u64);
 
-impl Hash {
+impl PieceHash {
     /// Not 0, which a byte 0 would leave as it is.
-    pub(super) const EMPTY: Hash = Hash(0x9e37_79b9_7f4a_7c15);
+    pub(super) const EMPTY: PieceHash = PieceHash(0x9e37_79b9_7f4a_7c15);
 
-    pub(super) fn of(bytes: &[u8]) -> Hash {
-        bytes.iter().fold(Hash::EMPTY, |hash, byte| hash.then(*byte))
+    pub(super) fn from_bytes(bytes: &[u8]) -> PieceHash {
+        bytes.iter().fold(PieceHash::EMPTY, |hash, byte| hash.then(*byte))
     }
 
-    pub(super) fn then(self, byte: u8) -> Hash {
-        Hash((self.0.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x517c_c1b7_2722_0a95))
+    pub(super) fn then(self, byte: u8) -> PieceHash {
+        PieceHash((self.0.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x517c_c1b7_2722_0a95))
     }
 
-    /// Whether both vocabularies know it as one token.
+    /// Returns true if both vocabularies know it as one token.
     pub(super) fn is_known(self) -> bool {
         let mixed = self.mixed();
         let print = |place: usize| {
@@ -55,12 +55,12 @@ impl Hash {
         print(one) ^ print(two) ^ print(three) == fingerprint(mixed)
     }
 
-    /// Whether one of the vocabularies may know it as one token, if not both.
+    /// Returns true if one of the vocabularies may know it as one token, if not both.
     pub(super) fn may_be_known(self) -> bool {
         self.other_marks().into_iter().all(|(byte, bit)| SETS[byte] & bit != 0)
     }
 
-    /// Whether a token of one of the vocabularies may begin with it.
+    /// Returns true if a token of one of the vocabularies may begin with it.
     pub(super) fn may_begin(self) -> bool {
         let (byte, bit) = self.mark();
         SETS[byte] & bit != 0
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// How many places an xor filter has for ten of its members.
+    /// The number of places an xor filter has for ten of its members.
     const PLACES_FOR_TEN: f64 = 12.3;
     const SPARE_PLACES: usize = 32;
 
@@ -115,8 +115,8 @@ mod tests {
         tokens.filter(|bytes| !bytes.is_empty() && !is_for_programs(bytes)).collect()
     }
 
-    /// What both know, and what one alone is ever asked for: o200k cuts before a capital after a small letter, and cl100k
-    /// between a line end and a slash.
+    /// What both know, and what one alone is ever asked for: o200k cuts before a capital after a small
+    /// letter, and cl100k between a line end and a slash.
     fn both() -> BTreeSet<Vec<u8>> {
         let (one, other) = (vocabulary("cl100k_base"), vocabulary("o200k_base"));
         let is_hump = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
@@ -130,7 +130,7 @@ mod tests {
         let (one, other) = (vocabulary("cl100k_base"), vocabulary("o200k_base"));
         let mut sieves = vec![0; SIEVES_BYTES];
         for token in one.union(&other) {
-            let mut hash = Hash::EMPTY;
+            let mut hash = PieceHash::EMPTY;
             for byte in token.iter().take(LONGEST).take_while(|byte| byte.is_ascii()) {
                 hash = hash.then(*byte);
                 let (place, bit) = hash.mark();
@@ -139,14 +139,15 @@ mod tests {
         }
         let is_looked_up = |token: &&Vec<u8>| token.is_ascii() && token.len() <= LONGEST;
         for token in one.symmetric_difference(&other).filter(is_looked_up) {
-            for (place, bit) in Hash::of(token).other_marks() {
+            for (place, bit) in PieceHash::from_bytes(token).other_marks() {
                 sieves[place] |= bit;
             }
         }
         sieves
     }
 
-    /// The filter: whoever is alone at a place is taken away until nobody is left, and put back in the reverse order.
+    /// The filter: whoever is alone at a place is taken away until nobody is left, and put back in the
+    /// reverse order.
     fn filter(members: &[u64]) -> Vec<u8> {
         let part = ((members.len() as f64 * PLACES_FOR_TEN / 10.0) as usize + SPARE_PLACES).div_ceil(3);
         let mut here = vec![(0_u32, 0_u64); part * 3];
@@ -181,7 +182,8 @@ mod tests {
     }
 
     fn sets() -> Vec<u8> {
-        let members: BTreeSet<u64> = both().iter().map(|token| Hash::of(token).mixed()).collect();
+        let members: BTreeSet<u64> =
+            both().iter().map(|token| PieceHash::from_bytes(token).mixed()).collect();
         let mut sets = sieves();
         sets.extend(filter(&members.into_iter().collect::<Vec<u64>>()));
         sets
@@ -202,10 +204,11 @@ mod tests {
     fn all_that_both_know_is_known_and_next_to_nothing_else() {
         let both = both();
         assert!(both.len() > 80_000, "{}", both.len());
-        assert!(both.iter().all(|token| Hash::of(token).is_known()));
+        assert!(both.iter().all(|token| PieceHash::from_bytes(token).is_known()));
         let mut others = 0;
         for number in 0_u32..1_000_000 {
-            others += u32::from(Hash::of(&[&[255], &number.to_le_bytes()[..]].concat()).is_known());
+            others +=
+                u32::from(PieceHash::from_bytes(&[&[255], &number.to_le_bytes()[..]].concat()).is_known());
         }
         assert!(others < 4, "{others} of a million");
     }

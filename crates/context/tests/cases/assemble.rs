@@ -1,13 +1,13 @@
-//! What a context holds.
+//! The contents of an assembled context.
 
 use std::sync::Arc;
 
 use context::Error;
 use domain::context::{
-    Budget, ContextRequest, DecisionFact, Depth, Focus, FragmentKind, Outcome, Place, PlanFacts, Reason,
-    Shown,
+    Budget, ContextRequest, DecisionFact, Depth, ExclusionReason, FileLocation, Focus, FragmentKind,
+    PlanFacts, PriorFragment, StrategyOutcome,
 };
-use domain::{Hash, PlanId, RootNo};
+use domain::{Hash, PlanId, RootIndex};
 
 use crate::ground::{FIRST, Files, Ground, commit, files, path, project, request, sample_files};
 
@@ -76,7 +76,10 @@ fn without_a_query_there_is_a_map_of_the_project() {
     let context = ground.assemble(&request("", 300));
     assert!(context.text.contains("## src/queue.rs (rust,"), "{}", context.text);
     let navigator = &context.receipt.strategies[0];
-    assert_eq!((navigator.name.as_str(), &navigator.outcome), ("breadth-depth-navigator", &Outcome::Ok));
+    assert_eq!(
+        (navigator.name.as_str(), &navigator.outcome),
+        ("breadth-depth-navigator", &StrategyOutcome::Ok)
+    );
     assert_eq!(navigator.confidence, 0.5);
 }
 
@@ -119,7 +122,7 @@ fn what_is_named_for_sure_is_in_at_any_budget_that_bears_its_header() {
     let context = ground.assemble(&too_little);
     assert!(!context.text.contains("report.py"), "{}", context.text);
     let left = context.receipt.excluded.iter().find(|line| line.place.path == path("tools/report.py"));
-    assert_eq!(left.map(|line| line.reason), Some(Reason::Budget));
+    assert_eq!(left.map(|line| line.reason), Some(ExclusionReason::Budget));
 }
 
 #[test]
@@ -248,7 +251,7 @@ fn what_cannot_be_named_for_sure_is_an_error() {
     assert_eq!(error(hidden.clone()), Error::FocusExcluded { focus: hidden });
     let ambiguous = Error::FocusAmbiguous { symbol: "everywhere".to_owned(), places: 21 };
     assert_eq!(error(Focus::Symbol("everywhere".to_owned())), ambiguous);
-    assert_eq!(error(Focus::Path(RootNo(3), path("src/lib.rs"))), Error::ProjectUnknown(RootNo(3)));
+    assert_eq!(error(Focus::Path(RootIndex(3), path("src/lib.rs"))), Error::ProjectUnknown(RootIndex(3)));
     let too_many = ContextRequest { focus: vec![focus("src/lib.rs"); 65], ..request("x", 100) };
     assert_eq!(ground.try_assemble(&too_many), Err(Error::FocusTooMany { count: 65 }));
 }
@@ -306,12 +309,15 @@ fn lines_that_were_given_of_another_file_of_this_path_are_not_taken_for_shown() 
     let asked = ContextRequest { focus: about, ..request("process order", 200) };
     let notes = ground.assemble(&asked).receipt.notes;
     assert_eq!(notes.len(), 1, "{notes:?}");
-    let other = |project: RootNo, hash: Hash| Shown {
-        place: Place { span: Some((1, 60)), ..Place::file(project, path("notes.txt")) },
+    let other = |project: RootIndex, hash: Hash| PriorFragment {
+        place: FileLocation { span: Some((1, 60)), ..FileLocation::file(project, path("notes.txt")) },
         depth: Depth::Full,
         hash,
     };
-    for shown in [other(FIRST, Hash::of(b"before")), other(RootNo(7), Hash::of(text.as_bytes()))] {
+    for shown in [
+        other(FIRST, Hash::from_content(b"before")),
+        other(RootIndex(7), Hash::from_content(text.as_bytes())),
+    ] {
         let again = ContextRequest { shown: vec![shown], ..asked.clone() };
         assert_eq!(ground.assemble(&again).receipt.notes, notes);
     }
@@ -407,7 +413,7 @@ fn a_path_forges_no_header_and_bytes_that_are_no_text_never_count_as_read() {
     assert!(!context.text.lines().any(|line| line.starts_with("## forged")), "{}", context.text);
     assert!(context.text.contains("retry caf\u{fffd}\n"), "{}", context.text);
     let whole = |name: &str| {
-        let of = |place: &Place| place.path == path(name);
+        let of = |place: &FileLocation| place.path == path(name);
         context.fragments.iter().any(|fragment| fragment.is_whole && fragment.place.as_ref().is_some_and(of))
     };
     assert_eq!((whole("latin.txt"), whole("plain.txt")), (false, true));
@@ -433,7 +439,7 @@ fn twins_are_shown_once() {
         ("c/retry.rs", "pub fn other() { retry(); }\n"),
     ]));
     let context = ground.assemble(&request("retry", 1000));
-    assert_eq!(context.receipt.excluded_by.get(&Reason::Duplicate), Some(&1));
+    assert_eq!(context.receipt.excluded_by.get(&ExclusionReason::Duplicate), Some(&1));
     assert_eq!(context.text.matches("same()").count(), 1, "{}", context.text);
 }
 
@@ -443,7 +449,7 @@ fn projects_stand_side_by_side_under_their_names() {
     let ground =
         Ground::of(vec![project(0, "app", &sample_files(), Vec::new()), project(1, "web", &web, Vec::new())]);
     let about = ContextRequest {
-        focus: vec![Focus::Path(RootNo(1), path("src/retry.rs"))],
+        focus: vec![Focus::Path(RootIndex(1), path("src/retry.rs"))],
         ..request("retry", 2000)
     };
     let context = ground.assemble(&about);
@@ -460,8 +466,11 @@ fn facts() -> PlanFacts {
             why: "RetryLimit is there".to_owned(),
             distance: 0,
         }],
-        touched: vec![Place::file(FIRST, path("tools/report.py"))],
-        findings: vec![(Place::lines(FIRST, path("src/queue.rs"), 22, 23), "limit is ignored".to_owned())],
+        touched: vec![FileLocation::file(FIRST, path("tools/report.py"))],
+        findings: vec![(
+            FileLocation::lines(FIRST, path("src/queue.rs"), 22, 23),
+            "limit is ignored".to_owned(),
+        )],
     }
 }
 
@@ -503,11 +512,11 @@ fn decisions_take_no_more_than_their_share() {
 fn what_was_given_before_is_not_given_again() {
     let ground = Ground::sample();
     let first = ground.assemble(&request("retry limit", 250));
-    let shown: Vec<Shown> = first
+    let shown: Vec<PriorFragment> = first
         .fragments
         .iter()
         .filter_map(|fragment| {
-            Some(Shown { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
+            Some(PriorFragment { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
         })
         .collect();
     let second = ground.assemble(&ContextRequest { shown: shown.clone(), ..request("retry limit", 250) });
@@ -516,16 +525,16 @@ fn what_was_given_before_is_not_given_again() {
     }
     assert!(!second.text.is_empty());
     let all = ground.assemble(&request("retry limit", 5000));
-    let shown: Vec<Shown> = all
+    let shown: Vec<PriorFragment> = all
         .fragments
         .iter()
         .filter_map(|fragment| {
-            Some(Shown { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
+            Some(PriorFragment { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
         })
         .collect();
     let nothing = ground.assemble(&ContextRequest { shown, ..request("retry limit", 5000) });
     assert_eq!(nothing.text, "");
-    assert!(nothing.receipt.excluded_by.contains_key(&Reason::AlreadyShown));
+    assert!(nothing.receipt.excluded_by.contains_key(&ExclusionReason::AlreadyShown));
 }
 
 #[test]
@@ -562,6 +571,7 @@ fn a_window_below_its_reserves_gives_an_empty_text_and_no_error() {
     let budget = Budget { window: 4000, response: 4096, tools: 10, system: 10, cap: None };
     let context = Ground::sample().assemble(&ContextRequest { budget, ..request("retry", 0) });
     assert_eq!((context.text.as_str(), context.tokens, context.receipt.budget.total), ("", 0, 0));
-    let outcomes: Vec<&Outcome> = context.receipt.strategies.iter().map(|line| &line.outcome).collect();
-    assert!(outcomes.contains(&&Outcome::NotStarted), "{outcomes:?}");
+    let outcomes: Vec<&StrategyOutcome> =
+        context.receipt.strategies.iter().map(|line| &line.outcome).collect();
+    assert!(outcomes.contains(&&StrategyOutcome::NotStarted), "{outcomes:?}");
 }

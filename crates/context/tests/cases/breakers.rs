@@ -4,22 +4,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use context::{BreakerChange, ExecutorConfig, Outcome, Run, StrategyError};
-use sync::{BreakerConfig, BreakerState, Recorded};
+use context::{ExecutorConfig, RunOutcome, StrategyBreakerChange, StrategyError, StrategyRun};
+use sync::{BreakerConfig, BreakerState, RecordOutcome};
 
 use crate::support::{
     AnyStrategy, Events, Gate, Line, Rig, background, eventually, fails, finds, hangs, line, millis, name,
     not_started, obeys, ok, secs, strategy, timed_out,
 };
 
-const TRIPPED: Recorded = Recorded::Tripped { cool_down: secs(30) };
+const TRIPPED: RecordOutcome = RecordOutcome::Tripped { cool_down: secs(30) };
 
-fn failed(of: &str, breaker: Recorded) -> Line {
-    line(of, Outcome::Failed("no index".to_owned()), &[], secs(0), Some(breaker))
+fn failed(of: &str, breaker: RecordOutcome) -> Line {
+    line(of, RunOutcome::Failed("no index".to_owned()), &[], secs(0), Some(breaker))
 }
 
 fn open(of: &str, retry_after: Duration) -> Line {
-    line(of, Outcome::Open { retry_after }, &[], secs(0), None)
+    line(of, RunOutcome::Open { retry_after }, &[], secs(0), None)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_breaker_opens_after_three_failures_and_the_next_run_is_skipped() {
     let rig = Rig::new();
     let broken = fails("broken");
     let good = finds("good", &[1]);
-    for recorded in [Recorded::Counted, Recorded::Counted, TRIPPED] {
+    for recorded in [RecordOutcome::Counted, RecordOutcome::Counted, TRIPPED] {
         let runs = rig.run(&[Arc::clone(&broken), Arc::clone(&good)]);
         assert_eq!(runs, [failed("broken", recorded), ok("good", &[1])]);
     }
@@ -36,13 +36,13 @@ fn a_breaker_opens_after_three_failures_and_the_next_run_is_skipped() {
 
 #[test]
 fn only_a_line_whose_breaker_changed_is_worth_an_event() {
-    let change = |recorded| BreakerChange { name: name("x"), recorded };
-    let closed = Recorded::Closed;
-    let reopened = Recorded::Reopened { cool_down: secs(60) };
+    let change = |recorded| StrategyBreakerChange { name: name("x"), recorded };
+    let closed = RecordOutcome::Closed;
+    let reopened = RecordOutcome::Reopened { cool_down: secs(60) };
     for recorded in [TRIPPED, reopened, closed] {
         assert_eq!(failed("x", recorded).change(), Some(change(recorded)));
     }
-    for recorded in [Recorded::Counted, Recorded::Returned, Recorded::Stale] {
+    for recorded in [RecordOutcome::Counted, RecordOutcome::Returned, RecordOutcome::Stale] {
         assert_eq!(failed("x", recorded).change(), None);
     }
     assert_eq!(not_started("x").change(), None);
@@ -65,7 +65,7 @@ fn after_the_cool_down_one_probe_is_let_in_and_closes_the_breaker() {
         "a second one waits for the probe, at most its lease"
     );
     gate.open();
-    let closed = line("healing", Outcome::Ok, &[7], secs(0), Some(Recorded::Closed));
+    let closed = line("healing", RunOutcome::Ok, &[7], secs(0), Some(RecordOutcome::Closed));
     assert_eq!(probing.result(), Ok(vec![closed]));
     assert_eq!(rig.run(&[finds("healing", &[1])]), [ok("healing", &[1])]);
 }
@@ -77,7 +77,7 @@ fn a_probe_that_fails_opens_the_breaker_for_longer() {
         rig.breakers.record_failure("broken");
     }
     rig.clock.advance(secs(30));
-    let reopened = failed("broken", Recorded::Reopened { cool_down: secs(60) });
+    let reopened = failed("broken", RecordOutcome::Reopened { cool_down: secs(60) });
     assert_eq!(rig.run(&[fails("broken")]), [reopened]);
     assert_eq!(rig.run(&[fails("broken")]), [open("broken", secs(60))]);
 }
@@ -94,8 +94,8 @@ fn a_probe_of_a_hurried_caller_is_given_back_for_the_next_one() {
     let hurried = rig.begin(&[hangs("healing", &began, &gate)], rig.within(millis(1)));
     heard.expect("began");
     rig.clock.advance(millis(1));
-    assert_eq!(hurried.result(), Ok(vec![timed_out("healing", millis(1), Recorded::Returned)]));
-    let closed = line("healing", Outcome::Ok, &[1], secs(0), Some(Recorded::Closed));
+    assert_eq!(hurried.result(), Ok(vec![timed_out("healing", millis(1), RecordOutcome::Returned)]));
+    let closed = line("healing", RunOutcome::Ok, &[1], secs(0), Some(RecordOutcome::Closed));
     assert_eq!(rig.run(&[finds("healing", &[1])]), [closed]);
     gate.open();
 }
@@ -111,7 +111,7 @@ fn a_hundred_hurried_callers_open_no_breaker_and_the_next_request_is_whole() {
         rig.clock.advance(millis(1));
         assert_eq!(
             pending.result(),
-            Ok(["keyword", "graph"].map(|of| timed_out(of, millis(1), Recorded::Returned)).to_vec())
+            Ok(["keyword", "graph"].map(|of| timed_out(of, millis(1), RecordOutcome::Returned)).to_vec())
         );
         eventually("both have obeyed", || rig.executor.pool().abandoned == 0);
     }
@@ -154,7 +154,7 @@ fn a_late_result_is_dropped_and_counts_no_more() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.never());
     heard.expect("began");
     rig.clock.advance(secs(2));
-    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), Recorded::Counted)]));
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), RecordOutcome::Counted)]));
     gate.open();
     eventually("the late one has returned", || rig.executor.pool().abandoned == 0);
     assert_eq!(rig.failures("slow"), Some(1), "its success came too late to forget the failure");
@@ -170,7 +170,7 @@ fn a_result_from_before_a_reset_is_stale() {
     rig.breakers.reset("slow");
     rig.breakers.record_failure("slow");
     gate.open();
-    let stale = line("slow", Outcome::Ok, &[7], secs(0), Some(Recorded::Stale));
+    let stale = line("slow", RunOutcome::Ok, &[7], secs(0), Some(RecordOutcome::Stale));
     assert_eq!(pending.result(), Ok(vec![stale]), "what it found is kept all the same");
     assert_eq!(rig.failures("slow"), Some(1), "the newer state is untouched");
 }
@@ -194,7 +194,7 @@ fn a_failure_from_before_a_trip_is_stale() {
         rig.breakers.record_failure("broken");
     }
     gate.open();
-    assert_eq!(pending.result(), Ok(vec![failed("broken", Recorded::Stale)]));
+    assert_eq!(pending.result(), Ok(vec![failed("broken", RecordOutcome::Stale)]));
     assert_eq!(rig.view("broken").map(|view| view.trips), Some(1), "it opened once");
 }
 
@@ -205,14 +205,14 @@ fn sixty_four_calls_at_once_count_every_failure_and_trip_once() {
     let rig = Rig::with_breakers(config, breakers);
     // Two per call: exactly the threshold, so the very last failure must be the one that trips.
     let runs = at_once(&rig, 64, || vec![fails("broken"), finds("good", &[1]), fails("broken")]);
-    let recorded: Vec<Recorded> = runs
+    let recorded: Vec<RecordOutcome> = runs
         .iter()
         .filter(|run| run.name == name("broken"))
         .map(|run| run.breaker.expect("each one began"))
         .collect();
-    let count = |wanted: Recorded| recorded.iter().filter(|recorded| **recorded == wanted).count();
-    assert_eq!((count(Recorded::Counted), count(TRIPPED)), (127, 1));
-    assert_eq!(runs.iter().filter_map(Run::change).count(), 1, "one event");
+    let count = |wanted: RecordOutcome| recorded.iter().filter(|recorded| **recorded == wanted).count();
+    assert_eq!((count(RecordOutcome::Counted), count(TRIPPED)), (127, 1));
+    assert_eq!(runs.iter().filter_map(StrategyRun::change).count(), 1, "one event");
     assert_eq!(rig.failures("good"), Some(0));
 }
 
@@ -227,14 +227,14 @@ fn sixty_four_calls_at_once_of_one_that_panics_or_is_skipped_account_for_every_l
             panic!("oh")
         })]
     });
-    let skipped = runs.iter().filter(|run| matches!(run.outcome, Outcome::Open { .. })).count();
-    let panicked = runs.iter().filter(|run| run.outcome == Outcome::Panicked("oh".to_owned())).count();
+    let skipped = runs.iter().filter(|run| matches!(run.outcome, RunOutcome::Open { .. })).count();
+    let panicked = runs.iter().filter(|run| run.outcome == RunOutcome::Panicked("oh".to_owned())).count();
     let settled = runs.iter().filter(|run| run.breaker.is_some()).count();
     assert_eq!(skipped + panicked, 64);
     assert_eq!((panicked, settled), (begun.load(Ordering::Relaxed) as usize, panicked));
-    let counted = runs.iter().filter(|run| run.breaker == Some(Recorded::Counted)).count();
+    let counted = runs.iter().filter(|run| run.breaker == Some(RecordOutcome::Counted)).count();
     assert_eq!(counted, 2, "two below the threshold");
-    assert_eq!(runs.iter().filter_map(Run::change).count(), 1, "one trip, one event");
+    assert_eq!(runs.iter().filter_map(StrategyRun::change).count(), 1, "one trip, one event");
     let state = rig.view("broken").map(|view| view.state);
     assert_eq!(state, Some(BreakerState::Open { retry_after: secs(30) }));
 }

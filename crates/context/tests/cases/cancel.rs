@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use context::{BatchCancelled, BreakerChange, Outcome, StrategyError};
-use sync::{CancelReason, CancellationToken, Recorded};
+use context::{BatchCancelled, RunOutcome, StrategyBreakerChange, StrategyError};
+use sync::{CancelReason, CancellationToken, RecordOutcome};
 
 use crate::support::{
     Events, Gate, Rig, eventually, fails, finds, hangs, line, millis, name, obeys, ok, secs, strategy, task,
@@ -195,7 +195,7 @@ fn a_cancelled_probe_is_given_back_for_the_next_one() {
     heard.expect("began");
     token.cancel(CancelReason::User);
     assert_eq!(probing.result(), Err(cancelled(CancelReason::User)));
-    let closed = line("healing", Outcome::Ok, &[1], secs(0), Some(Recorded::Closed));
+    let closed = line("healing", RunOutcome::Ok, &[1], secs(0), Some(RecordOutcome::Closed));
     assert_eq!(rig.run(&[finds("healing", &[1])]), [closed]);
     gate.open();
 }
@@ -211,8 +211,8 @@ fn a_breaker_that_opened_before_the_cancel_is_told_of() {
     let pending = rig.begin(&[fails("broken"), hangs("slow", &began, &gate)], rig.stop(&token, None));
     heard.expect("began");
     token.cancel(CancelReason::User);
-    let recorded = Recorded::Tripped { cool_down: secs(30) };
-    let changes = vec![BreakerChange { name: name("broken"), recorded }];
+    let recorded = RecordOutcome::Tripped { cool_down: secs(30) };
+    let changes = vec![StrategyBreakerChange { name: name("broken"), recorded }];
     assert_eq!(pending.result(), Err(BatchCancelled { reason: CancelReason::User, changes }));
     gate.open();
 }

@@ -1,5 +1,5 @@
-//! The count of tokens without a vocabulary, held against real ones: over the text of this very workspace, and over texts of
-//! every kind that are drawn.
+//! The count of tokens without a vocabulary, held against real ones: over the text of this very workspace,
+//! and over texts of every kind that are drawn.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Every field of a request and every rule of a view changes the receipt.
 
 use context::{Error, PipelineConfigError, ViewRules};
-use domain::context::{ContextRequest, Depth, Focus, Name, Outcome, Reason, View};
+use domain::context::{ContextRequest, ContextView, Depth, ExclusionReason, Focus, Name, StrategyOutcome};
 
 use crate::ground::{FIRST, Ground, path, request, sample_commits, sample_files};
 
@@ -32,7 +32,7 @@ fn each_field_of_a_request_changes_the_receipt() {
         ("breadth", ContextRequest { breadth: 0, ..request(QUERY, 300) }),
         ("only", ContextRequest { only: vec![name("simple-keyword")], ..request(QUERY, 300) }),
         ("prefer", ContextRequest { prefer: vec![name("temporal-archaeology")], ..request(QUERY, 300) }),
-        ("view", ContextRequest { view: View::Execute, ..request(QUERY, 300) }),
+        ("view", ContextRequest { view: ContextView::Execute, ..request(QUERY, 300) }),
     ];
     for (field, request) in changed {
         assert_ne!(ground.assemble(&request).receipt, usual, "{field}");
@@ -67,11 +67,11 @@ fn nothing_that_is_not_built_pretends() {
         let only = vec![name(unavailable)];
         let receipt = ground.assemble(&ContextRequest { only, ..request(QUERY, 300) }).receipt;
         let line = receipt.strategies.iter().find(|line| line.name.as_str() == unavailable).expect("a line");
-        assert!(matches!(line.outcome, Outcome::Unavailable(_)), "{line:?}");
+        assert!(matches!(line.outcome, StrategyOutcome::Unavailable(_)), "{line:?}");
         // Words are looked for all the same.
         assert_eq!(
             (receipt.strategies[0].name.as_str(), &receipt.strategies[0].outcome),
-            ("simple-keyword", &Outcome::Ok)
+            ("simple-keyword", &StrategyOutcome::Ok)
         );
     }
 }
@@ -89,7 +89,7 @@ fn every_enabled_strategy_is_asked_and_preferring_one_weighs_it_more() {
     let ran: Vec<&str> = usual
         .strategies
         .iter()
-        .filter(|line| matches!(line.outcome, Outcome::Ok | Outcome::Empty))
+        .filter(|line| matches!(line.outcome, StrategyOutcome::Ok | StrategyOutcome::Empty))
         .map(|line| line.name.as_str())
         .collect();
     assert_eq!(ran, ["simple-keyword", "breadth-depth-navigator", "temporal-archaeology"]);
@@ -149,12 +149,13 @@ fn each_rule_of_a_view_changes_the_receipt_and_is_inherited() {
         let by_default = ground.assemble(&request(QUERY, 300)).receipt;
         assert_ne!(by_default, usual, "{field}");
         let inherited =
-            ground.assemble(&ContextRequest { view: View::Execute, ..request(QUERY, 300) }).receipt;
+            ground.assemble(&ContextRequest { view: ContextView::Execute, ..request(QUERY, 300) }).receipt;
         assert_eq!(inherited.included, by_default.included, "{field}");
         let mut ground = Ground::sample();
         change(&mut ground.parts.config.views.execute);
         assert_eq!(ground.assemble(&request(QUERY, 300)).receipt, usual, "{field}");
-        let own = ground.assemble(&ContextRequest { view: View::Execute, ..request(QUERY, 300) }).receipt;
+        let own =
+            ground.assemble(&ContextRequest { view: ContextView::Execute, ..request(QUERY, 300) }).receipt;
         assert_eq!(own.included, by_default.included, "{field}");
     }
 }
@@ -169,7 +170,7 @@ fn above_the_most_files_the_best_stay_and_the_others_are_policy() {
         lines.iter().map(|line| line.place.to_string()).collect()
     };
     assert_eq!(places(&few.included), places(&all.included)[..2]);
-    assert_eq!(few.excluded_by[&Reason::Policy] as usize, all.included.len() - 2);
+    assert_eq!(few.excluded_by[&ExclusionReason::Policy] as usize, all.included.len() - 2);
 }
 
 #[test]

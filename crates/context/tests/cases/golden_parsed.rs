@@ -1,4 +1,4 @@
-//! What the index knows of files in languages that are parsed: definitions by the scan, outlines by the parser.
+//! Facts of files in languages that are parsed: definitions by the scan, outlines by the parser.
 
 use context::index::OutlineBy;
 

@@ -1,4 +1,4 @@
-//! What the index knows of documents and settings: headings, tables, keys.
+//! Facts of documents and settings: headings, tables, keys.
 
 use context::index::OutlineBy;
 

@@ -1,4 +1,4 @@
-//! What the index knows of files in languages that are only scanned.
+//! Facts of files in languages that are only scanned.
 
 use context::index::OutlineBy;
 

@@ -1,4 +1,4 @@
-//! What the index knows of files in JavaScript and its kin.
+//! Facts of files in JavaScript and its relatives.
 
 use context::index::OutlineBy;
 

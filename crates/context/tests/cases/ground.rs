@@ -8,11 +8,14 @@ use context::index::{CommitFacts, Oid, Snapshot, terms};
 use context::stages::{Stages, StrategyExecutor};
 use context::strategies::{ContextStrategy, built_in};
 use context::{
-    Batch, BatchCancelled, Error, ExecutorConfig, LexicalCounter, Opened, ParallelStrategyExecutor, Pipeline,
-    PipelineConfig, PipelineParts, Project, Projects, Run, SnapshotCache, Source, Stop, Views,
+    Batch, BatchCancelled, Error, ExecutorConfig, IndexedContents, IndexedRoot, LexicalCounter,
+    OpenedProjects, ParallelStrategyExecutor, Pipeline, PipelineConfig, PipelineParts, Projects,
+    SnapshotCache, StopCheck, StrategyRun, Views,
 };
-use domain::context::{AssembledContext, Budget, Candidate, ContextRequest, IndexLine, Place, ProjectNo};
-use domain::{ContextId, Redactor, RelPath, RootNo};
+use domain::context::{
+    AssembledContext, Budget, Candidate, ContextRequest, FileLocation, IndexLine, ProjectIndex,
+};
+use domain::{ContextId, Redactor, RelPath, RootIndex};
 use sync::{BreakerConfig, CancellationToken, CircuitBreaker, ManualClock};
 
 pub(crate) type Files = BTreeMap<RelPath, Vec<u8>>;
@@ -29,7 +32,7 @@ pub(crate) fn files(files: &[(&str, &str)]) -> Files {
 #[derive(Default)]
 pub(crate) struct Memory(pub(crate) Mutex<Files>);
 
-impl Source for Memory {
+impl IndexedContents for Memory {
     fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>> {
         let files = self.0.lock().expect("no test panics in here");
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
@@ -41,10 +44,10 @@ impl Source for Memory {
     }
 }
 
-pub(crate) struct Fixed(pub(crate) Opened);
+pub(crate) struct Fixed(pub(crate) OpenedProjects);
 
 impl Projects for Fixed {
-    fn open(&self, _: &Stop) -> Result<Opened, Error> {
+    fn open(&self, _: &StopCheck) -> Result<OpenedProjects, Error> {
         Ok(self.0.clone())
     }
 }
@@ -52,23 +55,26 @@ impl Projects for Fixed {
 /// Remembers what the strategies proposed.
 pub(crate) struct Spy {
     pub(crate) executor: ParallelStrategyExecutor<dyn ContextStrategy>,
-    pub(crate) proposed: Mutex<Vec<Place>>,
+    pub(crate) proposed: Mutex<Vec<FileLocation>>,
 }
 
 impl StrategyExecutor for Spy {
-    fn execute(&self, batch: Batch<dyn ContextStrategy>) -> Result<Vec<Run<Candidate>>, BatchCancelled> {
+    fn execute(
+        &self,
+        batch: Batch<dyn ContextStrategy>,
+    ) -> Result<Vec<StrategyRun<Candidate>>, BatchCancelled> {
         let runs = self.executor.execute(batch)?;
         let usable = |candidate: &&Candidate| candidate.score.is_finite() && candidate.score > 0.0;
         let places = runs.iter().flat_map(|run| &run.candidates).filter(usable);
         *self.proposed.lock().expect("no test panics in here") =
-            places.map(|candidate| Place { span: None, ..candidate.place.clone() }).collect();
+            places.map(|candidate| FileLocation { span: None, ..candidate.place.clone() }).collect();
         Ok(runs)
     }
 }
 
 pub(crate) struct Ground {
     pub(crate) memory: Vec<Arc<Memory>>,
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedProjects,
     pub(crate) parts: PipelineParts,
     pub(crate) spy: Arc<Spy>,
     pub(crate) clock: ManualClock,
@@ -79,14 +85,14 @@ pub(crate) fn project(
     alias: &str,
     files: &Files,
     commits: Vec<CommitFacts>,
-) -> (Project, Arc<Memory>) {
+) -> (IndexedRoot, Arc<Memory>) {
     let memory = Arc::new(Memory(Mutex::new(files.clone())));
     let snapshot = Snapshot::of_files(files.clone()).with_commits(commits);
-    let project = Project {
-        no: RootNo(no),
+    let project = IndexedRoot {
+        no: RootIndex(no),
         alias: alias.to_owned(),
         snapshot: Arc::new(snapshot),
-        source: Arc::clone(&memory) as Arc<dyn Source>,
+        source: Arc::clone(&memory) as Arc<dyn IndexedContents>,
         views: Views::default(),
     };
     (project, memory)
@@ -104,12 +110,12 @@ pub(crate) fn commit(rank: u32, message: &str, paths: &[&str]) -> CommitFacts {
 }
 
 impl Ground {
-    pub(crate) fn of(projects: Vec<(Project, Arc<Memory>)>) -> Ground {
+    pub(crate) fn of(projects: Vec<(IndexedRoot, Arc<Memory>)>) -> Ground {
         let (projects, memory): (Vec<_>, Vec<_>) = projects.into_iter().unzip();
         let files: usize = projects.iter().map(|project| project.snapshot.files().len()).sum();
         let commits: usize = projects.iter().map(|project| project.snapshot.commits().len()).sum();
         let index = IndexLine { files: files as u32, commits: commits as u32, ..IndexLine::default() };
-        let opened = Opened { projects, index, notes: Vec::new() };
+        let opened = OpenedProjects { projects, index, notes: Vec::new() };
         let clock = ManualClock::new();
         let executor = ParallelStrategyExecutor::new(
             ExecutorConfig::default(),
@@ -143,8 +149,8 @@ impl Ground {
         Pipeline::new(self.parts.clone()).expect("a checked configuration")
     }
 
-    pub(crate) fn stop(&self) -> Stop {
-        Stop::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone()))
+    pub(crate) fn stop(&self) -> StopCheck {
+        StopCheck::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone()))
     }
 
     pub(crate) fn try_assemble(&self, request: &ContextRequest) -> Result<AssembledContext, Error> {
@@ -176,7 +182,7 @@ pub(crate) fn request(query: &str, tokens: u32) -> ContextRequest {
     }
 }
 
-pub(crate) const FIRST: ProjectNo = RootNo(0);
+pub(crate) const FIRST: ProjectIndex = RootIndex(0);
 
 /// A small project: a queue of jobs, its documentation, settings, a secret, a binary and a lock file.
 pub(crate) fn sample_files() -> Files {

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 
-use context::stages::{FragmentScorer, Item, WeightedCompositeScorer};
+use context::stages::{ContextItem, FragmentScorer, WeightedCompositeScorer};
 use context::strategies::{Confidence, ContextStrategy, built_in};
-use context::{Error, Pipeline, Prepared, Stop, Strategy, StrategyError, TokenCounter};
+use context::{Error, Pipeline, RequestInputs, SearchStrategy, StopCheck, StrategyError, TokenCounter};
 use domain::Hash;
 use domain::context::{
-    AssembledContext, Candidate, INCLUDED_LINES_MAX, Name, Outcome, Place, Reason, Receipt,
+    AssembledContext, Candidate, ExclusionReason, FileLocation, INCLUDED_LINES_MAX, Name, Receipt,
+    StrategyOutcome,
 };
 use sync::{BreakerConfig, CancelReason, CancellationToken};
 
@@ -17,7 +18,7 @@ use crate::requests::adds_up;
 
 const QUERY: &str = "rescued jobs ignore their retry limit";
 
-type Find = dyn Fn(&Prepared, usize, &Stop) -> Result<Vec<Candidate>, StrategyError> + Send + Sync;
+type Find = dyn Fn(&RequestInputs, usize, &StopCheck) -> Result<Vec<Candidate>, StrategyError> + Send + Sync;
 
 /// A strategy that does what a test says.
 struct Fake {
@@ -26,21 +27,26 @@ struct Fake {
     find: Box<Find>,
 }
 
-impl Strategy for Fake {
-    type Prepared = Prepared;
+impl SearchStrategy for Fake {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         (self.find)(prepared, limit, stop)
     }
 }
 
 impl ContextStrategy for Fake {
-    fn confidence(&self, _: &Prepared) -> Confidence {
+    fn confidence(&self, _: &RequestInputs) -> Confidence {
         self.confidence.clone()
     }
 
@@ -63,13 +69,14 @@ fn line<'a>(receipt: &'a Receipt, name: &str) -> &'a domain::context::StrategyLi
     receipt.strategies.iter().find(|line| line.name.as_str() == name).expect("a line")
 }
 
-fn places(context: &AssembledContext) -> Vec<Place> {
+fn places(context: &AssembledContext) -> Vec<FileLocation> {
     context.receipt.included.iter().map(|line| line.place.clone()).collect()
 }
 
 #[test]
 fn what_a_strategy_does_wrong_stays_with_it_and_is_counted() {
-    let candidate = |name: &str, score: f32| Candidate { place: Place::file(FIRST, path(name)), score };
+    let candidate =
+        |name: &str, score: f32| Candidate { place: FileLocation::file(FIRST, path(name)), score };
     // As many tokens as nothing is cut for, since the share of a further strategy is part of the budget.
     let usual = Ground::sample().assemble(&request(QUERY, 20_000));
     let table: [(Box<Find>, &str, u32, u32); 5] = [
@@ -110,7 +117,7 @@ fn many_pipelines_at_once_open_the_breaker_of_a_failing_strategy_and_it_recovers
     let usual = places(&Ground::sample().assemble(&request(QUERY, 20_000)));
     let ground = with(Ground::sample(), fake(find));
     // All whole pipelines of a round begin together, and share the executor with its breakers.
-    let round = || -> Vec<Outcome> {
+    let round = || -> Vec<StrategyOutcome> {
         let barrier = Barrier::new(PIPELINES);
         let one = || {
             barrier.wait();
@@ -124,9 +131,10 @@ fn many_pipelines_at_once_open_the_breaker_of_a_failing_strategy_and_it_recovers
             threads.into_iter().map(|thread| thread.join().expect("no pipeline panics")).collect()
         })
     };
-    let is_open = |outcome: &Outcome| matches!(outcome, Outcome::Open { .. });
+    let is_open = |outcome: &StrategyOutcome| matches!(outcome, StrategyOutcome::Open { .. });
     let first = round();
-    let failed = first.iter().filter(|outcome| **outcome == Outcome::Failed("down".to_owned())).count();
+    let failed =
+        first.iter().filter(|outcome| **outcome == StrategyOutcome::Failed("down".to_owned())).count();
     assert_eq!(failed + first.iter().filter(|outcome| is_open(outcome)).count(), PIPELINES, "{first:?}");
     let config = BreakerConfig::default();
     assert!(failed >= config.threshold as usize, "{first:?}");
@@ -138,16 +146,19 @@ fn many_pipelines_at_once_open_the_breaker_of_a_failing_strategy_and_it_recovers
     is_well.store(true, Ordering::SeqCst);
     ground.clock.advance(config.cool_down_max);
     let probed = round();
-    assert!(probed.contains(&Outcome::Empty), "one of them tries it: {probed:?}");
-    assert!(probed.iter().all(|outcome| is_open(outcome) || *outcome == Outcome::Empty), "{probed:?}");
+    assert!(probed.contains(&StrategyOutcome::Empty), "one of them tries it: {probed:?}");
+    assert!(
+        probed.iter().all(|outcome| is_open(outcome) || *outcome == StrategyOutcome::Empty),
+        "{probed:?}"
+    );
     let recovered = round();
-    assert_eq!(recovered, vec![Outcome::Empty; PIPELINES]);
+    assert_eq!(recovered, vec![StrategyOutcome::Empty; PIPELINES]);
 }
 
 #[test]
 fn a_million_candidates_are_cut_to_the_share() {
     let many: Box<Find> = Box::new(|_, _, _| {
-        let one = Candidate { place: Place::file(FIRST, path("src/lib.rs")), score: 1.0 };
+        let one = Candidate { place: FileLocation::file(FIRST, path("src/lib.rs")), score: 1.0 };
         Ok(vec![one; 1_000_000])
     });
     let context = with(Ground::sample(), fake(many)).assemble(&request(QUERY, 1000));
@@ -159,13 +170,16 @@ fn a_million_candidates_are_cut_to_the_share() {
 #[test]
 fn a_place_outside_and_one_that_the_view_hides_are_told_apart() {
     let find: Box<Find> = Box::new(|_, _, _| {
-        let of = |name: &str| Candidate { place: Place::file(FIRST, path(name)), score: 1.0 };
+        let of = |name: &str| Candidate { place: FileLocation::file(FIRST, path(name)), score: 1.0 };
         Ok(vec![of("etc/passwd"), of("tools/report.py")])
     });
     let mut ground = with(Ground::sample(), fake(find));
     ground.parts.config.views.default.exclude = vec!["tools".to_owned()];
     let receipt = ground.assemble(&request(QUERY, 1000)).receipt;
-    assert_eq!((receipt.excluded_by[&Reason::Outside], receipt.excluded_by[&Reason::Policy]), (1, 1));
+    assert_eq!(
+        (receipt.excluded_by[&ExclusionReason::Outside], receipt.excluded_by[&ExclusionReason::Policy]),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -201,8 +215,10 @@ fn a_confidence_that_is_no_number_or_too_large_is_brought_within() {
         let receipt = with(Ground::sample(), Arc::new(fake)).assemble(&request(QUERY, 1000)).receipt;
         let line = line(&receipt, "fake");
         match shown {
-            Some(shown) => assert_eq!((line.confidence, &line.outcome), (shown, &Outcome::Empty)),
-            None => assert!(matches!(line.outcome, Outcome::Unavailable(_)), "{confidence}: {line:?}"),
+            Some(shown) => assert_eq!((line.confidence, &line.outcome), (shown, &StrategyOutcome::Empty)),
+            None => {
+                assert!(matches!(line.outcome, StrategyOutcome::Unavailable(_)), "{confidence}: {line:?}")
+            }
         }
     }
 }
@@ -214,15 +230,20 @@ struct InTurn {
     at: usize,
 }
 
-impl Strategy for InTurn {
-    type Prepared = Prepared;
+impl SearchStrategy for InTurn {
+    type Prepared = RequestInputs;
     type Candidate = Candidate;
 
     fn name(&self) -> &Name {
         self.inner.name()
     }
 
-    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+    fn find(
+        &self,
+        prepared: &RequestInputs,
+        limit: usize,
+        stop: &StopCheck,
+    ) -> Result<Vec<Candidate>, StrategyError> {
         let found = self.inner.find(prepared, limit, stop);
         let (turn, moved) = &*self.turn;
         let mut now = moved
@@ -235,7 +256,7 @@ impl Strategy for InTurn {
 }
 
 impl ContextStrategy for InTurn {
-    fn confidence(&self, prepared: &Prepared) -> Confidence {
+    fn confidence(&self, prepared: &RequestInputs) -> Confidence {
         self.inner.confidence(prepared)
     }
 
@@ -259,7 +280,7 @@ fn orders(of: Vec<usize>) -> Vec<Vec<usize>> {
 
 #[test]
 fn whichever_strategy_ends_first_the_text_and_the_receipt_are_the_same() {
-    let touched = vec![Place::file(FIRST, path("tools/report.py"))];
+    let touched = vec![FileLocation::file(FIRST, path("tools/report.py"))];
     let plan = domain::context::PlanFacts {
         plan: domain::PlanId::from_u128(1),
         decisions: Vec::new(),
@@ -325,7 +346,7 @@ fn one_that_hangs_is_left_behind_at_the_deadline() {
     });
     *hung.0.lock().expect("no one panics") = true;
     hung.1.notify_all();
-    assert_eq!(line(&context.receipt, "fake").outcome, Outcome::TimedOut);
+    assert_eq!(line(&context.receipt, "fake").outcome, StrategyOutcome::TimedOut);
     assert_eq!(places(&context), places(&usual));
 }
 
@@ -333,7 +354,7 @@ fn one_that_hangs_is_left_behind_at_the_deadline() {
 struct CancelsThen(CancellationToken);
 
 impl FragmentScorer for CancelsThen {
-    fn score(&self, prepared: &Prepared, items: &mut [Item]) {
+    fn score(&self, prepared: &RequestInputs, items: &mut [ContextItem]) {
         self.0.cancel(CancelReason::User);
         WeightedCompositeScorer.score(prepared, items);
     }
@@ -345,7 +366,8 @@ fn a_cancel_at_any_stage_gives_no_partial_context() {
     let ground = Ground::sample();
     let before = CancellationToken::new();
     before.cancel(CancelReason::User);
-    let stop = |token: &CancellationToken| Stop::new(token.observe(), None, Arc::new(ground.clock.clone()));
+    let stop =
+        |token: &CancellationToken| StopCheck::new(token.observe(), None, Arc::new(ground.clock.clone()));
     assert_eq!(ground.pipeline().assemble(&request(QUERY, 500), &stop(&before)), cancelled);
 
     let within = CancellationToken::new();
@@ -372,7 +394,7 @@ fn a_deadline_that_has_passed_gives_less_and_no_error() {
         domain::context::ContextRequest { deadline: Some(std::time::Duration::ZERO), ..request(QUERY, 500) };
     let context = ground.assemble(&late);
     assert_eq!(context.text, "");
-    assert_eq!(context.receipt.strategies[0].outcome, Outcome::NotStarted);
+    assert_eq!(context.receipt.strategies[0].outcome, StrategyOutcome::NotStarted);
     assert!(!ground.assemble(&request(QUERY, 500)).text.is_empty(), "the next request is whole");
 }
 
@@ -388,10 +410,10 @@ fn the_bytes_shown_are_those_whose_hash_is_in_the_receipt() {
     }
     let context = ground.assemble(&request(QUERY, 2000));
     let line = context.receipt.included.iter().find(|line| line.place.path == moved).expect("it is in");
-    assert_eq!(line.hash, Some(Hash::of(new_text.as_bytes())));
+    assert_eq!(line.hash, Some(Hash::from_content(new_text.as_bytes())));
     assert!(context.text.contains("pub fn rescue_within() {}\n"), "{}", context.text);
     let left = context.receipt.excluded.iter().find(|line| line.place.path == gone);
-    assert_eq!(left.map(|line| line.reason), Some(Reason::Changed));
+    assert_eq!(left.map(|line| line.reason), Some(ExclusionReason::Changed));
 }
 
 /// Finds more than the lines add up to.
@@ -451,7 +473,7 @@ fn a_redirected_read_shows_nothing_else() {
     ground.parts.config.views.default.max_file_kb = Some(2);
     let context = ground.assemble(&request("retry", 2000));
     assert!(!context.text.contains("xxx"), "{}", context.text);
-    assert_eq!(context.receipt.excluded_by.get(&Reason::TooLarge), Some(&1));
+    assert_eq!(context.receipt.excluded_by.get(&ExclusionReason::TooLarge), Some(&1));
 }
 
 #[test]
@@ -464,11 +486,11 @@ fn a_receipt_of_more_files_than_it_has_lines_adds_up() {
     // One strategy may not propose so many.
     for (name, first) in [("one", 0), ("two", 1)] {
         let places: Vec<_> = (0..all.len()).filter(|number| number % 2 == first).map(named).collect();
-        let find = move |_: &Prepared, limit: usize, _: &Stop| {
+        let find = move |_: &RequestInputs, limit: usize, _: &StopCheck| {
             let found = places
                 .iter()
                 .take(limit)
-                .map(|path| Candidate { place: Place::file(FIRST, path.clone()), score: 1.0 });
+                .map(|path| Candidate { place: FileLocation::file(FIRST, path.clone()), score: 1.0 });
             Ok(found.collect())
         };
         let name = name.parse().expect("a name");

@@ -1,4 +1,5 @@
-//! The index on disk: what is found again, what survives a kill, and that a file that cannot be used harms nothing.
+//! The index on disk: what is found again, what survives a kill, and that a file that cannot be used harms
+//! nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use context::index::{Index, IndexConfig, Indexes, OutlineBy, Snapshot, scan};
-use context::ports::{SystemWallClock, Tree};
-use context::{Stop, index};
+use context::index::{Index, IndexCache, IndexConfig, OutlineBy, Snapshot, scan};
+use context::ports::{FileTree, SystemWallClock};
+use context::{StopCheck, index};
 use domain::Hash;
 use sync::{CancellationToken, SystemClock};
 
@@ -134,7 +135,7 @@ fn damage_that_shows_only_when_it_is_written_to_is_mended_by_the_next_process() 
             assert_eq!(*snapshot, tree.rebuilt(), "{table}");
             let text = "fn a() {}\n";
             let facts = scan(&path("a.rs"), text.as_bytes());
-            index.outlines(&[(Hash::of(text.as_bytes()), text, &facts)], &rig.stop());
+            index.outlines(&[(Hash::from_content(text.as_bytes()), text, &facts)], &rig.stop());
         }
         drop(index);
         rig.wall.pass(10);
@@ -239,23 +240,23 @@ fn child_command(role: &str, dir: &Path) -> Command {
     command
 }
 
-fn real_index(dir: &Path) -> (Index, Stop) {
+fn real_index(dir: &Path) -> (Index, StopCheck) {
     let clock = Arc::new(SystemClock::new());
     let config =
         IndexConfig { threads: 2, update_deadline: Duration::from_secs(600), ..IndexConfig::default() };
     let index = Index::in_file(dir.join("index/i.sqlite"), config, clock.clone(), Arc::new(SystemWallClock));
-    (index, Stop::new(CancellationToken::new().observe(), None, clock))
+    (index, StopCheck::new(CancellationToken::new().observe(), None, clock))
 }
 
 /// Dies by the hand of the kernel once so many files were read.
 struct Dying(DirTree, AtomicUsize);
 
-impl Tree for Dying {
+impl FileTree for Dying {
     fn walk(
         &self,
-        is_over: &context::ports::IsOver<'_>,
+        is_over: &context::ports::StopPoll<'_>,
         sink: &(dyn Fn(context::ports::FileStat) + Sync),
-    ) -> Result<context::ports::Walked, context::ports::PortError> {
+    ) -> Result<context::ports::WalkSummary, context::ports::PortError> {
         self.0.walk(is_over, sink)
     }
 
@@ -368,8 +369,8 @@ fn two_processes_update_one_index_at_once() {
     assert_eq!((updated.changed, updated.notes.len()), (0, 0));
 }
 
-/// The same command for root, whom modes bind once it has no capabilities. Another user might not be able to enter the
-/// directories of the build and of the test.
+/// The same command for root, whom modes bind once it has no capabilities. Another user might not be able to
+/// enter the directories of the build and of the test.
 fn without_capabilities(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound
@@ -406,7 +407,7 @@ fn an_index_is_verified_against_one_built_from_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(rig.clock.clone());
     let indexes =
-        Indexes::new(Some(dir.path().to_owned()), rig.config.clone(), 1 << 20, clock, rig.wall.clone());
+        IndexCache::new(Some(dir.path().to_owned()), rig.config.clone(), 1 << 20, clock, rig.wall.clone());
     let root = Path::new("/project");
     let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n"), ("b.rs", "fn b() {}\n")]);
     rig.wall.pass(10);
@@ -505,7 +506,7 @@ fn a_thousand_projects_stay_within_memory_and_disk() {
     let disk_max = 6_000_000;
     let config = IndexConfig { disk_bytes_max: disk_max, ..rig.config.clone() };
     let clock = Arc::new(rig.clock.clone());
-    let indexes = Indexes::new(Some(dir.path().to_owned()), config, memory_max, clock, rig.wall.clone());
+    let indexes = IndexCache::new(Some(dir.path().to_owned()), config, memory_max, clock, rig.wall.clone());
     for number in 0..1000 {
         rig.wall.pass(1);
         let index = indexes.of(Path::new(&format!("/projects/{number}")));
@@ -532,7 +533,7 @@ fn bounds_that_change_hold_from_the_next_request_on() {
     let dir = tempfile::tempdir().expect("a directory");
     let (clock, root) = (Arc::new(rig.clock.clone()), Path::new("/project"));
     let indexes =
-        Indexes::new(Some(dir.path().to_owned()), rig.config.clone(), 1 << 20, clock, rig.wall.clone());
+        IndexCache::new(Some(dir.path().to_owned()), rig.config.clone(), 1 << 20, clock, rig.wall.clone());
     let tree = MemTree::of(&rig.wall, &[("a", "a"), ("b", "b"), ("c", "c")]);
     assert_eq!(rig.update(&indexes.of(root), &tree).snapshot.files().len(), 3);
     assert!(Arc::ptr_eq(&indexes.of(root), &indexes.of(root)));
@@ -549,7 +550,7 @@ fn an_outline_is_made_once_a_content() {
     let text = "/// Adds.\npub fn add(a: u32, b: u32) -> u32 {\n    a + b\n}\n";
     let tree = MemTree::of(&rig.wall, &[("a.rs", text)]);
     let facts = scan(&path("a.rs"), text.as_bytes());
-    let hash = Hash::of(text.as_bytes());
+    let hash = Hash::from_content(text.as_bytes());
     let index = rig.in_file(&file);
     rig.update(&index, &tree);
     let made = index.outlines(&[(hash, text, &facts)], &rig.stop());
@@ -563,7 +564,7 @@ fn an_outline_is_made_once_a_content() {
     assert_eq!(found, made);
     // That of a content which no file has is not kept.
     let other = "pub fn of_a_plan() {}\n";
-    index.outlines(&[(Hash::of(other.as_bytes()), other, &facts)], &rig.stop());
+    index.outlines(&[(Hash::from_content(other.as_bytes()), other, &facts)], &rig.stop());
     drop(index);
     let connection = rusqlite::Connection::open(&file).expect("it opens");
     let kept: u32 =
@@ -600,21 +601,21 @@ fn what_followed_from_a_snapshot_is_kept_for_the_next_process_and_the_oldest_goe
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("index.sqlite");
     let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);
-    let key = |number: u8| Hash::of(&[number]);
+    let key = |number: u8| Hash::from_content(&[number]);
     {
         let index = rig.in_file(&file);
-        index.keep(&key(0), b"before it was opened");
-        assert_eq!(index.kept(&key(0)), None, "there was no file yet");
+        index.store_derived(&key(0), b"before it was opened");
+        assert_eq!(index.load_derived(&key(0)), None, "there was no file yet");
         rig.update(&index, &tree);
         for number in 1..=5 {
-            index.keep(&key(number), &[number; 20_000]);
+            index.store_derived(&key(number), &[number; 20_000]);
         }
-        index.keep(&key(2), b"again");
+        index.store_derived(&key(2), b"again");
     }
     let index = rig.in_file(&file);
     rig.update(&index, &tree);
     let kept: Vec<Option<usize>> =
-        (1..=6).map(|number| index.kept(&key(number)).map(|bytes| bytes.len())).collect();
+        (1..=6).map(|number| index.load_derived(&key(number)).map(|bytes| bytes.len())).collect();
     assert_eq!(kept, [None, Some(5), Some(20_000), Some(20_000), Some(20_000), None]);
 }
 
@@ -645,10 +646,10 @@ fn who_keeps_something_while_another_process_writes_goes_on_without() {
     rig.update(&index, &tree);
     let other = rusqlite::Connection::open(&file).expect("an index");
     other.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
-    let key = Hash::of(b"key");
-    index.keep(&key, b"something");
-    assert_eq!(index.kept(&key), None);
+    let key = Hash::from_content(b"key");
+    index.store_derived(&key, b"something");
+    assert_eq!(index.load_derived(&key), None);
     other.execute_batch("COMMIT").expect("it has the file");
-    index.keep(&key, b"something");
-    assert_eq!(index.kept(&key).as_deref(), Some(&b"something"[..]));
+    index.store_derived(&key, b"something");
+    assert_eq!(index.load_derived(&key).as_deref(), Some(&b"something"[..]));
 }

@@ -1,8 +1,8 @@
-//! How the golden files are compared: what the scanner and the parser find in a text, line by line.
+//! Compares the golden files: the results of the scanner and the parser for a text, line by line.
 
 use std::fmt::Write;
 
-use context::index::{Facts, Lines, OutlineBy, Span, SpanKind, outline, scan, spans};
+use context::index::{Facts, LineIndex, LineSpan, OutlineBy, SpanKind, outline, scan, spans};
 
 use crate::index_support::path;
 
@@ -26,7 +26,7 @@ fn items(text: &str, facts: &Facts) -> (OutlineBy, String) {
     (made.by, lines)
 }
 
-fn is_partition(text: &str, found: &[Span]) {
+fn is_partition(text: &str, found: &[LineSpan]) {
     let mut next = 1;
     for span in found {
         assert_eq!(span.from, next, "{found:?}");
@@ -41,7 +41,7 @@ pub(crate) fn check(name: &str, text: &str, by: OutlineBy, expected_defs: &str, 
     let (found_by, found) = items(text, &facts);
     assert_eq!(found, expected_items, "outline of {name}");
     assert_eq!(found_by, by, "{name}");
-    let lines = Lines::new(text.to_owned());
+    let lines = LineIndex::new(text.to_owned());
     is_partition(text, &spans(&lines, &facts));
     let outline = outline(text, &facts);
     let along = outline.spans(&lines);

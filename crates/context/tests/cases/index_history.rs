@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use context::Stop;
+use context::StopCheck;
 use context::index::{CommitFacts, Oid, terms};
-use context::ports::{COMMIT_PATHS_MAX, Commit, History, Log, PortError};
+use context::ports::{COMMIT_PATHS_MAX, Commit, CommitLog, History, PortError};
 use proptest::prelude::*;
 
 use crate::index_support::{MemTree, Rig, path};
@@ -18,7 +18,8 @@ fn commit(number: u32, at: i64, message: &str, paths: &[&str]) -> Commit {
     Commit { oid: oid(number), at, message: message.to_owned(), paths }
 }
 
-/// A history in memory, told by time. Each round of commits has a head of its own; it remembers what was asked.
+/// A history in memory, told by time. Each round of commits has a head of its own; it remembers what was
+/// asked.
 #[derive(Default)]
 struct FakeHistory {
     rounds: Mutex<Vec<(Oid, Vec<Commit>)>>,
@@ -51,7 +52,7 @@ impl FakeHistory {
 }
 
 impl History for FakeHistory {
-    fn head(&self, _: &Stop) -> Result<Option<Oid>, PortError> {
+    fn head(&self, _: &StopCheck) -> Result<Option<Oid>, PortError> {
         self.answer()?;
         Ok(self.rounds.lock().expect("not poisoned").last().map(|(head, _)| head.clone()))
     }
@@ -60,7 +61,7 @@ impl History for FakeHistory {
         self.cut_at.lock().expect("not poisoned").clone()
     }
 
-    fn log(&self, stop_at: Option<&Oid>, max: u32, _: &Stop) -> Result<Log, PortError> {
+    fn log(&self, stop_at: Option<&Oid>, max: u32, _: &StopCheck) -> Result<CommitLog, PortError> {
         self.answer()?;
         self.asked.lock().expect("not poisoned").push(stop_at.cloned());
         let rounds = self.rounds.lock().expect("not poisoned");
@@ -69,7 +70,7 @@ impl History for FakeHistory {
         let mut told: Vec<Commit> = new.iter().flat_map(|(_, commits)| commits.clone()).collect();
         told.sort_by(|a, b| (b.at, &b.oid).cmp(&(a.at, &a.oid)));
         told.truncate(max as usize);
-        Ok(Log { commits: told, joins: known.is_some() })
+        Ok(CommitLog { commits: told, joins: known.is_some() })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The image of an index: a new process knows from it what it would know from the tables, whatever became of it.
+//! The image of an index: a new process knows from it what it would know from the tables, whatever became of
+//! it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use context::index::{File, PathOnly, Snapshot};
-use context::{Project, Source, Views};
-use domain::RootNo;
+use context::{IndexedContents, IndexedRoot, Views};
+use domain::RootIndex;
 use domain::context::{ContextRequest, Focus};
 
 use crate::ground::{Ground, Memory, request};
@@ -79,11 +80,11 @@ impl Drawn {
         let files = self.tree.files.lock().expect("not poisoned");
         let files = files.iter().map(|(path, file)| (path.clone(), file.bytes.clone())).collect();
         let memory = Arc::new(Memory(Mutex::new(files)));
-        let project = Project {
-            no: RootNo(0),
+        let project = IndexedRoot {
+            no: RootIndex(0),
             alias: "app".to_owned(),
             snapshot: Arc::clone(snapshot),
-            source: Arc::clone(&memory) as Arc<dyn Source>,
+            source: Arc::clone(&memory) as Arc<dyn IndexedContents>,
             views: Views::default(),
         };
         let ground = Ground::of(vec![(project, memory)]);

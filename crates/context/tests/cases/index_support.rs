@@ -1,4 +1,5 @@
-//! What the tests of the index share: a project in memory with times to set, one on disk, a wall clock to move.
+//! Shared helpers of the index tests: a project in memory with settable times, one on disk, a manual wall
+//! clock.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use context::Stop;
-use context::index::{Index, IndexConfig, Snapshot, Updated};
-use context::ports::{FileStat, History, IsOver, PortError, Tree, Walked, WallClock};
+use context::StopCheck;
+use context::index::{Index, IndexConfig, IndexUpdate, Snapshot};
+use context::ports::{FileStat, FileTree, History, PortError, StopPoll, WalkSummary, WallClock};
 use domain::RelPath;
 use sync::{CancellationToken, ManualClock};
 
@@ -55,7 +56,7 @@ pub(crate) struct MemTree {
     pub(crate) files: Mutex<BTreeMap<RelPath, MemFile>>,
     pub(crate) reads: Mutex<Vec<RelPath>>,
     /// What a walk that nobody stops says in the end.
-    pub(crate) end: Mutex<Walked>,
+    pub(crate) end: Mutex<WalkSummary>,
     /// Called before each read.
     pub(crate) on_read: Box<OnRead>,
 }
@@ -66,7 +67,7 @@ impl MemTree {
             wall: Arc::clone(wall),
             files: Mutex::default(),
             reads: Mutex::default(),
-            end: Mutex::new(Walked::all()),
+            end: Mutex::new(WalkSummary::all()),
             on_read: Box::new(|_| Ok(())),
         }
     }
@@ -104,14 +105,18 @@ impl MemTree {
     }
 }
 
-impl Tree for MemTree {
-    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for MemTree {
+    fn walk(
+        &self,
+        is_over: &StopPoll<'_>,
+        sink: &(dyn Fn(FileStat) + Sync),
+    ) -> Result<WalkSummary, PortError> {
         let files = self.files.lock().expect("not poisoned").clone();
         for (path, file) in files {
             let (size, times) = (file.bytes.len() as u64, file.mtime_ns);
             let stat = FileStat { path, size, mtime_ns: times, ctime_ns: times, inode: file.inode };
             if is_over() {
-                return Ok(Walked::stopped());
+                return Ok(WalkSummary::stopped());
             }
             sink(stat);
         }
@@ -159,10 +164,10 @@ impl DirTree {
     }
 }
 
-impl Tree for DirTree {
-    fn walk(&self, _: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for DirTree {
+    fn walk(&self, _: &StopPoll<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
         match self.below(&self.0, sink) {
-            Ok(()) => Ok(Walked::all()),
+            Ok(()) => Ok(WalkSummary::all()),
             Err(why) => Err(PortError { message: why.to_string(), source: Some(Box::new(why)) }),
         }
     }
@@ -203,21 +208,21 @@ impl Rig {
         Index::in_file(file.to_owned(), self.config.clone(), clock, self.wall.clone())
     }
 
-    pub(crate) fn stop(&self) -> Stop {
-        Stop::new(self.token.observe(), None, Arc::new(self.clock.clone()))
+    pub(crate) fn stop(&self) -> StopCheck {
+        StopCheck::new(self.token.observe(), None, Arc::new(self.clock.clone()))
     }
 
     /// Updates, after the moment in which an update is not repeated.
-    pub(crate) fn update(&self, index: &Index, tree: &dyn Tree) -> Updated {
+    pub(crate) fn update(&self, index: &Index, tree: &dyn FileTree) -> IndexUpdate {
         self.update_with(index, tree, None)
     }
 
     pub(crate) fn update_with(
         &self,
         index: &Index,
-        tree: &dyn Tree,
+        tree: &dyn FileTree,
         history: Option<&dyn History>,
-    ) -> Updated {
+    ) -> IndexUpdate {
         self.clock.advance(std::time::Duration::from_secs(2));
         index.update(tree, history, &self.stop()).expect("nobody cancels")
     }

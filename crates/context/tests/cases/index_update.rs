@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use context::index::{IndexConfig, PathOnly, Snapshot};
-use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
-use context::{Stop, Stopped};
+use context::ports::{FileStat, FileTree, PortError, StopPoll, WalkSummary};
+use context::{StopCause, StopCheck};
 use domain::RelPath;
 use proptest::prelude::*;
 use sync::CancelReason;
@@ -166,7 +166,7 @@ fn a_cancelled_update_publishes_nothing_and_loses_nothing() {
     });
     let index = rig.in_memory();
     let cancelled = index.update(&tree, None, &rig.stop());
-    assert_eq!(cancelled.map(drop), Err(Stopped::Cancelled(CancelReason::User)));
+    assert_eq!(cancelled.map(drop), Err(StopCause::Cancelled(CancelReason::User)));
     assert_eq!(index.snapshot().files().len(), 0);
     let again = Rig { token: sync::CancellationToken::new(), ..rig };
     assert_eq!(*again.update(&index, &tree).snapshot, tree.rebuilt());
@@ -179,14 +179,14 @@ fn an_incomplete_walk_forgets_no_file() {
     let index = rig.in_memory();
     rig.update(&index, &tree);
     tree.remove(&path("a.rs"));
-    *tree.end.lock().expect("not poisoned") = Walked::stopped();
+    *tree.end.lock().expect("not poisoned") = WalkSummary::stopped();
     let partial = rig.update(&index, &tree);
     assert_eq!(
         (paths(&partial.snapshot), partial.snapshot.partial()),
         (vec!["a.rs".into(), "b.rs".into()], true)
     );
     assert_eq!(partial.notes, ["there was no time to list all files: only those met so far are known"]);
-    *tree.end.lock().expect("not poisoned") = Walked::all();
+    *tree.end.lock().expect("not poisoned") = WalkSummary::all();
     assert_eq!(*rig.update(&index, &tree).snapshot, tree.rebuilt());
 }
 
@@ -200,7 +200,8 @@ fn what_is_gone_is_forgotten_though_a_folder_cannot_be_read_or_there_are_too_man
     for name in ["a.rs", "locked/x.rs", "locked.rs"] {
         tree.remove(&path(name));
     }
-    *tree.end.lock().expect("not poisoned") = Walked { unread: vec![path("locked")], ..Walked::all() };
+    *tree.end.lock().expect("not poisoned") =
+        WalkSummary { unread: vec![path("locked")], ..WalkSummary::all() };
     let seen = rig.update(&index, &tree);
     assert_eq!(
         (paths(&seen.snapshot), seen.snapshot.partial()),
@@ -227,8 +228,12 @@ struct Slow {
     told_in: Duration,
 }
 
-impl Tree for Slow {
-    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for Slow {
+    fn walk(
+        &self,
+        is_over: &StopPoll<'_>,
+        sink: &(dyn Fn(FileStat) + Sync),
+    ) -> Result<WalkSummary, PortError> {
         self.files.walk(is_over, &|stat| {
             self.clock.advance(self.told_in);
             sink(stat);
@@ -269,16 +274,16 @@ fn a_listing_that_takes_longer_than_there_is_time_leaves_time_to_read_some() {
 /// A project in which there is much to look at and nothing to tell.
 struct Empty(sync::ManualClock, AtomicUsize);
 
-impl Tree for Empty {
-    fn walk(&self, is_over: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for Empty {
+    fn walk(&self, is_over: &StopPoll<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
         for _ in 0..1000 {
             if is_over() {
-                return Ok(Walked::stopped());
+                return Ok(WalkSummary::stopped());
             }
             self.0.advance(Duration::from_secs(1));
             self.1.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Walked::all())
+        Ok(WalkSummary::all())
     }
 
     fn size(&self, _: &RelPath) -> io::Result<u64> {
@@ -334,8 +339,8 @@ fn of_too_many_files_the_first_by_path_are_indexed() {
 /// A hundred thousand files that are told backwards.
 struct Many;
 
-impl Tree for Many {
-    fn walk(&self, _: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for Many {
+    fn walk(&self, _: &StopPoll<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
         for number in (0..100_000_u64).rev() {
             let stat = FileStat {
                 path: path(format!("d{:03}/f{number:06}.rs", number / 500)),
@@ -346,7 +351,7 @@ impl Tree for Many {
             };
             sink(stat);
         }
-        Ok(Walked::all())
+        Ok(WalkSummary::all())
     }
 
     fn size(&self, _: &RelPath) -> io::Result<u64> {
@@ -501,7 +506,7 @@ fn who_waits_for_another_update_goes_on_at_their_own_deadline() {
         let first = scope.spawn(|| index.update(&tree, None, &rig.stop()).expect("nobody cancels"));
         is_in.recv().expect("the first reads");
         let now = sync::Clock::now(&rig.clock);
-        let hurried = Stop::new(rig.token.observe(), Some(now), Arc::new(rig.clock.clone()));
+        let hurried = StopCheck::new(rig.token.observe(), Some(now), Arc::new(rig.clock.clone()));
         let second = index.update(&tree, None, &hurried).expect("a deadline is no error");
         assert_eq!(second.notes, ["another update is still running: the index may be older than the files"]);
         assert_eq!(second.snapshot.files().len(), 0);

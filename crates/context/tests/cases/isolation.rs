@@ -1,11 +1,12 @@
-//! What one strategy does wrong stays with it.
+//! A faulty strategy does not affect the others.
 
 use std::sync::Arc;
 
 use context::{
-    Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Strategy, StrategyError, Task,
+    Batch, ExecutorConfig, Name, ParallelStrategyExecutor, RunOutcome, SearchStrategy, StopCheck,
+    StrategyError, StrategyTask,
 };
-use sync::{CancellationToken, CircuitBreaker, Recorded, SystemClock};
+use sync::{CancellationToken, CircuitBreaker, RecordOutcome, SystemClock};
 
 use crate::support::{
     AnyStrategy, Events, Found, Gate, Line, Rig, background, eventually, fails, finds, hangs, line, millis,
@@ -33,14 +34,14 @@ fn the_good_ones_are_unharmed_by_one_that_fails_panics_hangs_or_lies() {
         pool.queued == 0 && pool.running == 1
     });
     rig.clock.advance(secs(2));
-    let counted = Some(Recorded::Counted);
+    let counted = Some(RecordOutcome::Counted);
     assert_eq!(
         pending.result(),
         Ok(vec![
             ok("first", &[1, 2]),
-            line("failing", Outcome::Failed("no index".to_owned()), &[], secs(0), counted),
-            line("panicking", Outcome::Panicked("oh".to_owned()), &[], secs(0), counted),
-            timed_out("hanging", secs(2), Recorded::Counted),
+            line("failing", RunOutcome::Failed("no index".to_owned()), &[], secs(0), counted),
+            line("panicking", RunOutcome::Panicked("oh".to_owned()), &[], secs(0), counted),
+            timed_out("hanging", secs(2), RecordOutcome::Counted),
             Line { cut: 900, ..ok("lying", &(0..100).collect::<Vec<_>>()) },
             ok("last", &[3]),
         ])
@@ -61,7 +62,8 @@ fn what_arrived_by_the_deadline_is_kept_when_others_hang() {
         pool.queued == 0 && pool.running == 1
     });
     rig.clock.advance(secs(2));
-    let expected = vec![ok("quick", &[1]), timed_out("late", secs(2), Recorded::Counted), ok("other", &[2])];
+    let expected =
+        vec![ok("quick", &[1]), timed_out("late", secs(2), RecordOutcome::Counted), ok("other", &[2])];
     assert_eq!(pending.result(), Ok(expected));
     gate.open();
 }
@@ -75,13 +77,13 @@ fn a_candidate_that_panics_when_cut_is_a_panic_of_its_strategy() {
         }
     }
     struct Bombs(Name);
-    impl Strategy for Bombs {
+    impl SearchStrategy for Bombs {
         type Prepared = ();
         type Candidate = Bomb;
         fn name(&self) -> &Name {
             &self.0
         }
-        fn find(&self, _: &(), _: usize, _: &Stop) -> Result<Vec<Bomb>, StrategyError> {
+        fn find(&self, _: &(), _: usize, _: &StopCheck) -> Result<Vec<Bomb>, StrategyError> {
             Ok(vec![Bomb(false), Bomb(true)])
         }
     }
@@ -94,11 +96,11 @@ fn a_candidate_that_panics_when_cut_is_a_panic_of_its_strategy() {
     )
     .expect("bounds are kept");
     let bombs = Arc::new(Bombs(name("bombs")));
-    let tasks = || vec![Task { strategy: Arc::clone(&bombs), limit: 1 }];
+    let tasks = || vec![StrategyTask { strategy: Arc::clone(&bombs), limit: 1 }];
     for _ in 0..2 {
         let batch = Batch { prepared: Arc::new(()), tasks: tasks(), stop: rig.never() };
         let runs = executor.execute(batch).expect("nobody cancels");
-        assert_eq!(runs[0].outcome, Outcome::Panicked("armed".to_owned()));
+        assert_eq!(runs[0].outcome, RunOutcome::Panicked("armed".to_owned()));
     }
     assert_eq!(executor.pool().live, 1, "the thread lives on");
 }
@@ -106,13 +108,13 @@ fn a_candidate_that_panics_when_cut_is_a_panic_of_its_strategy() {
 #[test]
 fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
     struct Last(Name, Gate);
-    impl Strategy for Last {
+    impl SearchStrategy for Last {
         type Prepared = ();
         type Candidate = u32;
         fn name(&self) -> &Name {
             &self.0
         }
-        fn find(&self, _: &(), _: usize, _: &Stop) -> Found {
+        fn find(&self, _: &(), _: usize, _: &StopCheck) -> Found {
             self.1.pass();
             Ok(vec![1])
         }
@@ -126,7 +128,7 @@ fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
     let rig = Rig::with_workers(1);
     let gate = Gate::default();
     let last: Arc<AnyStrategy> = Arc::new(Last(name("last"), gate.clone()));
-    let pending = rig.begin_tasks(vec![Task { strategy: last, limit: 1 }], rig.never());
+    let pending = rig.begin_tasks(vec![StrategyTask { strategy: last, limit: 1 }], rig.never());
     gate.open();
     assert_eq!(pending.result(), Ok(vec![ok("last", &[1])]));
     assert_eq!(rig.run(&[finds("next", &[2])]), [ok("next", &[2])]);
@@ -143,11 +145,11 @@ fn on_the_machines_clock_too_one_that_hangs_is_not_waited_for() {
     let (began, _heard) = Events::new();
     let gate = Gate::default();
     let strategies = [hangs("hanging", &began, &gate), finds("quick", &[1])];
-    let stop = Stop::new(CancellationToken::new().observe(), None, clock);
+    let stop = StopCheck::new(CancellationToken::new().observe(), None, clock);
     let batch = Batch { prepared: Arc::new(()), tasks: strategies.iter().map(task).collect(), stop };
     let runs = background(move || executor.execute(batch)).result().expect("nobody cancels");
     let outcome = &runs[0].outcome;
     // Whether it was begun within the deadline is up to the machine.
-    assert!(matches!(outcome, Outcome::TimedOut | Outcome::NotStarted), "{outcome:?}");
+    assert!(matches!(outcome, RunOutcome::TimedOut | RunOutcome::NotStarted), "{outcome:?}");
     gate.open();
 }

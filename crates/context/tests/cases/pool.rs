@@ -1,4 +1,4 @@
-//! How many threads there are, and what becomes of abandoned ones.
+//! The number of threads, and the fate of abandoned ones.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, ThreadId};
 
 use context::PoolView;
-use sync::Recorded;
+use sync::RecordOutcome;
 
 use crate::support::{
     AnyStrategy, Events, Gate, Rig, eventually, finds, hangs, hung, millis, obeys, ok, secs, strategy,
@@ -61,7 +61,7 @@ fn an_abandoned_thread_is_replaced_and_ends_when_its_strategy_returns() {
     rig.clock.advance(secs(2));
     assert_eq!(
         pending.result(),
-        Ok(vec![timed_out("slow", secs(2), Recorded::Counted), ok("next", &[1])]),
+        Ok(vec![timed_out("slow", secs(2), RecordOutcome::Counted), ok("next", &[1])]),
         "the queue goes on in another thread"
     );
     eventually("the next one is back", || rig.executor.pool().running == 0);
@@ -110,7 +110,7 @@ fn one_with_four_abandoned_threads_is_hung_until_one_returns() {
         let pending = rig.begin(&[hangs("stuck", &began, gate)], rig.within(millis(1)));
         heard.expect("began");
         rig.clock.advance(millis(1));
-        assert_eq!(pending.result(), Ok(vec![timed_out("stuck", millis(1), Recorded::Returned)]));
+        assert_eq!(pending.result(), Ok(vec![timed_out("stuck", millis(1), RecordOutcome::Returned)]));
     }
     let again = finds("stuck", &[1]);
     let other = finds("other", &[2]);
@@ -141,7 +141,7 @@ fn a_hundred_probes_of_one_that_hangs_for_ever_leak_four_threads() {
             heard.expect("began");
             rig.clock.advance(secs(2));
             let cool_down = (secs(30) * (1 << trips)).min(secs(5 * 60));
-            let reopened = Recorded::Reopened { cool_down };
+            let reopened = RecordOutcome::Reopened { cool_down };
             trips += 1;
             assert_eq!(pending.result(), Ok(vec![timed_out("stuck", secs(2), reopened)]));
         } else {
@@ -161,7 +161,7 @@ fn one_that_obeys_leaves_no_thread_behind() {
         let pending = rig.begin(&[obeys("polite", &began)], rig.within(millis(5)));
         heard.expect("began");
         rig.clock.advance(millis(5));
-        assert_eq!(pending.result(), Ok(vec![timed_out("polite", millis(5), Recorded::Returned)]));
+        assert_eq!(pending.result(), Ok(vec![timed_out("polite", millis(5), RecordOutcome::Returned)]));
         eventually("it has returned", || rig.executor.pool().abandoned == 0);
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use context::{PipelineConfig, SnapshotCache};
-use domain::RootNo;
+use domain::RootIndex;
 use domain::context::{
-    Budget, ContextRequest, Depth, EXCLUDED_LINES_MAX, Focus, INCLUDED_LINES_MAX, Place, Shown, View,
+    Budget, ContextRequest, ContextView, Depth, EXCLUDED_LINES_MAX, FileLocation, Focus, INCLUDED_LINES_MAX,
+    PriorFragment,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -73,12 +74,12 @@ fn asked(files: &Files) -> impl Strategy<Value = ContextRequest> + use<> {
     let names = proptest::collection::vec(proptest::sample::select(&STRATEGIES[..]), 0..3)
         .prop_map(|names| names.iter().map(|name| name.parse().expect("a name")).collect::<Vec<_>>());
     let focus = proptest::collection::vec(any::<proptest::sample::Index>(), 0..3).prop_map(move |chosen| {
-        let of = |at: proptest::sample::Index| Focus::Path(RootNo(0), at.get(&paths).clone());
+        let of = |at: proptest::sample::Index| Focus::Path(RootIndex(0), at.get(&paths).clone());
         if paths.is_empty() { Vec::new() } else { chosen.into_iter().map(of).collect::<Vec<_>>() }
     });
     let query = proptest::collection::vec(word(), 0..6).prop_map(|words| words.join(" "));
     let depth = proptest::sample::select(&Depth::ALL[..]);
-    let view = proptest::sample::select(&View::ALL[..]);
+    let view = proptest::sample::select(&ContextView::ALL[..]);
     let reserves = proptest::option::weighted(0.3, (0_u32..5000, 0_u32..500));
     (query, tokens(), focus, depth, view, 0_u8..=4, names.clone(), names, reserves).prop_map(
         |(query, tokens, focus, depth, view, breadth, only, prefer, reserves)| {
@@ -98,18 +99,19 @@ pub(crate) fn adds_up(
     receipt: &domain::context::Receipt,
     tokens: u32,
 ) {
-    let mut wanted: BTreeSet<Place> = ground.spy.proposed.lock().expect("unlocked").iter().cloned().collect();
+    let mut wanted: BTreeSet<FileLocation> =
+        ground.spy.proposed.lock().expect("unlocked").iter().cloned().collect();
     wanted.extend(request.focus.iter().filter_map(|focus| match focus {
-        Focus::Path(project, path) => Some(Place::file(*project, path.clone())),
+        Focus::Path(project, path) => Some(FileLocation::file(*project, path.clone())),
         Focus::Lines(..) | Focus::Symbol(_) => None,
     }));
-    let included: BTreeSet<Place> = receipt.included.iter().map(|line| line.place.clone()).collect();
-    let excluded: BTreeSet<Place> = receipt.excluded.iter().map(|line| line.place.clone()).collect();
+    let included: BTreeSet<FileLocation> = receipt.included.iter().map(|line| line.place.clone()).collect();
+    let excluded: BTreeSet<FileLocation> = receipt.excluded.iter().map(|line| line.place.clone()).collect();
     assert_eq!(included.len(), receipt.included.len(), "no file twice");
     assert!(included.is_disjoint(&excluded));
     let left_out = receipt.excluded_by.values().sum::<u32>() as usize;
     assert_eq!(left_out.min(EXCLUDED_LINES_MAX), receipt.excluded.len());
-    let told: BTreeSet<Place> = included.union(&excluded).cloned().collect();
+    let told: BTreeSet<FileLocation> = included.union(&excluded).cloned().collect();
     let more = receipt.included_more;
     assert!(told.is_subset(&wanted));
     assert_eq!(included.len() + more.files as usize + left_out, wanted.len());
@@ -153,7 +155,7 @@ fn random_requests_keep_every_promise() {
             },
             ..Ground::of(Vec::new())
         };
-        let mut shown: Vec<Shown> = Vec::new();
+        let mut shown: Vec<PriorFragment> = Vec::new();
         for (at, mut request) in requests.into_iter().enumerate() {
             if at % 5 == 4 {
                 request.shown = shown.clone();
@@ -167,7 +169,11 @@ fn random_requests_keep_every_promise() {
                 .fragments
                 .iter()
                 .filter_map(|fragment| {
-                    Some(Shown { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
+                    Some(PriorFragment {
+                        place: fragment.place.clone()?,
+                        depth: fragment.depth,
+                        hash: fragment.hash,
+                    })
                 })
                 .collect();
         }

@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use context::{Batch, ExecutorConfig, Name, Outcome, Stop, Strategy, StrategyError, Task};
+use context::{
+    Batch, ExecutorConfig, Name, RunOutcome, SearchStrategy, StopCheck, StrategyError, StrategyTask,
+};
 use context::{BreakerMove, ContextStrategies, Event, EventSink};
 use sync::{BreakerConfig, CancellationToken, CircuitBreaker, ManualClock};
 
-type Dyn = dyn Strategy<Prepared = bool, Candidate = u32>;
+type Dyn = dyn SearchStrategy<Prepared = bool, Candidate = u32>;
 
 /// Fails when told so by what was prepared.
 struct Fallible(Name);
 
-impl Strategy for Fallible {
+impl SearchStrategy for Fallible {
     type Prepared = bool;
     type Candidate = u32;
 
@@ -20,7 +22,7 @@ impl Strategy for Fallible {
         &self.0
     }
 
-    fn find(&self, fails: &bool, _: usize, _: &Stop) -> Result<Vec<u32>, StrategyError> {
+    fn find(&self, fails: &bool, _: usize, _: &StopCheck) -> Result<Vec<u32>, StrategyError> {
         match fails {
             true => Err(StrategyError::failed("as told")),
             false => Ok(vec![1]),
@@ -29,12 +31,12 @@ impl Strategy for Fallible {
 }
 
 #[derive(Default)]
-struct Diary {
+struct RecordingSink {
     events: Mutex<Vec<Event>>,
     panics: bool,
 }
 
-impl EventSink for Diary {
+impl EventSink for RecordingSink {
     fn emit(&self, event: &Event) {
         self.events.lock().unwrap().push(event.clone());
         assert!(!self.panics, "a sink of somebody else");
@@ -44,14 +46,14 @@ impl EventSink for Diary {
 struct Bench {
     strategies: ContextStrategies<Dyn>,
     strategy: Arc<Dyn>,
-    sink: Arc<Diary>,
+    sink: Arc<RecordingSink>,
     clock: ManualClock,
 }
 
 fn bench(panics: bool) -> Bench {
     let clock = ManualClock::new();
     let breakers = CircuitBreaker::new(BreakerConfig::default(), Arc::new(clock.clone())).unwrap();
-    let sink = Arc::new(Diary { panics, ..Diary::default() });
+    let sink = Arc::new(RecordingSink { panics, ..RecordingSink::default() });
     let strategies = ContextStrategies::new(
         ExecutorConfig::default(),
         breakers,
@@ -63,9 +65,9 @@ fn bench(panics: bool) -> Bench {
 }
 
 impl Bench {
-    fn run(&self, fails: bool) -> Outcome {
-        let stop = Stop::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone()));
-        let tasks = vec![Task { strategy: Arc::clone(&self.strategy), limit: 10 }];
+    fn run(&self, fails: bool) -> RunOutcome {
+        let stop = StopCheck::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone()));
+        let tasks = vec![StrategyTask { strategy: Arc::clone(&self.strategy), limit: 10 }];
         self.strategies.execute(Batch { prepared: Arc::new(fails), tasks, stop }).unwrap()[0].outcome.clone()
     }
 }
@@ -78,14 +80,14 @@ fn changed(to: BreakerMove) -> Event {
 fn a_breaker_that_opens_reopens_and_closes_is_told_of_once_each() {
     let bench = bench(false);
     for _ in 0..3 {
-        assert_eq!(bench.run(true), Outcome::Failed("as told".to_owned()));
+        assert_eq!(bench.run(true), RunOutcome::Failed("as told".to_owned()));
     }
     let second = Duration::from_secs(1);
-    assert_eq!(bench.run(true), Outcome::Open { retry_after: 30 * second });
+    assert_eq!(bench.run(true), RunOutcome::Open { retry_after: 30 * second });
     bench.clock.advance(30 * second);
-    assert_eq!(bench.run(true), Outcome::Failed("as told".to_owned()));
+    assert_eq!(bench.run(true), RunOutcome::Failed("as told".to_owned()));
     bench.clock.advance(60 * second);
-    assert_eq!(bench.run(false), Outcome::Ok);
+    assert_eq!(bench.run(false), RunOutcome::Ok);
     let opened = |cool_down| changed(BreakerMove::Opened { cool_down });
     let told = bench.sink.events.lock().unwrap().clone();
     assert_eq!(told, [opened(30 * second), opened(60 * second), changed(BreakerMove::Closed)]);
@@ -116,9 +118,9 @@ fn many_pipelines_that_fail_together_tell_of_one_opening() {
 fn a_sink_that_panics_harms_neither_the_assembly_nor_the_breaker() {
     let bench = bench(true);
     for _ in 0..3 {
-        assert_eq!(bench.run(true), Outcome::Failed("as told".to_owned()));
+        assert_eq!(bench.run(true), RunOutcome::Failed("as told".to_owned()));
     }
-    assert!(matches!(bench.run(true), Outcome::Open { .. }));
+    assert!(matches!(bench.run(true), RunOutcome::Open { .. }));
     assert_eq!(bench.sink.events.lock().unwrap().len(), 1);
     assert!(format!("{:?}", bench.strategies).contains("ContextStrategies"));
 }

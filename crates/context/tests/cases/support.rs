@@ -1,4 +1,4 @@
-//! What the tests share: a rig with a clock to move, strategies made of closures, gates to hold them at.
+//! Shared test helpers: a rig with a manual clock, strategies made of closures, gates to hold them at.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -6,17 +6,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use context::{
-    Batch, BatchCancelled, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Run, Stop, Strategy,
-    StrategyError, Task,
+    Batch, BatchCancelled, ExecutorConfig, Name, ParallelStrategyExecutor, RunOutcome, SearchStrategy,
+    StopCheck, StrategyError, StrategyRun, StrategyTask,
 };
 use sync::{
-    BreakerConfig, BreakerState, BreakerView, CancellationToken, CircuitBreaker, Clock, ManualClock, Recorded,
+    BreakerConfig, BreakerState, BreakerView, CancellationToken, CircuitBreaker, Clock, ManualClock,
+    RecordOutcome,
 };
 
 pub(crate) type Found = Result<Vec<u32>, StrategyError>;
-pub(crate) type Line = Run<u32>;
+pub(crate) type Line = StrategyRun<u32>;
 pub(crate) type Lines = Result<Vec<Line>, BatchCancelled>;
-pub(crate) type AnyStrategy = dyn Strategy<Prepared = (), Candidate = u32>;
+pub(crate) type AnyStrategy = dyn SearchStrategy<Prepared = (), Candidate = u32>;
 
 /// Long enough that only a broken promise reaches it.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub(crate) struct Fake<F> {
     find: F,
 }
 
-impl<F: Fn(usize, &Stop) -> Found + Send + Sync> Strategy for Fake<F> {
+impl<F: Fn(usize, &StopCheck) -> Found + Send + Sync> SearchStrategy for Fake<F> {
     type Prepared = ();
     type Candidate = u32;
 
@@ -47,14 +48,14 @@ impl<F: Fn(usize, &Stop) -> Found + Send + Sync> Strategy for Fake<F> {
         &self.name
     }
 
-    fn find(&self, _prepared: &(), limit: usize, stop: &Stop) -> Found {
+    fn find(&self, _prepared: &(), limit: usize, stop: &StopCheck) -> Found {
         (self.find)(limit, stop)
     }
 }
 
 pub(crate) fn strategy(
     text: &str,
-    find: impl Fn(usize, &Stop) -> Found + Send + Sync + 'static,
+    find: impl Fn(usize, &StopCheck) -> Found + Send + Sync + 'static,
 ) -> Arc<AnyStrategy> {
     Arc::new(Fake { name: name(text), find })
 }
@@ -92,8 +93,8 @@ pub(crate) fn obeys(text: &str, began: &Events) -> Arc<AnyStrategy> {
 }
 
 /// With a limit that no test reaches by accident.
-pub(crate) fn task(strategy: &Arc<AnyStrategy>) -> Task<AnyStrategy> {
-    Task { strategy: Arc::clone(strategy), limit: 100 }
+pub(crate) fn task(strategy: &Arc<AnyStrategy>) -> StrategyTask<AnyStrategy> {
+    StrategyTask { strategy: Arc::clone(strategy), limit: 100 }
 }
 
 /// A clock, breakers and an executor.
@@ -127,18 +128,18 @@ impl Rig {
     }
 
     /// A stop that never comes.
-    pub(crate) fn never(&self) -> Stop {
+    pub(crate) fn never(&self) -> StopCheck {
         self.stop(&CancellationToken::new(), None)
     }
 
     /// A stop `within` that time from now.
-    pub(crate) fn within(&self, within: Duration) -> Stop {
+    pub(crate) fn within(&self, within: Duration) -> StopCheck {
         self.stop(&CancellationToken::new(), Some(within))
     }
 
-    pub(crate) fn stop(&self, token: &CancellationToken, within: Option<Duration>) -> Stop {
+    pub(crate) fn stop(&self, token: &CancellationToken, within: Option<Duration>) -> StopCheck {
         let deadline = within.map(|within| self.clock.now() + within);
-        Stop::new(token.observe(), deadline, Arc::new(self.clock.clone()))
+        StopCheck::new(token.observe(), deadline, Arc::new(self.clock.clone()))
     }
 
     /// Runs strategies that end by themselves.
@@ -146,16 +147,20 @@ impl Rig {
         self.run_until(strategies, self.never()).expect("nobody cancels")
     }
 
-    pub(crate) fn run_until(&self, strategies: &[Arc<AnyStrategy>], stop: Stop) -> Lines {
+    pub(crate) fn run_until(&self, strategies: &[Arc<AnyStrategy>], stop: StopCheck) -> Lines {
         self.begin(strategies, stop).result()
     }
 
     /// Begins a batch in a thread of its own, which is what the watchdog needs.
-    pub(crate) fn begin(&self, strategies: &[Arc<AnyStrategy>], stop: Stop) -> Pending<Lines> {
+    pub(crate) fn begin(&self, strategies: &[Arc<AnyStrategy>], stop: StopCheck) -> Pending<Lines> {
         self.begin_tasks(strategies.iter().map(task).collect(), stop)
     }
 
-    pub(crate) fn begin_tasks(&self, tasks: Vec<Task<AnyStrategy>>, stop: Stop) -> Pending<Lines> {
+    pub(crate) fn begin_tasks(
+        &self,
+        tasks: Vec<StrategyTask<AnyStrategy>>,
+        stop: StopCheck,
+    ) -> Pending<Lines> {
         let executor = Arc::clone(&self.executor);
         background(move || executor.execute(Batch { prepared: Arc::new(()), tasks, stop }))
     }
@@ -178,29 +183,29 @@ impl Rig {
 /// A line as tests expect it; virtual time makes even `elapsed` exact.
 pub(crate) fn line(
     of: &str,
-    outcome: Outcome,
+    outcome: RunOutcome,
     candidates: &[u32],
     elapsed: Duration,
-    breaker: Option<Recorded>,
+    breaker: Option<RecordOutcome>,
 ) -> Line {
-    Run { name: name(of), outcome, candidates: candidates.to_vec(), cut: 0, elapsed, breaker }
+    StrategyRun { name: name(of), outcome, candidates: candidates.to_vec(), cut: 0, elapsed, breaker }
 }
 
 /// A line of a strategy that found something in no time.
 pub(crate) fn ok(of: &str, candidates: &[u32]) -> Line {
-    line(of, Outcome::Ok, candidates, Duration::ZERO, Some(Recorded::Counted))
+    line(of, RunOutcome::Ok, candidates, Duration::ZERO, Some(RecordOutcome::Counted))
 }
 
-pub(crate) fn timed_out(of: &str, elapsed: Duration, breaker: Recorded) -> Line {
-    line(of, Outcome::TimedOut, &[], elapsed, Some(breaker))
+pub(crate) fn timed_out(of: &str, elapsed: Duration, breaker: RecordOutcome) -> Line {
+    line(of, RunOutcome::TimedOut, &[], elapsed, Some(breaker))
 }
 
 pub(crate) fn not_started(of: &str) -> Line {
-    line(of, Outcome::NotStarted, &[], Duration::ZERO, None)
+    line(of, RunOutcome::NotStarted, &[], Duration::ZERO, None)
 }
 
 pub(crate) fn hung(of: &str) -> Line {
-    line(of, Outcome::Hung, &[], Duration::ZERO, None)
+    line(of, RunOutcome::Hung, &[], Duration::ZERO, None)
 }
 
 /// A door that strategies wait at until a test opens it for ever.

@@ -4,10 +4,10 @@ use std::panic::panic_any;
 use std::sync::Arc;
 
 use context::{
-    Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Stopped, Strategy, StrategyError,
-    Task,
+    Batch, ExecutorConfig, Name, ParallelStrategyExecutor, RunOutcome, SearchStrategy, StopCause, StopCheck,
+    StrategyError, StrategyTask,
 };
-use sync::{CancelReason, Recorded};
+use sync::{CancelReason, RecordOutcome};
 
 use crate::support::{
     AnyStrategy, Events, Found, Gate, Line, Rig, fails, finds, hangs, line, millis, name, not_started, ok,
@@ -15,11 +15,11 @@ use crate::support::{
 };
 
 fn failed(of: &str, message: &str) -> Line {
-    line(of, Outcome::Failed(message.to_owned()), &[], secs(0), Some(Recorded::Counted))
+    line(of, RunOutcome::Failed(message.to_owned()), &[], secs(0), Some(RecordOutcome::Counted))
 }
 
 fn panicked(of: &str, message: &str) -> Line {
-    line(of, Outcome::Panicked(message.to_owned()), &[], secs(0), Some(Recorded::Counted))
+    line(of, RunOutcome::Panicked(message.to_owned()), &[], secs(0), Some(RecordOutcome::Counted))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn candidates_are_kept_and_count_as_a_success() {
 fn nothing_found_is_empty_and_a_success() {
     let rig = Rig::new();
     rig.breakers.record_failure("keyword");
-    let empty = line("keyword", Outcome::Empty, &[], secs(0), Some(Recorded::Counted));
+    let empty = line("keyword", RunOutcome::Empty, &[], secs(0), Some(RecordOutcome::Counted));
     assert_eq!(rig.run(&[finds("keyword", &[])]), [empty]);
     assert_eq!(rig.failures("keyword"), Some(0), "a success forgets failures");
 }
@@ -103,20 +103,20 @@ fn an_error_that_panics_when_it_is_told_is_a_panic() {
 #[test]
 fn a_strategy_that_panics_when_asked_its_name_takes_no_permit() {
     struct Nameless;
-    impl Strategy for Nameless {
+    impl SearchStrategy for Nameless {
         type Prepared = ();
         type Candidate = u32;
         fn name(&self) -> &Name {
             panic!("no name")
         }
-        fn find(&self, _: &(), _: usize, _: &Stop) -> Found {
+        fn find(&self, _: &(), _: usize, _: &StopCheck) -> Found {
             Ok(vec![1])
         }
     }
 
     let rig = Rig::new();
     let nameless: Arc<AnyStrategy> = Arc::new(Nameless);
-    let expected = line("unnamed", Outcome::Panicked("no name".to_owned()), &[], secs(0), None);
+    let expected = line("unnamed", RunOutcome::Panicked("no name".to_owned()), &[], secs(0), None);
     assert_eq!(rig.run(&[nameless, finds("keyword", &[1])]), [expected, ok("keyword", &[1])]);
     assert_eq!(rig.breakers.snapshot().len(), 1, "only the named one has a breaker");
 }
@@ -187,7 +187,7 @@ fn sixteen_causes_are_told_and_no_more() {
 fn more_than_the_limit_is_cut_and_counted() {
     let rig = Rig::new();
     let liar = finds("liar", &(0..1_000_000).collect::<Vec<_>>());
-    let tasks = vec![Task { strategy: liar, limit: 3 }];
+    let tasks = vec![StrategyTask { strategy: liar, limit: 3 }];
     let runs = rig.begin_tasks(tasks, rig.never()).result().expect("nobody cancels");
     let expected = Line { cut: 999_997, ..ok("liar", &[0, 1, 2]) };
     assert_eq!(runs, [expected]);
@@ -201,7 +201,7 @@ fn one_that_misses_its_own_deadline_counts_as_a_failure() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.never());
     heard.expect("began");
     rig.clock.advance(secs(2));
-    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), Recorded::Counted)]));
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), RecordOutcome::Counted)]));
     assert_eq!(rig.failures("slow"), Some(1));
     gate.open();
 }
@@ -214,7 +214,7 @@ fn one_that_ran_for_half_its_deadline_when_the_caller_gave_up_counts_as_a_failur
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(secs(1)));
     heard.expect("began");
     rig.clock.advance(secs(1));
-    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(1), Recorded::Counted)]));
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(1), RecordOutcome::Counted)]));
     assert_eq!(rig.failures("slow"), Some(1));
     gate.open();
 }
@@ -227,7 +227,7 @@ fn one_that_ran_for_less_is_given_back_uncounted() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(millis(999)));
     heard.expect("began");
     rig.clock.advance(millis(999));
-    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(999), Recorded::Returned)]));
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(999), RecordOutcome::Returned)]));
     assert_eq!(rig.failures("slow"), Some(0));
     gate.open();
 }
@@ -240,7 +240,7 @@ fn a_collector_that_looks_late_makes_no_failure_of_a_hurried_caller() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(millis(1)));
     heard.expect("began");
     rig.clock.advance(secs(3600));
-    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(1), Recorded::Returned)]));
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(1), RecordOutcome::Returned)]));
     gate.open();
 }
 
@@ -258,8 +258,8 @@ fn one_that_starts_late_is_given_back_uncounted() {
     assert_eq!(
         pending.result(),
         Ok(vec![
-            timed_out("first", secs(2), Recorded::Counted),
-            timed_out("second", millis(999), Recorded::Returned),
+            timed_out("first", secs(2), RecordOutcome::Counted),
+            timed_out("second", millis(999), RecordOutcome::Returned),
         ])
     );
     gate.open();
@@ -273,7 +273,7 @@ fn an_answer_at_its_due_instant_is_late_whoever_looks_first() {
         clock.advance(secs(2));
         Ok(vec![1])
     });
-    assert_eq!(rig.run(&[exact]), [timed_out("exact", secs(2), Recorded::Counted)]);
+    assert_eq!(rig.run(&[exact]), [timed_out("exact", secs(2), RecordOutcome::Counted)]);
     let clock = rig.clock.clone();
     let just = strategy("just", move |_, _| {
         clock.advance(millis(1999));
@@ -293,21 +293,21 @@ fn obeying_a_hurried_caller_is_no_failure() {
         Ok(vec![1])
     });
     let runs = rig.run_until(&[obedient], rig.within(millis(1)));
-    assert_eq!(runs, Ok(vec![timed_out("obedient", millis(1), Recorded::Returned)]));
+    assert_eq!(runs, Ok(vec![timed_out("obedient", millis(1), RecordOutcome::Returned)]));
     assert_eq!(rig.failures("obedient"), Some(0));
 }
 
 #[test]
 fn stopping_without_being_told_is_a_failure() {
     let rig = Rig::new();
-    let lazy = strategy("lazy", |_, _| Err(Stopped::Cancelled(CancelReason::User).into()));
+    let lazy = strategy("lazy", |_, _| Err(StopCause::Cancelled(CancelReason::User).into()));
     assert_eq!(rig.run(&[lazy]), [failed("lazy", "cancelled: asked for by the user")]);
 }
 
 #[test]
 fn one_without_a_share_is_not_started_and_takes_no_permit() {
     let rig = Rig::new();
-    let tasks = vec![Task { strategy: fails("idle"), limit: 0 }, task(&finds("keyword", &[1]))];
+    let tasks = vec![StrategyTask { strategy: fails("idle"), limit: 0 }, task(&finds("keyword", &[1]))];
     assert_eq!(
         rig.begin_tasks(tasks, rig.never()).result(),
         Ok(vec![not_started("idle"), ok("keyword", &[1])])
@@ -325,7 +325,7 @@ fn one_whose_turn_does_not_come_is_not_started_and_takes_no_permit() {
     rig.clock.advance(secs(3));
     assert_eq!(
         pending.result(),
-        Ok(vec![timed_out("slow", secs(2), Recorded::Counted), not_started("next")])
+        Ok(vec![timed_out("slow", secs(2), RecordOutcome::Counted), not_started("next")])
     );
     assert_eq!(rig.view("next"), None, "its breaker was never asked");
     assert_eq!(rig.executor.pool().queued, 0, "nothing is left to be begun for nobody");
@@ -349,9 +349,9 @@ fn a_callers_deadline_is_not_longer_than_the_configured_one() {
     let pending = rig.begin(&[hangs("slow", &began, &gate), fails("next")], rig.within(secs(1000)));
     heard.expect("began");
     rig.clock.advance(secs(3));
-    let outcomes: Vec<Outcome> =
+    let outcomes: Vec<RunOutcome> =
         pending.result().expect("nobody cancels").into_iter().map(|run| run.outcome).collect();
-    assert_eq!(outcomes, [Outcome::TimedOut, Outcome::NotStarted]);
+    assert_eq!(outcomes, [RunOutcome::TimedOut, RunOutcome::NotStarted]);
     gate.open();
 }
 
@@ -362,7 +362,7 @@ fn an_open_breaker_is_said_with_the_time_to_come_back() {
         rig.breakers.record_failure("keyword");
     }
     rig.clock.advance(secs(10));
-    let open = Outcome::Open { retry_after: secs(20) };
+    let open = RunOutcome::Open { retry_after: secs(20) };
     assert_eq!(rig.run(&[finds("keyword", &[1])]), [line("keyword", open, &[], secs(0), None)]);
 }
 
@@ -376,13 +376,13 @@ fn an_empty_batch_has_no_lines() {
 #[test]
 fn a_strategy_gets_its_limit_and_what_was_prepared() {
     struct Sum(Name);
-    impl Strategy for Sum {
+    impl SearchStrategy for Sum {
         type Prepared = Vec<u32>;
         type Candidate = u32;
         fn name(&self) -> &Name {
             &self.0
         }
-        fn find(&self, prepared: &Vec<u32>, limit: usize, stop: &Stop) -> Found {
+        fn find(&self, prepared: &Vec<u32>, limit: usize, stop: &StopCheck) -> Found {
             Ok(vec![
                 prepared.iter().sum(),
                 u32::try_from(limit).expect("small"),
@@ -398,7 +398,7 @@ fn a_strategy_gets_its_limit_and_what_was_prepared() {
         Arc::new(rig.clock.clone()),
     )
     .expect("bounds are kept");
-    let tasks = vec![Task { strategy: Arc::new(Sum(name("sum"))), limit: 5 }];
+    let tasks = vec![StrategyTask { strategy: Arc::new(Sum(name("sum"))), limit: 5 }];
     let runs = executor.execute(Batch { prepared: Arc::new(vec![1, 2]), tasks, stop: rig.never() });
     assert_eq!(runs, Ok(vec![ok("sum", &[3, 5, 1])]));
 }

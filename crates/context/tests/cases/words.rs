@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context::{
-    ExecutorConfig, ExecutorConfigError, Name, NameError, ParallelStrategyExecutor, Stop, Stopped,
+    ExecutorConfig, ExecutorConfigError, Name, NameError, ParallelStrategyExecutor, StopCause, StopCheck,
     StrategyError,
 };
 use sync::{CancelReason, CancellationToken, CircuitBreaker, ManualClock};
@@ -59,34 +59,34 @@ fn a_name_prints_as_it_was_given() {
 fn a_stop_without_a_deadline_waits_for_the_cancel_alone() {
     let clock = ManualClock::new();
     let token = CancellationToken::new();
-    let stop = Stop::new(token.observe(), None, Arc::new(clock.clone()));
+    let stop = StopCheck::new(token.observe(), None, Arc::new(clock.clone()));
     clock.advance(secs(1_000_000));
     assert_eq!((stop.should_stop(), stop.check(), stop.remaining()), (false, Ok(()), None));
     token.cancel(CancelReason::Sibling);
     assert!(stop.should_stop());
-    assert_eq!(stop.check(), Err(Stopped::Cancelled(CancelReason::Sibling)));
+    assert_eq!(stop.check(), Err(StopCause::Cancelled(CancelReason::Sibling)));
 }
 
 #[test]
 fn a_stop_says_stop_at_its_deadline_and_not_before() {
     let clock = ManualClock::new();
     let token = CancellationToken::new();
-    let stop = Stop::new(token.observe(), Some(millis(10)), Arc::new(clock.clone()));
+    let stop = StopCheck::new(token.observe(), Some(millis(10)), Arc::new(clock.clone()));
     clock.advance(millis(9));
     assert_eq!((stop.should_stop(), stop.check(), stop.remaining()), (false, Ok(()), Some(millis(1))));
     clock.advance(millis(1));
-    let passed = Err(Stopped::DeadlinePassed);
+    let passed = Err(StopCause::DeadlinePassed);
     assert_eq!((stop.should_stop(), stop.check(), stop.remaining()), (true, passed, Some(secs(0))));
     clock.advance(millis(1));
     assert_eq!(stop.remaining(), Some(secs(0)));
     token.cancel(CancelReason::User);
-    assert_eq!(stop.check(), Err(Stopped::Cancelled(CancelReason::User)), "the cancel is the reason");
+    assert_eq!(stop.check(), Err(StopCause::Cancelled(CancelReason::User)), "the cancel is the reason");
 }
 
 #[test]
 fn a_reset_does_not_revive_what_was_stopped() {
     let token = CancellationToken::new();
-    let stop = Stop::new(token.observe(), None, Arc::new(ManualClock::new()));
+    let stop = StopCheck::new(token.observe(), None, Arc::new(ManualClock::new()));
     token.cancel(CancelReason::User);
     token.reset();
     assert!(stop.should_stop());
@@ -94,9 +94,9 @@ fn a_reset_does_not_revive_what_was_stopped() {
 
 #[test]
 fn reasons_to_stop_are_told() {
-    let cancelled = StrategyError::from(Stopped::Cancelled(CancelReason::Shutdown));
+    let cancelled = StrategyError::from(StopCause::Cancelled(CancelReason::Shutdown));
     assert_eq!(cancelled.to_string(), "cancelled: shutting down");
-    assert_eq!(StrategyError::from(Stopped::DeadlinePassed).to_string(), "deadline passed");
+    assert_eq!(StrategyError::from(StopCause::DeadlinePassed).to_string(), "deadline passed");
     assert_eq!(StrategyError::failed("no index").to_string(), "no index");
 }
 
@@ -150,7 +150,8 @@ fn a_refused_configuration_says_what_is_allowed() {
 
 #[test]
 fn what_is_shared_can_be_printed() {
-    let stop = Stop::new(CancellationToken::new().observe(), Some(secs(1)), Arc::new(ManualClock::new()));
+    let stop =
+        StopCheck::new(CancellationToken::new().observe(), Some(secs(1)), Arc::new(ManualClock::new()));
     assert_eq!(
         format!("{stop:?}"),
         "Stop { observed: Observed { generation: 0, reason: None, .. }, deadline: Some(1s), .. }"

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use context::{Batch, ExecutorConfig, ParallelStrategyExecutor, Stop, Task};
+use context::{Batch, ExecutorConfig, ParallelStrategyExecutor, StopCheck, StrategyTask};
 use proof::{Case, Effort, Twin, effort, execution};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -12,7 +12,7 @@ use shuttle::{Config, Runner};
 use sync::primitives::thread;
 use sync::{
     BreakerConfig, BreakerState, CancelReason, CancellationToken, CircuitBreaker, Clock, ManualClock,
-    Observed, Recorded,
+    Observed, RecordOutcome,
 };
 
 use crate::ledger;
@@ -41,7 +41,7 @@ pub(crate) trait Executes: Send + Sync {
 pub(crate) struct Line {
     pub(crate) name: String,
     /// What the breaker answered, once for each time that it was told of this run.
-    pub(crate) recorded: Vec<Recorded>,
+    pub(crate) recorded: Vec<RecordOutcome>,
 }
 
 type Make = fn(CircuitBreaker, ManualClock) -> Arc<dyn Executes>;
@@ -129,8 +129,9 @@ fn explore<M: Copy + Send + Sync + 'static>(body: fn(M), make: M) {
     Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, schedules()), config).run(body);
 }
 
-/// Two pipelines share an executor. In each, one strategy finds, one panics, one hangs and one is skipped; the
-/// first that hangs is let go in the very moment of its deadline, the second only when nobody waits any more.
+/// Two pipelines share an executor. In each, one strategy finds, one panics, one hangs and one is skipped;
+/// the first that hangs is let go in the very moment of its deadline, the second only when nobody waits any
+/// more.
 fn counts_once(make: Make) {
     let clock = ManualClock::new();
     let breakers = breakers(THRESHOLD, &clock);
@@ -177,9 +178,9 @@ fn counts_once(make: Make) {
     stage.wait_until_all_left();
 
     for name in ["finds", "panics", "hangs"] {
-        let told: Vec<Recorded> =
+        let told: Vec<RecordOutcome> =
             lines.iter().filter(|line| line.name == name).flat_map(|line| line.recorded.clone()).collect();
-        assert_eq!(told, [Recorded::Counted; 2], "answers to two runs of {name}");
+        assert_eq!(told, [RecordOutcome::Counted; 2], "answers to two runs of {name}");
     }
     for name in ["panics", "hangs"] {
         let counted = failures(&breakers, name);
@@ -275,10 +276,10 @@ struct Ours {
 
 impl Executes for Ours {
     fn execute(&self, strategies: Vec<Arc<AnyStrategy>>, observed: Observed) -> Option<Vec<Line>> {
-        let tasks = strategies.into_iter().map(|strategy| Task { strategy, limit: 10 }).collect();
-        let stop = Stop::new(observed, None, Arc::clone(&self.clock));
+        let tasks = strategies.into_iter().map(|strategy| StrategyTask { strategy, limit: 10 }).collect();
+        let stop = StopCheck::new(observed, None, Arc::clone(&self.clock));
         let runs = self.executor.execute(Batch { prepared: Arc::new(()), tasks, stop }).ok()?;
-        let line = |run: context::Run<u32>| Line {
+        let line = |run: context::StrategyRun<u32>| Line {
             name: run.name.to_string(),
             recorded: run.breaker.into_iter().collect(),
         };

@@ -22,7 +22,8 @@ pub(crate) trait Keeps: Send + Sync {
 
 pub(crate) type Make = fn() -> Arc<dyn Keeps>;
 
-/// Three ask at once. The first spends all, the second half, the third goes away with nothing; then each asks again.
+/// Three ask at once. The first spends all, the second half, the third goes away with nothing; then each asks
+/// again.
 pub(crate) fn never_sums_above_the_window(make: Make) {
     let ledger = make();
     let askers: Vec<_> = (0..ASKERS)

@@ -1,4 +1,5 @@
-//! The executor and the ledger under many thread schedules, and the naive ones that the same exploration must catch.
+//! The executor and the ledger under many thread schedules, and the naive ones that the same exploration must
+//! catch.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile proof -p context --test shuttle`
 //!

@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use context::Stop;
+use context::StopCheck;
 use sync::primitives::{Mutex, MutexGuard, lock, thread};
-use sync::{CircuitBreaker, Clock, ManualClock, Observed, Parker, Recorded};
+use sync::{CircuitBreaker, Clock, ManualClock, Observed, Parker, RecordOutcome};
 
 use crate::explored::{Executes, Line, STRATEGY_DEADLINE};
 use crate::stage::AnyStrategy;
@@ -15,8 +15,8 @@ use crate::stage::AnyStrategy;
 /// What is naive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// The task looks whether it was given up and then counts its end; the collector looks whether it has ended
-    /// and then counts a timeout. Nothing makes looking and counting one step.
+    /// The task looks whether it was given up and then counts its end; the collector looks whether it has
+    /// ended and then counts a timeout. Nothing makes looking and counting one step.
     CountedTwice,
     /// Lines are kept as they come.
     CompletionOrder,
@@ -46,7 +46,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn write(&mut self, index: usize, name: &str, recorded: Vec<Recorded>) {
+    fn write(&mut self, index: usize, name: &str, recorded: Vec<RecordOutcome>) {
         self.lines[index] = Some(Line { name: name.to_owned(), recorded });
         self.arrivals.push(index);
     }
@@ -71,7 +71,7 @@ impl Naive {
             Flaw::KeptPermit => self.breakers.try_acquire(strategy.name().as_str()).ok(),
             Flaw::CountedTwice | Flaw::CompletionOrder | Flaw::CountedCancel => None,
         };
-        let stop = Stop::new(observed.clone(), None, Arc::new(self.clock.clone()));
+        let stop = StopCheck::new(observed.clone(), None, Arc::new(self.clock.clone()));
         let found = catch_unwind(AssertUnwindSafe(|| strategy.find(&(), 10, &stop)));
         let (name, is_well) = (strategy.name().as_str(), matches!(found, Ok(Ok(_))));
         let mut rows = lock(&board.rows);
@@ -92,7 +92,7 @@ impl Naive {
         board.collector.unpark();
     }
 
-    fn count(&self, name: &str, is_well: bool) -> Recorded {
+    fn count(&self, name: &str, is_well: bool) -> RecordOutcome {
         match is_well {
             true => self.breakers.record_success(name),
             false => self.breakers.record_failure(name),

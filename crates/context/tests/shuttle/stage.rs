@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::resume_unwind;
 use std::sync::{Arc, PoisonError};
 
-use context::{Name, Stop, Strategy, StrategyError};
+use context::{Name, SearchStrategy, StopCheck, StrategyError};
 use sync::primitives::{Condvar, Mutex, MutexGuard, lock};
 
-pub(crate) type AnyStrategy = dyn Strategy<Prepared = (), Candidate = u32>;
+pub(crate) type AnyStrategy = dyn SearchStrategy<Prepared = (), Candidate = u32>;
 
 /// What a strategy does.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Actor {
     }
 }
 
-impl Strategy for Actor {
+impl SearchStrategy for Actor {
     type Prepared = ();
     type Candidate = u32;
 
@@ -52,7 +52,7 @@ impl Strategy for Actor {
         &self.name
     }
 
-    fn find(&self, _prepared: &(), _limit: usize, stop: &Stop) -> Result<Vec<u32>, StrategyError> {
+    fn find(&self, _prepared: &(), _limit: usize, stop: &StopCheck) -> Result<Vec<u32>, StrategyError> {
         match self.part {
             Part::Finds | Part::Skipped => Ok(vec![1]),
             // Without the panic hook, which would print a schedule for a panic that is meant.

@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use definitions::{
-    Configured, DEFINITION_BYTES_MAX, DefinitionError, Kind, Library, Origin, action_schema, actor_schema,
-    is_name,
+    ConfiguredNames, DEFINITION_BYTES_MAX, DefinitionError, DefinitionOrigin, Kind, Library, action_schema,
+    actor_schema, is_name,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A project and a user, with definitions of their own.
-pub(super) struct Place {
+pub(super) struct ProjectDir {
     dir: TempDir,
 }
 
-impl Place {
-    pub(super) fn new() -> Place {
-        Place { dir: TempDir::new().unwrap() }
+impl ProjectDir {
+    pub(super) fn new() -> ProjectDir {
+        ProjectDir { dir: TempDir::new().unwrap() }
     }
 
     pub(super) fn library(&self) -> Library {
@@ -41,7 +41,7 @@ impl Place {
 
 /// What is wrong with a text, each finding as `line:column: message`.
 fn faults(kind: Kind, text: &str) -> Vec<String> {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let (path, library) = (place.write(&format!("{}s/a", kind.as_str()), text), place.library());
     let error = match kind {
         Kind::Action => library.action("a").map(drop),
@@ -251,13 +251,13 @@ fn one_fault_hides_no_other() {
     }
     assert!(!faults.iter().any(|fault| fault.contains("which is no node")), "{faults:#?}");
 
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write(
         "actors/a",
         "nodes:\n  m: {model: nobody/x, tools: [raed, bux.look]}\n  n: {actor: codx}\n  t: {tool: box.look}\n  d: {model: default}\n",
     );
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
-    let configured = Configured { servers: words(&["box"]), providers: words(&["openai"]) };
+    let configured = ConfiguredNames { servers: words(&["box"]), providers: words(&["openai"]) };
     let told = |library: Library| match library.actor("a") {
         Err(DefinitionError::Invalid(findings)) => findings
             .iter()
@@ -279,7 +279,7 @@ fn one_fault_hides_no_other() {
 
 #[test]
 fn a_list_tells_of_actors_that_cannot_be_put_together() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write("actors/ping", "actor: pong\n");
     place.write("actors/pong", "actor: ping\n");
     place.write("actors/lost", "actor: nobody\n");
@@ -297,7 +297,7 @@ fn a_list_tells_of_actors_that_cannot_be_put_together() {
 
 #[test]
 fn a_definition_is_bounded_before_it_is_read() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let most = usize::try_from(DEFINITION_BYTES_MAX).unwrap();
     let text = |bytes: usize| format!("description: a\n#{}", "x".repeat(bytes - 16));
     place.write("actions/fits", &text(most));
@@ -315,13 +315,19 @@ fn a_definition_is_bounded_before_it_is_read() {
 
 #[test]
 fn the_projects_definition_hides_the_users_and_only_the_users_hides_the_built_in() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let origin = |name: &str| place.library().actor(name).map(|actor| actor.origin).ok();
-    assert_eq!(origin("codex"), Some(Origin::BuiltIn));
+    assert_eq!(origin("codex"), Some(DefinitionOrigin::BuiltIn));
     place.write("actors/codex", "run: project\n");
-    assert_eq!((origin("codex"), origin("project:codex")), (Some(Origin::BuiltIn), Some(Origin::Project)));
+    assert_eq!(
+        (origin("codex"), origin("project:codex")),
+        (Some(DefinitionOrigin::BuiltIn), Some(DefinitionOrigin::Project))
+    );
     place.write("user/actors/codex", "run: user\n");
-    assert_eq!((origin("codex"), origin("project:codex")), (Some(Origin::User), Some(Origin::Project)));
+    assert_eq!(
+        (origin("codex"), origin("project:codex")),
+        (Some(DefinitionOrigin::User), Some(DefinitionOrigin::Project))
+    );
     place.write("actors/own", "run: project\nbad: 1\n");
     place.write("user/actors/own", "run: user\n");
     let listed = place.library().list(Kind::Actor).unwrap();
@@ -329,11 +335,14 @@ fn the_projects_definition_hides_the_users_and_only_the_users_hides_the_built_in
         let lines = listed.iter().filter(|line| line.name == name);
         lines.map(|line| (line.origin, line.hidden_by, line.findings.len())).collect()
     };
-    assert_eq!(told("codex"), [(Origin::User, None, 0), (Origin::BuiltIn, Some(Origin::User), 0)]);
-    assert_eq!(told("project:codex"), [(Origin::Project, None, 0)]);
+    assert_eq!(
+        told("codex"),
+        [(DefinitionOrigin::User, None, 0), (DefinitionOrigin::BuiltIn, Some(DefinitionOrigin::User), 0)]
+    );
+    assert_eq!(told("project:codex"), [(DefinitionOrigin::Project, None, 0)]);
     assert_eq!(
         told("own"),
-        [(Origin::Project, None, 1), (Origin::User, Some(Origin::Project), 0)],
+        [(DefinitionOrigin::Project, None, 1), (DefinitionOrigin::User, Some(DefinitionOrigin::Project), 0)],
         "one that is not sound still hides: nobody else is taken in its place"
     );
     assert_eq!((origin("own"), origin("project:own"), origin("project:none")), (None, None, None));
@@ -341,7 +350,7 @@ fn the_projects_definition_hides_the_users_and_only_the_users_hides_the_built_in
 
 #[test]
 fn a_name_that_nothing_has_says_what_was_meant() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write("actions/fix-tests", "description: a\n");
     let said = |name: &str| place.library().action(name).unwrap_err().to_string();
     assert_eq!(said("fix-test"), "there is no action `fix-test`; did you mean `fix-tests`?");
@@ -414,9 +423,9 @@ fn an_editor_offers_exactly_the_keys_that_are_read() {
 }
 
 /// Ends whoever goes on until it is over, also when the test fails.
-struct Over<'a>(&'a AtomicBool);
+struct StopFlag<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopFlag<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -424,7 +433,7 @@ impl Drop for Over<'_> {
 
 #[test]
 fn a_file_that_is_edited_while_it_is_read_is_what_was_hashed() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let texts = [
         "description: one\nprompt: short\n".to_owned(),
         format!("description: two\nprompt: {}\n", "long ".repeat(5_000)),
@@ -439,14 +448,14 @@ fn a_file_that_is_edited_while_it_is_read_is_what_was_hashed() {
                 texts.iter().for_each(|text| fs::write(&path, text).unwrap());
             }
         });
-        let _over = Over(&is_over);
+        let _over = StopFlag(&is_over);
         let mut seen = BTreeSet::new();
         let mut reads = 0;
         while reads < 2_000 || seen.len() < 2 {
             reads += 1;
             // A half is no action, or one that says less: whatever it is, it is what was hashed.
             let Ok(loaded) = library.action("a") else { continue };
-            assert_eq!(loaded.digest, domain::Hash::of(loaded.text.as_bytes()).to_string());
+            assert_eq!(loaded.digest, domain::Hash::from_content(loaded.text.as_bytes()).to_string());
             let description = &loaded.definition.description;
             assert!(loaded.text.starts_with(&format!("description: {description}")), "{}", loaded.text);
             seen.insert(loaded.digest);

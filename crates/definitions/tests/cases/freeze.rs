@@ -1,19 +1,24 @@
-//! What a plan keeps of its definitions: actors in one list, arguments put in, and nothing that loosens what was allowed.
+//! What a plan keeps of its definitions: actors in one list, arguments put in, and nothing that loosens what
+//! was allowed.
 
 use definitions::{
-    ChosenActor, DefinitionError, FindingKind, Frozen, Library, StrategistDefault, Surroundings,
-    freeze_action, freeze_actor, preview_action, preview_actor,
+    ChosenActor, DefinitionError, DiagnosticKind, FreezeOptions, FrozenDefinition, Library,
+    StrategistDefault, freeze_action, freeze_actor, preview_action, preview_actor,
 };
-use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
+use domain::{CommandLine, InvariantScope, NodeKind, PlanGraph, PlanSpec, PlanStep, Template, Values};
 use serde_json::json;
 
-use super::definitions_read::Place;
+use super::definitions_read::ProjectDir;
 
-fn with_model() -> Surroundings {
-    Surroundings { model_default: Some("ollama/small".to_owned()), ..Surroundings::default() }
+fn with_model() -> FreezeOptions {
+    FreezeOptions { model_default: Some("ollama/small".to_owned()), ..FreezeOptions::default() }
 }
 
-fn freeze(place: &Place, text: &str, args: &[(&str, &str)]) -> Result<Frozen, DefinitionError> {
+fn freeze(
+    place: &ProjectDir,
+    text: &str,
+    args: &[(&str, &str)],
+) -> Result<FrozenDefinition, DefinitionError> {
     place.write("actions/a", text);
     let args: Vec<(String, String)> =
         args.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
@@ -21,20 +26,20 @@ fn freeze(place: &Place, text: &str, args: &[(&str, &str)]) -> Result<Frozen, De
     freeze_action(&library, &library.action("a")?, &args, &with_model())
 }
 
-fn kinds(error: &DefinitionError) -> Vec<FindingKind> {
+fn kinds(error: &DefinitionError) -> Vec<DiagnosticKind> {
     match error {
         DefinitionError::Invalid(findings) => findings.iter().map(|finding| finding.kind).collect(),
         other => panic!("{other}"),
     }
 }
 
-fn step<'a>(frozen: &'a Frozen, node: &str) -> &'a Step {
+fn step<'a>(frozen: &'a FrozenDefinition, node: &str) -> &'a PlanStep {
     frozen.steps.iter().find(|step| step.node == node).unwrap_or_else(|| panic!("{node}: {:?}", frozen.steps))
 }
 
 #[test]
 fn arguments_reach_texts_lists_and_the_shell_as_text() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let text = "description: Rename {{from}} to {{args.to}}\nargs: {from: , to: {default: Bar}}\n\
                 actor:\n  nodes:\n    \
                 sh: {run: 'sed \"s/$ARG_FROM/$ARG_TO/\"'}\n    \
@@ -49,7 +54,7 @@ fn arguments_reach_texts_lists_and_the_shell_as_text() {
     let shell = step(&frozen, "sh").command().unwrap();
     assert_eq!(
         shell.run,
-        Run::Shell("sed \"s/$ARG_FROM/$ARG_TO/\"".to_owned()),
+        CommandLine::Shell("sed \"s/$ARG_FROM/$ARG_TO/\"".to_owned()),
         "the shell's text has no value in it"
     );
     assert_eq!(shell.env, [("ARG_FROM".into(), "$(touch x)".into()), ("ARG_TO".into(), "Bar".into())]);
@@ -57,22 +62,22 @@ fn arguments_reach_texts_lists_and_the_shell_as_text() {
     let list = step(&frozen, "list").command().unwrap();
     assert_eq!(
         list.run,
-        Run::Argv(["grep", "-e", "--x=$(touch x)", "--", "$(touch x)"].map(Into::into).to_vec())
+        CommandLine::Argv(["grep", "-e", "--x=$(touch x)", "--", "$(touch x)"].map(Into::into).to_vec())
     );
     assert_eq!((list.stdin.as_deref(), list.expand), (Some("$(touch x) {{prompt}}"), true));
-    assert_eq!(frozen.validations[0].run, Run::Argv(["grep", "-e", "xBar"].map(Into::into).to_vec()));
+    assert_eq!(frozen.validations[0].run, CommandLine::Argv(["grep", "-e", "xBar"].map(Into::into).to_vec()));
 }
 
 #[test]
 fn no_argument_becomes_an_option_or_a_placeholder() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let text = "description: a\nargs: {x: }\nactor: {run: [grep, '{{x}}']}\n";
     let error = freeze(&place, text, &[("x", "--help")]).unwrap_err();
     assert!(matches!(&error, DefinitionError::Args(errors) if errors.len() == 1), "{error}");
     assert!(error.to_string().contains("put `--` before it"), "{error}");
     let frozen = freeze(&place, text, &[("x", "{{task}}")]).unwrap();
     let command = step(&frozen, "main").command().unwrap();
-    let Run::Argv(argv) = &command.run else { panic!() };
+    let CommandLine::Argv(argv) = &command.run else { panic!() };
     assert!(command.expand);
     let values = Values { task: "secret".to_owned(), ..Values::default() };
     let word = Template::parse(&argv[1].to_string()).unwrap().expand(&values);
@@ -81,7 +86,7 @@ fn no_argument_becomes_an_option_or_a_placeholder() {
 
 #[test]
 fn wrong_arguments_are_told_all_at_once() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let text = "description: a\nargs: {from: , n: {type: integer}}\nactor: {run: make}\n";
     let error = freeze(&place, text, &[("n", "x"), ("form", "b")]).unwrap_err();
     assert!(matches!(error, DefinitionError::Args(errors) if errors.len() == 3));
@@ -89,7 +94,7 @@ fn wrong_arguments_are_told_all_at_once() {
 
 #[test]
 fn a_nested_actor_becomes_steps_of_the_plan() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write(
         "actors/look",
         "nodes:\n  ask: {model: default, tools: [read], prompt: 'About {{topic}} of {{args.name}}: {{task}}'}\n  \
@@ -102,7 +107,7 @@ fn a_nested_actor_becomes_steps_of_the_plan() {
     let frozen = freeze(&place, text, &[]).unwrap();
     let names: Vec<&str> = frozen.steps.iter().map(|step| step.node.as_str()).collect();
     assert_eq!(names, ["first", "sub/ask", "sub/sum", "sub", "last"]);
-    let Does::Model(ask) = &step(&frozen, "sub/ask").does else { panic!() };
+    let NodeKind::Model(ask) = &step(&frozen, "sub/ask").does else { panic!() };
     assert_eq!(ask.prompt, "About T {{nodes.first.text}} of N: {{task}}");
     assert_eq!(ask.model, "ollama/small");
     let sum = step(&frozen, "sub/sum");
@@ -113,9 +118,9 @@ fn a_nested_actor_becomes_steps_of_the_plan() {
     let variables: Vec<String> = command.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(variables, ["ARG_DEPTH=3", "ARG_NAME=N", "ARG_TOPIC=T {{nodes.first.text}}"]);
     let sub = step(&frozen, "sub");
-    assert_eq!(sub.does, Does::Actor { name: "look".to_owned(), result: "sub/sum".to_owned() });
+    assert_eq!(sub.does, NodeKind::Actor { name: "look".to_owned(), result: "sub/sum".to_owned() });
     assert_eq!(sub.needs, Some(vec!["first".to_owned()]));
-    assert!(Graph::new(&frozen.steps).is_ok());
+    assert!(PlanGraph::new(&frozen.steps).is_ok());
     let sources: Vec<&str> = frozen.sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(sources, ["a", "look"]);
     assert!(frozen.sources.iter().all(|source| source.digest.len() == 64));
@@ -123,11 +128,11 @@ fn a_nested_actor_becomes_steps_of_the_plan() {
 
 #[test]
 fn actors_that_are_made_of_each_other_or_too_large_are_refused() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write("actors/one", "nodes: {x: {actor: two}}\n");
     place.write("actors/two", "nodes: {x: {actor: one}}\n");
     let error = freeze(&place, "description: a\nactor: one\n", &[]).unwrap_err();
-    assert_eq!(kinds(&error), [FindingKind::ActorCycle]);
+    assert_eq!(kinds(&error), [DiagnosticKind::ActorCycle]);
     assert!(error.to_string().contains("one → two → one"), "{error}");
 
     for at in 0..9 {
@@ -136,7 +141,7 @@ fn actors_that_are_made_of_each_other_or_too_large_are_refused() {
     place.write("actors/deep9", "run: make\n");
     assert!(freeze(&place, "description: a\nactor: deep2\n", &[]).is_ok(), "eight deep");
     let error = freeze(&place, "description: a\nactor: deep1\n", &[]).unwrap_err();
-    assert_eq!(kinds(&error), [FindingKind::ActorTooLarge]);
+    assert_eq!(kinds(&error), [DiagnosticKind::ActorTooLarge]);
 
     let many: String = (0..60).map(|at| format!("  n{at}: {{run: make}}\n")).collect();
     place.write("actors/many", &format!("nodes:\n{many}"));
@@ -146,40 +151,40 @@ fn actors_that_are_made_of_each_other_or_too_large_are_refused() {
     let nine: String = (0..9).map(|at| format!("  n{at}: {{actor: many}}\n")).collect();
     place.write("actors/most", &format!("nodes:\n{nine}"));
     let error = freeze(&place, "description: a\nactor: most\n", &[]).unwrap_err();
-    assert!(kinds(&error).iter().all(|kind| *kind == FindingKind::ActorTooLarge), "{error}");
+    assert!(kinds(&error).iter().all(|kind| *kind == DiagnosticKind::ActorTooLarge), "{error}");
 }
 
 #[test]
 fn an_actor_that_is_missing_is_told_where_it_is_named() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let error = freeze(&place, "description: a\nactor: codx\n", &[]).unwrap_err();
-    assert_eq!(kinds(&error), [FindingKind::ActorNotFound]);
+    assert_eq!(kinds(&error), [DiagnosticKind::ActorNotFound]);
     assert!(
         error.to_string().contains("a.yaml:2:8: there is no actor `codx`; did you mean `codex`?"),
         "{error}"
     );
     let error = freeze(&place, "description: a\nactor: {nodes: {x: {actor: nobody}}}\n", &[]).unwrap_err();
-    assert_eq!(kinds(&error), [FindingKind::ActorNotFound]);
+    assert_eq!(kinds(&error), [DiagnosticKind::ActorNotFound]);
     let error = freeze(&place, "description: a\n", &[]).unwrap_err();
     assert!(matches!(error, DefinitionError::NoActor), "{error}");
 }
 
 #[test]
 fn a_nested_actors_slip_is_told_when_its_arguments_are_known() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write("actors/look", "run: [echo, 'x{{topc}}']\n");
     let library = place.library();
     let alone = library.actor("look").unwrap();
     assert!(preview_actor(&library, &alone, &with_model()).is_ok(), "whoever uses it may give it");
     let error = freeze(&place, "description: a\nactor: {nodes: {x: {actor: look, with: {topic: a}}}}\n", &[])
         .unwrap_err();
-    assert_eq!(kinds(&error), [FindingKind::TemplateUnknown]);
+    assert_eq!(kinds(&error), [DiagnosticKind::TemplateUnknown]);
     assert!(error.to_string().contains("did you mean `topic`?"), "{error}");
 }
 
 #[test]
 fn a_strategist_only_reads() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let strategist = |node: &str| format!("description: a\nactor: {{run: make}}\nstrategist: {{{node}}}\n");
     for node in [
         "model: default, tools: [read, write]",
@@ -190,7 +195,7 @@ fn a_strategist_only_reads() {
         assert!(error.to_string().contains("may only read"), "{node}: {error}");
     }
     let frozen = freeze(&place, &strategist("model: default"), &[]).unwrap();
-    let Does::Model(task) = &frozen.strategist.unwrap().steps[0].does else { panic!() };
+    let NodeKind::Model(task) = &frozen.strategist.unwrap().steps[0].does else { panic!() };
     assert_eq!(task.tools, ["read"]);
     let frozen = freeze(&place, &strategist("run: [cat, a]"), &[]).unwrap();
     assert!(!frozen.strategist.unwrap().steps[0].command().unwrap().writes);
@@ -198,8 +203,8 @@ fn a_strategist_only_reads() {
 
 #[test]
 fn a_strategist_of_the_settings_thinks_for_those_who_listen() {
-    let place = Place::new();
-    let surroundings = Surroundings {
+    let place = ProjectDir::new();
+    let surroundings = FreezeOptions {
         strategist_default: StrategistDefault::Named(ChosenActor::by_user("strategist")),
         ..with_model()
     };
@@ -221,7 +226,7 @@ fn a_strategist_of_the_settings_thinks_for_those_who_listen() {
 
 #[test]
 fn a_definition_only_makes_what_is_allowed_stricter() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let text = |automation: &str, limits: &str| {
         format!(
             "description: a\nactor: {{run: make, limits: {{steps: 9}}}}\nautomation: {automation}\nlimits: {limits}\n"
@@ -248,14 +253,14 @@ fn a_definition_only_makes_what_is_allowed_stricter() {
 
 #[test]
 fn what_a_projects_file_asks_for_is_told_and_a_users_is_not() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let actor = "run: make\nnetwork: true\npass_env: [KEY]\nwritable: [~/.x]\n";
     place.write("actors/wants", actor);
     let frozen = freeze(&place, "description: a\nactor: wants\n", &[]).unwrap();
     assert_eq!(frozen.asks, ["the network", "to write ~/.x", "your variable KEY"]);
     place.write("user/actors/mine", actor);
     let library = place.library();
-    let own = Surroundings { actor: Some(library.actor("mine").unwrap()), ..Surroundings::default() };
+    let own = FreezeOptions { actor: Some(library.actor("mine").unwrap()), ..FreezeOptions::default() };
     assert!(freeze_actor(&library, "a task", &own).unwrap().asks.is_empty());
     // A project's file gets no more by naming what the user or the program wrote.
     assert_eq!(freeze(&place, "description: a\nactor: mine\n", &[]).unwrap().asks, frozen.asks);
@@ -270,7 +275,7 @@ fn what_a_projects_file_asks_for_is_told_and_a_users_is_not() {
 fn a_task_in_words_is_no_template() {
     let library = Library::default();
     let surroundings =
-        Surroundings { actor: Some(library.actor("codex").unwrap()), ..Surroundings::default() };
+        FreezeOptions { actor: Some(library.actor("codex").unwrap()), ..FreezeOptions::default() };
     let task = "\n  Replace {{name}} by \\{{x}}\nin all files\n";
     let frozen = freeze_actor(&library, task, &surroundings).unwrap();
     assert_eq!((frozen.title.as_str(), frozen.prompt.as_str()), ("Replace {{name}} by \\{{x}}", task));
@@ -282,7 +287,7 @@ fn a_task_in_words_is_no_template() {
         freeze_actor(
             &library,
             "x",
-            &Surroundings { actor: Some(library.actor("coder").unwrap()), ..Surroundings::default() }
+            &FreezeOptions { actor: Some(library.actor("coder").unwrap()), ..FreezeOptions::default() }
         )
         .unwrap()
         .misses_model
@@ -291,7 +296,7 @@ fn a_task_in_words_is_no_template() {
 
 #[test]
 fn who_mends_is_the_only_node_that_is_told_the_brief() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let fix =
         |actor: &str| freeze(&place, &format!("description: a\nactor: {{{actor}}}\n"), &[]).unwrap().fix;
     assert_eq!(fix("run: make"), None);
@@ -303,7 +308,7 @@ fn who_mends_is_the_only_node_that_is_told_the_brief() {
 
 #[test]
 fn who_mends_in_an_actor_made_of_others_is_who_mends_there_or_whom_it_names() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write("actors/plain", "model: default\n");
     place.write("actors/fixer", "nodes:\n  a: {run: make}\n  m: {model: default, needs: [a]}\nfix: m\n");
     place.write("actors/alias", "actor: fixer\n");
@@ -322,7 +327,7 @@ fn who_mends_in_an_actor_made_of_others_is_who_mends_there_or_whom_it_names() {
     ] {
         let frozen = frozen(actor).unwrap();
         assert_eq!(frozen.fix.as_deref(), fix, "{actor}");
-        assert!(fix.is_none_or(|fix| !matches!(step(&frozen, fix).does, Does::Actor { .. })), "{actor}");
+        assert!(fix.is_none_or(|fix| !matches!(step(&frozen, fix).does, NodeKind::Actor { .. })), "{actor}");
     }
     for (actor, words) in [
         (
@@ -340,7 +345,7 @@ fn who_mends_in_an_actor_made_of_others_is_who_mends_there_or_whom_it_names() {
 
 #[test]
 fn what_bounds_an_actor_bounds_each_of_its_nodes() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     place.write(
         "actors/work",
         "nodes:\n  short: {run: x, timeout: 1m, retries: 0, ignore: [a]}\n  long: {run: x, timeout: 2h}\n  \
@@ -363,7 +368,7 @@ fn what_bounds_an_actor_bounds_each_of_its_nodes() {
 
 #[test]
 fn steps_come_after_what_they_need_and_else_in_the_order_of_the_file() {
-    let place = Place::new();
+    let place = ProjectDir::new();
     let text = "description: a\nactor:\n  nodes:\n    z: {run: a, needs: [b]}\n    y: {tool: wait, with: {seconds: 2000}}\n    \
                 b: {run: [b, c], retries: 2, timeout: 5m}\n";
     let frozen = freeze(&place, text, &[]).unwrap();
@@ -405,7 +410,7 @@ fn the_example_codemod_is_frozen_as_it_is_written() {
     let library = Library::default();
     let action = library.action_file(&path).unwrap();
     let args = [("from", "Foo"), ("to", "Bar")].map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let frozen = freeze_action(&library, &action, &args, &Surroundings::default()).unwrap();
+    let frozen = freeze_action(&library, &action, &args, &FreezeOptions::default()).unwrap();
     assert_eq!(frozen.title, "Rename Foo to Bar in all Rust sources");
     assert!(frozen.asks.is_empty() && frozen.strategist.is_none());
     assert_eq!(frozen.invariants.len(), 2);
@@ -413,5 +418,5 @@ fn the_example_codemod_is_frozen_as_it_is_written() {
     assert_eq!(frozen.validations[1].name, "no leftovers");
     let wrong =
         [("from", "Foo; rm -rf"), ("to", "Bar")].map(|(name, text)| (name.to_owned(), text.to_owned()));
-    assert!(freeze_action(&library, &action, &wrong, &Surroundings::default()).is_err());
+    assert!(freeze_action(&library, &action, &wrong, &FreezeOptions::default()).is_err());
 }

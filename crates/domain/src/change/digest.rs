@@ -5,7 +5,7 @@
 //! are different bytes, and the hash is keyed to this one use.
 
 use super::file_state::{FileState, Hash, Kind};
-use super::{Base, ChangeEntry, Op};
+use super::{Base, ChangeEntry, ChangeOp};
 
 /// Keeps these hashes apart from any other use of BLAKE3; a new encoding takes a new name.
 const CONTEXT: &str = "CleverAgents changeset entries, encoding 1";
@@ -67,16 +67,16 @@ pub(crate) fn encode_bytes(bytes: &[u8], sink: &mut impl FnMut(&[u8])) {
     sink(bytes);
 }
 
-fn encode_op(op: &Op, sink: &mut impl FnMut(&[u8])) {
+fn encode_op(op: &ChangeOp, sink: &mut impl FnMut(&[u8])) {
     match op {
-        Op::Create => sink(&[0]),
-        Op::Modify => sink(&[1]),
-        Op::Delete => sink(&[2]),
-        Op::Rename { from } => {
+        ChangeOp::Create => sink(&[0]),
+        ChangeOp::Modify => sink(&[1]),
+        ChangeOp::Delete => sink(&[2]),
+        ChangeOp::Rename { from } => {
             sink(&[3]);
             encode_bytes(from.as_bytes(), sink);
         }
-        Op::Mode => sink(&[4]),
+        ChangeOp::Mode => sink(&[4]),
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn encode_state(state: Option<&FileState>, sink: &mut impl FnMut(&[u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{CallNo, ChangeId, ChangesetId, RootNo};
+    use crate::id::{CallNumber, ChangeId, ChangesetId, RootIndex};
     use crate::path::RelPath;
 
     fn path(bytes: &str) -> RelPath {
@@ -113,10 +113,10 @@ mod tests {
             changeset: ChangesetId::from_u128(2),
             seq: 3,
             no: 4,
-            call: CallNo(5),
-            root: RootNo(6),
+            call: CallNumber(5),
+            root: RootIndex(6),
             path: path("ab"),
-            op: Op::Rename { from: path("c") },
+            op: ChangeOp::Rename { from: path("c") },
             before: Some(FileState::file(b"x", 0o644)),
             after: Some(FileState::file(b"x", 0o755)),
             base: Base::Known,
@@ -138,14 +138,14 @@ mod tests {
             vec![ChangeEntry { changeset: ChangesetId::from_u128(9), ..entry() }],
             vec![ChangeEntry { seq: 9, ..entry() }],
             vec![ChangeEntry { no: 9, ..entry() }],
-            vec![ChangeEntry { call: CallNo(9), ..entry() }],
-            vec![ChangeEntry { root: RootNo(9), ..entry() }],
+            vec![ChangeEntry { call: CallNumber(9), ..entry() }],
+            vec![ChangeEntry { root: RootIndex(9), ..entry() }],
             // The same letters, parted elsewhere.
-            vec![ChangeEntry { path: path("a"), op: Op::Rename { from: path("bc") }, ..entry() }],
-            vec![ChangeEntry { op: Op::Create, ..entry() }],
-            vec![ChangeEntry { op: Op::Modify, ..entry() }],
-            vec![ChangeEntry { op: Op::Delete, ..entry() }],
-            vec![ChangeEntry { op: Op::Mode, ..entry() }],
+            vec![ChangeEntry { path: path("a"), op: ChangeOp::Rename { from: path("bc") }, ..entry() }],
+            vec![ChangeEntry { op: ChangeOp::Create, ..entry() }],
+            vec![ChangeEntry { op: ChangeOp::Modify, ..entry() }],
+            vec![ChangeEntry { op: ChangeOp::Delete, ..entry() }],
+            vec![ChangeEntry { op: ChangeOp::Mode, ..entry() }],
             vec![ChangeEntry { base: Base::Moved, ..entry() }],
             vec![ChangeEntry { before: None, ..entry() }],
             vec![ChangeEntry { after: None, ..entry() }],
@@ -154,7 +154,7 @@ mod tests {
             vec![ChangeEntry { before: state(|state| state.kind = Kind::Dir), ..entry() }],
             vec![ChangeEntry { before: state(|state| state.mode = 0), ..entry() }],
             vec![ChangeEntry { before: state(|state| state.size = 0), ..entry() }],
-            vec![ChangeEntry { before: state(|state| state.hash = Hash::of(b"y")), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.hash = Hash::from_content(b"y")), ..entry() }],
             vec![ChangeEntry { before: state(|state| state.text = false), ..entry() }],
         ];
         for (place, one) in variants.iter().enumerate() {
@@ -170,7 +170,7 @@ mod tests {
         let mut bytes = 1_u64.to_le_bytes().to_vec();
         encode(&entry(), &mut |more| bytes.extend_from_slice(more));
         let state = |mode: [u8; 2]| {
-            let hash = Hash::of(b"x");
+            let hash = Hash::from_content(b"x");
             [&[1, 0][..], &mode, &[1, 0, 0, 0, 0, 0, 0, 0], hash.as_bytes(), &[1]].concat()
         };
         let expected = [

@@ -1,4 +1,4 @@
-//! What a file is at one moment, as far as a change is concerned: kind, mode and content.
+//! The state of a file at one moment, as far as a change is concerned: kind, mode and content.
 //!
 //! # Invariants
 //! Equal content has an equal [`struct@Hash`], wherever and by whomever it was read.
@@ -22,7 +22,7 @@ pub struct Hash([u8; 32]);
 
 impl Hash {
     /// The hash of these bytes.
-    pub fn of(bytes: &[u8]) -> Hash {
+    pub fn from_content(bytes: &[u8]) -> Hash {
         Hash(*blake3::hash(bytes).as_bytes())
     }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// What lies at a path. Nothing else is ever captured.
+/// The kind of an entry at a path. Nothing else is ever captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -66,7 +66,7 @@ pub enum Kind {
 /// use domain::{FileState, Hash, Kind};
 ///
 /// let state = FileState::file(b"fn main() {}\n", 0o644);
-/// assert_eq!(state.hash, Hash::of(b"fn main() {}\n"));
+/// assert_eq!(state.hash, Hash::from_content(b"fn main() {}\n"));
 /// assert_eq!((state.kind, state.mode, state.size, state.text), (Kind::File, 0o644, 13, true));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +91,7 @@ impl FileState {
             kind: Kind::File,
             mode: mode & MODE_BITS,
             size,
-            hash: Hash::of(bytes),
+            hash: Hash::from_content(bytes),
             text: is_text(bytes, size),
         }
     }
@@ -102,18 +102,24 @@ impl FileState {
             kind: Kind::Symlink,
             mode: 0o777,
             size: target.len() as u64,
-            hash: Hash::of(target),
+            hash: Hash::from_content(target),
             text: false,
         }
     }
 
     /// A directory, without what lies in it.
     pub fn dir(mode: u16) -> FileState {
-        FileState { kind: Kind::Dir, mode: mode & MODE_BITS, size: 0, hash: Hash::of(b""), text: false }
+        FileState {
+            kind: Kind::Dir,
+            mode: mode & MODE_BITS,
+            size: 0,
+            hash: Hash::from_content(b""),
+            text: false,
+        }
     }
 }
 
-/// Whether a file is text: no NUL in its first 8 KiB, and at most 4 MiB long.
+/// Returns whether a file is text: no NUL in its first 8 KiB, and at most 4 MiB long.
 ///
 /// `first_8_kib` is the file's beginning, all of it when it is shorter. What lies beyond plays no part.
 pub fn is_text(first_8_kib: &[u8], size: u64) -> bool {
@@ -128,10 +134,10 @@ mod tests {
 
     #[test]
     fn a_hash_is_blake3_in_hexadecimal() {
-        assert_eq!(Hash::of(b"").to_string(), EMPTY_HASH);
-        assert_eq!(format!("{:?}", Hash::of(b"")), format!("Hash({EMPTY_HASH})"));
-        assert_eq!(Hash::from_bytes(*Hash::of(b"x").as_bytes()), Hash::of(b"x"));
-        assert_ne!(Hash::of(b"x"), Hash::of(b"y"));
+        assert_eq!(Hash::from_content(b"").to_string(), EMPTY_HASH);
+        assert_eq!(format!("{:?}", Hash::from_content(b"")), format!("Hash({EMPTY_HASH})"));
+        assert_eq!(Hash::from_bytes(*Hash::from_content(b"x").as_bytes()), Hash::from_content(b"x"));
+        assert_ne!(Hash::from_content(b"x"), Hash::from_content(b"y"));
     }
 
     #[test]
@@ -150,7 +156,13 @@ mod tests {
     fn each_kind_of_file_has_its_state() {
         assert_eq!(
             FileState::file(b"a\0", 0o10_0755),
-            FileState { kind: Kind::File, mode: 0o755, size: 2, hash: Hash::of(b"a\0"), text: false }
+            FileState {
+                kind: Kind::File,
+                mode: 0o755,
+                size: 2,
+                hash: Hash::from_content(b"a\0"),
+                text: false
+            }
         );
         assert_eq!(
             FileState::symlink(b"../target"),
@@ -158,13 +170,13 @@ mod tests {
                 kind: Kind::Symlink,
                 mode: 0o777,
                 size: 9,
-                hash: Hash::of(b"../target"),
+                hash: Hash::from_content(b"../target"),
                 text: false
             }
         );
         assert_eq!(
             FileState::dir(0o4_2755),
-            FileState { kind: Kind::Dir, mode: 0o2755, size: 0, hash: Hash::of(b""), text: false }
+            FileState { kind: Kind::Dir, mode: 0o2755, size: 0, hash: Hash::from_content(b""), text: false }
         );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. What happened is told from the states before and after alone; names of tools play no part.
-//!    [`Draft::between`] and [`pair_renames`] are the only makers of a draft.
+//!    [`ChangeDraft::between`] and [`pair_renames`] are the only makers of a draft.
 //! 2. A rename has the content of its source, unedited. With edits it stays a delete and a create.
 //!
 //! # Not here
@@ -18,13 +18,13 @@ pub mod zero_runs;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::id::{CallNo, ChangeId, ChangesetId, RootNo};
+use crate::id::{CallNumber, ChangeId, ChangesetId, RootIndex};
 use crate::path::RelPath;
 use file_state::{FileState, Hash, Kind};
 
-/// What happened to a file.
+/// The operation on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum ChangeOp {
     /// It was not there before.
     Create,
     /// Its kind or content differs.
@@ -40,7 +40,7 @@ pub enum Op {
     Mode,
 }
 
-/// Whether the state before is what the change was really made upon.
+/// The trust in the state before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// It is.
@@ -52,54 +52,58 @@ pub enum Base {
 /// A change as it was found, not yet numbered.
 ///
 /// ```
-/// use domain::{Draft, FileState, Op, RelPath};
+/// use domain::{ChangeDraft, FileState, ChangeOp, RelPath};
 ///
 /// let path = RelPath::new("build.sh")?;
 /// let before = FileState::file(b"make\n", 0o644);
 /// let after = FileState::file(b"make\n", 0o755);
-/// let draft = Draft::between(path.clone(), Some(before), Some(after));
-/// assert_eq!(draft.map(|draft| draft.op().clone()), Some(Op::Mode));
-/// assert_eq!(Draft::between(path, Some(before), Some(before)), None);
+/// let draft = ChangeDraft::between(path.clone(), Some(before), Some(after));
+/// assert_eq!(draft.map(|draft| draft.op().clone()), Some(ChangeOp::Mode));
+/// assert_eq!(ChangeDraft::between(path, Some(before), Some(before)), None);
 /// # Ok::<(), domain::PathError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct ChangeDraft {
     path: RelPath,
-    op: Op,
+    op: ChangeOp,
     before: Option<FileState>,
     after: Option<FileState>,
 }
 
-impl Draft {
-    /// What happened at `path`; nothing, when both states are the same.
-    pub fn between(path: RelPath, before: Option<FileState>, after: Option<FileState>) -> Option<Draft> {
+impl ChangeDraft {
+    /// Returns what happened at `path`; nothing, when both states are the same.
+    pub fn between(
+        path: RelPath,
+        before: Option<FileState>,
+        after: Option<FileState>,
+    ) -> Option<ChangeDraft> {
         let op = match (&before, &after) {
             (None, None) => return None,
-            (None, Some(_)) => Op::Create,
-            (Some(_), None) => Op::Delete,
-            (Some(before), Some(after)) if !same_content(before, after) => Op::Modify,
-            (Some(before), Some(after)) if before.mode != after.mode => Op::Mode,
+            (None, Some(_)) => ChangeOp::Create,
+            (Some(_), None) => ChangeOp::Delete,
+            (Some(before), Some(after)) if !same_content(before, after) => ChangeOp::Modify,
+            (Some(before), Some(after)) if before.mode != after.mode => ChangeOp::Mode,
             (Some(_), Some(_)) => return None,
         };
-        Some(Draft { path, op, before, after })
+        Some(ChangeDraft { path, op, before, after })
     }
 
-    /// Where the file is; for a rename, where it went.
+    /// Returns where the file is; for a rename, where it went.
     pub fn path(&self) -> &RelPath {
         &self.path
     }
 
-    /// What happened to it.
-    pub fn op(&self) -> &Op {
+    /// Returns what happened to it.
+    pub fn op(&self) -> &ChangeOp {
         &self.op
     }
 
-    /// What it was; for a rename, at the place that it came from.
+    /// Returns what it was; for a rename, at the place that it came from.
     pub fn before(&self) -> Option<&FileState> {
         self.before.as_ref()
     }
 
-    /// What it became.
+    /// Returns what it became.
     pub fn after(&self) -> Option<&FileState> {
         self.after.as_ref()
     }
@@ -116,7 +120,7 @@ fn same_content(before: &FileState, after: &FileState) -> bool {
 /// so it is the end of no rename: renames never chain, nor form a circle.
 ///
 /// The answer is in path order, at the same path the delete first; what comes in twice goes out twice.
-pub fn pair_renames(drafts: Vec<Draft>) -> Vec<Draft> {
+pub fn pair_renames(drafts: Vec<ChangeDraft>) -> Vec<ChangeDraft> {
     let mut drafts = drafts;
     drafts.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| is_create(a).cmp(&is_create(b))));
     let source_of_create = find_sources(&drafts);
@@ -130,21 +134,23 @@ pub fn pair_renames(drafts: Vec<Draft>) -> Vec<Draft> {
         .enumerate()
         .filter(|(index, _)| !renamed_away.contains(index))
         .map(|(index, draft)| match source_of_create.get(&index).and_then(|delete| sources.get(delete)) {
-            Some((from, before)) => Draft { op: Op::Rename { from: from.clone() }, before: *before, ..draft },
+            Some((from, before)) => {
+                ChangeDraft { op: ChangeOp::Rename { from: from.clone() }, before: *before, ..draft }
+            }
             None => draft,
         })
         .collect()
 }
 
-/// Which delete each create takes its content from, by index into `drafts`, which are in path order.
-fn find_sources(drafts: &[Draft]) -> BTreeMap<usize, usize> {
+/// Returns which delete each create takes its content from, by index into `drafts`, which are in path order.
+fn find_sources(drafts: &[ChangeDraft]) -> BTreeMap<usize, usize> {
     let created: BTreeSet<&RelPath> =
-        drafts.iter().filter(|draft| is_create(draft)).map(Draft::path).collect();
+        drafts.iter().filter(|draft| is_create(draft)).map(ChangeDraft::path).collect();
     let deleted: BTreeSet<&RelPath> =
-        drafts.iter().filter(|draft| is_delete(draft)).map(Draft::path).collect();
+        drafts.iter().filter(|draft| is_delete(draft)).map(ChangeDraft::path).collect();
     let mut sources = BTreeMap::new();
     let mut taken = BTreeSet::new();
-    for tie in [Tie::SameName, Tie::PathOrder] {
+    for tie in [RenameTieBreak::SameName, RenameTieBreak::PathOrder] {
         let mut free: BTreeMap<MoveKey<'_>, VecDeque<usize>> = BTreeMap::new();
         for (index, draft) in drafts.iter().enumerate() {
             if !is_delete(draft) || taken.contains(&index) || created.contains(&draft.path) {
@@ -169,28 +175,32 @@ fn find_sources(drafts: &[Draft]) -> BTreeMap<usize, usize> {
 }
 
 #[derive(Clone, Copy)]
-enum Tie {
+enum RenameTieBreak {
     SameName,
     PathOrder,
 }
 
-/// What both ends of a rename have in common.
+/// The key that both ends of a rename have in common.
 type MoveKey<'a> = (Hash, Kind, Option<&'a [u8]>);
 
-fn move_key<'a>(draft: &'a Draft, state: Option<&FileState>, tie: Tie) -> Option<MoveKey<'a>> {
+fn move_key<'a>(
+    draft: &'a ChangeDraft,
+    state: Option<&FileState>,
+    tie: RenameTieBreak,
+) -> Option<MoveKey<'a>> {
     let name = match tie {
-        Tie::SameName => Some(draft.path.file_name()),
-        Tie::PathOrder => None,
+        RenameTieBreak::SameName => Some(draft.path.file_name()),
+        RenameTieBreak::PathOrder => None,
     };
     state.filter(|state| state.size > 0).map(|state| (state.hash, state.kind, name))
 }
 
-fn is_create(draft: &Draft) -> bool {
-    matches!(draft.op, Op::Create)
+fn is_create(draft: &ChangeDraft) -> bool {
+    matches!(draft.op, ChangeOp::Create)
 }
 
-fn is_delete(draft: &Draft) -> bool {
-    matches!(draft.op, Op::Delete)
+fn is_delete(draft: &ChangeDraft) -> bool {
+    matches!(draft.op, ChangeOp::Delete)
 }
 
 /// A change to be recorded, named by its caller.
@@ -199,13 +209,13 @@ pub struct NewChange {
     /// Recording the same id again records it once.
     pub id: ChangeId,
     /// The tool call that made the change.
-    pub call: CallNo,
+    pub call: CallNumber,
     /// The project that the path lies in.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// Whether the state before can be trusted.
     pub base: Base,
     /// What changed.
-    pub draft: Draft,
+    pub draft: ChangeDraft,
 }
 
 /// A recorded change.
@@ -220,13 +230,13 @@ pub struct ChangeEntry {
     /// Its place in the plan: from 1, rising. A checkpoint is such a number.
     pub no: u64,
     /// The tool call that made the change.
-    pub call: CallNo,
+    pub call: CallNumber,
     /// The project that the path lies in.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// Where the file is; for a rename, where it went.
     pub path: RelPath,
     /// What happened to it.
-    pub op: Op,
+    pub op: ChangeOp,
     /// What it was.
     pub before: Option<FileState>,
     /// What it became.
@@ -239,14 +249,14 @@ impl ChangeEntry {
     /// The entry for `change` at its place.
     pub(crate) fn new(changeset: ChangesetId, seq: u32, no: u64, change: NewChange) -> ChangeEntry {
         let NewChange { id, call, root, base, draft } = change;
-        let Draft { path, op, before, after } = draft;
+        let ChangeDraft { path, op, before, after } = draft;
         ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base }
     }
 
-    /// Whether `change` is what was recorded here: the same name and the same content.
+    /// Returns whether `change` is what was recorded here: the same name and the same content.
     pub fn matches(&self, change: &NewChange) -> bool {
         let NewChange { id, call, root, base, draft } = change;
-        let Draft { path, op, before, after } = draft;
+        let ChangeDraft { path, op, before, after } = draft;
         self.id == *id
             && self.call == *call
             && self.root == *root

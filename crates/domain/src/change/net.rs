@@ -1,4 +1,4 @@
-//! What a plan changed all in all: its entries folded, one change for each path.
+//! Net changes: folds a plan's entries into one change for each path.
 //!
 //! # Invariants
 //! 1. Folding the entries is replaying them: whoever applies the net changes to the state before the first
@@ -7,8 +7,8 @@
 //! 3. A change has a `from` only if its source was there at first and is gone in the end, and its target was
 //!    not there at first. Every other move is told as what happened at each of its two ends, so that nothing
 //!    that was overwritten on the way is forgotten.
-//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: nobody reviews
-//!    them. [`fold_all`] has them, and whoever writes files goes by it.
+//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: nobody
+//!    reviews them. [`fold_all`] has them, and whoever writes files goes by it.
 //!
 //! # Not here
 //! Which attempt's entries count (the store), and what a change meets in the project ([`crate::merge_file`]).
@@ -17,8 +17,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::digest::{encode_bytes, encode_state};
 use super::file_state::{FileState, Hash, Kind};
-use super::{Base, ChangeEntry, Op};
-use crate::id::{CallNo, RootNo};
+use super::{Base, ChangeEntry, ChangeOp};
+use crate::id::{CallNumber, RootIndex};
 use crate::path::RelPath;
 
 /// Keeps these hashes apart from any other use of BLAKE3; a new encoding takes a new name.
@@ -28,7 +28,7 @@ const CONTEXT: &str = "CleverAgents net changes, encoding 1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetChange {
     /// The project that the path lies in.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// Where the file is now; of a deleted one, where it was.
     pub path: RelPath,
     /// Where it was before, when it was moved.
@@ -40,7 +40,7 @@ pub struct NetChange {
     /// Whether the state before can be trusted.
     pub base: Base,
     /// The tool calls that had a part in it, rising.
-    pub calls: Vec<CallNo>,
+    pub calls: Vec<CallNumber>,
 }
 
 /// Folds the entries of one attempt, in the order of their numbers, into one change for each path, in the
@@ -50,11 +50,11 @@ pub struct NetChange {
 /// use domain::{FileState, fold};
 /// # use domain::*;
 /// # let entry = |no, path: &str, op, before, after| ChangeEntry { id: ChangeId::from_u128(no as u128),
-/// #     changeset: ChangesetId::from_u128(1), seq: no as u32, no, call: CallNo(no as u32), root: RootNo(0),
+/// #     changeset: ChangesetId::from_u128(1), seq: no as u32, no, call: CallNumber(no as u32), root: RootIndex(0),
 /// #     path: RelPath::new(path).unwrap(), op, before, after, base: Base::Known };
 /// let (old, new) = (FileState::file(b"old", 0o644), FileState::file(b"new", 0o644));
-/// let moved = entry(1, "b", Op::Rename { from: RelPath::new("a")? }, Some(old), Some(old));
-/// let edited = entry(2, "b", Op::Modify, Some(old), Some(new));
+/// let moved = entry(1, "b", ChangeOp::Rename { from: RelPath::new("a")? }, Some(old), Some(old));
+/// let edited = entry(2, "b", ChangeOp::Modify, Some(old), Some(new));
 /// let net = fold(&[moved, edited]);
 /// assert_eq!(net.len(), 1);
 /// assert_eq!(net[0].from, Some(RelPath::new("a")?));
@@ -62,14 +62,14 @@ pub struct NetChange {
 /// # Ok::<(), PathError>(())
 /// ```
 pub fn fold<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
-    let mut folding = Folding::default();
+    let mut folding = NetChangeFold::default();
     entries.into_iter().for_each(|entry| folding.add(entry));
     folding.finish()
 }
 
 /// The same, with the directories that were made to hold what was made.
 pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
-    let mut folding = Folding::default();
+    let mut folding = NetChangeFold::default();
     entries.into_iter().for_each(|entry| folding.add(entry));
     folding.finish_all()
 }
@@ -78,63 +78,65 @@ pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<N
 ///
 /// A plan may change 100,000 files, so that each costs little: its place and a number in the index.
 #[derive(Debug, Default)]
-pub struct Folding {
+pub struct NetChangeFold {
     /// In the order in which entries first name them.
-    places: Vec<Place>,
+    places: Vec<ReplayedPath>,
     /// The number of each place, by the hash of its root and path.
     index: HashMap<Hash, u32>,
 }
 
-impl Folding {
+impl NetChangeFold {
     /// Takes the next entry, in the order of their numbers.
     pub fn add(&mut self, entry: &ChangeEntry) {
         match &entry.op {
-            Op::Rename { from } => self.replay_move(from, entry),
-            Op::Create | Op::Modify | Op::Delete | Op::Mode => self.replay_in_place(entry),
+            ChangeOp::Rename { from } => self.replay_move(from, entry),
+            ChangeOp::Create | ChangeOp::Modify | ChangeOp::Delete | ChangeOp::Mode => {
+                self.replay_in_place(entry)
+            }
         }
     }
 
-    /// What they come to, without directories that were made with a usual mode only to hold others.
+    /// Returns what they come to, without directories that were made with a usual mode only to hold others.
     pub fn finish(self) -> Vec<NetChange> {
         let mut net = self.finish_all();
-        let carriers = carriers(net.iter().map(End::from));
+        let carriers = carriers(net.iter().map(PathChange::from));
         let mut at = 0..;
         net.retain(|_| at.next().is_none_or(|at| !carriers.contains(&at)));
         net
     }
 
-    /// What they come to.
+    /// Returns what they come to.
     pub fn finish_all(mut self) -> Vec<NetChange> {
         let moves = self.find_moves();
         let moved: Vec<NetChange> =
-            moves.iter().map(|(at, from)| moved(&self.places[*at], &self.places[*from])).collect();
+            moves.iter().map(|(at, from)| build_move(&self.places[*at], &self.places[*from])).collect();
         for at in moves.into_iter().flat_map(|(at, from)| [at, from]) {
             self.places[at].forget();
         }
         drop(self.index);
         // It takes the memory of the places over.
-        let mut changes: Vec<NetChange> = self.places.into_iter().filter_map(stayed).collect();
+        let mut changes: Vec<NetChange> = self.places.into_iter().filter_map(build_in_place).collect();
         changes.extend(moved);
         changes.sort_unstable_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
         changes
     }
 
-    fn find(&self, root: RootNo, path: &RelPath) -> Option<usize> {
+    fn find(&self, root: RootIndex, path: &RelPath) -> Option<usize> {
         self.index.get(&index_key(root, path)).map(|at| *at as usize)
     }
 
     /// The place at `path`, which held `first` if no entry told of it before.
-    fn place(&mut self, entry: &ChangeEntry, path: &RelPath, first: Option<FileState>) -> &mut Place {
+    fn place(&mut self, entry: &ChangeEntry, path: &RelPath, first: Option<FileState>) -> &mut ReplayedPath {
         let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let at = *self.index.entry(index_key(entry.root, path)).or_insert(next);
         if at == next {
-            self.places.push(Place {
+            self.places.push(ReplayedPath {
                 root: entry.root,
                 path: path.clone(),
                 first,
                 base: entry.base,
                 last: first,
-                origin: if first.is_some() { Origin::Here } else { Origin::Nowhere },
+                origin: if first.is_some() { FileOrigin::Here } else { FileOrigin::Nowhere },
                 calls: Vec::with_capacity(1),
             });
         }
@@ -151,9 +153,9 @@ impl Folding {
             return;
         }
         // A file that ended takes its origin along; the one that begins here is the plan's own.
-        let ended = match std::mem::replace(&mut place.origin, Origin::Nowhere) {
-            Origin::At(origin) if origin != entry.path => origin,
-            Origin::At(_) | Origin::Here | Origin::Nowhere => return,
+        let ended = match std::mem::replace(&mut place.origin, FileOrigin::Nowhere) {
+            FileOrigin::At(origin) if origin != entry.path => origin,
+            FileOrigin::At(_) | FileOrigin::Here | FileOrigin::Nowhere => return,
         };
         let calls = place.calls.clone();
         if let Some(source) = self.find(entry.root, &ended) {
@@ -164,9 +166,9 @@ impl Folding {
     fn replay_move(&mut self, from: &RelPath, entry: &ChangeEntry) {
         let source = self.place(entry, from, entry.before);
         source.last = None;
-        let origin = match std::mem::replace(&mut source.origin, Origin::Nowhere) {
-            Origin::Here => Origin::At(from.clone()),
-            origin @ (Origin::At(_) | Origin::Nowhere) => origin,
+        let origin = match std::mem::replace(&mut source.origin, FileOrigin::Nowhere) {
+            FileOrigin::Here => FileOrigin::At(from.clone()),
+            origin @ (FileOrigin::At(_) | FileOrigin::Nowhere) => origin,
         };
         let calls = source.calls.clone();
         let target = self.place(entry, &entry.path, None);
@@ -179,7 +181,7 @@ impl Folding {
     fn find_moves(&self) -> Vec<(usize, usize)> {
         let mut moves = Vec::new();
         for (at, place) in self.places.iter().enumerate() {
-            let Origin::At(origin) = &place.origin else { continue };
+            let FileOrigin::At(origin) = &place.origin else { continue };
             let Some(from) = self.find(place.root, origin) else { continue };
             let source = &self.places[from];
             let (Some(before), Some(after)) = (source.first, place.last) else { continue };
@@ -192,7 +194,7 @@ impl Folding {
 }
 
 /// By its hash a place needs no second copy of its path.
-fn index_key(root: RootNo, path: &RelPath) -> Hash {
+fn index_key(root: RootIndex, path: &RelPath) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&root.0.to_le_bytes()).update(path.as_bytes());
     Hash::from_bytes(*hasher.finalize().as_bytes())
@@ -203,22 +205,22 @@ const USUAL_DIR_MODES: [u16; 2] = [0o755, 0o775];
 
 /// One path, and what was there before and after.
 #[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
-    root: RootNo,
+pub struct PathChange<'a> {
+    root: RootIndex,
     path: &'a [u8],
     before: Option<FileState>,
     after: Option<FileState>,
 }
 
-impl<'a> End<'a> {
+impl<'a> PathChange<'a> {
     /// The two ends of a change at `path`.
-    pub fn of(
-        root: RootNo,
+    pub fn new(
+        root: RootIndex,
         path: &'a RelPath,
         before: Option<FileState>,
         after: Option<FileState>,
-    ) -> End<'a> {
-        End { root, path: path.as_bytes(), before, after }
+    ) -> PathChange<'a> {
+        PathChange { root, path: path.as_bytes(), before, after }
     }
 
     fn is_usual_new_dir(&self) -> bool {
@@ -226,37 +228,37 @@ impl<'a> End<'a> {
     }
 }
 
-impl<'a> From<&'a NetChange> for End<'a> {
-    fn from(change: &'a NetChange) -> End<'a> {
-        End::of(change.root, &change.path, change.before, change.after)
+impl<'a> From<&'a NetChange> for PathChange<'a> {
+    fn from(change: &'a NetChange) -> PathChange<'a> {
+        PathChange::new(change.root, &change.path, change.before, change.after)
     }
 }
 
-/// Whether it is a directory with a mode that nobody gave a thought to.
+/// Returns whether it is a directory with a mode that nobody gave a thought to.
 pub(crate) fn is_usual_dir(state: &FileState) -> bool {
     state.kind == Kind::Dir && USUAL_DIR_MODES.contains(&state.mode)
 }
 
-/// Which of these, by index, are directories that were made with a usual mode to hold others of them.
-pub fn carriers<'a>(ends: impl Iterator<Item = End<'a>> + Clone) -> BTreeSet<usize> {
+/// Returns which of these, by index, are directories that were made with a usual mode to hold others of them.
+pub fn carriers<'a>(ends: impl Iterator<Item = PathChange<'a>> + Clone) -> BTreeSet<usize> {
     if !ends.clone().any(|end| end.is_usual_new_dir()) {
         return BTreeSet::new();
     }
-    let made: BTreeSet<(RootNo, &[u8])> =
+    let made: BTreeSet<(RootIndex, &[u8])> =
         ends.clone().filter(|end| end.after.is_some()).map(|end| (end.root, end.path)).collect();
-    let holds = |end: &End<'_>| {
+    let holds = |end: &PathChange<'_>| {
         let below = [end.path, b"/"].concat();
         let first = made.range((end.root, &below[..])..).next();
         first.is_some_and(|(root, path)| *root == end.root && path.starts_with(&below))
     };
-    let is_carrier = |end: &End<'_>| end.is_usual_new_dir() && holds(end);
+    let is_carrier = |end: &PathChange<'_>| end.is_usual_new_dir() && holds(end);
     ends.enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
 }
 
 /// One hash of what the changes make of the tree: of the sorted (root, path, state after), where a moved file
 /// is also absent from where it was. How it came about, and by which calls, plays no part.
 pub fn net_hash(changes: &[NetChange]) -> Hash {
-    let mut ends: BTreeSet<(RootNo, &RelPath, Option<&FileState>)> = BTreeSet::new();
+    let mut ends: BTreeSet<(RootIndex, &RelPath, Option<&FileState>)> = BTreeSet::new();
     for change in changes {
         ends.insert((change.root, &change.path, change.after.as_ref()));
         ends.extend(change.from.as_ref().map(|from| (change.root, from, None)));
@@ -274,23 +276,23 @@ pub fn net_hash(changes: &[NetChange]) -> Hash {
     Hash::from_bytes(*hasher.finalize().as_bytes())
 }
 
-/// What is known of one path while entries are replayed. There is one for each changed file: it is kept small, and no
-/// smaller than the change that takes its memory over.
+/// What is known of one path while entries are replayed. There is one for each changed file: it is kept
+/// small, and no smaller than the change that takes its memory over.
 #[derive(Debug)]
-struct Place {
-    root: RootNo,
+struct ReplayedPath {
+    root: RootIndex,
     path: RelPath,
     first: Option<FileState>,
     base: Base,
     last: Option<FileState>,
-    origin: Origin,
+    origin: FileOrigin,
     /// Rising.
-    calls: Vec<CallNo>,
+    calls: Vec<CallNumber>,
 }
 
-/// Where the file that lies at a path now lay at first.
+/// The first place of the file that is at a path now.
 #[derive(Debug)]
-enum Origin {
+enum FileOrigin {
     /// Nowhere: it was made by the plan, or nothing lies there.
     Nowhere,
     /// At the same path.
@@ -299,8 +301,8 @@ enum Origin {
     At(RelPath),
 }
 
-impl Place {
-    fn add_calls(&mut self, calls: &[CallNo]) {
+impl ReplayedPath {
+    fn add_calls(&mut self, calls: &[CallNumber]) {
         for call in calls {
             if let Err(place) = self.calls.binary_search(call) {
                 self.calls.insert(place, *call);
@@ -314,7 +316,7 @@ impl Place {
     }
 }
 
-fn moved(place: &Place, source: &Place) -> NetChange {
+fn build_move(place: &ReplayedPath, source: &ReplayedPath) -> NetChange {
     NetChange {
         root: place.root,
         path: place.path.clone(),
@@ -333,7 +335,7 @@ fn moved(place: &Place, source: &Place) -> NetChange {
     }
 }
 
-fn stayed(place: Place) -> Option<NetChange> {
-    let Place { root, path, first: before, last: after, base, calls, .. } = place;
+fn build_in_place(place: ReplayedPath) -> Option<NetChange> {
+    let ReplayedPath { root, path, first: before, last: after, base, calls, .. } = place;
     (before != after).then_some(NetChange { root, path, from: None, before, after, base, calls })
 }

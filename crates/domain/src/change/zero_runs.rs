@@ -12,8 +12,8 @@ pub enum ZeroRun<'a> {
     Other(&'a [u8]),
 }
 
-/// Splits bytes that begin at a block into runs of blocks that hold nothing but zeros, and the others. Together they are
-/// all the bytes.
+/// Splits bytes that begin at a block into runs of blocks that hold nothing but zeros, and the others.
+/// Together they are all the bytes.
 ///
 /// ```
 /// use domain::{ZeroRun, zero_runs};

@@ -1,11 +1,11 @@
-//! How many tokens a request may fill.
+//! The number of tokens that a request may fill.
 //!
 //! # Not here
 //! How the total is divided among the parts of a text: crate `context`.
 
 use serde::Serialize;
 
-/// What a model can take in, and what of it is promised to others. In tokens.
+/// The window of a model, and the parts of it that are promised to others. In tokens.
 ///
 /// ```
 /// use domain::context::Budget;

@@ -1,4 +1,4 @@
-//! What strategies propose, what is shown of it, and all that is shown as one text.
+//! Candidates that strategies propose, the fragments that are shown of them, and the assembled text.
 //!
 //! # Invariants
 //! 1. The hash of a [`Fragment`] of a file is that of the bytes which were read to make it.
@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::{Depth, Name, Place, Receipt};
+use super::{Depth, FileLocation, Name, Receipt};
 use crate::change::file_state::Hash;
 use crate::id::ContextId;
 
@@ -14,12 +14,13 @@ use crate::id::ContextId;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The place.
-    pub place: Place,
-    /// How much it is worth by the strategy's own measure. What is not above 0 or no number is dropped, and counted.
+    pub place: FileLocation,
+    /// How much it is worth by the strategy's own measure. What is not above 0 or no number is dropped, and
+    /// counted.
     pub score: f32,
 }
 
-/// What a fragment is made of.
+/// The kind of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FragmentKind {
@@ -39,7 +40,7 @@ pub enum FragmentKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     /// Where it stands; none of a decision.
-    pub place: Option<Place>,
+    pub place: Option<FileLocation>,
     /// What it is made of.
     pub kind: FragmentKind,
     /// How much of the place is shown.

@@ -1,4 +1,4 @@
-//! Where a thing stands, how much of it is shown, and whose eyes look at it.
+//! Locations of files and lines, the depth to which they are shown, and the view whose rules apply.
 //!
 //! # Invariants
 //! 1. Lines count from 1, and a span holds both its ends.
@@ -9,18 +9,18 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use crate::id::RootNo;
+use crate::id::RootIndex;
 use crate::path::RelPath;
 use crate::suggest::did_you_mean;
 
-/// Which of the request's projects a path lies in.
-pub type ProjectNo = RootNo;
+/// The index of a project among the request's projects.
+pub type ProjectIndex = RootIndex;
 
 /// A file of a project, or some of its lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Place {
+pub struct FileLocation {
     /// The project.
-    pub project: ProjectNo,
+    pub project: ProjectIndex,
     /// The file.
     #[serde(serialize_with = "shown")]
     pub path: RelPath,
@@ -28,19 +28,19 @@ pub struct Place {
     pub span: Option<(u32, u32)>,
 }
 
-impl Place {
+impl FileLocation {
     /// A whole file.
-    pub fn file(project: ProjectNo, path: RelPath) -> Place {
-        Place { project, path, span: None }
+    pub fn file(project: ProjectIndex, path: RelPath) -> FileLocation {
+        FileLocation { project, path, span: None }
     }
 
     /// Some lines of a file.
-    pub fn lines(project: ProjectNo, path: RelPath, from: u32, to: u32) -> Place {
-        Place { project, path, span: Some((from, to)) }
+    pub fn lines(project: ProjectIndex, path: RelPath, from: u32, to: u32) -> FileLocation {
+        FileLocation { project, path, span: Some((from, to)) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path)?;
         match self.span {
@@ -55,14 +55,14 @@ fn shown<S: Serializer>(path: &RelPath, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(path)
 }
 
-/// What a request is about for sure.
+/// The focus of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Focus {
     /// A file.
-    Path(ProjectNo, #[serde(serialize_with = "shown")] RelPath),
+    Path(ProjectIndex, #[serde(serialize_with = "shown")] RelPath),
     /// Lines of a file, first and last.
-    Lines(ProjectNo, #[serde(serialize_with = "shown")] RelPath, u32, u32),
+    Lines(ProjectIndex, #[serde(serialize_with = "shown")] RelPath, u32, u32),
     /// Whatever is defined under this name.
     Symbol(String),
 }
@@ -77,7 +77,7 @@ impl fmt::Display for Focus {
     }
 }
 
-/// How much of a thing is shown, the least first.
+/// The depth to which a thing is shown, the least first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
@@ -116,24 +116,24 @@ impl fmt::Display for Depth {
 /// A word that names no depth.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no depth `{word}`; depths are listing, outline, signatures, full{}", did_you_mean(.word, Depth::ALL.map(Depth::as_str)))]
-pub struct DepthUnknown {
+pub struct UnknownDepth {
     /// The word.
     pub word: String,
 }
 
 impl FromStr for Depth {
-    type Err = DepthUnknown;
+    type Err = UnknownDepth;
 
-    fn from_str(word: &str) -> Result<Depth, DepthUnknown> {
+    fn from_str(word: &str) -> Result<Depth, UnknownDepth> {
         let named = Depth::ALL.into_iter().find(|depth| depth.as_str() == word);
-        named.ok_or_else(|| DepthUnknown { word: word.to_owned() })
+        named.ok_or_else(|| UnknownDepth { word: word.to_owned() })
     }
 }
 
-/// Whose rules decide what may be seen: a phase's, or those of all else.
+/// The rules that decide what may be seen: a phase's, or those of all else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum View {
+pub enum ContextView {
     /// Whatever has no view of its own.
     #[default]
     Default,
@@ -143,21 +143,21 @@ pub enum View {
     Execute,
 }
 
-impl View {
+impl ContextView {
     /// All of them.
-    pub const ALL: [View; 3] = [View::Default, View::Strategize, View::Execute];
+    pub const ALL: [ContextView; 3] = [ContextView::Default, ContextView::Strategize, ContextView::Execute];
 
     /// Its name, as typed and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
-            View::Default => "default",
-            View::Strategize => "strategize",
-            View::Execute => "execute",
+            ContextView::Default => "default",
+            ContextView::Strategize => "strategize",
+            ContextView::Execute => "execute",
         }
     }
 }
 
-impl fmt::Display for View {
+impl fmt::Display for ContextView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -165,18 +165,18 @@ impl fmt::Display for View {
 
 /// A word that names no view.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no view `{word}`; views are default, strategize, execute{}", did_you_mean(.word, View::ALL.map(View::as_str)))]
-pub struct ViewUnknown {
+#[error("there is no view `{word}`; views are default, strategize, execute{}", did_you_mean(.word, ContextView::ALL.map(ContextView::as_str)))]
+pub struct UnknownView {
     /// The word.
     pub word: String,
 }
 
-impl FromStr for View {
-    type Err = ViewUnknown;
+impl FromStr for ContextView {
+    type Err = UnknownView;
 
-    fn from_str(word: &str) -> Result<View, ViewUnknown> {
-        let named = View::ALL.into_iter().find(|view| view.as_str() == word);
-        named.ok_or_else(|| ViewUnknown { word: word.to_owned() })
+    fn from_str(word: &str) -> Result<ContextView, UnknownView> {
+        let named = ContextView::ALL.into_iter().find(|view| view.as_str() == word);
+        named.ok_or_else(|| UnknownView { word: word.to_owned() })
     }
 }
 
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn views_parse_back_and_a_phase_name_is_not_an_actor() {
-        for view in View::ALL {
+        for view in ContextView::ALL {
             assert_eq!(view.as_str().parse(), Ok(view));
         }
-        let unknown = "executor".parse::<View>().unwrap_err().to_string();
+        let unknown = "executor".parse::<ContextView>().unwrap_err().to_string();
         assert_eq!(
             unknown,
             "there is no view `executor`; views are default, strategize, execute; did you mean `execute`?"
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_place_is_written_without_bytes_that_forge_lines() {
         let path = RelPath::new(b"a\n## b").unwrap();
-        let place = Place::lines(RootNo(1), path, 3, 9);
+        let place = FileLocation::lines(RootIndex(1), path, 3, 9);
         assert_eq!(place.to_string(), r"a\x0A## b:3-9");
         let json = serde_json::to_string(&place).unwrap();
         assert_eq!(json, r#"{"project":1,"path":"a\\x0A## b","span":[3,9]}"#);

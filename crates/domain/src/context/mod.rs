@@ -1,9 +1,10 @@
-//! The words of the context pipeline: what is asked for, what is proposed, what is given and what is said of it.
+//! The words of the context pipeline: what is asked for, what is proposed, what is given and what is said of
+//! it.
 //!
 //! | word | what it is |
 //! |---|---|
 //! | [`ContextRequest`] | what somebody wants to know, and how much of it |
-//! | [`Place`], [`Depth`] | where a thing stands, and how much of it is shown |
+//! | [`FileLocation`], [`Depth`] | where a thing stands, and how much of it is shown |
 //! | [`Candidate`] | a place that a strategy proposes |
 //! | [`Fragment`], [`AssembledContext`] | what is shown, and all of it as one text |
 //! | [`Receipt`] | what is in, what was left out and why, which strategies ran |
@@ -26,11 +27,13 @@ mod request;
 
 pub use budget::Budget;
 pub use fragment::{AssembledContext, Candidate, Fragment, FragmentKind};
-pub use location::{Depth, DepthUnknown, Focus, Place, ProjectNo, View, ViewUnknown};
+pub use location::{ContextView, Depth, FileLocation, Focus, ProjectIndex, UnknownDepth, UnknownView};
 pub use name::{Name, NameError};
 pub use receipt::{
-    BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, INCLUDED_LINES_MAX, IncludedLine, IndexLine, MoreLine,
-    Outcome, Reason, Receipt, StrategyLine,
+    BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, ExclusionReason, INCLUDED_LINES_MAX, IncludedLine,
+    IndexLine, MoreLine, Receipt, StrategyLine, StrategyOutcome,
 };
 pub use record::{CONTEXT_JSON_BYTES_MAX, ContextRecord};
-pub use request::{BREADTH_MAX, ContextRequest, DecisionFact, FOCUS_MAX, PlanFacts, QUERY_BYTES_MAX, Shown};
+pub use request::{
+    BREADTH_MAX, ContextRequest, DecisionFact, FOCUS_MAX, PlanFacts, PriorFragment, QUERY_BYTES_MAX,
+};

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every registered strategy has exactly one line.
-//! 2. Every distinct file that was proposed is in one included line's file or counted under exactly one [`Reason`].
+//! 2. Every distinct file that was proposed is in one included line's file or counted under exactly one
+//!    [`ExclusionReason`].
 //! 3. Lists are bounded; the counts are not cut with them.
 //! 4. The tokens of the included lines and of `included_more` are those of `budget.files`.
 
@@ -11,7 +12,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::{Depth, Name, Place, View};
+use super::{ContextView, Depth, FileLocation, Name};
 use crate::change::file_state::Hash;
 use crate::time::WallMs;
 
@@ -20,13 +21,13 @@ pub const INCLUDED_LINES_MAX: usize = 500;
 /// How many lines tell what was left out, the best first.
 pub const EXCLUDED_LINES_MAX: usize = 200;
 
-/// What is said of a context.
+/// The receipt of a context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Receipt {
     /// When it was asked for.
     pub at: WallMs,
     /// Whose rules held.
-    pub view: View,
+    pub view: ContextView,
     /// What the index was like.
     pub index: IndexLine,
     /// Where the tokens went.
@@ -42,14 +43,14 @@ pub struct Receipt {
     /// The best of what was left out; at most 200.
     pub excluded: Vec<ExcludedLine>,
     /// How many files were left out, by why.
-    pub excluded_by: BTreeMap<Reason, u32>,
+    pub excluded_by: BTreeMap<ExclusionReason, u32>,
     /// How many files had a secret that is not shown.
     pub redacted: u32,
     /// What did not go as it should.
     pub notes: Vec<String>,
 }
 
-/// What the index was like, over all projects.
+/// The state of the index, over all projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexLine {
     /// Files that it knows.
@@ -66,7 +67,7 @@ pub struct IndexLine {
     pub ms: u32,
 }
 
-/// Where the tokens went.
+/// The use of the tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BudgetLine {
     /// What the model takes in.
@@ -85,7 +86,7 @@ pub struct BudgetLine {
     pub free: u32,
 }
 
-/// What became of one strategy.
+/// The outcome of one strategy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StrategyLine {
     /// The strategy.
@@ -103,13 +104,13 @@ pub struct StrategyLine {
     /// How long it took.
     pub ms: u32,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: StrategyOutcome,
 }
 
-/// How a strategy ended, or why it did not begin.
+/// The outcome of a strategy, or the reason that it did not begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum StrategyOutcome {
     /// It found something.
     Ok,
     /// It ended well and found nothing.
@@ -133,18 +134,18 @@ pub enum Outcome {
     Hung,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for StrategyOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Ok => f.write_str("ok"),
-            Outcome::Empty => f.write_str("empty"),
-            Outcome::Unavailable(why) => write!(f, "unavailable: {why}"),
-            Outcome::Open { retry_after_ms } => write!(f, "open, again in {retry_after_ms} ms"),
-            Outcome::Failed(message) => write!(f, "failed: {message}"),
-            Outcome::Panicked(message) => write!(f, "panicked: {message}"),
-            Outcome::TimedOut => f.write_str("timed out"),
-            Outcome::NotStarted => f.write_str("not started"),
-            Outcome::Hung => f.write_str("hung"),
+            StrategyOutcome::Ok => f.write_str("ok"),
+            StrategyOutcome::Empty => f.write_str("empty"),
+            StrategyOutcome::Unavailable(why) => write!(f, "unavailable: {why}"),
+            StrategyOutcome::Open { retry_after_ms } => write!(f, "open, again in {retry_after_ms} ms"),
+            StrategyOutcome::Failed(message) => write!(f, "failed: {message}"),
+            StrategyOutcome::Panicked(message) => write!(f, "panicked: {message}"),
+            StrategyOutcome::TimedOut => f.write_str("timed out"),
+            StrategyOutcome::NotStarted => f.write_str("not started"),
+            StrategyOutcome::Hung => f.write_str("hung"),
         }
     }
 }
@@ -153,7 +154,7 @@ impl fmt::Display for Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IncludedLine {
     /// The file.
-    pub place: Place,
+    pub place: FileLocation,
     /// The most that is shown of any part of it.
     pub depth: Depth,
     /// How many of its parts are shown in full.
@@ -164,7 +165,8 @@ pub struct IncludedLine {
     pub tokens: u32,
     /// From 0 to 1.
     pub score: f32,
-    /// The bytes that were read, or that the index knows of a file that is only listed; none if nobody read it.
+    /// The bytes that were read, or that the index knows of a file that is only listed; none if nobody read
+    /// it.
     #[serde(serialize_with = "hex")]
     pub hash: Option<Hash>,
     /// Which strategies proposed it, how strongly, and `proximity`.
@@ -191,17 +193,17 @@ pub struct MoreLine {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExcludedLine {
     /// The file.
-    pub place: Place,
+    pub place: FileLocation,
     /// Why.
-    pub reason: Reason,
+    pub reason: ExclusionReason,
     /// What the strategies thought of it together.
     pub score: f32,
 }
 
-/// Why a file that was proposed is not in.
+/// The reason why a file that was proposed is not in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum ExclusionReason {
     /// Others were worth more of the tokens.
     Budget,
     /// Nothing of it may be shown at the depth asked for.
@@ -230,28 +232,28 @@ pub enum Reason {
     AlreadyShown,
 }
 
-impl Reason {
+impl ExclusionReason {
     /// Its name, as shown.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::Budget => "budget",
-            Reason::Depth => "depth",
-            Reason::Policy => "policy",
-            Reason::Secret => "secret",
-            Reason::TooLarge => "too large",
-            Reason::Binary => "binary",
-            Reason::Generated => "generated",
-            Reason::LongLines => "long lines",
-            Reason::Duplicate => "duplicate",
-            Reason::Changed => "changed",
-            Reason::Unreadable => "unreadable",
-            Reason::Outside => "outside",
-            Reason::AlreadyShown => "already shown",
+            ExclusionReason::Budget => "budget",
+            ExclusionReason::Depth => "depth",
+            ExclusionReason::Policy => "policy",
+            ExclusionReason::Secret => "secret",
+            ExclusionReason::TooLarge => "too large",
+            ExclusionReason::Binary => "binary",
+            ExclusionReason::Generated => "generated",
+            ExclusionReason::LongLines => "long lines",
+            ExclusionReason::Duplicate => "duplicate",
+            ExclusionReason::Changed => "changed",
+            ExclusionReason::Unreadable => "unreadable",
+            ExclusionReason::Outside => "outside",
+            ExclusionReason::AlreadyShown => "already shown",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

@@ -1,10 +1,11 @@
-//! A context as it is kept: what was asked for, and what was said of the answer. The text lies among the contents.
+//! A stored context: the request, and the receipt of the answer. The text is stored among the contents.
 //!
 //! # Invariants
-//! 1. Neither the request nor the receipt has more than [`CONTEXT_JSON_BYTES_MAX`] bytes, whatever was asked and found. Of a
-//!    receipt the files that were left out go first, the least of them before the others; what is counted stays.
-//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing; files that are
-//!    in are counted among `included_more`, so that the tokens add up.
+//! 1. Neither the request nor the receipt has more than [`CONTEXT_JSON_BYTES_MAX`] bytes, whatever was asked
+//!    and found. Of a receipt the files that were left out go first, the least of them before the others;
+//!    what is counted stays.
+//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing;
+//!    files that are in are counted among `included_more`, so that the tokens add up.
 //!
 //! # Not here
 //! Storing it: the stores. Whether it may be stored: the claim of the plan's owner.
@@ -16,13 +17,13 @@ use crate::change::file_state::Hash;
 use crate::id::{ContextId, PlanId};
 use crate::time::WallMs;
 
-/// How large the request of a kept context may be, and its receipt.
+/// Limits how large the request of a kept context may be, and its receipt.
 pub const CONTEXT_JSON_BYTES_MAX: usize = 64 * 1024;
 
 /// What there is room for beside the lists, to say what they lack.
 const LEFT_OUT_BYTES: usize = 256;
 
-/// What a node of a plan was given.
+/// The context that a node of a plan was given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextRecord {
     /// Names it.
@@ -66,13 +67,13 @@ impl ContextRecord {
         }
     }
 
-    /// What the text costs, by the receipt.
+    /// Returns what the text costs, by the receipt.
     pub fn tokens(&self) -> u64 {
         let of = |part: &str| self.receipt["budget"][part].as_u64().unwrap_or(0);
         of("preamble") + of("skeleton") + of("decisions") + of("files")
     }
 
-    /// What was asked, in the words of who asked.
+    /// Returns what was asked, in the words of who asked.
     pub fn query(&self) -> &str {
         self.request["query"].as_str().unwrap_or_default()
     }
@@ -118,14 +119,17 @@ mod tests {
 
     use super::*;
     use crate::context::{
-        Budget, BudgetLine, DecisionFact, Depth, ExcludedLine, IncludedLine, IndexLine, MoreLine, Place,
-        PlanFacts, Reason, Receipt, View,
+        Budget, BudgetLine, ContextView, DecisionFact, Depth, ExcludedLine, ExclusionReason, FileLocation,
+        IncludedLine, IndexLine, MoreLine, PlanFacts, Receipt,
     };
-    use crate::id::RootNo;
+    use crate::id::RootIndex;
     use crate::path::RelPath;
 
-    fn place(n: usize, length: usize) -> Place {
-        Place::file(RootNo(0), RelPath::new(format!("{n}/{}", "p".repeat(length)).as_bytes()).unwrap())
+    fn place(n: usize, length: usize) -> FileLocation {
+        FileLocation::file(
+            RootIndex(0),
+            RelPath::new(format!("{n}/{}", "p".repeat(length)).as_bytes()).unwrap(),
+        )
     }
 
     fn given(included: usize, excluded: usize, length: usize) -> AssembledContext {
@@ -136,17 +140,17 @@ mod tests {
             parts: 2,
             tokens: 3,
             score: 0.5,
-            hash: Some(Hash::of(b"x")),
+            hash: Some(Hash::from_content(b"x")),
             why: vec![("simple-keyword".to_owned(), 1.0)],
         });
         let excluded = (0..excluded).map(|n| ExcludedLine {
             place: place(n, length),
-            reason: Reason::Budget,
+            reason: ExclusionReason::Budget,
             score: 0.1,
         });
         let receipt = Receipt {
             at: WallMs(7),
-            view: View::Execute,
+            view: ContextView::Execute,
             index: IndexLine::default(),
             budget: BudgetLine { preamble: 5, skeleton: 6, files: 7, ..BudgetLine::default() },
             counter: "lexical".to_owned(),
@@ -154,14 +158,14 @@ mod tests {
             included: included.collect(),
             included_more: MoreLine { files: 2, tokens: 11 },
             excluded: excluded.collect(),
-            excluded_by: BTreeMap::from([(Reason::Budget, 9)]),
+            excluded_by: BTreeMap::from([(ExclusionReason::Budget, 9)]),
             redacted: 0,
             notes: vec!["note".to_owned()],
         };
         let (text, id) = ("text".to_owned(), ContextId::from_u128(3));
         AssembledContext {
             id,
-            hash: Hash::of(text.as_bytes()),
+            hash: Hash::from_content(text.as_bytes()),
             text,
             tokens: 18,
             fragments: Vec::new(),

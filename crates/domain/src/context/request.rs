@@ -1,8 +1,8 @@
-//! What is asked of the pipeline.
+//! A request to the context pipeline.
 //!
 //! # Invariants
-//! 1. A request names everything that the answer depends on beside the projects and the configuration: its id and
-//!    its time too.
+//! 1. A request names everything that the answer depends on beside the projects and the configuration: its id
+//!    and its time too.
 //!
 //! # Not here
 //! Checking it against projects: crate `context`.
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{AssembledContext, Budget, Depth, Focus, Name, Place, View};
+use super::{AssembledContext, Budget, ContextView, Depth, FileLocation, Focus, Name};
 use crate::change::file_state::Hash;
 use crate::id::{ContextId, PlanId};
 use crate::time::WallMs;
 
-/// How long a query may be; what is longer is cut, with a note.
+/// Limits how long a query may be; what is longer is cut, with a note.
 pub const QUERY_BYTES_MAX: usize = 16 * 1024;
-/// How many things a request may be about for sure.
+/// Limits how many things a request may be about for sure.
 pub const FOCUS_MAX: usize = 64;
-/// How many hops from what it is about are followed at most.
+/// Limits how many hops from what it is about are followed at most.
 pub const BREADTH_MAX: u8 = 4;
 
-/// What somebody wants to know, and how much of it.
+/// A question to the pipeline, and the amount of the answer.
 ///
 /// ```
 /// use domain::ContextId;
@@ -47,7 +47,7 @@ pub struct ContextRequest {
     /// What it is about for sure; at most 64.
     pub focus: Vec<Focus>,
     /// Whose rules decide what may be seen.
-    pub view: View,
+    pub view: ContextView,
     /// How many tokens it may fill.
     pub budget: Budget,
     /// How much of a thing may be shown at most.
@@ -63,7 +63,7 @@ pub struct ContextRequest {
     /// What is known of the plan that asks.
     pub plan: Option<PlanFacts>,
     /// What was given before, and is not given again.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<PriorFragment>,
     /// Whether who reads the answer has the tool `request_context`, and is told so.
     pub can_ask: bool,
     /// What the plan above this one was given.
@@ -79,7 +79,7 @@ impl ContextRequest {
             at: WallMs::default(),
             query: String::new(),
             focus: Vec::new(),
-            view: View::default(),
+            view: ContextView::default(),
             budget,
             depth: Depth::default(),
             breadth: 2,
@@ -94,11 +94,11 @@ impl ContextRequest {
     }
 }
 
-/// What was given before.
+/// A fragment that was given before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct PriorFragment {
     /// Where it stands.
-    pub place: Place,
+    pub place: FileLocation,
     /// How much of it was shown.
     pub depth: Depth,
     /// The content of the file then: of another content it is worth showing again.
@@ -110,7 +110,7 @@ fn hex<S: serde::Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Err
     serializer.collect_str(hash)
 }
 
-/// What is known of the plan that asks.
+/// The facts about the plan that asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanFacts {
     /// The plan.
@@ -118,9 +118,9 @@ pub struct PlanFacts {
     /// Its decisions and its ancestors' that stand, newest first.
     pub decisions: Vec<DecisionFact>,
     /// What it has changed.
-    pub touched: Vec<Place>,
+    pub touched: Vec<FileLocation>,
     /// What validations and errors said of a place.
-    pub findings: Vec<(Place, String)>,
+    pub findings: Vec<(FileLocation, String)>,
 }
 
 /// A decision that stands.

@@ -1,14 +1,15 @@
 //! Decisions that are recorded in one step, and may follow from each other.
 //!
-//! Their numbers are given in that step, and a person's guidance may come just before it: so they name each other by
-//! their places in the step, not by numbers that nobody knows yet.
+//! Their numbers are given in that step, and a person's guidance may come just before it: so they name each
+//! other by their places in the step, not by numbers that nobody knows yet.
 
 use super::{DecisionInvalid, NewDecision};
 
 /// One of several decisions that are recorded in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepDecision {
-    /// What was decided. Its own parent and what it depends on are numbers, of decisions that were recorded before.
+    /// What was decided. Its own parent and what it depends on are numbers, of decisions that were recorded
+    /// before.
     pub new: NewDecision,
     /// The one of this step that it follows from, by its place from 0; none leaves its parent as it is.
     pub parent: Option<usize>,
@@ -28,7 +29,7 @@ impl StepDecision {
     ///
     /// # Errors
     /// It names one that does not come before it.
-    pub fn numbered(self, place: usize, first: u32) -> Result<NewDecision, DecisionInvalid> {
+    pub fn assign_numbers(self, place: usize, first: u32) -> Result<NewDecision, DecisionInvalid> {
         let number = |other: usize| match u32::try_from(other) {
             Ok(before) if other < place => Ok(first.saturating_add(before)),
             Ok(_) | Err(_) => Err(DecisionInvalid::NotBefore { place, other }),

@@ -1,11 +1,13 @@
 //! A recorded choice of a plan: question, chosen, alternatives, rationale, confidence.
 //!
 //! # Invariants
-//! 1. Decisions of a plan are numbered from 1 without gaps. The first is the prompt, the only one without a parent.
-//! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no circles.
+//! 1. Decisions of a plan are numbered from 1 without gaps. The first is the prompt, the only one without a
+//!    parent.
+//! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no
+//!    circles.
 //! 3. Texts are bounded; what is longer is cut, and ends in `…`.
-//! 4. The name of a decision follows from its plan, its number and its time: nobody has to make one up, and those that
-//!    were kept before decisions had names have theirs too.
+//! 4. The name of a decision follows from its plan, its number and its time: nobody has to make one up, and
+//!    those that were kept before decisions had names have theirs too.
 //! 5. A decision that was superseded stays as it was, and says by which.
 //!
 //! # Not here
@@ -23,22 +25,22 @@ use crate::plan::phase::Phase;
 use crate::time::WallMs;
 pub use batch::StepDecision;
 
-/// How long a question may be.
+/// Limits how long a question may be.
 pub const QUESTION_CHARS_MAX: usize = 500;
-/// How long a choice may be.
+/// Limits how long a choice may be.
 pub const CHOSEN_CHARS_MAX: usize = 4000;
-/// How long the choice of a guidance may be: it is kept nowhere else.
+/// Limits how long the choice of a guidance may be: it is kept nowhere else.
 pub const GUIDANCE_CHARS_MAX: usize = 16 * 1024;
-/// How long a rationale may be.
+/// Limits how long a rationale may be.
 pub const RATIONALE_CHARS_MAX: usize = 8000;
 /// How many alternatives are kept, the first ones.
 pub const ALTERNATIVES_MAX: usize = 20;
-/// How long an alternative may be, and why it was not chosen.
+/// Limits how long an alternative may be, and why it was not chosen.
 pub const ALTERNATIVE_CHARS_MAX: usize = 1000;
 /// On how many others a decision may depend.
 pub const DEPENDS_ON_MAX: usize = 100;
 
-/// What a decision is about.
+/// The subject of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionKind {
@@ -60,7 +62,7 @@ pub enum DecisionKind {
     Spawn,
 }
 
-/// What was not chosen.
+/// An alternative that was not chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alternative {
@@ -107,7 +109,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why a decision was not recorded.
+/// The reason why a decision was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionInvalid {
     /// The decision that it is to follow from is none of this plan's that stand.
@@ -160,8 +162,8 @@ impl NewDecision {
         }
     }
 
-    /// Whether it may be recorded under the number `seq`. `stands` tells of a lower number from 2 on whether that decision
-    /// was not superseded; the prompt always stands.
+    /// Whether it may be recorded under the number `seq`. `stands` tells of a lower number from 2 on whether
+    /// that decision was not superseded; the prompt always stands.
     ///
     /// # Errors
     /// It may not; or `stands` could not tell.
@@ -209,15 +211,15 @@ impl NewDecision {
             | DecisionKind::Spawn => CHOSEN_CHARS_MAX,
         };
         let alternative = |Alternative { text, why_not }| Alternative {
-            text: cut(text, ALTERNATIVE_CHARS_MAX),
-            why_not: cut(why_not, ALTERNATIVE_CHARS_MAX),
+            text: truncate(text, ALTERNATIVE_CHARS_MAX),
+            why_not: truncate(why_not, ALTERNATIVE_CHARS_MAX),
         };
         NewDecision {
             parent: if seq > 1 { self.parent.or(Some(1)) } else { None },
-            question: cut(self.question, QUESTION_CHARS_MAX),
-            chosen: cut(self.chosen, chosen_chars_max),
+            question: truncate(self.question, QUESTION_CHARS_MAX),
+            chosen: truncate(self.chosen, chosen_chars_max),
             alternatives: self.alternatives.into_iter().take(ALTERNATIVES_MAX).map(alternative).collect(),
-            rationale: cut(self.rationale, RATIONALE_CHARS_MAX),
+            rationale: truncate(self.rationale, RATIONALE_CHARS_MAX),
             depends_on: self.depends_on.into_iter().collect::<BTreeSet<u32>>().into_iter().collect(),
             ..self
         }
@@ -240,14 +242,14 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The decision as it is kept under the number `seq`, with its texts cut. One without a parent follows from the first.
-    /// Whether it may be kept tells [`NewDecision::check`].
+    /// The decision as it is kept under the number `seq`, with its texts cut. One without a parent follows
+    /// from the first. Whether it may be kept tells [`NewDecision::check`].
     pub fn new(plan: PlanId, seq: u32, new: NewDecision, created: WallMs) -> Decision {
-        Decision::kept(plan, seq, new.bounded(seq), None, created)
+        Decision::from_stored(plan, seq, new.bounded(seq), None, created)
     }
 
     /// One that was kept before.
-    pub fn kept(
+    pub fn from_stored(
         plan: PlanId,
         seq: u32,
         new: NewDecision,
@@ -257,21 +259,21 @@ impl Decision {
         Decision { id: name(plan, seq, created), seq, new, superseded_by, created }
     }
 
-    /// Whether nothing has taken its place.
+    /// Returns whether nothing has taken its place.
     pub fn is_live(&self) -> bool {
         self.superseded_by.is_none()
     }
 
-    /// Whether the first of these that are kept were made from those.
+    /// Returns whether the first of these that are kept were made from those.
     pub fn are(kept: &[Decision], made_from: &[NewDecision]) -> bool {
         let is_same = |(kept, new): (&Decision, &NewDecision)| kept.new == new.clone().bounded(kept.seq);
         kept.len() >= made_from.len() && kept.iter().zip(made_from).all(is_same)
     }
 }
 
-/// All that would have to be decided anew with `seq`: itself, and each that follows from one of them or rests upon one.
-/// The decisions are those of a plan in their order; what was superseded is left out, and a superseded `seq` affects
-/// nothing.
+/// All that would have to be decided anew with `seq`: itself, and each that follows from one of them or rests
+/// upon one. The decisions are those of a plan in their order; what was superseded is left out, and a
+/// superseded `seq` affects nothing.
 pub fn affected(decisions: &[Decision], seq: u32) -> BTreeSet<u32> {
     let mut affected = BTreeSet::new();
     for decision in decisions.iter().filter(|decision| decision.is_live()) {
@@ -292,12 +294,12 @@ fn name(plan: PlanId, seq: u32, created: WallMs) -> DecisionId {
     of_plan.copy_from_slice(&plan.as_u128().to_be_bytes());
     of_seq.copy_from_slice(&seq.to_be_bytes());
     let mut chance = [0; 16];
-    chance.iter_mut().zip(Hash::of(&bytes).as_bytes()).for_each(|(to, from)| *to = *from);
+    chance.iter_mut().zip(Hash::from_content(&bytes).as_bytes()).for_each(|(to, from)| *to = *from);
     let chance = u128::from_be_bytes(chance) & ((1 << CHANCE_BITS) - 1);
     DecisionId::from_u128(u128::from(created.0) << CHANCE_BITS | chance)
 }
 
-fn cut(text: String, chars_max: usize) -> String {
+fn truncate(text: String, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text,
         Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),

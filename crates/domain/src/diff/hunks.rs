@@ -5,11 +5,11 @@
 //! 2. All hunks applied to `before` are `after`; none applied is `before`.
 //! 3. What cannot be taken in parts is one [`Whole`](HunkPart::Whole) hunk: a file created, deleted, without
 //!    lines, a link, a directory, another kind, a mode change alone, a move alone.
-//! 4. A mode that changed along with lines is the last hunk, so that hunks of lines have the same numbers with
-//!    and without it. A move goes along with any hunk of its file.
+//! 4. A mode that changed along with lines is the last hunk, so that hunks of lines have the same numbers
+//!    with and without it. A move goes along with any hunk of its file.
 //!
 //! # Not here
-//! Which hunks are taken: [`crate::Selection`].
+//! Which hunks are taken: [`crate::ChangeSelection`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,10 +39,10 @@ pub struct Hunk {
     /// How many lines of the new content it covers.
     pub new_lines: u32,
     /// The lines, those removed before those added. None when there are none to show.
-    pub lines: Vec<Line>,
+    pub lines: Vec<HunkLine>,
 }
 
-/// What a hunk is a part of.
+/// The part of a change to which a hunk belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HunkPart {
     /// Some lines of a content.
@@ -55,7 +55,7 @@ pub enum HunkPart {
 
 /// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct HunkLine {
     /// On which side it is.
     pub tag: LineTag,
     /// Its bytes, with the `\n` if it has one.
@@ -73,7 +73,7 @@ pub enum LineTag {
     Added,
 }
 
-/// How many lines were added and removed.
+/// The numbers of added and removed lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinesChanged {
     /// Lines of the new content that are not in the old.
@@ -86,11 +86,11 @@ pub struct LinesChanged {
 /// the change then is whole and shows no lines.
 ///
 /// ```
-/// use domain::{Base, FileState, HunkPart, NetChange, RelPath, RootNo, hunks};
+/// use domain::{Base, FileState, HunkPart, NetChange, RelPath, RootIndex, hunks};
 ///
 /// let (old, new) = (b"a\nb\n", b"a\nc\n");
 /// let change = NetChange {
-///     root: RootNo(0), path: RelPath::new("f")?, from: None, base: Base::Known, calls: vec![],
+///     root: RootIndex(0), path: RelPath::new("f")?, from: None, base: Base::Known, calls: vec![],
 ///     before: Some(FileState::file(old, 0o644)), after: Some(FileState::file(new, 0o644)),
 /// };
 /// let hunks = hunks(Some(old), Some(new), &change);
@@ -156,7 +156,7 @@ pub fn lines_changed(hunks: &[Hunk]) -> LinesChanged {
     changed
 }
 
-/// Whether a change of this file can be taken line by line.
+/// Returns whether a change of this file can be taken line by line.
 pub(crate) fn in_lines(state: &FileState) -> bool {
     state.kind == Kind::File && state.text
 }
@@ -225,12 +225,12 @@ fn first_line(range: &Range<u32>) -> u32 {
     if range.is_empty() { range.start } else { range.start + 1 }
 }
 
-fn push(lines: &mut Vec<Line>, tag: LineTag, more: &[&[u8]]) {
-    lines.extend(more.iter().map(|bytes| Line { tag, bytes: bytes.to_vec() }));
+fn push(lines: &mut Vec<HunkLine>, tag: LineTag, more: &[&[u8]]) {
+    lines.extend(more.iter().map(|bytes| HunkLine { tag, bytes: bytes.to_vec() }));
 }
 
 /// The lines of a content that went or came whole, as far as it has lines.
-fn both_sides(before: Option<&[u8]>, after: Option<&[u8]>, change: &NetChange) -> Vec<Line> {
+fn both_sides(before: Option<&[u8]>, after: Option<&[u8]>, change: &NetChange) -> Vec<HunkLine> {
     let shown = |state: Option<FileState>| state.is_some_and(|state| in_lines(&state) || is_link(&state));
     let mut lines = Vec::new();
     if let Some(before) = before.filter(|_| shown(change.before)) {
@@ -242,7 +242,7 @@ fn both_sides(before: Option<&[u8]>, after: Option<&[u8]>, change: &NetChange) -
     lines
 }
 
-fn whole(lines: Vec<Line>) -> Hunk {
+fn whole(lines: Vec<HunkLine>) -> Hunk {
     let count =
         |tag: LineTag| u32::try_from(lines.iter().filter(|line| line.tag == tag).count()).unwrap_or(u32::MAX);
     let (old_lines, new_lines) = (count(LineTag::Removed), count(LineTag::Added));

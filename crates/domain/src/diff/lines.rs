@@ -39,7 +39,7 @@ pub(crate) fn lines_in<'a, 'text>(lines: &'a [&'text [u8]], range: Range<u32>) -
     &lines[start..end]
 }
 
-/// Where the texts differ.
+/// Returns where the texts differ.
 pub(crate) fn line_changes(before: &[u8], after: &[u8]) -> Vec<LineChange> {
     if before.len() > DIFF_BYTES_MAX || after.len() > DIFF_BYTES_MAX {
         return everything(before, after);

@@ -11,7 +11,7 @@ pub(crate) mod unified;
 mod quote;
 
 pub use hunks::{
-    Hunk, HunkPart, Line, LineTag, LinesChanged, apply_hunks, hunks, hunks_in_conflict, lines_changed,
+    Hunk, HunkLine, HunkPart, LineTag, LinesChanged, apply_hunks, hunks, hunks_in_conflict, lines_changed,
 };
-pub use narrow::{Narrowed, narrow};
+pub use narrow::{NarrowedChange, narrow};
 pub use unified::{unified, unified_from};

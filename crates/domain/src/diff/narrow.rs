@@ -10,9 +10,9 @@ use crate::change::net::NetChange;
 
 use super::hunks::{HunkPart, apply_hunks, hunks};
 
-/// What remains of a change of which only some hunks are taken.
+/// The rest of a change of which only some hunks are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Narrowed {
+pub enum NarrowedChange {
     /// None was taken.
     Nothing,
     /// All were taken, or it is one that cannot be parted: the change as it is.
@@ -32,19 +32,19 @@ pub fn narrow(
     before: Option<&[u8]>,
     after: Option<&[u8]>,
     chosen: &BTreeSet<u32>,
-) -> Narrowed {
+) -> NarrowedChange {
     let hunks = hunks(before, after, change);
     let taken = hunks.iter().filter(|hunk| chosen.contains(&hunk.number)).count();
     if taken == 0 {
-        return Narrowed::Nothing;
+        return NarrowedChange::Nothing;
     }
     let (Some(old_state), Some(new_state), Some(before), Some(after)) =
         (change.before, change.after, before, after)
     else {
-        return Narrowed::Whole;
+        return NarrowedChange::Whole;
     };
     if taken == hunks.len() {
-        return Narrowed::Whole;
+        return NarrowedChange::Whole;
     }
     let content = apply_hunks(before, after, chosen);
     let mode_hunk = hunks.iter().find(|hunk| hunk.part == HunkPart::Mode);
@@ -53,5 +53,5 @@ pub fn narrow(
         Some(_) | None => old_state.mode,
     };
     let state = FileState::file(&content, mode);
-    Narrowed::Part { change: NetChange { after: Some(state), ..change.clone() }, content }
+    NarrowedChange::Part { change: NetChange { after: Some(state), ..change.clone() }, content }
 }

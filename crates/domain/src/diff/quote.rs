@@ -2,7 +2,7 @@
 
 /// `prefix` and `name`, in quotes with escapes if a byte is a control character, a quote, a backslash or not
 /// ASCII.
-pub(crate) fn quoted(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn quote(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if name.iter().all(plain) {
         return [prefix, name].concat();
@@ -50,7 +50,7 @@ mod tests {
             (b"~!#'$", b"a/~!#'$"),
         ];
         for (name, expected) in cases {
-            assert_eq!(quoted(b"a/", name).escape_ascii().to_string(), expected.escape_ascii().to_string());
+            assert_eq!(quote(b"a/", name).escape_ascii().to_string(), expected.escape_ascii().to_string());
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. Applied by git to the state before, the patch gives the state after, as far as git keeps it.
-//! 2. What git does not keep is in the patch all the same, where git passes over it: directories that were made, removed
-//!    or given another mode, and permission bits other than "may be run", in parentheses behind git's own. A patch of
-//!    nothing else says what changed, and is nothing that git could apply.
+//! 2. What git does not keep is in the patch all the same, where git passes over it: directories that were
+//!    made, removed or given another mode, and permission bits other than "may be run", in parentheses behind
+//!    git's own. A patch of nothing else says what changed, and is nothing that git could apply.
 //! 3. A content without lines is named as differing, which git refuses to apply.
 //!
 //! # Not here
@@ -14,18 +14,18 @@ use crate::change::file_state::{FileState, Kind};
 use crate::change::net::NetChange;
 use crate::path::RelPath;
 
-use super::hunks::{Hunk, Line, LineTag, hunks};
-use super::quote::quoted;
+use super::hunks::{Hunk, HunkLine, LineTag, hunks};
+use super::quote::quote;
 
 const NO_NEWLINE: &[u8] = b"\\ No newline at end of file\n";
 
 /// The patch of `change`, whose contents are `before` and `after`.
 ///
 /// ```
-/// use domain::{Base, FileState, NetChange, RelPath, RootNo, unified};
+/// use domain::{Base, FileState, NetChange, RelPath, RootIndex, unified};
 ///
 /// let change = NetChange {
-///     root: RootNo(0), path: RelPath::new("f")?, from: None, base: Base::Known, calls: vec![],
+///     root: RootIndex(0), path: RelPath::new("f")?, from: None, base: Base::Known, calls: vec![],
 ///     before: None, after: Some(FileState::file(b"hi\n", 0o644)),
 /// };
 /// let patch = "diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+hi\n";
@@ -74,7 +74,7 @@ fn git_mode(state: FileState) -> &'static str {
 }
 
 /// Git's mode, and behind it the true one where git's does not tell it.
-fn shown_mode(state: FileState) -> String {
+fn format_mode(state: FileState) -> String {
     let git = git_mode(state);
     let is_told = match state.kind {
         Kind::File => matches!(state.mode, 0o644 | 0o755),
@@ -98,7 +98,7 @@ fn directories(out: &mut Vec<u8>, change: &NetChange) {
         (None, Some(new)) => format!("new directory mode {new:04o}"),
         (Some(old), None) => format!("deleted directory mode {old:04o}"),
     };
-    line(out, &[b"directory ", &quoted(b"", change.path.as_bytes())]);
+    line(out, &[b"directory ", &quote(b"", change.path.as_bytes())]);
     line(out, &[told.as_bytes()]);
 }
 
@@ -113,24 +113,24 @@ fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, h
     // Git refuses a head below which nothing changes for it.
     match is_for_git {
         true => begin(out, from, &change.path),
-        false => line(out, &[b"file ", &quoted(b"", change.path.as_bytes())]),
+        false => line(out, &[b"file ", &quote(b"", change.path.as_bytes())]),
     }
     if !same_mode {
         let is_git_s = git_mode(old) != git_mode(new);
-        let mode = |state: FileState| if is_git_s { shown_mode(state) } else { full_mode(state) };
+        let mode = |state: FileState| if is_git_s { format_mode(state) } else { full_mode(state) };
         line(out, &[b"old mode ", mode(old).as_bytes()]);
         line(out, &[b"new mode ", mode(new).as_bytes()]);
     }
     if change.from.is_some() {
         let similarity = if same_content { "100%".to_owned() } else { similarity(old, new, hunks) };
         line(out, &[b"similarity index ", similarity.as_bytes()]);
-        line(out, &[b"rename from ", &quoted(b"", from.as_bytes())]);
-        line(out, &[b"rename to ", &quoted(b"", change.path.as_bytes())]);
+        line(out, &[b"rename from ", &quote(b"", from.as_bytes())]);
+        line(out, &[b"rename to ", &quote(b"", change.path.as_bytes())]);
     }
     if same_content {
         return;
     }
-    let (old_name, new_name) = (quoted(b"a/", from.as_bytes()), quoted(b"b/", change.path.as_bytes()));
+    let (old_name, new_name) = (quote(b"a/", from.as_bytes()), quote(b"b/", change.path.as_bytes()));
     contents(out, &old_name, &new_name, hunks, &[LineTag::Context, LineTag::Removed, LineTag::Added]);
 }
 
@@ -138,24 +138,24 @@ fn removal(out: &mut Vec<u8>, path: &RelPath, old: FileState, hunks: &[Hunk]) {
     begin(out, path, path);
     line(out, &[b"deleted file mode ", git_mode(old).as_bytes()]);
     if old.size > 0 {
-        contents(out, &quoted(b"a/", path.as_bytes()), b"/dev/null", hunks, &[LineTag::Removed]);
+        contents(out, &quote(b"a/", path.as_bytes()), b"/dev/null", hunks, &[LineTag::Removed]);
     }
 }
 
 fn creation(out: &mut Vec<u8>, path: &RelPath, new: FileState, hunks: &[Hunk]) {
     begin(out, path, path);
-    line(out, &[b"new file mode ", shown_mode(new).as_bytes()]);
+    line(out, &[b"new file mode ", format_mode(new).as_bytes()]);
     if new.size > 0 {
-        contents(out, b"/dev/null", &quoted(b"b/", path.as_bytes()), hunks, &[LineTag::Added]);
+        contents(out, b"/dev/null", &quote(b"b/", path.as_bytes()), hunks, &[LineTag::Added]);
     }
 }
 
 /// The lines of `hunks` with one of `tags`, below the names of both sides.
 fn contents(out: &mut Vec<u8>, old_name: &[u8], new_name: &[u8], hunks: &[Hunk], tags: &[LineTag]) {
-    let shown: Vec<(u32, Vec<&Line>)> = hunks
+    let shown: Vec<(u32, Vec<&HunkLine>)> = hunks
         .iter()
         .map(|hunk| (hunk_begin(hunk), hunk.lines.iter().filter(|line| tags.contains(&line.tag)).collect()))
-        .filter(|(_, lines): &(u32, Vec<&Line>)| !lines.is_empty())
+        .filter(|(_, lines): &(u32, Vec<&HunkLine>)| !lines.is_empty())
         .collect();
     if shown.is_empty() {
         line(out, &[b"Binary files ", old_name, b" and ", new_name, b" differ"]);
@@ -176,7 +176,7 @@ fn contents(out: &mut Vec<u8>, old_name: &[u8], new_name: &[u8], hunks: &[Hunk],
     }
 }
 
-/// How many old lines stand above the hunk.
+/// Returns how many old lines stand above the hunk.
 fn hunk_begin(hunk: &Hunk) -> u32 {
     if hunk.old_lines == 0 { hunk.old_start } else { hunk.old_start.saturating_sub(1) }
 }
@@ -190,7 +190,7 @@ fn span(begin: i64, lines: i64) -> String {
     }
 }
 
-fn patch_line(out: &mut Vec<u8>, line: &Line) {
+fn patch_line(out: &mut Vec<u8>, line: &HunkLine) {
     out.push(match line.tag {
         LineTag::Context => b' ',
         LineTag::Removed => b'-',
@@ -209,7 +209,7 @@ fn name_end(name: &[u8]) -> &'static [u8] {
 }
 
 fn begin(out: &mut Vec<u8>, old: &RelPath, new: &RelPath) {
-    line(out, &[b"diff --git ", &quoted(b"a/", old.as_bytes()), b" ", &quoted(b"b/", new.as_bytes())]);
+    line(out, &[b"diff --git ", &quote(b"a/", old.as_bytes()), b" ", &quote(b"b/", new.as_bytes())]);
 }
 
 fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
@@ -217,7 +217,7 @@ fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
     out.push(b'\n');
 }
 
-/// How much of the old content is in the new one, for readers: git goes by the lines.
+/// Returns how much of the old content is in the new one, for readers: git goes by the lines.
 fn similarity(old: FileState, new: FileState, hunks: &[Hunk]) -> String {
     let removed = hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.tag == LineTag::Removed);
     let removed: u64 = removed.map(|line| line.bytes.len() as u64).sum();

@@ -9,11 +9,12 @@
 //! ```
 //!
 //! # Invariants
-//! 1. An expression is pure and ends: it has no calls, no loops and no effects, and is at most [`EXPR_CHARS_MAX`] long.
-//! 2. `==` and `!=` work on all values and are false and true across types. Ordering is for two numbers or two texts,
-//!    `in` for a list or a text; everything else is a [`TypeError`].
-//! 3. Where true or false is wanted, null counts as false and any other value is a [`TypeError`]. The right side of `and`
-//!    and `or` is not looked at when the left one decides.
+//! 1. An expression is pure and ends: it has no calls, no loops and no effects, and is at most
+//!    [`EXPR_CHARS_MAX`] long.
+//! 2. `==` and `!=` work on all values and are false and true across types. Ordering is for two numbers or
+//!    two texts, `in` for a list or a text; everything else is a [`TypeError`].
+//! 3. Where true or false is wanted, null counts as false and any other value is a [`TypeError`]. The right
+//!    side of `and` and `or` is not looked at when the left one decides.
 //! 4. What [`Expr`] prints is read back as an expression of the same meaning.
 //!
 //! # Not here
@@ -28,9 +29,9 @@ use serde_json::{Number, Value};
 
 use crate::template::TemplatePath;
 
-/// How long a written expression may be.
+/// Limits how long a written expression may be.
 pub const EXPR_CHARS_MAX: usize = 500;
-/// How deep it may be nested.
+/// Limits how deep it may be nested.
 const DEPTH_MAX: usize = 64;
 
 /// An expression, read.
@@ -52,7 +53,7 @@ pub enum Expr {
     Compare(Box<Expr>, Compare, Box<Expr>),
 }
 
-/// How two values are compared.
+/// A comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compare {
     /// The same.
@@ -97,7 +98,7 @@ impl Compare {
     }
 }
 
-/// Why a text is no expression, and where.
+/// The reason why a text is no expression, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ExprFlaw {
@@ -147,7 +148,7 @@ pub enum TypeError {
 }
 
 /// Finds the value of a path.
-pub type Find<'a> = &'a dyn Fn(&TemplatePath) -> Option<Value>;
+pub type ValueLookup<'a> = &'a dyn Fn(&TemplatePath) -> Option<Value>;
 
 impl Expr {
     /// Reads a written expression.
@@ -163,7 +164,8 @@ impl Expr {
         parse::parse(text)
     }
 
-    /// Reads an expression that [`Expr`] printed: one that was joined from several may be longer than a written one.
+    /// Reads an expression that [`Expr`] printed: one that was joined from several may be longer than a
+    /// written one.
     ///
     /// # Errors
     /// It is none.
@@ -171,11 +173,11 @@ impl Expr {
         parse::parse(text)
     }
 
-    /// Whether it holds.
+    /// Returns whether it holds.
     ///
     /// # Errors
     /// Its values do not go together.
-    pub fn holds(&self, find: Find<'_>) -> Result<bool, TypeError> {
+    pub fn holds(&self, find: ValueLookup<'_>) -> Result<bool, TypeError> {
         match self.value(find)? {
             Value::Bool(is_true) => Ok(is_true),
             Value::Null => Ok(false),
@@ -189,7 +191,7 @@ impl Expr {
     ///
     /// # Errors
     /// Its values do not go together.
-    pub fn value(&self, find: Find<'_>) -> Result<Value, TypeError> {
+    pub fn value(&self, find: ValueLookup<'_>) -> Result<Value, TypeError> {
         match self {
             Expr::Literal(value) => Ok(value.clone()),
             Expr::Path(path) => find(path).ok_or_else(|| TypeError::Unknown { path: path.to_string() }),
@@ -200,12 +202,12 @@ impl Expr {
             Expr::And(left, right) => Ok(Value::Bool(left.holds(find)? && right.holds(find)?)),
             Expr::Or(left, right) => Ok(Value::Bool(left.holds(find)? || right.holds(find)?)),
             Expr::Compare(left, how, right) => {
-                self.compared(&left.value(find)?, *how, &right.value(find)?).map(Value::Bool)
+                self.compare(&left.value(find)?, *how, &right.value(find)?).map(Value::Bool)
             }
         }
     }
 
-    fn compared(&self, left: &Value, how: Compare, right: &Value) -> Result<bool, TypeError> {
+    fn compare(&self, left: &Value, how: Compare, right: &Value) -> Result<bool, TypeError> {
         let ordered = |holds: fn(Ordering) -> bool| match order(left, right) {
             Some(order) => Ok(holds(order)),
             None => {
@@ -249,13 +251,13 @@ impl Expr {
     ///
     /// # Errors
     /// What `by` says.
-    pub fn replaced<E>(&self, by: &dyn Fn(&TemplatePath) -> Result<Expr, E>) -> Result<Expr, E> {
-        let boxed = |inner: &Expr| inner.replaced(by).map(Box::new);
+    pub fn replace_paths<E>(&self, by: &dyn Fn(&TemplatePath) -> Result<Expr, E>) -> Result<Expr, E> {
+        let boxed = |inner: &Expr| inner.replace_paths(by).map(Box::new);
         Ok(match self {
             Expr::Literal(value) => Expr::Literal(value.clone()),
             Expr::Path(path) => by(path)?,
             Expr::List(items) => {
-                Expr::List(items.iter().map(|item| item.replaced(by)).collect::<Result<_, E>>()?)
+                Expr::List(items.iter().map(|item| item.replace_paths(by)).collect::<Result<_, E>>()?)
             }
             Expr::Not(inner) => Expr::Not(boxed(inner)?),
             Expr::And(left, right) => Expr::And(boxed(left)?, boxed(right)?),

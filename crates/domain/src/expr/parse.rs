@@ -32,7 +32,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// What binds least: `or`.
+    /// Parses the operator that binds least: `or`.
     fn any(&mut self) -> Result<Expr, ExprFlaw> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -99,7 +99,7 @@ impl<'a> Parser<'a> {
                 Ok(inner)
             }
             Some('[') => self.list(),
-            Some(quote @ ('"' | '\'')) => self.quoted(quote),
+            Some(quote @ ('"' | '\'')) => self.parse_quoted(quote),
             Some(letter) if letter.is_ascii_digit() || letter == '-' => self.number(),
             Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => self.word(),
             Some(letter) => Err(self.flaw(self.unexpected(letter))),
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Expr, ExprFlaw> {
+    fn parse_quoted(&mut self, quote: char) -> Result<Expr, ExprFlaw> {
         let open = self.at;
         let mut text = String::new();
         let mut letters = self.text[open + 1..].char_indices();

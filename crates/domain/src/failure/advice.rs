@@ -1,40 +1,47 @@
-//! What a person is told about a recovery: a hint, and the command to type.
+//! The advice for a user about a recovery: a hint, and the command to type.
 //!
 //! # Not here
 //! The decision. Nothing reads these texts but people.
 
 use std::time::Duration;
 
-use super::retry::{Action, Verdict, Why};
+use super::retry::{RecoveryAction, RecoveryDecision, RecoveryReason};
 use super::{ErrorCategory, NewError};
 use crate::id::PlanId;
 use crate::ledger::LIMIT_KEY;
 
-pub(crate) fn hint(verdict: Verdict, category: ErrorCategory) -> String {
+pub(crate) fn hint(verdict: RecoveryDecision, category: ErrorCategory) -> String {
     match verdict.action {
-        Action::Retry { after, attempt } => format!("retry {attempt} of this step in {}", shown_wait(after)),
-        Action::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
-        Action::Ask | Action::GiveUp => way_on(verdict.why, category),
-        Action::Told => "the model was told, and went on".to_owned(),
+        RecoveryAction::Retry { after, attempt } => {
+            format!("retry {attempt} of this step in {}", format_wait(after))
+        }
+        RecoveryAction::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
+        RecoveryAction::Ask | RecoveryAction::GiveUp => way_on(verdict.why, category),
+        RecoveryAction::Told => "the model was told, and went on".to_owned(),
     }
 }
 
-fn way_on(why: Why, category: ErrorCategory) -> String {
+fn way_on(why: RecoveryReason, category: ErrorCategory) -> String {
     match why {
-        Why::PlanRetriesSpent { limit } => {
+        RecoveryReason::PlanRetriesSpent { limit } => {
             format!("all {limit} retries of the plan are used up; look at what fails, then resume")
         }
-        Why::WaitTooLong { wait } => {
-            format!("the other side asks to wait {}; resume when that is over", shown_wait(wait))
+        RecoveryReason::WaitTooLong { wait } => {
+            format!("the other side asks to wait {}; resume when that is over", format_wait(wait))
         }
-        Why::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
-        Why::Apply => "an apply is not retried by itself; resume when the cause is gone".to_owned(),
-        Why::NotIdempotent => "running the tool again might do harm; say how to go on".to_owned(),
-        Why::ReplanGate => "say what to do differently, and the plan begins anew".to_owned(),
-        Why::ReversionsSpent => "the plan has begun anew as often as it may; say how to go on".to_owned(),
-        Why::StepRetriesSpent | Why::RetriesLeft | Why::Category | Why::Handled => {
-            by_category(category).to_owned()
+        RecoveryReason::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
+        RecoveryReason::Apply => {
+            "an apply is not retried by itself; resume when the cause is gone".to_owned()
         }
+        RecoveryReason::NotIdempotent => "running the tool again might do harm; say how to go on".to_owned(),
+        RecoveryReason::ReplanGate => "say what to do differently, and the plan begins anew".to_owned(),
+        RecoveryReason::ReversionsSpent => {
+            "the plan has begun anew as often as it may; say how to go on".to_owned()
+        }
+        RecoveryReason::StepRetriesSpent
+        | RecoveryReason::RetriesLeft
+        | RecoveryReason::Category
+        | RecoveryReason::Handled => by_category(category).to_owned(),
     }
 }
 
@@ -56,13 +63,15 @@ fn by_category(category: ErrorCategory) -> &'static str {
     }
 }
 
-pub(crate) fn command(verdict: Verdict, error: &NewError, plan: Option<PlanId>) -> String {
+pub(crate) fn command(verdict: RecoveryDecision, error: &NewError, plan: Option<PlanId>) -> String {
     let category = error.category();
     // Which limit it was stands in the details of the error.
     let limit = error.detail().get(LIMIT_KEY).and_then(|name| name.as_str()).unwrap_or("cost");
     let plan = plan.map_or_else(|| "@last".to_owned(), |plan| plan.to_string());
-    let goes_on = matches!(verdict.action, Action::Retry { .. } | Action::Revert | Action::Told)
-        || matches!(verdict.why, Why::AttemptOver { .. });
+    let goes_on = matches!(
+        verdict.action,
+        RecoveryAction::Retry { .. } | RecoveryAction::Revert | RecoveryAction::Told
+    ) || matches!(verdict.why, RecoveryReason::AttemptOver { .. });
     if goes_on {
         return format!("agents plan watch {plan}");
     }
@@ -83,8 +92,9 @@ pub(crate) fn command(verdict: Verdict, error: &NewError, plan: Option<PlanId>) 
     }
 }
 
-/// A wait for people: in whole milliseconds below a second, in whole seconds below two minutes, else in whole minutes.
-pub fn shown_wait(wait: Duration) -> String {
+/// A wait for people: in whole milliseconds below a second, in whole seconds below two minutes, else in whole
+/// minutes.
+pub fn format_wait(wait: Duration) -> String {
     match (wait.as_secs(), wait.as_millis()) {
         (0, ms) => format!("{ms} ms"),
         (secs @ 1..120, _) => format!("{secs} s"),

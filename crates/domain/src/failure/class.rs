@@ -1,10 +1,10 @@
-//! How an error is to be taken, whatever it says: the only thing about an error that a retry loop reads.
+//! The class of an error. Retry decisions depend on this class only, never on the message.
 //!
 //! # Not here
 //! Codes, hints and exit status, which the program adds; the category of a plan's failure, which is
 //! [`ErrorCategory`](crate::ErrorCategory).
 
-/// What a caller may do about an error.
+/// The class of an error, which tells a caller what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorClass {
     /// The same call may succeed later, unchanged.

@@ -1,4 +1,4 @@
-//! What is known about failures beyond their message: bounded when it is reported, merged when it is read.
+//! Details of failures beyond their message: bounded when they are reported, merged when they are read.
 //!
 //! # Invariants
 //! 1. Nothing reported is overwritten by a later report: a key keeps its last 20 different values.
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-/// What one report knows, by key.
+/// The details of one report, by key.
 pub type Detail = BTreeMap<String, Json>;
 
-/// How long the details of one report, or of all reports of one error, may be, as JSON.
+/// Limits how long the details of one report, or of all reports of one error, may be, as JSON.
 pub const DETAIL_BYTES_MAX: usize = 16 * 1024;
 
 /// How many different values a key keeps.
@@ -23,7 +23,7 @@ pub const DETAIL_VALUES_MAX: usize = 20;
 /// The key that says how many keys were left out.
 pub const LEFT_OUT_KEY: &str = "…";
 
-/// What several reports know, by key: the different values, the newest last.
+/// The details of several reports, by key: the different values, the newest last.
 ///
 /// ```
 /// use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
-//! All failures of one plan: the newest kept whole, the older ones counted, the retries counted exactly.
+//! All failures of one plan: the newest stored whole, the older ones counted, the retries counted exactly.
 //!
 //! # Invariants
 //! 1. Everything recorded is kept or folded: `recorded() == records + folded`, and `seq` runs 1, 2, 3…
 //!    without gaps.
-//! 2. At most [`RECORDS_MAX`] records are kept, the newest: of what was dealt with inside its node those that are left.
-//! 3. A retry is counted exactly when [`Action::Retry`] was answered: per step for the newest attempt, and
-//!    per plan.
+//! 2. At most [`RECORDS_MAX`] records are kept, the newest: of what was dealt with inside its node those that
+//!    are left.
+//! 3. A retry is counted exactly when [`RecoveryAction::Retry`] was answered: per step for the newest
+//!    attempt, and per plan.
 //! 4. What was dealt with inside its node changes nothing but the record of it.
 //! 5. The same id again, while its record is kept, is not counted again and gets the first answer.
 //!
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::detail::{Detail, Details, merge_detail};
-use super::retry::{Action, Policy, Recovery, decide};
+use super::retry::{RecoveryAction, RecoveryAdvice, RecoveryPolicy, decide};
 use super::{ErrorCategory, NewError, StepId};
 use crate::id::PlanId;
 use crate::time::Ms;
@@ -34,14 +35,14 @@ pub struct ErrorRecord {
     /// When it was recorded.
     pub at: Ms,
     /// What was answered; it carries the record's `seq`.
-    pub recovery: Recovery,
+    pub recovery: RecoveryAdvice,
     /// The details of all reports under this id.
     pub details: Details,
 }
 
-/// What is left of the records of one category that are no longer kept.
+/// The summary of the records of one category that are no longer stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Folded {
+pub struct FoldedErrors {
     /// How many there were.
     pub count: u64,
     /// When the first of them was recorded.
@@ -55,19 +56,19 @@ pub struct Folded {
 /// ```
 /// use domain::*;
 ///
-/// let mut history = ErrorHistory::of(PlanId::from_u128(1));
+/// let mut history = ErrorHistory::new(PlanId::from_u128(1));
 /// let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
 /// let id = ErrorId::from_u128(9);
 /// let error = NewError::new(id, Phase::Execute, step, ErrorCategory::Timeout, "no answer");
-/// let recovery = history.record(&Policy::default(), error, Ms(5), 0);
-/// assert_eq!(recovery.action, Action::Retry { after: std::time::Duration::from_millis(500), attempt: 1 });
+/// let recovery = history.record(&RecoveryPolicy::default(), error, Ms(5), 0);
+/// assert_eq!(recovery.action, RecoveryAction::Retry { after: std::time::Duration::from_millis(500), attempt: 1 });
 /// assert_eq!((history.recorded(), history.retries_total()), (1, 1));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorHistory {
     plan: Option<PlanId>,
     records: VecDeque<ErrorRecord>,
-    folded: BTreeMap<ErrorCategory, Folded>,
+    folded: BTreeMap<ErrorCategory, FoldedErrors>,
     newest_attempt: u32,
     retries: BTreeMap<StepId, u32>,
     retries_total: u32,
@@ -75,7 +76,7 @@ pub struct ErrorHistory {
 
 impl ErrorHistory {
     /// The empty history of a plan.
-    pub fn of(plan: PlanId) -> ErrorHistory {
+    pub fn new(plan: PlanId) -> ErrorHistory {
         ErrorHistory { plan: Some(plan), ..ErrorHistory::default() }
     }
 
@@ -87,7 +88,13 @@ impl ErrorHistory {
     /// Appends, counts and decides in one step.
     ///
     /// `jitter` is drawn by the caller from all its values alike; it spreads retries that failed together.
-    pub fn record(&mut self, policy: &Policy, error: NewError, now: Ms, jitter: u16) -> Recovery {
+    pub fn record(
+        &mut self,
+        policy: &RecoveryPolicy,
+        error: NewError,
+        now: Ms,
+        jitter: u16,
+    ) -> RecoveryAdvice {
         if let Some(known) = self.records.iter_mut().find(|record| record.error.id() == error.id()) {
             known.details.merge_within_bound(error.detail());
             return known.recovery.clone();
@@ -95,7 +102,7 @@ impl ErrorHistory {
         let verdict = decide(policy, self, &error, jitter);
         let recovery = verdict.recovery(self.next_seq(), self.plan, &error);
         self.enter_attempt(error.step().attempt);
-        if let Action::Retry { .. } = recovery.action {
+        if let RecoveryAction::Retry { .. } = recovery.action {
             self.count_retry(error.step());
         }
         let mut details = Details::default();
@@ -109,7 +116,7 @@ impl ErrorHistory {
     pub fn restore(
         plan: PlanId,
         records: impl IntoIterator<Item = ErrorRecord>,
-        folded: BTreeMap<ErrorCategory, Folded>,
+        folded: BTreeMap<ErrorCategory, FoldedErrors>,
         newest_attempt: u32,
         step_retries: impl IntoIterator<Item = (StepId, u32)>,
         retries_total: u32,
@@ -136,15 +143,15 @@ impl ErrorHistory {
 
     /// The newest that was not dealt with inside its node: what a plan that stopped stands at.
     pub fn last_failure(&self) -> Option<&ErrorRecord> {
-        self.records.iter().rev().find(|record| record.recovery.action != Action::Told)
+        self.records.iter().rev().find(|record| record.recovery.action != RecoveryAction::Told)
     }
 
     /// What is left of the older ones.
-    pub fn folded(&self) -> &BTreeMap<ErrorCategory, Folded> {
+    pub fn folded(&self) -> &BTreeMap<ErrorCategory, FoldedErrors> {
         &self.folded
     }
 
-    /// How many were recorded: those kept and those folded.
+    /// Returns how many were recorded: those kept and those folded.
     pub fn recorded(&self) -> u64 {
         self.folded.values().map(|folded| folded.count).sum::<u64>() + self.records.len() as u64
     }
@@ -159,7 +166,7 @@ impl ErrorHistory {
         self.newest_attempt
     }
 
-    /// How often a step of the newest attempt was retried.
+    /// Returns how often a step of the newest attempt was retried.
     pub fn retries(&self, step: &StepId) -> u32 {
         self.retries.get(step).copied().unwrap_or(0)
     }
@@ -169,7 +176,7 @@ impl ErrorHistory {
         self.retries.iter().map(|(step, retries)| (step, *retries))
     }
 
-    /// How often steps of the plan were retried, over all attempts.
+    /// Returns how often steps of the plan were retried, over all attempts.
     pub fn retries_total(&self) -> u32 {
         self.retries_total
     }
@@ -197,15 +204,16 @@ impl ErrorHistory {
         self.retries_total = self.retries_total.saturating_add(1);
     }
 
-    /// What was dealt with inside its node gives way first, so that it pushes no failure out; the newest always stays.
+    /// What was dealt with inside its node gives way first, so that it pushes no failure out; the newest
+    /// always stays.
     fn fold_beyond_bound(&mut self) {
         while self.records.len() > RECORDS_MAX {
             let older = self.records.iter().take(RECORDS_MAX);
-            let told = older.enumerate().find(|(_, record)| record.recovery.action == Action::Told);
+            let told = older.enumerate().find(|(_, record)| record.recovery.action == RecoveryAction::Told);
             let oldest = told.map_or(0, |(at, _)| at);
             let Some(ErrorRecord { error, at, .. }) = self.records.remove(oldest) else { return };
             let folded =
-                self.folded.entry(error.category()).or_insert(Folded { count: 0, first: at, last: at });
+                self.folded.entry(error.category()).or_insert(FoldedErrors { count: 0, first: at, last: at });
             folded.count += 1;
             folded.first = folded.first.min(at);
             folded.last = folded.last.max(at);

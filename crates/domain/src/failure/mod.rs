@@ -1,4 +1,4 @@
-//! A failure of a plan, as it is reported: what kind, where, and what is known about it.
+//! A failure of a plan, as it is reported: its category, its step and its details.
 //!
 //! # Invariants
 //! 1. A [`NewError`] is bounded from the moment it is made: a message of at most 2 KiB, details of at most 16
@@ -6,7 +6,7 @@
 //! 2. What was cut off says so: `…` ends the message, the key `…` counts the details that were left out.
 //!
 //! # Not here
-//! What is done about it ([`recovery`](crate::recovery)), and where it is kept
+//! The action that follows ([`retry`]), and its storage
 //! ([`ErrorHistory`](crate::ErrorHistory)). A cancel is no error and is never reported as one.
 
 pub(crate) mod advice;
@@ -20,16 +20,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CallNo, ErrorId};
+use crate::id::{CallNumber, ErrorId};
 use crate::plan::phase::Phase;
 use detail::{Detail, bounded};
 
-/// How long a message may be.
+/// Limits how long a message may be.
 pub const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
 const CUT_MARK: &str = "…";
 
-/// What kind of failure it is: this alone picks the way back.
+/// The category of a failure: this alone decides the recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCategory {
@@ -102,7 +102,7 @@ impl ErrorCategory {
         }
     }
 
-    /// Whether it is likely to pass by itself.
+    /// Returns whether it is likely to pass by itself.
     pub const fn is_transient(self) -> bool {
         match self {
             ErrorCategory::Timeout
@@ -129,7 +129,7 @@ impl fmt::Display for ErrorCategory {
     }
 }
 
-/// What is retried and counted as one: a node of the actor graph, in one attempt of the plan.
+/// The unit that is retried and counted: a node of the actor graph, in one attempt of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId {
     /// The plan's attempt, from 1: it grows when the plan begins anew.
@@ -159,7 +159,7 @@ pub struct NewError {
     step: StepId,
     category: ErrorCategory,
     message: String,
-    tool_call: Option<CallNo>,
+    tool_call: Option<CallNumber>,
     detail: Detail,
     retry_after: Option<Duration>,
     idempotent: bool,
@@ -180,7 +180,7 @@ impl NewError {
             phase,
             step,
             category,
-            message: cut(message.into()),
+            message: truncate_message(message.into()),
             tool_call: None,
             detail: Detail::new(),
             retry_after: None,
@@ -191,7 +191,7 @@ impl NewError {
 
     /// The tool call that failed.
     #[must_use]
-    pub fn with_tool_call(self, call: CallNo) -> NewError {
+    pub fn with_tool_call(self, call: CallNumber) -> NewError {
         NewError { tool_call: Some(call), ..self }
     }
 
@@ -235,43 +235,43 @@ impl NewError {
         &self.step
     }
 
-    /// What kind of failure it is.
+    /// Returns the category of the failure.
     pub fn category(&self) -> ErrorCategory {
         self.category
     }
 
-    /// What happened, for a person.
+    /// Returns the message for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// The tool call that failed.
-    pub fn tool_call(&self) -> Option<CallNo> {
+    pub fn tool_call(&self) -> Option<CallNumber> {
         self.tool_call
     }
 
-    /// What else is known.
+    /// Returns what else is known.
     pub fn detail(&self) -> &Detail {
         &self.detail
     }
 
-    /// How long the other side asked us to wait.
+    /// Returns how long the other side asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Whether it was dealt with inside its node.
+    /// Returns whether it was dealt with inside its node.
     pub fn is_handled(&self) -> bool {
         self.handled
     }
 
-    /// Whether doing it again does no harm.
+    /// Returns whether doing it again does no harm.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 }
 
-fn cut(message: String) -> String {
+fn truncate_message(message: String) -> String {
     if message.len() <= MESSAGE_BYTES_MAX {
         return message;
     }
@@ -344,13 +344,13 @@ mod tests {
         );
         let detail = Detail::from([("k".to_owned(), json!(1))]);
         let full = error("no")
-            .with_tool_call(CallNo(3))
+            .with_tool_call(CallNumber(3))
             .with_retry_after(Duration::from_secs(7))
             .idempotent()
             .with_detail(detail.clone());
         assert_eq!(
             (full.tool_call(), full.retry_after(), full.is_idempotent(), full.detail()),
-            (Some(CallNo(3)), Some(Duration::from_secs(7)), true, &detail)
+            (Some(CallNumber(3)), Some(Duration::from_secs(7)), true, &detail)
         );
     }
 

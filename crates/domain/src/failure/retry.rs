@@ -1,4 +1,4 @@
-//! What is done about a failure: one pure decision from the policy, the history and the error.
+//! The retry decision: one pure function of the policy, the history and the error.
 //!
 //! | category | first | limit | then | backoff base |
 //! |---|---|---|---|---|
@@ -42,41 +42,41 @@ const SANDBOX_RETRIES_PER_STEP: usize = 1;
 /// The most that a step can be retried.
 pub const RETRIES_PER_STEP_MAX: u32 = 100;
 
-/// Whether a person has to say yes first.
+/// The decision of a gate: continue, or ask the user first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Gate {
+pub enum GateDecision {
     /// A person decides.
     Ask,
     /// It goes on by itself.
     Auto,
 }
 
-/// How far recovery goes by itself.
+/// The limits of automatic recovery.
 ///
 /// ```
-/// use domain::{Gate, Policy};
+/// use domain::{GateDecision, RecoveryPolicy};
 ///
-/// let policy = Policy::new(5, 30, Gate::Auto, 3)?;
+/// let policy = RecoveryPolicy::new(5, 30, GateDecision::Auto, 3)?;
 /// assert_eq!(policy.max_retries_per_step(), 5);
 /// assert_eq!(
-///     Policy::new(101, 30, Gate::Auto, 3).unwrap_err().to_string(),
+///     RecoveryPolicy::new(101, 30, GateDecision::Auto, 3).unwrap_err().to_string(),
 ///     "recovery.max_retries_per_step is 101, allowed is 0..=100",
 /// );
-/// # Ok::<(), domain::PolicyError>(())
+/// # Ok::<(), domain::RecoveryPolicyError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct RecoveryPolicy {
     max_retries_per_step: u32,
     max_retries_per_plan: u32,
-    replan: Gate,
+    replan: GateDecision,
     reversions_left: u8,
 }
 
 /// A value that the policy cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value}, allowed is 0..={max}")]
-pub struct PolicyError {
+pub struct RecoveryPolicyError {
     /// The setting.
     pub key: &'static str,
     /// What it was set to.
@@ -85,7 +85,7 @@ pub struct PolicyError {
     pub max: u32,
 }
 
-impl Policy {
+impl RecoveryPolicy {
     /// A policy of these values.
     ///
     /// # Errors
@@ -93,55 +93,60 @@ impl Policy {
     pub fn new(
         max_retries_per_step: u32,
         max_retries_per_plan: u32,
-        replan: Gate,
+        replan: GateDecision,
         reversions_left: u8,
-    ) -> Result<Policy, PolicyError> {
+    ) -> Result<RecoveryPolicy, RecoveryPolicyError> {
         at_most("recovery.max_retries_per_step", max_retries_per_step, RETRIES_PER_STEP_MAX)?;
         at_most("recovery.max_retries_per_plan", max_retries_per_plan, 1000)?;
-        Ok(Policy { max_retries_per_step, max_retries_per_plan, replan, reversions_left })
+        Ok(RecoveryPolicy { max_retries_per_step, max_retries_per_plan, replan, reversions_left })
     }
 
     /// The same, for a step that says itself how often it is retried; no more than a step can be.
     #[must_use]
-    pub fn with_retries_per_step(self, retries: u32) -> Policy {
-        Policy { max_retries_per_step: retries.min(RETRIES_PER_STEP_MAX), ..self }
+    pub fn with_retries_per_step(self, retries: u32) -> RecoveryPolicy {
+        RecoveryPolicy { max_retries_per_step: retries.min(RETRIES_PER_STEP_MAX), ..self }
     }
 
-    /// How often one step is retried.
+    /// Returns how often one step is retried.
     pub fn max_retries_per_step(&self) -> u32 {
         self.max_retries_per_step
     }
 
-    /// How often all steps of a plan together are retried.
+    /// Returns how often all steps of a plan together are retried.
     pub fn max_retries_per_plan(&self) -> u32 {
         self.max_retries_per_plan
     }
 
-    /// Whether a plan may go back to strategize by itself.
-    pub fn replan(&self) -> Gate {
+    /// Returns whether a plan may go back to strategize by itself.
+    pub fn replan(&self) -> GateDecision {
         self.replan
     }
 
-    /// How often this plan can still go back.
+    /// Returns how often this plan can still go back.
     pub fn reversions_left(&self) -> u8 {
         self.reversions_left
     }
 }
 
 /// 3 retries per step, 30 per plan, replanning by itself, none of the 3 reversions used.
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy { max_retries_per_step: 3, max_retries_per_plan: 30, replan: Gate::Auto, reversions_left: 3 }
+impl Default for RecoveryPolicy {
+    fn default() -> RecoveryPolicy {
+        RecoveryPolicy {
+            max_retries_per_step: 3,
+            max_retries_per_plan: 30,
+            replan: GateDecision::Auto,
+            reversions_left: 3,
+        }
     }
 }
 
-fn at_most(key: &'static str, value: u32, max: u32) -> Result<(), PolicyError> {
-    if value <= max { Ok(()) } else { Err(PolicyError { key, value, max }) }
+fn at_most(key: &'static str, value: u32, max: u32) -> Result<(), RecoveryPolicyError> {
+    if value <= max { Ok(()) } else { Err(RecoveryPolicyError { key, value, max }) }
 }
 
-/// What is done about a failure.
+/// The action that follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RecoveryAction {
     /// The step runs again.
     Retry {
         /// After this wait.
@@ -159,9 +164,9 @@ pub enum Action {
     Told,
 }
 
-/// Why an action was chosen.
+/// The reason for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RecoveryReason {
     /// The category says so.
     Category,
     /// There are retries left.
@@ -197,34 +202,34 @@ pub enum Why {
 
 /// A decision, before it has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RecoveryDecision {
     /// What is done.
-    pub action: Action,
+    pub action: RecoveryAction,
     /// Why this.
-    pub why: Why,
+    pub why: RecoveryReason,
 }
 
 /// The answer to a recorded error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovery {
+pub struct RecoveryAdvice {
     /// The number of the record.
     pub seq: u64,
     /// What is done.
-    pub action: Action,
+    pub action: RecoveryAction,
     /// What to know or do about it, for a person.
     pub hint: String,
     /// The command to type.
     pub command: String,
 }
 
-impl Verdict {
-    fn new(action: Action, why: Why) -> Verdict {
-        Verdict { action, why }
+impl RecoveryDecision {
+    fn new(action: RecoveryAction, why: RecoveryReason) -> RecoveryDecision {
+        RecoveryDecision { action, why }
     }
 
     /// The verdict as it is answered and kept. Without a plan's id the command says `@last`.
-    pub fn recovery(self, seq: u64, plan: Option<PlanId>, error: &NewError) -> Recovery {
-        Recovery {
+    pub fn recovery(self, seq: u64, plan: Option<PlanId>, error: &NewError) -> RecoveryAdvice {
+        RecoveryAdvice {
             seq,
             action: self.action,
             hint: advice::hint(self, error.category()),
@@ -234,56 +239,68 @@ impl Verdict {
 }
 
 /// Decides about `error`, which `history` does not hold yet. `jitter` is drawn from all its values alike.
-pub fn decide(policy: &Policy, history: &ErrorHistory, error: &NewError, jitter: u16) -> Verdict {
+pub fn decide(
+    policy: &RecoveryPolicy,
+    history: &ErrorHistory,
+    error: &NewError,
+    jitter: u16,
+) -> RecoveryDecision {
     if error.is_handled() {
-        return Verdict::new(Action::Told, Why::Handled);
+        return RecoveryDecision::new(RecoveryAction::Told, RecoveryReason::Handled);
     }
     let newest = history.newest_attempt();
     if error.step().attempt < newest {
-        return Verdict::new(Action::GiveUp, Why::AttemptOver { newest });
+        return RecoveryDecision::new(RecoveryAction::GiveUp, RecoveryReason::AttemptOver { newest });
     }
-    let ask = |why| Verdict::new(Action::Ask, why);
+    let ask = |why| RecoveryDecision::new(RecoveryAction::Ask, why);
     let retry_within = |limit, then| retry(policy, history, error, jitter, limit, then);
     match error.category() {
         ErrorCategory::Timeout
         | ErrorCategory::Connection
         | ErrorCategory::Overloaded
-        | ErrorCategory::RateLimit => retry_within(policy.max_retries_per_step, ask(Why::StepRetriesSpent)),
-        ErrorCategory::Tool if error.is_idempotent() => {
-            retry_within(policy.max_retries_per_step, ask(Why::StepRetriesSpent))
+        | ErrorCategory::RateLimit => {
+            retry_within(policy.max_retries_per_step, ask(RecoveryReason::StepRetriesSpent))
         }
-        ErrorCategory::Tool => ask(Why::NotIdempotent),
+        ErrorCategory::Tool if error.is_idempotent() => {
+            retry_within(policy.max_retries_per_step, ask(RecoveryReason::StepRetriesSpent))
+        }
+        ErrorCategory::Tool => ask(RecoveryReason::NotIdempotent),
         ErrorCategory::ModelOutput => {
-            retry_within(policy.max_retries_per_step, revert(policy, Why::StepRetriesSpent))
+            retry_within(policy.max_retries_per_step, revert(policy, RecoveryReason::StepRetriesSpent))
         }
         ErrorCategory::Sandbox => {
             let renewed = sandbox_retries(history, error.step()) >= SANDBOX_RETRIES_PER_STEP;
             let limit = if renewed { 0 } else { policy.max_retries_per_step };
-            retry_within(limit, Verdict::new(Action::GiveUp, Why::StepRetriesSpent))
+            retry_within(
+                limit,
+                RecoveryDecision::new(RecoveryAction::GiveUp, RecoveryReason::StepRetriesSpent),
+            )
         }
         ErrorCategory::Validation => match policy.replan {
-            Gate::Auto => revert(policy, Why::Category),
-            Gate::Ask => ask(Why::ReplanGate),
+            GateDecision::Auto => revert(policy, RecoveryReason::Category),
+            GateDecision::Ask => ask(RecoveryReason::ReplanGate),
         },
         ErrorCategory::Resource
         | ErrorCategory::Auth
         | ErrorCategory::Budget
-        | ErrorCategory::MergeConflict => ask(Why::Category),
-        ErrorCategory::InvalidInput | ErrorCategory::Internal => Verdict::new(Action::GiveUp, Why::Category),
+        | ErrorCategory::MergeConflict => ask(RecoveryReason::Category),
+        ErrorCategory::InvalidInput | ErrorCategory::Internal => {
+            RecoveryDecision::new(RecoveryAction::GiveUp, RecoveryReason::Category)
+        }
     }
 }
 
 /// Retries the step if it may be retried, else what its category does `then`.
 fn retry(
-    policy: &Policy,
+    policy: &RecoveryPolicy,
     history: &ErrorHistory,
     error: &NewError,
     jitter: u16,
     limit: u32,
-    then: Verdict,
-) -> Verdict {
+    then: RecoveryDecision,
+) -> RecoveryDecision {
     if error.phase() == Phase::Apply {
-        return Verdict::new(Action::Ask, Why::Apply);
+        return RecoveryDecision::new(RecoveryAction::Ask, RecoveryReason::Apply);
     }
     let retries = history.retries(error.step());
     if retries >= limit {
@@ -291,29 +308,29 @@ fn retry(
     }
     if history.retries_total() >= policy.max_retries_per_plan {
         let limit = policy.max_retries_per_plan;
-        return Verdict::new(Action::Ask, Why::PlanRetriesSpent { limit });
+        return RecoveryDecision::new(RecoveryAction::Ask, RecoveryReason::PlanRetriesSpent { limit });
     }
     let attempt = retries + 1;
     let wait = error.retry_after().unwrap_or_default();
     let after = backoff(error.category(), attempt, jitter).max(wait);
     if after > WAIT_MAX {
-        return Verdict::new(Action::Ask, Why::WaitTooLong { wait });
+        return RecoveryDecision::new(RecoveryAction::Ask, RecoveryReason::WaitTooLong { wait });
     }
-    Verdict::new(Action::Retry { after, attempt }, Why::RetriesLeft)
+    RecoveryDecision::new(RecoveryAction::Retry { after, attempt }, RecoveryReason::RetriesLeft)
 }
 
-fn revert(policy: &Policy, why: Why) -> Verdict {
+fn revert(policy: &RecoveryPolicy, why: RecoveryReason) -> RecoveryDecision {
     if policy.reversions_left > 0 {
-        Verdict::new(Action::Revert, why)
+        RecoveryDecision::new(RecoveryAction::Revert, why)
     } else {
-        Verdict::new(Action::Ask, Why::ReversionsSpent)
+        RecoveryDecision::new(RecoveryAction::Ask, RecoveryReason::ReversionsSpent)
     }
 }
 
-/// How often the step was given a new sandbox, as far as the kept records tell. The step's own limit holds
-/// anyway.
+/// Returns how often the step was given a new sandbox, as far as the kept records tell. The step's own limit
+/// holds anyway.
 fn sandbox_retries(history: &ErrorHistory, step: &StepId) -> usize {
-    let renewed = |action| matches!(action, Action::Retry { .. });
+    let renewed = |action| matches!(action, RecoveryAction::Retry { .. });
     history
         .records()
         .filter(|record| record.error.category() == ErrorCategory::Sandbox && record.error.step() == step)

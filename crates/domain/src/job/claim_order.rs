@@ -1,11 +1,11 @@
-//! Whose turn it is: the claim rule.
+//! The claim rule: picks the job that a worker runs next.
 //!
 //! # Invariants
-//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner died with a
-//!    cancel pending: it is not run again, only brought to its end, and whoever cancels waits for no slot.
-//!    And except an apply that a process serves alone: a person waits for it, and it takes no time.
-//! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks them; except
-//!    to be cancelled, as above.
+//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner
+//!    died with a cancel pending: it is not run again, only brought to its end, and whoever cancels waits for
+//!    no slot. And except an apply that a process serves alone: a person waits for it, and it takes no time.
+//! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks
+//!    them; except to be cancelled, as above.
 //! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,8 @@ pub struct ClaimRequest {
     pub concurrency_max: u32,
     /// Serve this plan only.
     pub only: Option<PlanId>,
-    /// The variables that it was started with. Who serves one plan only has what that needs, or says what it lacks.
+    /// The variables that it was started with. Who serves one plan only has what that needs, or says what it
+    /// lacks.
     pub variables: Arc<BTreeSet<String>>,
 }
 

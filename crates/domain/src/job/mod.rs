@@ -29,7 +29,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use claim_order::{ClaimRequest, pick};
-pub use rejection::{JobRefused, LeaseLost};
+pub use rejection::{JobTransitionRejection, LeaseLost};
 pub use table::table_markdown;
 
 use crate::failure::{ErrorCategory, NewError, StepId};
@@ -37,14 +37,15 @@ use crate::id::{BootId, Claim, ErrorId, Fence, JobId, PlanId, WorkerId};
 use crate::plan::phase::Phase;
 use crate::time::Ms;
 
-/// How many leases of a job may be lost before it is given up with the next.
+/// Limits how many leases of a job may be lost before it is given up with the next.
 pub const LOST_LEASES_MAX: u8 = 3;
 
-/// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a person who will
-/// call one. No worker that takes any plan claims it. It is let go by queuing it again for an earlier moment.
+/// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a
+/// person who will call one. No worker that takes any plan claims it. It is let go by queuing it again for an
+/// earlier moment.
 pub const HELD: Ms = Ms(u64::MAX);
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
     /// In by enqueue, and again when its owner releases it. A worker takes it out by claiming it once
@@ -79,7 +80,7 @@ impl JobState {
         }
     }
 
-    /// Whether it stays for ever.
+    /// Returns whether it stays for ever.
     pub const fn is_final(self) -> bool {
         match self {
             JobState::Queued | JobState::Running => false,
@@ -94,11 +95,12 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The reason of a cancel that stops a job so that its plan can begin again with another strategy: the plan has failed by
-/// it, and is not cancelled.
+/// The reason of a cancel that stops a job so that its plan can begin again with another strategy: the plan
+/// has failed by it, and is not cancelled.
 pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
 
-/// The reason of a cancel that stops an apply because whoever asked for it does not want it now: the plan is as it was.
+/// The reason of a cancel that stops an apply because whoever asked for it does not want it now: the plan is
+/// as it was.
 pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
 
 /// Somebody wants the job to stop.
@@ -130,8 +132,8 @@ impl NewJob {
         NewJob { id, plan: last.plan, phase, not_before }
     }
 
-    /// Whether it waits for the workers only. A person waits for a job that is held, and an apply is the end of work that
-    /// was done: neither is refused because many others wait.
+    /// Whether it waits for the workers only. A person waits for a job that is held, and an apply is the end
+    /// of work that was done: neither is refused because many others wait.
     pub fn is_left_to_workers(&self) -> bool {
         self.not_before != HELD && self.phase != Phase::Apply
     }
@@ -176,7 +178,7 @@ pub struct Job {
     pub finished_at: Option<Ms>,
 }
 
-/// What can happen to a job.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// A worker takes a queued job.
@@ -241,7 +243,8 @@ pub enum JobEvent {
         /// The dead one.
         worker: WorkerId,
     },
-    /// Whoever recovers the apply's journal found no commit mark in it: nothing was written, so the seal is off.
+    /// Whoever recovers the apply's journal found no commit mark in it: nothing was written, so the seal is
+    /// off.
     BreakSeal,
     /// The owner got a node done, so the job does not kill its workers.
     SettledNode {
@@ -275,7 +278,7 @@ impl Job {
         }
     }
 
-    /// Whether a worker that takes any plan may take this one, started with these variables.
+    /// Returns whether a worker that takes any plan may take this one, started with these variables.
     pub fn is_for_workers_with(&self, variables: &BTreeSet<String>) -> bool {
         !self.is_held() && self.keys.is_subset(variables)
     }
@@ -285,17 +288,18 @@ impl Job {
         Claim { plan: self.plan, job: self.id, fence: self.fence }
     }
 
-    /// Whether `claim` is that of its present owner: the guard of every write.
+    /// Returns whether `claim` is that of its present owner: the guard of every write.
     pub fn is_owned_by(&self, claim: &Claim) -> bool {
         self.state == JobState::Running && self.claim() == *claim
     }
 
-    /// Whether only who serves its plan may claim it.
+    /// Returns whether only who serves its plan may claim it.
     pub fn is_held(&self) -> bool {
         self.not_before == HELD
     }
 
-    /// Asks for it earlier than it was queued for: a live job is due by then. Says whether that changed anything.
+    /// Asks for it earlier than it was queued for: a live job is due by then. Says whether that changed
+    /// anything.
     pub fn be_due(&mut self, not_before: Ms) -> bool {
         let is_earlier = !self.state.is_final() && not_before < self.not_before;
         if is_earlier {
@@ -304,8 +308,8 @@ impl Job {
         is_earlier
     }
 
-    /// The error that stands in the plan's history when the job was given up because its workers died; none for a job
-    /// that came to another end.
+    /// The error that stands in the plan's history when the job was given up because its workers died; none
+    /// for a job that came to another end.
     pub fn given_up_error(&self, attempt: u32) -> Option<NewError> {
         let is_given_up = self.state == JobState::Failed && self.lost_leases > LOST_LEASES_MAX;
         let why = self.why.clone().filter(|_| is_given_up)?;
@@ -315,7 +319,7 @@ impl Job {
         Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why))
     }
 
-    /// Whether a running job's owner is taken for dead, as seen in `boot`.
+    /// Returns whether a running job's owner is taken for dead, as seen in `boot`.
     pub fn lease_is_dead(&self, now: Ms, boot: BootId) -> bool {
         self.lease_until <= now || self.boot != Some(boot)
     }

@@ -1,4 +1,4 @@
-//! Why a job did not move.
+//! Errors of a job that did not move.
 
 use super::JobState;
 use crate::failure::class::ErrorClass;
@@ -18,15 +18,15 @@ pub struct LeaseLost {
 }
 
 impl LeaseLost {
-    /// How to take it: somebody else goes on.
+    /// Returns the class of the error: another process continues.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Cancelled
     }
 }
 
-/// Why a job did not move.
+/// The reason why a job did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JobRefused {
+pub enum JobTransitionRejection {
     /// The event is the owner's, and this is not the owner.
     #[error(transparent)]
     LeaseLost(#[from] LeaseLost),
@@ -113,28 +113,28 @@ pub enum JobRefused {
     },
 }
 
-impl JobRefused {
-    /// How to take it.
+impl JobTransitionRejection {
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
-            JobRefused::LeaseLost(lost) => lost.class(),
-            JobRefused::CancelRequested => ErrorClass::Cancelled,
-            JobRefused::LeaseAlive { .. }
-            | JobRefused::NotDue { .. }
-            | JobRefused::AlreadyClaimed
-            | JobRefused::PlanBusy { .. } => ErrorClass::Transient,
-            JobRefused::Final { .. }
-            | JobRefused::CancelTooLate
-            | JobRefused::OtherWorker
-            | JobRefused::NotRunning
-            | JobRefused::NotFound { .. } => ErrorClass::Permanent,
-            JobRefused::CancelNotRequested
-            | JobRefused::Sealed
-            | JobRefused::NotApply { .. }
-            | JobRefused::IdTaken { .. }
-            | JobRefused::PlanNotReady { .. }
-            | JobRefused::ApplyTaken { .. }
-            | JobRefused::OtherPlan { .. } => ErrorClass::Bug,
+            JobTransitionRejection::LeaseLost(lost) => lost.class(),
+            JobTransitionRejection::CancelRequested => ErrorClass::Cancelled,
+            JobTransitionRejection::LeaseAlive { .. }
+            | JobTransitionRejection::NotDue { .. }
+            | JobTransitionRejection::AlreadyClaimed
+            | JobTransitionRejection::PlanBusy { .. } => ErrorClass::Transient,
+            JobTransitionRejection::Final { .. }
+            | JobTransitionRejection::CancelTooLate
+            | JobTransitionRejection::OtherWorker
+            | JobTransitionRejection::NotRunning
+            | JobTransitionRejection::NotFound { .. } => ErrorClass::Permanent,
+            JobTransitionRejection::CancelNotRequested
+            | JobTransitionRejection::Sealed
+            | JobTransitionRejection::NotApply { .. }
+            | JobTransitionRejection::IdTaken { .. }
+            | JobTransitionRejection::PlanNotReady { .. }
+            | JobTransitionRejection::ApplyTaken { .. }
+            | JobTransitionRejection::OtherPlan { .. } => ErrorClass::Bug,
         }
     }
 }

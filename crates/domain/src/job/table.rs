@@ -18,7 +18,8 @@ const LEASE: Duration = Duration::from_secs(30);
 const FENCE: Fence = Fence(2);
 const OLD_FENCE: Fence = Fence(1);
 
-/// What each event does in each state: the states it may lead to, then in italics how it may be refused.
+/// Returns what each event does in each state: the states it may lead to, then in italics how it may be
+/// refused.
 ///
 /// Every pair is tried with all that its guards look at: due or not, phase, cancel, seal, lease, deaths and
 /// fence.

@@ -1,4 +1,4 @@
-//! How a job moves: one function from a job and an event to the next job.
+//! The transitions of a job: one function from a job and an event to the next job.
 //!
 //! # Invariants
 //! 1. [`Job::next`] is total: every state meets every event in one `match` without a default.
@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    APPLY_WITHDRAWN, CancelRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
-    STOPPED_TO_REPLAN,
+    APPLY_WITHDRAWN, CancelRequest, Job, JobEvent, JobState, JobTransitionRejection, LOST_LEASES_MAX,
+    LeaseLost, STOPPED_TO_REPLAN,
 };
 use crate::id::{BootId, Fence, WorkerId};
 use crate::plan::phase::Phase;
@@ -28,26 +28,28 @@ impl Job {
     /// assert_eq!((running.state, running.fence), (JobState::Running, Fence(1)));
     /// assert_eq!(running.lease_until, Ms(30_020));
     /// assert!(running.next(&JobEvent::Succeed { fence: Fence::NONE }, Ms(30)).is_err());
-    /// # Ok::<(), JobRefused>(())
+    /// # Ok::<(), JobTransitionRejection>(())
     /// ```
     ///
     /// # Errors
     /// The event's guard does not hold; the job stays as it is.
-    pub fn next(&self, event: &JobEvent, now: Ms) -> Result<Job, JobRefused> {
+    pub fn next(&self, event: &JobEvent, now: Ms) -> Result<Job, JobTransitionRejection> {
         use JobEvent as E;
         use JobState as S;
         match (self.state, event) {
             (S::Queued, E::Claim { worker, boot, lease }) => self.claimed(*worker, *boot, *lease, now),
             // Nothing of it runs that could be stopped.
-            (S::Queued, E::Cancel { reason }) if reason == STOPPED_TO_REPLAN => Err(JobRefused::NotRunning),
+            (S::Queued, E::Cancel { reason }) if reason == STOPPED_TO_REPLAN => {
+                Err(JobTransitionRejection::NotRunning)
+            }
             (S::Queued, E::Cancel { reason }) => {
                 Ok(self.cancel_requested(reason, now).ended(S::Cancelled, now))
             }
             (S::Queued, E::TakeOver { .. } | E::FreeLease { .. } | E::BreakSeal) => {
-                Err(JobRefused::NotRunning)
+                Err(JobTransitionRejection::NotRunning)
             }
 
-            (S::Running, E::Claim { .. }) => Err(JobRefused::AlreadyClaimed),
+            (S::Running, E::Claim { .. }) => Err(JobTransitionRejection::AlreadyClaimed),
             (S::Running, E::Heartbeat { fence, lease }) => {
                 self.check_owner(*fence)?;
                 // Beats may overtake one another on their way to the store: none shortens a lease.
@@ -55,7 +57,9 @@ impl Job {
                 Ok(Job { lease_until, ..self.clone() })
             }
             (S::Running, E::Release { fence }) => self.released(*fence),
-            (S::Running, E::Cancel { .. }) if self.sealed_at.is_some() => Err(JobRefused::CancelTooLate),
+            (S::Running, E::Cancel { .. }) if self.sealed_at.is_some() => {
+                Err(JobTransitionRejection::CancelTooLate)
+            }
             (S::Running, E::Cancel { reason }) => Ok(self.cancel_requested(reason, now)),
             (S::Running, E::Seal { fence }) => self.sealed(*fence, now),
             (S::Running, E::Succeed { fence }) => {
@@ -70,12 +74,12 @@ impl Job {
             }
             (S::Running, E::Cancelled { fence }) => {
                 self.check_owner(*fence)?;
-                self.cancel.as_ref().ok_or(JobRefused::CancelNotRequested)?;
+                self.cancel.as_ref().ok_or(JobTransitionRejection::CancelNotRequested)?;
                 Ok(self.clone().ended(S::Cancelled, now))
             }
             (S::Running, E::TakeOver { worker, boot, lease }) => self.taken_over(*worker, *boot, *lease, now),
             (S::Running, E::FreeLease { worker }) if self.worker != Some(*worker) => {
-                Err(JobRefused::OtherWorker)
+                Err(JobTransitionRejection::OtherWorker)
             }
             (S::Running, E::FreeLease { .. }) => Ok(Job { lease_until: Ms(0), ..self.clone() }),
             (S::Running, E::BreakSeal) => Ok(Job { sealed_at: None, ..self.clone() }),
@@ -106,43 +110,49 @@ impl Job {
                 | E::SettledNode { fence },
             ) => {
                 self.check_owner(*fence)?;
-                Err(JobRefused::Final { state: self.state })
+                Err(JobTransitionRejection::Final { state: self.state })
             }
             (
                 S::Succeeded | S::Failed | S::Cancelled,
                 E::Claim { .. } | E::Cancel { .. } | E::TakeOver { .. } | E::FreeLease { .. } | E::BreakSeal,
-            ) => Err(JobRefused::Final { state: self.state }),
+            ) => Err(JobTransitionRejection::Final { state: self.state }),
         }
     }
 
-    /// Whether it is stopped, or was, so that its plan can begin again with another strategy.
+    /// Returns whether it is stopped, or was, so that its plan can begin again with another strategy.
     pub fn is_stopped_to_replan(&self) -> bool {
         self.cancel.as_ref().is_some_and(|cancel| cancel.reason == STOPPED_TO_REPLAN)
     }
 
-    /// Whether it is an apply that was withdrawn before it wrote anything.
+    /// Returns whether it is an apply that was withdrawn before it wrote anything.
     pub fn is_withdrawn(&self) -> bool {
         let is_asked = self.cancel.as_ref().is_some_and(|cancel| cancel.reason == APPLY_WITHDRAWN);
         is_asked && self.phase == Phase::Apply
     }
 
-    fn check_owner(&self, fence: Fence) -> Result<(), JobRefused> {
+    fn check_owner(&self, fence: Fence) -> Result<(), JobTransitionRejection> {
         if fence == self.fence { Ok(()) } else { Err(LeaseLost { job: self.id, fence }.into()) }
     }
 
-    /// Whether a cancel was asked for and is still to be acknowledged.
+    /// Returns whether a cancel was asked for and is still to be acknowledged.
     pub(super) fn cancel_pends(&self) -> bool {
         self.cancel.is_some() && self.sealed_at.is_none()
     }
 
-    fn check_no_cancel(&self) -> Result<(), JobRefused> {
-        if self.cancel_pends() { Err(JobRefused::CancelRequested) } else { Ok(()) }
+    fn check_no_cancel(&self) -> Result<(), JobTransitionRejection> {
+        if self.cancel_pends() { Err(JobTransitionRejection::CancelRequested) } else { Ok(()) }
     }
 
-    fn claimed(&self, worker: WorkerId, boot: BootId, lease: Duration, now: Ms) -> Result<Job, JobRefused> {
+    fn claimed(
+        &self,
+        worker: WorkerId,
+        boot: BootId,
+        lease: Duration,
+        now: Ms,
+    ) -> Result<Job, JobTransitionRejection> {
         // Who may claim a held job is decided where it is picked.
         if self.not_before > now && !self.is_held() {
-            return Err(JobRefused::NotDue { not_before: self.not_before });
+            return Err(JobTransitionRejection::NotDue { not_before: self.not_before });
         }
         let started_at = Some(self.started_at.unwrap_or(now));
         Ok(Job { state: JobState::Running, started_at, ..self.owned(worker, boot, lease, now) })
@@ -154,9 +164,9 @@ impl Job {
         boot: BootId,
         lease: Duration,
         now: Ms,
-    ) -> Result<Job, JobRefused> {
+    ) -> Result<Job, JobTransitionRejection> {
         if !self.lease_is_dead(now, boot) {
-            return Err(JobRefused::LeaseAlive { until: self.lease_until });
+            return Err(JobTransitionRejection::LeaseAlive { until: self.lease_until });
         }
         let lost_leases = self.lost_leases.saturating_add(1);
         // A pending cancel is not run again, it is only brought to its end: whoever does that kills nobody by it.
@@ -178,19 +188,19 @@ impl Job {
         }
     }
 
-    fn released(&self, fence: Fence) -> Result<Job, JobRefused> {
+    fn released(&self, fence: Fence) -> Result<Job, JobTransitionRejection> {
         self.check_owner(fence)?;
         if self.sealed_at.is_some() {
-            return Err(JobRefused::Sealed);
+            return Err(JobTransitionRejection::Sealed);
         }
         self.check_no_cancel()?;
         Ok(Job { state: JobState::Queued, worker: None, boot: None, lease_until: Ms(0), ..self.clone() })
     }
 
-    fn sealed(&self, fence: Fence, now: Ms) -> Result<Job, JobRefused> {
+    fn sealed(&self, fence: Fence, now: Ms) -> Result<Job, JobTransitionRejection> {
         self.check_owner(fence)?;
         if self.phase != Phase::Apply {
-            return Err(JobRefused::NotApply { phase: self.phase });
+            return Err(JobTransitionRejection::NotApply { phase: self.phase });
         }
         self.check_no_cancel()?;
         Ok(Job { sealed_at: Some(self.sealed_at.unwrap_or(now)), ..self.clone() })

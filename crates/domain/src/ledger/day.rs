@@ -12,7 +12,7 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// ```
 /// use domain::{Day, WallMs};
 ///
-/// let day = Day::of(WallMs(1_794_787_200_000));
+/// let day = Day::from_wall(WallMs(1_794_787_200_000));
 /// assert_eq!(day.to_string(), "2026-11-16");
 /// assert_eq!("2026-11-16".parse(), Ok(day));
 /// ```
@@ -26,7 +26,7 @@ pub struct DayError;
 
 impl Day {
     /// The day of this moment.
-    pub fn of(at: WallMs) -> Day {
+    pub fn from_wall(at: WallMs) -> Day {
         // The days of four million years; whatever is later falls on the last of them.
         const LAST: u64 = 1_460_000_000;
         Day(u32::try_from((at.0 / MS_PER_DAY).min(LAST)).unwrap_or(0))
@@ -37,7 +37,8 @@ impl Day {
         WallMs(u64::from(self.0) * MS_PER_DAY)
     }
 
-    /// Year, month and day of the month: the civil calendar, counted in eras of 400 years that begin in March.
+    /// Year, month and day of the month: the civil calendar, counted in eras of 400 years that begin in
+    /// March.
     fn civil(self) -> (u64, u64, u64) {
         const DAYS_TO_1970: u64 = 719_468;
         const DAYS_PER_ERA: u64 = 146_097;
@@ -77,7 +78,11 @@ impl FromStr for Day {
             .ok_or(DayError)?;
         let found = Day(u32::try_from(days).map_err(|_| DayError)?);
         // What prints otherwise was no day: a 31st of June, a month 13, a missing zero.
-        if found.to_string() == text && Day::of(found.start()) == found { Ok(found) } else { Err(DayError) }
+        if found.to_string() == text && Day::from_wall(found.start()) == found {
+            Ok(found)
+        } else {
+            Err(DayError)
+        }
     }
 }
 
@@ -110,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_moment_belongs_to_the_day_in_utc() {
-        assert_eq!(Day::of(WallMs(MS_PER_DAY - 1)), Day(0));
-        assert_eq!(Day::of(WallMs(MS_PER_DAY)), Day(1));
-        assert!(Day::of(WallMs(u64::MAX)) > Day::of(WallMs(MS_PER_DAY)));
+        assert_eq!(Day::from_wall(WallMs(MS_PER_DAY - 1)), Day(0));
+        assert_eq!(Day::from_wall(WallMs(MS_PER_DAY)), Day(1));
+        assert!(Day::from_wall(WallMs(u64::MAX)) > Day::from_wall(WallMs(MS_PER_DAY)));
     }
 }

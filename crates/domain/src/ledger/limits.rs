@@ -1,11 +1,12 @@
-//! What a plan was allowed when it was made.
+//! The limits that a plan got when it was made.
 
 use serde::{Deserialize, Serialize};
 
 use super::SpendKind;
 use crate::plan::PlanSpec;
 
-/// What a plan may use all in all; none is no limit. A plan that was made before there were limits has the usual ones.
+/// What a plan may use all in all; none is no limit. A plan that was made before there were limits has the
+/// usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -42,7 +43,7 @@ impl Default for Limits {
 }
 
 impl PlanSpec {
-    /// What the plan was allowed of this when it was made.
+    /// Returns what the plan was allowed of this when it was made.
     pub fn limit(&self, kind: SpendKind) -> Option<u64> {
         match kind {
             SpendKind::Time => Some(self.time_limit_s.saturating_mul(1_000)),

@@ -1,17 +1,21 @@
-//! What a plan may use, what it used, and what it is about to use.
+//! The ledger of a plan: its limits, the amounts that it used, and the amounts that it reserved.
 //!
-//! Whoever is about to spend something reserves the most that it can come to, in every account that it counts against,
-//! and settles it afterwards with what it came to. So a limit holds before anything is spent, however many spend at once.
-//! Calls and steps cost one each for certain: they are counted as used in the step that admits them, without a spend. Time
-//! is only added up: one run at a time works on a plan, and it stops when what was left has passed.
+//! Whoever is about to spend something reserves the most that it can come to, in every account that it counts
+//! against, and settles it afterwards with what it came to. So a limit holds before anything is spent,
+//! however many spend at once. Calls and steps cost one each for certain: they are counted as used in the
+//! step that admits them, without a spend. Time is only added up: one run at a time works on a plan, and it
+//! stops when what was left has passed.
 //!
 //! # Invariants
-//! 1. A reserve never takes `used + reserved` of an account above its `max`; one that is refused changes no account.
+//! 1. A reserve never takes `used + reserved` of an account above its `max`; one that is refused changes no
+//!    account.
 //! 2. A spend is settled once. What is told again, or too late, changes nothing.
-//! 3. What is settled is at most what was reserved, so settling never takes an account above its `max` either.
-//! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled ones and of
-//!    what was counted.
-//! 5. A spend whose owner is gone is settled by [`Settle::Assumed`] and marked so: nobody knows better.
+//! 3. What is settled is at most what was reserved, so settling never takes an account above its `max`
+//!    either.
+//! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled
+//!    ones and of what was counted.
+//! 5. A spend whose owner is gone is settled by [`SpendSettlement::Assumed`] and marked so: nobody knows
+//!    better.
 //!
 //! # Not here
 //! Locks and rows: the caller makes reading, these functions and writing one atomic step. What things cost.
@@ -37,12 +41,12 @@ use crate::money;
 /// Under this key the details of an error name the limit that was reached.
 pub const LIMIT_KEY: &str = "limit";
 
-/// What is counted.
+/// The kind of a spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpendKind {
-    /// Milliseconds in which the plan is worked on. Of a run whose process died nobody knows how long it worked: it counts
-    /// for nothing.
+    /// Milliseconds in which the plan is worked on. Of a run whose process died nobody knows how long it
+    /// worked: it counts for nothing.
     Time,
     /// Node paths of an attempt; to try one again is none.
     Steps,
@@ -78,7 +82,7 @@ impl SpendKind {
     /// A count of it, as people read it.
     fn count(self, count: u64) -> String {
         match self {
-            SpendKind::Cost => money::typed(count),
+            SpendKind::Cost => money::format_dollars(count),
             SpendKind::Time | SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens => {
                 count.to_string()
             }
@@ -103,20 +107,20 @@ impl fmt::Display for SpendKind {
     }
 }
 
-/// Whose account it is.
+/// The owner of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum LedgerScope {
     /// All that one plan spends.
     Plan(PlanId),
     /// All that every plan spends on one day.
     Day(Day),
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for LedgerScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Scope::Plan(plan) => write!(f, "plan:{plan}"),
-            Scope::Day(day) => write!(f, "day:{day}"),
+            LedgerScope::Plan(plan) => write!(f, "plan:{plan}"),
+            LedgerScope::Day(day) => write!(f, "day:{day}"),
         }
     }
 }
@@ -143,7 +147,7 @@ pub struct Account {
 
 impl Account {
     /// An account that nothing was taken from.
-    pub const fn of(max: Option<u64>) -> Account {
+    pub const fn with_limit(max: Option<u64>) -> Account {
         Account { max, used: 0, reserved: 0 }
     }
 
@@ -194,7 +198,7 @@ impl Account {
 #[error("{}", sentence(self))]
 pub struct LimitReached {
     /// Whose limit.
-    pub scope: Scope,
+    pub scope: LedgerScope,
     /// Of what.
     pub kind: SpendKind,
     /// The limit.
@@ -217,8 +221,8 @@ fn sentence(reached: &LimitReached) -> String {
         );
     }
     let whose = match scope {
-        Scope::Plan(_) => "the plan".to_owned(),
-        Scope::Day(day) => format!("the day {day}"),
+        LedgerScope::Plan(_) => "the plan".to_owned(),
+        LedgerScope::Day(day) => format!("the day {day}"),
     };
     let [max, used, under_way, asked] = [max, used, reserved, asked].map(|count| kind.count(count));
     let under_way = if reserved == 0 { String::new() } else { format!(" and {under_way} under way") };
@@ -247,7 +251,7 @@ impl LimitReached {
         detail.get(LIMIT_KEY).and_then(|name| name.as_str()).and_then(SpendKind::parse)
     }
 
-    /// How to take it: nothing changes by trying again.
+    /// Returns the class of the error: nothing changes by trying again.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Permanent
     }
@@ -291,14 +295,14 @@ pub struct NewSpend {
 
 impl NewSpend {
     /// So much of a kind, against the plan's account alone.
-    pub fn of(id: SpendId, kind: SpendKind, amount: u64) -> NewSpend {
+    pub fn new(id: SpendId, kind: SpendKind, amount: u64) -> NewSpend {
         NewSpend { id, kind, amount, model: None, day: None }
     }
 }
 
-/// What a call counts as when it is admitted.
+/// The accounts in which an admitted call counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountAs {
+pub enum CallCategory {
     /// A call, and with the first call of its node in the attempt also a step.
     Step,
     /// A call that is no step of the plan, as a check is.
@@ -307,14 +311,14 @@ pub enum CountAs {
     Turn,
 }
 
-impl CountAs {
+impl CallCategory {
     /// The accounts that it counts in; `is_first` when a step begins with it.
     pub const fn accounts(self, is_first: bool) -> &'static [SpendKind] {
         match (self, is_first) {
-            (CountAs::Step, true) => &[SpendKind::ToolCalls, SpendKind::Steps],
-            (CountAs::Step, false) | (CountAs::Call, _) => &[SpendKind::ToolCalls],
-            (CountAs::Turn, true) => &[SpendKind::Steps],
-            (CountAs::Turn, false) => &[],
+            (CallCategory::Step, true) => &[SpendKind::ToolCalls, SpendKind::Steps],
+            (CallCategory::Step, false) | (CallCategory::Call, _) => &[SpendKind::ToolCalls],
+            (CallCategory::Turn, true) => &[SpendKind::Steps],
+            (CallCategory::Turn, false) => &[],
         }
     }
 }
@@ -345,7 +349,7 @@ pub struct Spend {
 }
 
 impl Spend {
-    /// What `claim` is about to spend.
+    /// Returns what `claim` is about to spend.
     pub fn new(claim: &Claim, new: NewSpend) -> Spend {
         let NewSpend { id, kind, amount, model, day } = new;
         let Claim { plan, job, fence } = *claim;
@@ -353,31 +357,31 @@ impl Spend {
         Spend { id, plan, job, fence, kind, model, day, reserved: amount, actual: None, assumed: false }
     }
 
-    /// Whether it is this that was asked for, whoever asked.
+    /// Returns whether it is this that was asked for, whoever asked.
     pub fn was_made_by(&self, new: &NewSpend) -> bool {
         self.id == new.id && self.kind == new.kind && self.reserved == new.amount && self.model == new.model
     }
 
     /// Settled with what it came to; none when it is settled already.
     #[must_use]
-    pub fn settled(&self, how: Settle) -> Option<Spend> {
+    pub fn settle(&self, how: SpendSettlement) -> Option<Spend> {
         let (actual, assumed) = match how {
-            Settle::Actual(actual) => (actual.min(self.reserved), false),
-            Settle::Assumed => (self.reserved, true),
+            SpendSettlement::Actual(actual) => (actual.min(self.reserved), false),
+            SpendSettlement::Assumed => (self.reserved, true),
         };
         let is_open = self.actual.is_none();
         is_open.then(|| Spend { actual: Some(actual), assumed, ..self.clone() })
     }
 
-    /// What it takes from an account from its reserve to its settled end.
+    /// Returns what it takes from an account from its reserve to its settled end.
     pub fn settles(&self, account: Account) -> Account {
         account.with_settled(self.reserved, self.actual.unwrap_or(self.reserved))
     }
 }
 
-/// What a spend came to.
+/// The settlement of a spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settle {
+pub enum SpendSettlement {
     /// It is known; 0 for what did not take place.
     Actual(u64),
     /// Nobody told: it is taken to be what was reserved.
@@ -389,11 +393,11 @@ pub enum Settle {
 /// # Errors
 /// The first account, in the order given, into which it does not fit.
 pub fn reserve_in(
-    accounts: &[(Scope, Account)],
+    accounts: &[(LedgerScope, Account)],
     kind: SpendKind,
     asked: u64,
-) -> Result<Vec<(Scope, Account)>, LimitReached> {
-    let reserved = |(scope, account): &(Scope, Account)| {
+) -> Result<Vec<(LedgerScope, Account)>, LimitReached> {
+    let reserved = |(scope, account): &(LedgerScope, Account)| {
         let Account { max, used, reserved } = *account;
         // An account without a limit is full when the number is; such a one has the largest for its limit.
         let max = max.unwrap_or(u64::MAX);
@@ -407,7 +411,7 @@ pub fn reserve_in(
 ///
 /// # Errors
 /// It does not fit.
-pub fn count_in(scope: Scope, account: Account, kind: SpendKind) -> Result<Account, LimitReached> {
+pub fn count_in(scope: LedgerScope, account: Account, kind: SpendKind) -> Result<Account, LimitReached> {
     let reserved = reserve_in(&[(scope, account)], kind, 1)?;
     Ok(reserved.first().map_or(account, |(_, reserved)| reserved.with_settled(1, 1)))
 }
@@ -423,7 +427,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// The accounts that are limited or were used.
-    pub fn of(account: impl Fn(SpendKind) -> Account) -> Ledger {
+    pub fn from_accounts(account: impl Fn(SpendKind) -> Account) -> Ledger {
         let accounts = SpendKind::ALL.into_iter().map(|kind| (kind, account(kind)));
         let accounts = accounts.filter(|(_, account)| account.max.is_some() || account.taken() > 0);
         Ledger { accounts: accounts.collect(), assumed: BTreeMap::new() }

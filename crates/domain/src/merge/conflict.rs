@@ -1,4 +1,4 @@
-//! Why a change cannot be merged, by name for programs and in a sentence for people.
+//! Conflicts: the reasons that a change cannot be merged, by name for programs and in a sentence for users.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct Region {
     pub plan: Range<u32>,
 }
 
-/// Why a change cannot be merged into what is there now.
+/// The reason why a change cannot be merged into what is there now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
     /// The file was changed, the plan deletes it.
@@ -59,7 +59,7 @@ impl ConflictKind {
         }
     }
 
-    /// What happened, told to the person whose file it is. Lines are those of their file, from 1.
+    /// Returns what happened, told to the person whose file it is. Lines are those of their file, from 1.
     pub fn sentence(&self) -> String {
         let sentence = match self {
             ConflictKind::ChangedDeleted => "you changed it, the plan deletes it",
@@ -84,14 +84,14 @@ impl ConflictKind {
 }
 
 fn lines_sentence(regions: &[Region]) -> String {
-    let one_line = matches!(regions, [only] if shown_lines(only).count() == 1);
+    let one_line = matches!(regions, [only] if line_range(only).count() == 1);
     let mut sentence = format!("you and the plan changed {}", if one_line { "line " } else { "lines " });
     let named = regions.len().min(PLACES_MAX);
     for (index, region) in regions.iter().take(named).enumerate() {
         if index > 0 {
             sentence.push_str(if index + 1 == regions.len() { " and " } else { ", " });
         }
-        let lines = shown_lines(region);
+        let lines = line_range(region);
         // Writing to a string does not fail.
         let _ = match (lines.start(), lines.end()) {
             (first, last) if first == last => write!(sentence, "{first}"),
@@ -105,7 +105,7 @@ fn lines_sentence(regions: &[Region]) -> String {
 }
 
 /// The region's lines from 1; where lines were removed, the one before the gap.
-fn shown_lines(region: &Region) -> std::ops::RangeInclusive<u32> {
+fn line_range(region: &Region) -> std::ops::RangeInclusive<u32> {
     let Range { start, end } = region.now.clone();
     if start < end { start.saturating_add(1)..=end } else { start.max(1)..=start.max(1) }
 }

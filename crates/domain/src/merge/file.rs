@@ -1,4 +1,4 @@
-//! What happens to one file when a plan's change meets it: the table of merges as one function.
+//! Merges a plan's change with one file: the table of merges as one function.
 //!
 //! | now \ plan | modify | delete | create | move a→b |
 //! |---|---|---|---|---|
@@ -25,7 +25,7 @@ use super::conflict::ConflictKind;
 
 /// A plan's change and what it meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sides {
+pub struct MergeSides {
     /// What the plan's change was made upon.
     pub base: Option<FileState>,
     /// What lies there now; for a move, where it moves from.
@@ -35,12 +35,12 @@ pub struct Sides {
     /// Whether `base` can be trusted.
     pub trust: Base,
     /// Whether the plan moves it, and what lies where it moves to.
-    pub place: Place,
+    pub place: MergePlacement,
 }
 
-/// Where the plan's result belongs.
+/// The place of the plan's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MergePlacement {
     /// Where the file was.
     Stays,
     /// To another path.
@@ -50,16 +50,17 @@ pub enum Place {
     },
 }
 
-impl Sides {
-    /// The sides of `change`, where `now` lies at the path that it was made upon and `there`, which counts for
-    /// a move only, at the path that it moves to.
-    pub fn of(change: &NetChange, now: Option<FileState>, there: Option<FileState>) -> Sides {
-        let place = if change.from.is_some() { Place::Moves { there } } else { Place::Stays };
-        Sides { base: change.before, now, plan: change.after, trust: change.base, place }
+impl MergeSides {
+    /// The sides of `change`, where `now` lies at the path that it was made upon and `there`, which counts
+    /// for a move only, at the path that it moves to.
+    pub fn from_change(change: &NetChange, now: Option<FileState>, there: Option<FileState>) -> MergeSides {
+        let place =
+            if change.from.is_some() { MergePlacement::Moves { there } } else { MergePlacement::Stays };
+        MergeSides { base: change.before, now, plan: change.after, trust: change.base, place }
     }
 }
 
-/// What is to be done about one file.
+/// The merge of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileMerge {
     /// Nothing: it is as the plan wants it.
@@ -82,24 +83,24 @@ pub enum FileMerge {
 /// Decides what happens to a file, from the states alone.
 ///
 /// ```
-/// use domain::{Base, ConflictKind, FileMerge, FileState, Place, Sides, merge_file};
+/// use domain::{Base, ConflictKind, FileMerge, FileState, MergePlacement, MergeSides, merge_file};
 ///
 /// let state = |text: &str| Some(FileState::file(text.as_bytes(), 0o644));
-/// let sides = Sides { base: state("a"), now: state("a"), plan: state("b"), trust: Base::Known, place: Place::Stays };
+/// let sides = MergeSides { base: state("a"), now: state("a"), plan: state("b"), trust: Base::Known, place: MergePlacement::Stays };
 /// assert_eq!(merge_file(&sides), FileMerge::Write(FileState::file(b"b", 0o644)));
-/// assert_eq!(merge_file(&Sides { now: state("c"), ..sides }), FileMerge::MergeLines { mode: 0o644 });
-/// let deleted = Sides { now: None, ..sides };
+/// assert_eq!(merge_file(&MergeSides { now: state("c"), ..sides }), FileMerge::MergeLines { mode: 0o644 });
+/// let deleted = MergeSides { now: None, ..sides };
 /// assert_eq!(merge_file(&deleted), FileMerge::Conflict(ConflictKind::DeletedChanged));
 /// ```
-pub fn merge_file(sides: &Sides) -> FileMerge {
+pub fn merge_file(sides: &MergeSides) -> FileMerge {
     match sides.place {
-        Place::Stays => merge_in_place(sides),
-        Place::Moves { there } => merge_move(sides, there),
+        MergePlacement::Stays => merge_in_place(sides),
+        MergePlacement::Moves { there } => merge_move(sides, there),
     }
 }
 
-fn merge_in_place(sides: &Sides) -> FileMerge {
-    let Sides { base, now, plan, trust, place: _ } = *sides;
+fn merge_in_place(sides: &MergeSides) -> FileMerge {
+    let MergeSides { base, now, plan, trust, place: _ } = *sides;
     if agree(now, plan) {
         return FileMerge::AlreadyThere;
     }
@@ -118,16 +119,16 @@ fn merge_in_place(sides: &Sides) -> FileMerge {
         }
         (Some(_), Some(_), None) => FileMerge::Conflict(ConflictKind::ChangedDeleted),
         (Some(base), Some(now), Some(plan)) => match join(base, now, plan) {
-            Joined::State(state) if state == now => FileMerge::AlreadyThere,
-            Joined::State(state) => FileMerge::Write(state),
-            Joined::Lines { mode } => FileMerge::MergeLines { mode },
-            Joined::Conflict(kind) => FileMerge::Conflict(kind),
+            JoinedState::State(state) if state == now => FileMerge::AlreadyThere,
+            JoinedState::State(state) => FileMerge::Write(state),
+            JoinedState::Lines { mode } => FileMerge::MergeLines { mode },
+            JoinedState::Conflict(kind) => FileMerge::Conflict(kind),
         },
     }
 }
 
-fn merge_move(sides: &Sides, there: Option<FileState>) -> FileMerge {
-    let Sides { base, now, plan, trust, place: _ } = *sides;
+fn merge_move(sides: &MergeSides, there: Option<FileState>) -> FileMerge {
+    let MergeSides { base, now, plan, trust, place: _ } = *sides;
     if now.is_none() && agree(there, plan) {
         return FileMerge::AlreadyThere;
     }
@@ -140,9 +141,9 @@ fn merge_move(sides: &Sides, there: Option<FileState>) -> FileMerge {
     }
     match (base, now, plan) {
         (Some(base), Some(now), Some(plan)) => match join(base, now, plan) {
-            Joined::State(state) => FileMerge::Move(state),
-            Joined::Lines { mode } => FileMerge::MergeLines { mode },
-            Joined::Conflict(kind) => FileMerge::Conflict(kind),
+            JoinedState::State(state) => FileMerge::Move(state),
+            JoinedState::Lines { mode } => FileMerge::MergeLines { mode },
+            JoinedState::Conflict(kind) => FileMerge::Conflict(kind),
         },
         (Some(_), None, Some(_)) => FileMerge::Conflict(ConflictKind::DeletedChanged),
         // What has no state before or after is not moved. Nothing makes such a change; it is not carried out.
@@ -150,7 +151,7 @@ fn merge_move(sides: &Sides, there: Option<FileState>) -> FileMerge {
     }
 }
 
-/// Whether both are the same: `text` follows from the content, so it is not looked at.
+/// Returns whether both are the same: `text` follows from the content, so it is not looked at.
 fn agree(one: Option<FileState>, other: Option<FileState>) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -175,31 +176,31 @@ fn both_dirs(one: FileState, other: FileState) -> bool {
     one.kind == Kind::Dir && other.kind == Kind::Dir
 }
 
-enum Joined {
+enum JoinedState {
     State(FileState),
     Lines { mode: u16 },
     Conflict(ConflictKind),
 }
 
 /// Both sides' changes of one file together.
-fn join(base: FileState, now: FileState, plan: FileState) -> Joined {
+fn join(base: FileState, now: FileState, plan: FileState) -> JoinedState {
     if agree(Some(base), Some(now)) || agree(Some(now), Some(plan)) {
-        return Joined::State(plan);
+        return JoinedState::State(plan);
     }
     if agree(Some(base), Some(plan)) {
-        return Joined::State(now);
+        return JoinedState::State(now);
     }
     if base.kind != now.kind || base.kind != plan.kind {
-        return Joined::Conflict(ConflictKind::Kind);
+        return JoinedState::Conflict(ConflictKind::Kind);
     }
     let Some(mode) = merge_value(base.mode, now.mode, plan.mode) else {
-        return Joined::Conflict(ConflictKind::Mode);
+        return JoinedState::Conflict(ConflictKind::Mode);
     };
     match merge_value(content(&base), content(&now), content(&plan)) {
-        Some(kept) if kept == content(&now) => Joined::State(FileState { mode, ..now }),
-        Some(_) => Joined::State(FileState { mode, ..plan }),
-        None if base.text && now.text && plan.text => Joined::Lines { mode },
-        None => Joined::Conflict(ConflictKind::Binary),
+        Some(kept) if kept == content(&now) => JoinedState::State(FileState { mode, ..now }),
+        Some(_) => JoinedState::State(FileState { mode, ..plan }),
+        None if base.text && now.text && plan.text => JoinedState::Lines { mode },
+        None => JoinedState::Conflict(ConflictKind::Binary),
     }
 }
 

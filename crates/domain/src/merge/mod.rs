@@ -21,10 +21,10 @@ use std::ops::Range;
 use crate::diff::lines::{LineChange, line_changes, lines_in, push_lines, split_lines};
 
 pub use conflict::{ConflictKind, Region};
-pub use file::{FileMerge, Place, Sides, merge_file};
+pub use file::{FileMerge, MergePlacement, MergeSides, merge_file};
 pub use ranges::{LinesVerdict, ReplacedLines, compare_lines, replaced_lines};
 
-/// What became of a merge of contents.
+/// The result of a merge of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// There is nothing to do: `now` has the plan's change already, or the plan has none.
@@ -136,7 +136,7 @@ fn befores(changes: &[LineChange]) -> impl Iterator<Item = Range<u32>> {
     changes.iter().map(|change| change.before.clone())
 }
 
-/// What a side has in place of `base`, whose changes there are `changes`.
+/// Returns what a side has in place of `base`, whose changes there are `changes`.
 fn side_range(changes: &[LineChange], base: &Range<u32>) -> Option<Range<u32>> {
     let (first, last) = (changes.first()?, changes.last()?);
     let start = first.after.start.saturating_sub(first.before.start.saturating_sub(base.start));

@@ -1,7 +1,8 @@
-//! Whether two changes of one text go together, told from the lines that each replaces, without the texts.
+//! Compares two changes of one text by the lines that each replaces, without the texts.
 //!
 //! # Invariants
-//! 1. An answer other than [`LinesVerdict::Unsure`] is that of [`merge`](super::merge) on the texts themselves.
+//! 1. An answer other than [`LinesVerdict::Unsure`] is that of [`merge`](super::merge) on the texts
+//!    themselves.
 //! 2. It does not matter which of the two changes is named first.
 
 use super::reach;
@@ -19,7 +20,7 @@ pub struct ReplacedLines {
     pub text: u64,
 }
 
-/// What is known of two changes of one text.
+/// The relation of two changes of one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinesVerdict {
     /// They go together.
@@ -42,11 +43,11 @@ pub fn replaced_lines(base: &[u8], text: &[u8]) -> Vec<ReplacedLines> {
 }
 
 fn mark(text: &[u8]) -> u64 {
-    let hash = Hash::of(text);
+    let hash = Hash::from_content(text);
     hash.as_bytes().iter().take(8).fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
-/// Whether two changes of the same base go together.
+/// Returns whether two changes of the same base go together.
 ///
 /// ```
 /// use domain::{LinesVerdict, compare_lines, replaced_lines};

@@ -1,34 +1,36 @@
-//! How far a plan goes without asking, and the one rule that says so at each gate.
+//! The automation profile of a plan, and the one rule that decides at each gate whether the user is asked.
 //!
 //! # Invariants
 //! 1. Of two profiles that are joined the stricter one wins in each field: nobody loosens what another said.
-//! 2. [`verdict`] is the only rule of the gates. It knows nothing but what it is told, so that commands and workers come
-//!    to the same answer.
+//! 2. [`verdict`] is the only rule of the gates. It knows nothing but what it is told, so that commands and
+//!    workers come to the same answer.
 //! 3. A yes of a profile to applying is a yes to what was checked. A person's yes needs no check.
 //!
 //! # Not here
-//! Who asks at a gate, and what becomes of the answer: the engine. Where profiles are written down: the settings.
+//! Who asks at a gate, and what becomes of the answer: the engine. Where profiles are written down: the
+//! settings.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::failure::retry::Gate;
+use crate::failure::retry::GateDecision;
 
-/// What goes on without asking.
+/// The automation profile: the gates that a plan passes without asking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Automation {
     /// Its name, as typed, stored and shown.
     pub name: String,
     /// From the strategy to the work.
-    pub execute: Gate,
+    pub execute: GateDecision,
     /// From the work to the user's files.
-    pub apply: Gate,
+    pub apply: GateDecision,
     /// Mending what checks found.
-    pub fix: Gate,
+    pub fix: GateDecision,
     /// Back to a new strategy.
-    pub replan: Gate,
-    /// A strategy or choice that is less sure than this, from 0 to 1, is shown to a person before it is followed.
+    pub replan: GateDecision,
+    /// A strategy or choice that is less sure than this, from 0 to 1, is shown to a person before it is
+    /// followed.
     pub ask_below: f32,
 }
 
@@ -38,19 +40,26 @@ impl Automation {
 
     /// A person starts every phase.
     pub fn manual() -> Automation {
-        let [execute, apply, fix, replan] = [Gate::Ask; 4];
+        let [execute, apply, fix, replan] = [GateDecision::Ask; 4];
         Automation { name: "manual".to_owned(), execute, apply, fix, replan, ask_below: 0.0 }
     }
 
     /// A person is asked before the user's files are touched.
     pub fn review() -> Automation {
-        let [execute, fix, replan] = [Gate::Auto; 3];
-        Automation { name: "review".to_owned(), execute, apply: Gate::Ask, fix, replan, ask_below: 0.0 }
+        let [execute, fix, replan] = [GateDecision::Auto; 3];
+        Automation {
+            name: "review".to_owned(),
+            execute,
+            apply: GateDecision::Ask,
+            fix,
+            replan,
+            ask_below: 0.0,
+        }
     }
 
     /// What passed its checks is applied.
     pub fn auto() -> Automation {
-        Automation { name: "auto".to_owned(), apply: Gate::Auto, ..Automation::review() }
+        Automation { name: "auto".to_owned(), apply: GateDecision::Auto, ..Automation::review() }
     }
 
     /// The one of this name that comes with the program.
@@ -60,8 +69,8 @@ impl Automation {
             .find(|one| one.name == name)
     }
 
-    /// This, as far as `other` does not ask for more care. It keeps the name of the one that it is equal to, else it is
-    /// named after both.
+    /// This, as far as `other` does not ask for more care. It keeps the name of the one that it is equal to,
+    /// else it is named after both.
     #[must_use]
     pub fn tightened(&self, other: &Automation) -> Automation {
         // `Ask` is the smaller one.
@@ -99,21 +108,28 @@ impl<'de> Deserialize<'de> for Automation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Stored {
+        enum StoredAutomation {
             Name(String),
-            Whole { name: String, execute: Gate, apply: Gate, fix: Gate, replan: Gate, ask_below: f32 },
+            Whole {
+                name: String,
+                execute: GateDecision,
+                apply: GateDecision,
+                fix: GateDecision,
+                replan: GateDecision,
+                ask_below: f32,
+            },
         }
-        match Stored::deserialize(deserializer)? {
-            Stored::Name(name) => Automation::built_in(&name)
+        match StoredAutomation::deserialize(deserializer)? {
+            StoredAutomation::Name(name) => Automation::built_in(&name)
                 .ok_or_else(|| serde::de::Error::custom(format!("there is no automation `{name}`"))),
-            Stored::Whole { name, execute, apply, fix, replan, ask_below } => {
+            StoredAutomation::Whole { name, execute, apply, fix, replan, ask_below } => {
                 Ok(Automation { name, execute, apply, fix, replan, ask_below })
             }
         }
     }
 }
 
-/// Where a plan may have to wait for a person.
+/// A gate at which a plan may have to wait for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GatePoint {
@@ -127,7 +143,7 @@ pub enum GatePoint {
     Replan,
 }
 
-/// What is known of a plan at a gate.
+/// The facts about a plan at a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateFacts {
     /// The lowest confidence of the strategy and the choices that stand; 1 when none says how sure it is.
@@ -152,18 +168,18 @@ pub struct GateFacts {
     pub reversions_left: u8,
 }
 
-/// What a gate says.
+/// The verdict of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GateVerdict {
     /// It goes on by itself.
     Go,
     /// A person is asked.
-    Ask(AskWhy),
+    Ask(AskReason),
 }
 
-/// Why a person is asked.
+/// The reason for which the user is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AskWhy {
+pub enum AskReason {
     /// The profile says so.
     Profile(GatePoint),
     /// A decision is less sure than the profile wants it.
@@ -191,87 +207,87 @@ pub enum AskWhy {
     ReversionsSpent,
 }
 
-impl AskWhy {
-    /// Whether the plan goes on when a person says yes to it as it stands.
+impl AskReason {
+    /// Returns whether the plan goes on when a person says yes to it as it stands.
     pub const fn is_settled_by_a_yes(self) -> bool {
         match self {
-            AskWhy::Profile(_) | AskWhy::Unsure { .. } | AskWhy::Unchecked => true,
-            AskWhy::ChecksFailed
-            | AskWhy::NothingChanged
-            | AskWhy::ReadOnly
-            | AskWhy::FixesSpent
-            | AskWhy::NoStrategist
-            | AskWhy::WentBackAlready
-            | AskWhy::ReversionsSpent => false,
+            AskReason::Profile(_) | AskReason::Unsure { .. } | AskReason::Unchecked => true,
+            AskReason::ChecksFailed
+            | AskReason::NothingChanged
+            | AskReason::ReadOnly
+            | AskReason::FixesSpent
+            | AskReason::NoStrategist
+            | AskReason::WentBackAlready
+            | AskReason::ReversionsSpent => false,
         }
     }
 }
 
 /// In words that follow "it waits:".
-impl fmt::Display for AskWhy {
+impl fmt::Display for AskReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AskWhy::Profile(GatePoint::Execute) => "a person says yes to the strategy",
-            AskWhy::Profile(GatePoint::Apply) => "a person says yes to apply",
-            AskWhy::Profile(GatePoint::Fix) => "a person says whether what the checks found is mended",
-            AskWhy::Profile(GatePoint::Replan) => "a person says whether it begins again with a new strategy",
-            AskWhy::Unsure { confidence, ask_below } => {
+            AskReason::Profile(GatePoint::Execute) => "a person says yes to the strategy",
+            AskReason::Profile(GatePoint::Apply) => "a person says yes to apply",
+            AskReason::Profile(GatePoint::Fix) => "a person says whether what the checks found is mended",
+            AskReason::Profile(GatePoint::Replan) => "a person says whether it begins again with a new strategy",
+            AskReason::Unsure { confidence, ask_below } => {
                 return write!(
                     f,
                     "a person looks at a decision that is only {confidence:.2} sure (ask_below is {ask_below:.2})"
                 );
             }
-            AskWhy::Unchecked => "a person says yes to apply: no required check has passed",
-            AskWhy::ChecksFailed => "required checks failed or did not run",
-            AskWhy::NothingChanged => "it changed nothing",
-            AskWhy::ReadOnly => "it was to read only",
-            AskWhy::FixesSpent => "what the checks found was mended as often as may be",
-            AskWhy::NoStrategist => "nobody is there to think of another strategy",
-            AskWhy::WentBackAlready => "it has begun again by itself once already",
-            AskWhy::ReversionsSpent => "it has begun again as often as it may",
+            AskReason::Unchecked => "a person says yes to apply: no required check has passed",
+            AskReason::ChecksFailed => "required checks failed or did not run",
+            AskReason::NothingChanged => "it changed nothing",
+            AskReason::ReadOnly => "it was to read only",
+            AskReason::FixesSpent => "what the checks found was mended as often as may be",
+            AskReason::NoStrategist => "nobody is there to think of another strategy",
+            AskReason::WentBackAlready => "it has begun again by itself once already",
+            AskReason::ReversionsSpent => "it has begun again as often as it may",
         })
     }
 }
 
-/// Whether a plan goes on at a gate by itself.
+/// Returns whether a plan goes on at a gate by itself.
 pub fn verdict(point: GatePoint, automation: &Automation, facts: &GateFacts) -> GateVerdict {
     let why = match point {
         GatePoint::Execute => at_execute(automation, facts),
         GatePoint::Apply => at_apply(automation, facts),
-        GatePoint::Fix if facts.fixes_left == 0 => Some(AskWhy::FixesSpent),
+        GatePoint::Fix if facts.fixes_left == 0 => Some(AskReason::FixesSpent),
         GatePoint::Fix => asks(automation.fix, point),
-        GatePoint::Replan if !facts.has_strategist => Some(AskWhy::NoStrategist),
-        GatePoint::Replan if facts.reversions_left == 0 => Some(AskWhy::ReversionsSpent),
-        GatePoint::Replan if facts.reversions_by_itself > 0 => Some(AskWhy::WentBackAlready),
+        GatePoint::Replan if !facts.has_strategist => Some(AskReason::NoStrategist),
+        GatePoint::Replan if facts.reversions_left == 0 => Some(AskReason::ReversionsSpent),
+        GatePoint::Replan if facts.reversions_by_itself > 0 => Some(AskReason::WentBackAlready),
         GatePoint::Replan => asks(automation.replan, point),
     };
     why.map_or(GateVerdict::Go, GateVerdict::Ask)
 }
 
-fn asks(gate: Gate, point: GatePoint) -> Option<AskWhy> {
+fn asks(gate: GateDecision, point: GatePoint) -> Option<AskReason> {
     match gate {
-        Gate::Ask => Some(AskWhy::Profile(point)),
-        Gate::Auto => None,
+        GateDecision::Ask => Some(AskReason::Profile(point)),
+        GateDecision::Auto => None,
     }
 }
 
-fn at_execute(automation: &Automation, facts: &GateFacts) -> Option<AskWhy> {
+fn at_execute(automation: &Automation, facts: &GateFacts) -> Option<AskReason> {
     let (confidence, ask_below) = (facts.confidence, automation.ask_below);
-    let unsure = (confidence < ask_below).then_some(AskWhy::Unsure { confidence, ask_below });
+    let unsure = (confidence < ask_below).then_some(AskReason::Unsure { confidence, ask_below });
     asks(automation.execute, GatePoint::Execute).or(unsure)
 }
 
-fn at_apply(automation: &Automation, facts: &GateFacts) -> Option<AskWhy> {
+fn at_apply(automation: &Automation, facts: &GateFacts) -> Option<AskReason> {
     if facts.is_read_only {
-        Some(AskWhy::ReadOnly)
+        Some(AskReason::ReadOnly)
     } else if !facts.has_changes {
-        Some(AskWhy::NothingChanged)
+        Some(AskReason::NothingChanged)
     } else if !facts.checks_passed {
-        Some(AskWhy::ChecksFailed)
+        Some(AskReason::ChecksFailed)
     } else if facts.is_told_to_apply {
         None
-    } else if automation.apply == Gate::Auto && facts.required_checks == 0 {
-        Some(AskWhy::Unchecked)
+    } else if automation.apply == GateDecision::Auto && facts.required_checks == 0 {
+        Some(AskReason::Unchecked)
     } else {
         asks(automation.apply, GatePoint::Apply)
     }

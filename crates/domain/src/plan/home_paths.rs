@@ -1,10 +1,13 @@
-//! The built-in lists of paths below a home: toolchains, which commands see, and credentials, which nothing of a plan sees.
+//! The built-in lists of paths below a home: toolchains, which commands see, and credentials, which nothing
+//! of a plan sees.
 //!
 //! # Invariants
-//! 1. A plan stores the word for a list, not its paths, so that its row stays small and a newer program hides more.
+//! 1. A plan stores the word for a list, not its paths, so that its row stays small and a newer program hides
+//!    more.
 //!
 //! # Not here
-//! Covering the paths: `sandbox::isolation`. The settings that name them: `isolation.show` and `isolation.hide` of app.
+//! Covering the paths: `sandbox::isolation`. The settings that name them: `isolation.show` and
+//! `isolation.hide` of app.
 
 use super::spec::ByteText;
 
@@ -158,8 +161,8 @@ const CREDENTIALS: [&str; 75] = [
     "~/.zsh_history",
 ];
 
-/// Returns the paths with each word for a built-in list replaced by its paths below `home`. Without a home the lists are
-/// empty.
+/// Returns the paths with each word for a built-in list replaced by its paths below `home`. Without a home
+/// the lists are empty.
 pub fn expand(paths: &[ByteText], home: &ByteText) -> Vec<ByteText> {
     let below_home = |path: &&str| {
         let below = path.strip_prefix('~')?;

@@ -1,12 +1,14 @@
-//! What must hold of a plan's changes: sentences for models, rules that are checked.
+//! Invariants of a plan's changes: sentences for models, rules that are checked.
 //!
 //! # Invariants
 //! 1. Rules all hold: none lifts another, whoever set them.
 //! 2. A moved file counts with both of its paths.
-//! 3. Texts that are the same but for case and spaces are told once, in the order plan, action, project, user.
+//! 3. Texts that are the same but for case and spaces are told once, in the order plan, action, project,
+//!    user.
 //!
 //! # Not here
-//! Which changes are looked at (the net changes of a plan, or the hunks that were chosen), and how lines are counted.
+//! Which changes are looked at (the net changes of a plan, or the hunks that were chosen), and how lines are
+//! counted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,16 +19,16 @@ use serde::{Deserialize, Serialize};
 use crate::path::RelPath;
 use crate::suggest::nearest;
 
-/// How many a plan has at most.
+/// Limits how many a plan has at most.
 pub const INVARIANTS_MAX: usize = 100;
-/// How long the words of one may be: every model reads them in every call.
+/// Limits how long the words of one may be: every model reads them in every call.
 pub const INVARIANT_CHARS_MAX: usize = 2_000;
 /// The words of the rules, as they are typed.
 const RULES: [&str; 4] = ["never", "only", "max_files", "max_lines"];
 /// How many places a violation names.
 const NAMED_MAX: usize = 5;
 
-/// Who set it, the strongest first.
+/// The origin of an invariant, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvariantScope {
@@ -40,10 +42,10 @@ pub enum InvariantScope {
     User,
 }
 
-/// What can be checked.
+/// A rule that can be checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum InvariantRule {
     /// No file that fits one of these globs is touched.
     Never(Vec<String>),
     /// Only files that fit one of these globs are touched.
@@ -54,7 +56,7 @@ pub enum Rule {
     MaxLines(u64),
 }
 
-/// What must hold.
+/// An invariant of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invariant {
     /// In words.
@@ -63,12 +65,12 @@ pub struct Invariant {
     pub scope: InvariantScope,
     /// What of it can be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Rule>,
+    pub rule: Option<InvariantRule>,
 }
 
 /// A file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touched<'a> {
+pub struct CheckedFile<'a> {
     /// The short name of its project.
     pub alias: &'a str,
     /// Where it is.
@@ -82,7 +84,7 @@ pub struct Touched<'a> {
 /// A rule that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}: {what}")]
-pub struct Violation {
+pub struct InvariantViolation {
     /// The invariant, in words.
     pub text: String,
     /// What breaks it.
@@ -90,8 +92,8 @@ pub struct Violation {
 }
 
 impl Invariant {
-    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules, whatever the
-    /// case and the spaces round the word; all else is a sentence.
+    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules,
+    /// whatever the case and the spaces round the word; all else is a sentence.
     ///
     /// # Errors
     /// It is empty or too long, or a rule that is none, also by a slip in its word; in words.
@@ -101,10 +103,10 @@ impl Invariant {
             |digits: &str| digits.trim().parse::<u64>().map_err(|_| format!("`{digits}` is no whole number"));
         let said = text.split_once('=').map(|(word, value)| (word.trim().to_lowercase(), value));
         let rule = match said.as_ref().map(|(word, value)| (word.as_str(), *value)) {
-            Some(("never", globs)) => Some(Rule::Never(listed(globs))),
-            Some(("only", globs)) => Some(Rule::Only(listed(globs))),
-            Some(("max_files", digits)) => Some(Rule::MaxFiles(count(digits)?)),
-            Some(("max_lines", digits)) => Some(Rule::MaxLines(count(digits)?)),
+            Some(("never", globs)) => Some(InvariantRule::Never(split_globs(globs))),
+            Some(("only", globs)) => Some(InvariantRule::Only(split_globs(globs))),
+            Some(("max_files", digits)) => Some(InvariantRule::MaxFiles(count(digits)?)),
+            Some(("max_lines", digits)) => Some(InvariantRule::MaxLines(count(digits)?)),
             // A rule that would only be read by models keeps nobody from anything.
             Some((word, _)) => match nearest(&word.replace(['-', ' '], "_"), RULES) {
                 Some(meant) => return Err(format!("`{word}=` is no rule; did you mean `{meant}=`?")),
@@ -122,7 +124,11 @@ impl Invariant {
     ///
     /// # Errors
     /// A glob of it is none, or the words are empty or too long; in words.
-    pub fn of_rule(rule: Rule, text: Option<String>, scope: InvariantScope) -> Result<Invariant, String> {
+    pub fn of_rule(
+        rule: InvariantRule,
+        text: Option<String>,
+        scope: InvariantScope,
+    ) -> Result<Invariant, String> {
         let flaws = rule.flaws();
         if !flaws.is_empty() {
             return Err(flaws.join("; "));
@@ -143,7 +149,7 @@ impl Invariant {
 }
 
 /// The globs of a list: a comma within braces or brackets is part of a glob.
-fn listed(text: &str) -> Vec<String> {
+fn split_globs(text: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let globs = text.split(|letter: char| {
         match letter {
@@ -156,25 +162,25 @@ fn listed(text: &str) -> Vec<String> {
     globs.map(str::trim).filter(|glob| !glob.is_empty()).map(str::to_owned).collect()
 }
 
-impl Rule {
+impl InvariantRule {
     /// The rule in words, for those who gave it none.
     pub fn in_words(&self) -> String {
         match self {
-            Rule::Never(globs) => format!("never touch {}", globs.join(", ")),
-            Rule::Only(globs) => format!("touch only {}", globs.join(", ")),
-            Rule::MaxFiles(1) => "touch at most 1 file".to_owned(),
-            Rule::MaxFiles(files) => format!("touch at most {files} files"),
-            Rule::MaxLines(1) => "change at most 1 line".to_owned(),
-            Rule::MaxLines(lines) => format!("change at most {lines} lines"),
+            InvariantRule::Never(globs) => format!("never touch {}", globs.join(", ")),
+            InvariantRule::Only(globs) => format!("touch only {}", globs.join(", ")),
+            InvariantRule::MaxFiles(1) => "touch at most 1 file".to_owned(),
+            InvariantRule::MaxFiles(files) => format!("touch at most {files} files"),
+            InvariantRule::MaxLines(1) => "change at most 1 line".to_owned(),
+            InvariantRule::MaxLines(lines) => format!("change at most {lines} lines"),
         }
     }
 
-    /// What is wrong with the rule itself: the globs that are none, a sentence each.
+    /// Returns what is wrong with the rule itself: the globs that are none, a sentence each.
     pub fn flaws(&self) -> Vec<String> {
         let globs = self.globs();
-        let wrong = globs.iter().filter_map(|glob| Some((glob, Glob::parse(glob, None).err()?)));
+        let wrong = globs.iter().filter_map(|glob| Some((glob, InvariantGlob::parse(glob, None).err()?)));
         let mut flaws: Vec<String> = wrong.map(|(glob, why)| format!("`{glob}` is no glob: {why}")).collect();
-        if globs.is_empty() && matches!(self, Rule::Never(_) | Rule::Only(_)) {
+        if globs.is_empty() && matches!(self, InvariantRule::Never(_) | InvariantRule::Only(_)) {
             flaws.push("there is no glob".to_owned());
         }
         flaws
@@ -182,16 +188,16 @@ impl Rule {
 
     fn globs(&self) -> &[String] {
         match self {
-            Rule::Never(globs) | Rule::Only(globs) => globs,
-            Rule::MaxFiles(_) | Rule::MaxLines(_) => &[],
+            InvariantRule::Never(globs) | InvariantRule::Only(globs) => globs,
+            InvariantRule::MaxFiles(_) | InvariantRule::MaxLines(_) => &[],
         }
     }
 
-    /// What breaks the rule; none when it holds.
-    pub fn broken_by(&self, touched: &[Touched<'_>]) -> Option<String> {
+    /// Returns what breaks the rule; none when it holds.
+    pub fn broken_by(&self, touched: &[CheckedFile<'_>]) -> Option<String> {
         let aliases: BTreeSet<&str> = touched.iter().map(|file| file.alias).collect();
-        let globs: Vec<Glob<'_>> =
-            self.globs().iter().flat_map(|glob| Glob::readings(glob, &aliases)).collect();
+        let globs: Vec<InvariantGlob<'_>> =
+            self.globs().iter().flat_map(|glob| InvariantGlob::readings(glob, &aliases)).collect();
         let fits = |alias: &str, path: &RelPath| globs.iter().any(|glob| glob.fits(alias, path));
         let named = |wanted: bool| {
             let paths = touched.iter().flat_map(|file| {
@@ -205,13 +211,13 @@ impl Rule {
             list(&found)
         };
         match self {
-            Rule::Never(_) => named(true).map(|paths| format!("{paths} must not be touched")),
-            Rule::Only(_) => named(false).map(|paths| format!("{paths} must not be touched")),
-            Rule::MaxFiles(max) => {
+            InvariantRule::Never(_) => named(true).map(|paths| format!("{paths} must not be touched")),
+            InvariantRule::Only(_) => named(false).map(|paths| format!("{paths} must not be touched")),
+            InvariantRule::MaxFiles(max) => {
                 let files = touched.len() as u64;
                 (files > *max).then(|| format!("{files} files are touched, {max} are allowed"))
             }
-            Rule::MaxLines(max) => {
+            InvariantRule::MaxLines(max) => {
                 let lines = touched.iter().fold(0_u64, |sum, file| sum.saturating_add(file.lines));
                 (lines > *max).then(|| format!("{lines} lines are changed, {max} are allowed"))
             }
@@ -219,7 +225,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for InvariantRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.in_words())
     }
@@ -234,58 +240,59 @@ fn list(paths: &BTreeSet<String>) -> Option<String> {
     }
 }
 
-/// The invariants as they hold: in the order of their scopes, equal texts once, and of those the ones with a rule too.
+/// The invariants as they hold: in the order of their scopes, equal texts once, and of those the ones with a
+/// rule too.
 pub fn effective(all: impl IntoIterator<Item = Invariant>) -> Vec<Invariant> {
     let mut all: Vec<Invariant> = all.into_iter().collect();
     all.sort_by_key(|invariant| invariant.scope);
     let mut seen: BTreeSet<(String, Option<String>)> = BTreeSet::new();
     let folded = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     all.retain(|invariant| {
-        let rule = invariant.rule.as_ref().map(Rule::in_words);
+        let rule = invariant.rule.as_ref().map(InvariantRule::in_words);
         seen.insert((folded(&invariant.text), rule))
     });
     all
 }
 
 /// The rules that do not hold of these files.
-pub fn violations(invariants: &[Invariant], touched: &[Touched<'_>]) -> Vec<Violation> {
+pub fn violations(invariants: &[Invariant], touched: &[CheckedFile<'_>]) -> Vec<InvariantViolation> {
     let broken = invariants.iter().filter_map(|invariant| {
         let what = invariant.rule.as_ref()?.broken_by(touched)?;
-        Some(Violation { text: invariant.text.clone(), what })
+        Some(InvariantViolation { text: invariant.text.clone(), what })
     });
     broken.collect()
 }
 
 /// A glob, and the project that it is for.
-struct Glob<'a> {
+struct InvariantGlob<'a> {
     alias: Option<&'a str>,
     matcher: GlobMatcher,
     /// Without a slash it is matched with names at any depth, as in ignore files.
     names_only: bool,
 }
 
-impl<'a> Glob<'a> {
-    fn parse(text: &str, alias: Option<&'a str>) -> Result<Glob<'a>, String> {
+impl<'a> InvariantGlob<'a> {
+    fn parse(text: &str, alias: Option<&'a str>) -> Result<InvariantGlob<'a>, String> {
         let text = text.strip_prefix("./").unwrap_or(text).trim_end_matches('/');
         if text.is_empty() {
             return Err("it is empty".to_owned());
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         let glob = glob.map_err(|error| error.kind().to_string())?;
-        Ok(Glob { alias, matcher: glob.compile_matcher(), names_only: !text.contains('/') })
+        Ok(InvariantGlob { alias, matcher: glob.compile_matcher(), names_only: !text.contains('/') })
     }
 
     /// As it stands, and, where a project's name stands before it, the rest for that project.
-    fn readings(text: &str, aliases: &BTreeSet<&'a str>) -> Vec<Glob<'a>> {
+    fn readings(text: &str, aliases: &BTreeSet<&'a str>) -> Vec<InvariantGlob<'a>> {
         let named = text.split_once(':').and_then(|(alias, rest)| Some((aliases.get(alias).copied()?, rest)));
         let read = match named {
-            Some((alias, rest)) => Glob::parse(rest, Some(alias)),
-            None => Glob::parse(text, None),
+            Some((alias, rest)) => InvariantGlob::parse(rest, Some(alias)),
+            None => InvariantGlob::parse(text, None),
         };
         read.into_iter().collect()
     }
 
-    /// Whether the path, or a directory above it, fits.
+    /// Returns whether the path, or a directory above it, fits.
     fn fits(&self, alias: &str, path: &RelPath) -> bool {
         let is_there = self.alias.is_none_or(|own| own == alias);
         is_there

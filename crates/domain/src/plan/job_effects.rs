@@ -1,13 +1,15 @@
-//! How a plan goes with its job: every move of a job that matters to the plan is one event of the plan.
+//! The effects of a job on its plan: every move of a job that matters to the plan is one event of the plan.
 //!
 //! # Invariants
-//! A plan is `processing` exactly while a job of its phase runs: the store moves both in one step, by this function.
+//! A plan is `processing` exactly while a job of its phase runs: the store moves both in one step, by this
+//! function.
 
 use super::PlanEvent;
 use super::phase::Phase;
 use crate::job::{Job, JobState};
 
-/// What the move of a job means for its plan; none when it means nothing, as a renewed lease or a takeover.
+/// Returns what the move of a job means for its plan; none when it means nothing, as a renewed lease or a
+/// takeover.
 ///
 /// `constrained` says that the job ended because a gate or a conflict stood in the way.
 pub fn follow(before: &Job, after: &Job, constrained: bool) -> Option<PlanEvent> {

@@ -1,14 +1,15 @@
 //! The moves of a plan that no job makes: a gate's, recovery's or a person's.
 //!
 //! # Invariants
-//! 1. Whoever moves a plan by hand has seen it as it stands: an older version is refused, and the answer shows the plan.
+//! 1. Whoever moves a plan by hand has seen it as it stands: an older version is refused, and the answer
+//!    shows the plan.
 //! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
 //! 3. The job that a move queues is one that the moved plan waits for.
 //! 4. A move that is asked for again is known by its job, and done once.
-//! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A revert is
-//!    always decided by a reversion, to which all decisions before it but the prompt give way.
-//! 6. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be slow, or be
-//!    taken for dead, and comes to an end all the same.
+//! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A
+//!    revert is always decided by a reversion, to which all decisions before it but the prompt give way.
+//! 6. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be
+//!    slow, or be taken for dead, and comes to an end all the same.
 //!
 //! # Not here
 //! Whether the id of the job names one of another plan, and whether the queue is full: the stores know.
@@ -18,13 +19,13 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::phase::Phase;
-use super::{BadTransition, Plan, PlanEvent, PlanRefused};
+use super::{BadTransition, Plan, PlanEvent, PlanTransitionRejection};
 use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
 use crate::id::PlanId;
-use crate::job::{Job, JobRefused, NewJob};
+use crate::job::{Job, JobTransitionRejection, NewJob};
 use crate::time::{Ms, WallMs};
 
-/// Why a plan was not made or not moved.
+/// The reason why a plan was not made or not moved.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanMoveError {
     /// There is no such plan.
@@ -38,10 +39,10 @@ pub enum PlanMoveError {
     },
     /// Its rules said no.
     #[error(transparent)]
-    Refused(#[from] PlanRefused),
+    Refused(#[from] PlanTransitionRejection),
     /// A job of it is in the way, or the one that was to be queued.
     #[error(transparent)]
-    Job(#[from] JobRefused),
+    Job(#[from] JobTransitionRejection),
     /// The id names another plan already.
     #[error("plan {plan} exists already and was asked to do something else")]
     IdTaken {
@@ -52,13 +53,13 @@ pub enum PlanMoveError {
 
 impl From<DecisionInvalid> for PlanMoveError {
     fn from(invalid: DecisionInvalid) -> Self {
-        PlanRefused::from(invalid).into()
+        PlanTransitionRejection::from(invalid).into()
     }
 }
 
 /// A move as a gate or a person asks for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HandMove {
+pub struct ManualTransition {
     /// The version that the mover has seen.
     pub version: u64,
     /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
@@ -71,19 +72,19 @@ pub struct HandMove {
     pub decisions: Vec<NewDecision>,
 }
 
-/// What is decided with a move.
+/// The decisions that come with a transition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HandDecisions {
+pub struct TransitionDecisions {
     /// In order.
     pub new: Vec<NewDecision>,
     /// The place among them of the one to which all decisions before the move but the prompt give way.
     pub superseding: Option<usize>,
 }
 
-/// What became of a move.
+/// The result of a transition.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "one is made for each move and taken apart at once")]
-pub enum HandMoved {
+pub enum TransitionResult {
     /// It was done before; nothing is to be written.
     Before,
     /// These are to be written in one step.
@@ -95,68 +96,70 @@ pub enum HandMoved {
     },
 }
 
-impl HandMove {
-    /// What the move makes of `plan`. `live` is its job that waits or runs, `known` the one of it that already has the
-    /// id of the job to be queued.
+impl ManualTransition {
+    /// What the move makes of `plan`. `live` is its job that waits or runs, `known` the one of it that
+    /// already has the id of the job to be queued.
     ///
     /// # Errors
-    /// The plan has moved meanwhile, does not allow the event or has a live job; or it does not wait for the job.
-    pub fn of(
+    /// The plan has moved meanwhile, does not allow the event or has a live job; or it does not wait for the
+    /// job.
+    pub fn resolve(
         &self,
         plan: &Plan,
         live: Option<&Job>,
         known: Option<&Job>,
         now: Ms,
         wall: WallMs,
-    ) -> Result<HandMoved, PlanMoveError> {
+    ) -> Result<TransitionResult, PlanMoveError> {
         if self.job.is_some_and(|job| job.plan != plan.id) {
-            return Err(JobRefused::OtherPlan { plan: plan.id }.into());
+            return Err(JobTransitionRejection::OtherPlan { plan: plan.id }.into());
         }
         if let (Some(job), Some(known)) = (self.job, known) {
             let is_the_same = job.phase == known.phase && self.version < plan.version;
-            let taken = JobRefused::IdTaken { job: job.id };
-            return if is_the_same { Ok(HandMoved::Before) } else { Err(taken.into()) };
+            let taken = JobTransitionRejection::IdTaken { job: job.id };
+            return if is_the_same { Ok(TransitionResult::Before) } else { Err(taken.into()) };
         }
         if self.version != plan.version {
             return Err(PlanMoveError::Moved { plan: Box::new(plan.clone()) });
         }
         if !self.event.is_by_hand() {
             let refused = BadTransition { state: plan.state, event: self.event };
-            return Err(PlanRefused::from(refused).into());
+            return Err(PlanTransitionRejection::from(refused).into());
         }
         let moved = Plan { request: self.request.clone(), ..plan.moved(self.event, Vec::new(), wall)? };
         if let Some(live) = live {
-            return Err(JobRefused::PlanBusy { job: live.id }.into());
+            return Err(JobTransitionRejection::PlanBusy { job: live.id }.into());
         }
         if let Some(job) = &self.job {
             moved.waits_for(job)?;
         }
         let job = self.job.map(|job| moved.queued(job, now));
-        Ok(HandMoved::Now { plan: Box::new(moved), job })
+        Ok(TransitionResult::Now { plan: Box::new(moved), job })
     }
 }
 
-impl HandMove {
-    /// What is decided with the move that `by` asked for and that led to `moved`.
-    pub fn decisions(&self, moved: &Plan, by: &str) -> HandDecisions {
+impl ManualTransition {
+    /// Returns what is decided with the move that `by` asked for and that led to `moved`.
+    pub fn decisions(&self, moved: &Plan, by: &str) -> TransitionDecisions {
         let (attempt, phase) = (moved.attempt, moved.state.phase());
         let mut new: Vec<NewDecision> =
             self.decisions.iter().cloned().map(|new| NewDecision { attempt, phase, ..new }).collect();
         if self.event != PlanEvent::Revert {
-            return HandDecisions { new, superseding: None };
+            return TransitionDecisions { new, superseding: None };
         }
         let carried = new.iter().position(|new| new.kind == DecisionKind::Reversion);
         if carried.is_none() {
             let chosen = format!("back to strategize, by {by}");
             new.insert(0, NewDecision::new(attempt, phase, DecisionKind::Reversion, chosen));
         }
-        HandDecisions { new, superseding: carried.or(Some(0)) }
+        TransitionDecisions { new, superseding: carried.or(Some(0)) }
     }
 
-    /// Why it is refused while an apply of the plan is open: that is carried through or taken back first.
-    pub const fn refused_by_open_apply(&self) -> JobRefused {
+    /// Returns why it is refused while an apply of the plan is open: that is carried through or taken back
+    /// first.
+    pub const fn refused_by_open_apply(&self) -> JobTransitionRejection {
         match self.event {
-            PlanEvent::Cancel => JobRefused::CancelTooLate,
+            PlanEvent::Cancel => JobTransitionRejection::CancelTooLate,
             PlanEvent::Start
             | PlanEvent::Release
             | PlanEvent::Complete
@@ -168,13 +171,13 @@ impl HandMove {
             | PlanEvent::Withdraw
             | PlanEvent::Retry
             | PlanEvent::Again
-            | PlanEvent::Revert => JobRefused::Sealed,
+            | PlanEvent::Revert => JobTransitionRejection::Sealed,
         }
     }
 }
 
 impl PlanEvent {
-    /// Whether a gate, recovery or a person brings it about; the others are the doing of a job.
+    /// Returns whether a gate, recovery or a person brings it about; the others are the doing of a job.
     pub const fn is_by_hand(self) -> bool {
         match self {
             PlanEvent::Advance
@@ -195,22 +198,23 @@ impl PlanEvent {
 }
 
 impl Plan {
-    /// Whether the job is the one that the plan waits for: of its phase, while that is queued.
+    /// Checks whether the job is the one that the plan waits for: of its phase, while that is queued.
     ///
     /// # Errors
     /// It is not.
-    pub fn waits_for(&self, job: &NewJob) -> Result<(), JobRefused> {
+    pub fn waits_for(&self, job: &NewJob) -> Result<(), JobTransitionRejection> {
         if job.plan != self.id {
-            return Err(JobRefused::OtherPlan { plan: self.id });
+            return Err(JobTransitionRejection::OtherPlan { plan: self.id });
         }
         if self.state.is_queued() && self.state.phase() == job.phase {
             Ok(())
         } else {
-            Err(JobRefused::PlanNotReady { state: self.state })
+            Err(JobTransitionRejection::PlanNotReady { state: self.state })
         }
     }
 
-    /// The job as it is queued for this plan: where models may be asked, a worker has to have the keys for them.
+    /// The job as it is queued for this plan: where models may be asked, a worker has to have the keys for
+    /// them.
     pub fn queued(&self, job: NewJob, now: Ms) -> Job {
         let keys = if job.phase == Phase::Apply { BTreeSet::new() } else { self.spec.keys.clone() };
         Job { keys, ..Job::new(job, now) }

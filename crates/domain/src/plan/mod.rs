@@ -1,12 +1,13 @@
 //! A plan: one run of a command or an action on projects, from thought to the user's files.
 //!
 //! # Where to look
-//! `state` has the states and the one function that moves them, `spec` and `step` what the plan was asked to do,
-//! `follow` how the plan goes with its job, `by_hand` the moves that no job makes.
+//! `state` has the states and the one function that moves them, `spec` and `step` the request of the plan,
+//! `job_effects` the moves that follow its job, `manual_transition` the moves that no job makes.
 //!
 //! # Invariants
 //! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.
-//! 2. `version` grows by one with every move and every undo; `attempt` = 1 + reversions + times executed again.
+//! 2. `version` grows by one with every move and every undo; `attempt` = 1 + reversions + times executed
+//!    again.
 //! 3. A plan is reverted at most [`REVERSIONS_MAX`] times.
 //! 4. What a plan was asked to do never changes after it was created.
 //!
@@ -28,13 +29,15 @@ pub mod timeline;
 pub mod validation;
 
 pub use job_effects::follow;
-pub use manual_transition::{HandDecisions, HandMove, HandMoved, PlanMoveError};
+pub use manual_transition::{ManualTransition, PlanMoveError, TransitionDecisions, TransitionResult};
 pub use spec::{
-    ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, PARALLEL, PARALLEL_MAX, PlanSpec,
-    ProjectLink, RULE_PREFIX, Run, Strategist, Walls, invariant_check_name,
+    ByteText, CommandLine, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, IsolationOptions,
+    PARALLEL, PARALLEL_MAX, PlanSpec, ProjectLink, RULE_PREFIX, Strategist, invariant_check_name,
 };
-pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
-pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};
+pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, WorkState, table_markdown};
+pub use step::{
+    ExternalTask, ModelTask, NeedsCondition, NodeKind, PLAN_STEPS_MAX, PlanStep, REPEAT_MAX, Repeat,
+};
 
 use std::sync::Arc;
 
@@ -46,14 +49,14 @@ use crate::id::PlanId;
 use crate::time::WallMs;
 use phase::Phase;
 
-/// How often a plan may go back to strategize.
+/// Limits how often a plan may go back to strategize.
 pub const REVERSIONS_MAX: u8 = 3;
-/// How long a title may be.
+/// Limits how long a title may be.
 pub const TITLE_CHARS_MAX: usize = 72;
 
-/// Why a plan did not move.
+/// The reason why a plan did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanRefused {
+pub enum PlanTransitionRejection {
     /// Its state does not allow the event.
     #[error(transparent)]
     BadTransition(#[from] BadTransition),
@@ -65,9 +68,9 @@ pub enum PlanRefused {
     Decision(#[from] DecisionInvalid),
 }
 
-/// Why a plan is constrained.
+/// The reason why a plan is constrained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
+pub struct ConstraintReason {
     /// `validation`, `invariant`, `conflict`, `content_missing`, `left`.
     pub kind: String,
     /// The place or the name that it is about.
@@ -77,7 +80,7 @@ pub struct Reason {
 }
 
 /// The reasons on one line: why the job of a constrained plan failed.
-pub fn why_constrained(reasons: &[Reason]) -> String {
+pub fn why_constrained(reasons: &[ConstraintReason]) -> String {
     const SHOWN_MAX: usize = 3;
     if reasons.is_empty() {
         return "constrained".to_owned();
@@ -113,9 +116,9 @@ pub struct Plan {
     /// Grows with every write to it.
     pub version: u64,
     /// Why it is constrained; empty in every other state.
-    pub constrained_by: Vec<Reason>,
-    /// What the person who asked for the apply chose of the changes, as the engine wrote it down; null for all. Set by
-    /// the move into apply and kept until the next one.
+    pub constrained_by: Vec<ConstraintReason>,
+    /// What the person who asked for the apply chose of the changes, as the engine wrote it down; null for
+    /// all. Set by the move into apply and kept until the next one.
     pub request: Value,
     /// When its apply was undone; none while it stands.
     pub undone_at: Option<WallMs>,
@@ -159,8 +162,8 @@ impl Plan {
         }
     }
 
-    /// A plan at its beginning, and the moves that take it to its first job: a plan whose strategy is known when it is made
-    /// has strategize behind it.
+    /// A plan at its beginning, and the moves that take it to its first job: a plan whose strategy is known
+    /// when it is made has strategize behind it.
     pub fn made_for(new: NewPlan, phase: Phase, now: WallMs) -> (Plan, Vec<(Plan, PlanEvent)>) {
         let way: &[PlanEvent] = match phase {
             Phase::Execute => &[PlanEvent::Start, PlanEvent::Complete, PlanEvent::Advance],
@@ -181,12 +184,17 @@ impl Plan {
     ///
     /// # Errors
     /// Its state does not allow the event, or it was reverted too often.
-    pub fn moved(&self, event: PlanEvent, reasons: Vec<Reason>, now: WallMs) -> Result<Plan, PlanRefused> {
+    pub fn moved(
+        &self,
+        event: PlanEvent,
+        reasons: Vec<ConstraintReason>,
+        now: WallMs,
+    ) -> Result<Plan, PlanTransitionRejection> {
         let state = self.state.next(event)?;
         let (attempts, reversions) = match event {
             PlanEvent::Again => (1, 0),
             PlanEvent::Revert if self.reversions >= REVERSIONS_MAX => {
-                return Err(PlanRefused::ReversionsSpent);
+                return Err(PlanTransitionRejection::ReversionsSpent);
             }
             PlanEvent::Revert => (1, 1),
             PlanEvent::Start
@@ -218,7 +226,7 @@ impl Plan {
         Plan { undone_at: at, version: self.version.saturating_add(1), updated: now, ..self.clone() }
     }
 
-    /// Whether it was made from the same request.
+    /// Returns whether it was made from the same request.
     pub fn was_made_by(&self, new: &NewPlan) -> bool {
         let NewPlan { id, title, spec, projects } = new;
         let is_cut_so = title.chars().take(TITLE_CHARS_MAX).eq(self.title.chars());

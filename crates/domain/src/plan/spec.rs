@@ -1,4 +1,5 @@
-//! What a plan was asked to do, frozen when it was made: later edits of files and settings do not touch it.
+//! The request that a plan fulfils, frozen when it was made: later edits of files and settings do not touch
+//! it.
 //!
 //! It is stored as JSON. A field that a newer version adds has a default, so that an older plan still reads.
 
@@ -11,10 +12,10 @@ use serde_json::Value;
 use super::automation::Automation;
 use super::home_paths;
 use super::invariant::Invariant;
-use super::step::{self, Step};
+use super::step::{self, PlanStep};
 use super::validation::{Validation, ValidationMode};
-use crate::failure::retry::Gate;
-use crate::id::RootNo;
+use crate::failure::retry::GateDecision;
+use crate::id::RootIndex;
 use crate::ledger::Limits;
 use crate::template::Template;
 
@@ -68,13 +69,13 @@ impl<'de> Deserialize<'de> for ByteText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Either {
+        enum ByteTextForm {
             Text(String),
             Bytes(Vec<u8>),
         }
-        Ok(match Either::deserialize(deserializer)? {
-            Either::Text(text) => ByteText(text.into_bytes()),
-            Either::Bytes(bytes) => ByteText(bytes),
+        Ok(match ByteTextForm::deserialize(deserializer)? {
+            ByteTextForm::Text(text) => ByteText(text.into_bytes()),
+            ByteTextForm::Bytes(bytes) => ByteText(bytes),
         })
     }
 }
@@ -82,34 +83,34 @@ impl<'de> Deserialize<'de> for ByteText {
 /// A command: a list is an argv, one argument for each element; a string is run by `sh -ec`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Run {
+pub enum CommandLine {
     /// For the shell.
     Shell(String),
     /// Program and arguments.
     Argv(Vec<ByteText>),
 }
 
-impl Run {
+impl CommandLine {
     /// The argv that is started.
     pub fn argv(&self) -> Vec<ByteText> {
         match self {
-            Run::Shell(text) => ["sh", "-ec", text].map(ByteText::from).to_vec(),
-            Run::Argv(argv) => argv.clone(),
+            CommandLine::Shell(text) => ["sh", "-ec", text].map(ByteText::from).to_vec(),
+            CommandLine::Argv(argv) => argv.clone(),
         }
     }
 
     /// The command on one line, as a person would type it.
-    pub fn shown(&self) -> String {
+    pub fn render(&self) -> String {
         match self {
-            Run::Shell(text) => text.clone(),
-            Run::Argv(argv) => {
-                argv.iter().map(|word| quoted(&word.to_string())).collect::<Vec<_>>().join(" ")
+            CommandLine::Shell(text) => text.clone(),
+            CommandLine::Argv(argv) => {
+                argv.iter().map(|word| quote_word(&word.to_string())).collect::<Vec<_>>().join(" ")
             }
         }
     }
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -122,7 +123,7 @@ fn quoted(word: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandTask {
     /// What is run.
-    pub run: Run,
+    pub run: CommandLine,
     /// Where below the first project; the project's root when empty.
     #[serde(default)]
     pub cwd: ByteText,
@@ -150,15 +151,15 @@ pub struct CommandTask {
     /// Whether it may change files of the projects.
     #[serde(default = "yes")]
     pub writes: bool,
-    /// Whether the words of its argv, the values of `env` and `stdin` are templates: those of definitions are, what a
-    /// person typed behind `--` is taken as it stands.
+    /// Whether the words of its argv, the values of `env` and `stdin` are templates: those of definitions
+    /// are, what a person typed behind `--` is taken as it stands.
     #[serde(default)]
     pub expand: bool,
 }
 
 impl CommandTask {
     /// A command that says nothing but what is run.
-    pub fn new(run: Run) -> CommandTask {
+    pub fn new(run: CommandLine) -> CommandTask {
         CommandTask {
             run,
             cwd: ByteText::default(),
@@ -174,7 +175,8 @@ impl CommandTask {
         }
     }
 
-    /// Sets a variable to exactly this value, also where values are templates: one that is no text never is one.
+    /// Sets a variable to exactly this value, also where values are templates: one that is no text never is
+    /// one.
     pub fn set_variable(&mut self, name: &str, value: &ByteText) {
         let text = std::str::from_utf8(value.as_bytes()).ok().filter(|_| self.expand);
         let literal = text.map(|text| ByteText::from(Template::literal(text).to_string().as_str()));
@@ -182,10 +184,10 @@ impl CommandTask {
     }
 }
 
-/// The walls around a plan's commands: those that were opened for it, and how much a command may use.
+/// The isolation of a plan's commands: the restrictions that were lifted for it, and the limits of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Walls {
+pub struct IsolationOptions {
     /// Landlock alone is isolation enough, where namespaces do not work.
     pub landlock: bool,
     /// Commands may speak to sockets of programs outside, by their path.
@@ -200,9 +202,9 @@ pub struct Walls {
     pub disk_free_mb_min: u64,
 }
 
-impl Default for Walls {
-    fn default() -> Walls {
-        Walls {
+impl Default for IsolationOptions {
+    fn default() -> IsolationOptions {
+        IsolationOptions {
             landlock: false,
             unix_sockets: false,
             io_uring: false,
@@ -213,9 +215,9 @@ impl Default for Walls {
     }
 }
 
-impl Walls {
+impl IsolationOptions {
     fn is_default(&self) -> bool {
-        *self == Walls::default()
+        *self == IsolationOptions::default()
     }
 }
 
@@ -224,13 +226,13 @@ impl Walls {
 pub struct PlanSpec {
     /// What execute does, in this order.
     #[serde(alias = "task", deserialize_with = "step::stored")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     /// What is checked at the end of execute.
     #[serde(default)]
     pub validations: Vec<Validation>,
     /// Whether apply waits for a person: `run --apply` is their yes.
     #[serde(default = "ask")]
-    pub apply: Gate,
+    pub apply: GateDecision,
     /// What goes on without asking, as it held when it was made.
     #[serde(default)]
     pub automation: Automation,
@@ -250,8 +252,8 @@ pub struct PlanSpec {
     /// Whether commands may run without isolation where the machine offers none.
     pub isolation_required: bool,
     /// The walls around its commands, where they differ from those of every plan.
-    #[serde(default, skip_serializing_if = "Walls::is_default")]
-    pub walls: Walls,
+    #[serde(default, skip_serializing_if = "IsolationOptions::is_default")]
+    pub walls: IsolationOptions,
     /// The home that the built-in lists in `hide` and `show` are relative to.
     #[serde(default, skip_serializing_if = "is_empty_text")]
     pub home: ByteText,
@@ -300,7 +302,8 @@ pub struct PlanSpec {
     /// How often that is done at most.
     #[serde(default = "fix_attempts")]
     pub fix_attempts: u32,
-    /// The step whose text is the plan's answer; none, in plans of an older version: the last one that nobody needs.
+    /// The step whose text is the plan's answer; none, in plans of an older version: the last one that nobody
+    /// needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// Whether nothing is to be written: such a plan ends with execute.
@@ -312,12 +315,13 @@ pub struct PlanSpec {
     /// The definitions that it was made from, as they were then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<DefinitionSource>,
-    /// The variables of the environment that keys for its models came from when it was made; never their values.
+    /// The variables of the environment that keys for its models came from when it was made; never their
+    /// values.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub keys: BTreeSet<String>,
 }
 
-/// What a project says to whoever works on it: its `AGENTS.md`.
+/// The instructions of a project for its agents: its `AGENTS.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
     /// The project's short name.
@@ -326,13 +330,13 @@ pub struct Instructions {
     pub text: String,
 }
 
-/// Who does strategize: an actor that only reads.
+/// The actor that does strategize: it only reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strategist {
     /// Its name; `inline` when it stands in the action itself.
     pub name: String,
     /// Its steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     /// The step whose text and JSON are the strategy.
     pub result: String,
 }
@@ -362,8 +366,8 @@ impl PlanSpec {
     }
 
     /// The step whose text is the plan's answer.
-    pub fn result_step(&self) -> Option<&Step> {
-        let is_needed = |step: &Step| {
+    pub fn result_step(&self) -> Option<&PlanStep> {
+        let is_needed = |step: &PlanStep| {
             let mut needs = self.steps.iter().flat_map(|other| other.needs.iter().flatten());
             needs.any(|need| *need == step.node)
         };
@@ -375,30 +379,31 @@ impl PlanSpec {
 
     /// The commands of its steps.
     pub fn commands(&self) -> impl Iterator<Item = &CommandTask> {
-        self.steps.iter().filter_map(Step::command)
+        self.steps.iter().filter_map(PlanStep::command)
     }
 
-    /// Whether a command of it may use the network.
+    /// Returns whether a command of it may use the network.
     pub fn uses_network(&self) -> bool {
         self.commands().any(|command| command.network)
     }
 
-    /// Whether what checks found is mended without asking.
-    pub fn gate_of_fix(&self) -> Gate {
+    /// Returns whether what checks found is mended without asking.
+    pub fn gate_of_fix(&self) -> GateDecision {
         self.automation.fix
     }
 
-    /// The rules among its invariants as checks, which run without a process. Rules in the same words are one check.
+    /// The rules among its invariants as checks, which run without a process. Rules in the same words are one
+    /// check.
     pub fn invariant_checks(&self) -> Vec<Validation> {
         let mut seen = BTreeSet::new();
         let rules = self.invariants.iter().filter(|invariant| invariant.rule.is_some());
         let rules = rules.filter(|invariant| seen.insert(invariant.text.as_str()));
         let check = |invariant: &Invariant| Validation {
             name: invariant_check_name(&invariant.text),
-            run: Run::Argv(Vec::new()),
+            run: CommandLine::Argv(Vec::new()),
             mode: ValidationMode::Required,
             timeout_s: 0,
-            root: RootNo(0),
+            root: RootIndex(0),
             cwd: ByteText::default(),
             needs_trust: false,
         };
@@ -413,15 +418,15 @@ impl PlanSpec {
     }
 
     /// Its steps on one line, as a person would type them.
-    pub fn shown(&self) -> String {
-        self.steps.iter().map(Step::shown).collect::<Vec<_>>().join("; ")
+    pub fn render(&self) -> String {
+        self.steps.iter().map(PlanStep::render).collect::<Vec<_>>().join("; ")
     }
 }
 
 /// What the name of a rule's check begins with, and that of no other.
 pub const RULE_PREFIX: &str = "invariant: ";
 
-/// What the check of an invariant is called.
+/// Returns what the check of an invariant is called.
 pub fn invariant_check_name(text: &str) -> String {
     format!("{RULE_PREFIX}{text}")
 }
@@ -455,8 +460,8 @@ fn yes() -> bool {
     true
 }
 
-fn ask() -> Gate {
-    Gate::Ask
+fn ask() -> GateDecision {
+    GateDecision::Ask
 }
 
 /// A project that a plan works on.

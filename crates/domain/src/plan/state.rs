@@ -1,23 +1,23 @@
 //! The states of a plan and the one function that moves it.
 //!
 //! # Invariants
-//! 1. There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute only,
-//!    `applied` and `constrained` in apply only.
+//! 1. There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute
+//!    only, `applied` and `constrained` in apply only.
 //! 2. `applied` and `cancelled` are final: no event leaves them.
-//! 3. The only way back is [`PlanEvent::Revert`], to the beginning of strategize; and [`PlanEvent::Withdraw`], by which an
-//!    apply that wrote nothing has never been asked for.
+//! 3. The only way back is [`PlanEvent::Revert`], to the beginning of strategize; and
+//!    [`PlanEvent::Withdraw`], by which an apply that wrote nothing has never been asked for.
 //!
 //! # Not here
-//! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan) and
-//! the stores.
+//! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan)
+//! and the stores.
 
 use std::fmt;
 
 use super::phase::Phase;
 
-/// Where strategize or execute stands.
+/// The state of strategize or execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Work {
+pub enum WorkState {
     /// Waits for a worker; in by creation, an advance, a retry, a release.
     Queued,
     /// A worker has claimed its job; only that owner moves it.
@@ -30,7 +30,7 @@ pub enum Work {
     Cancelled,
 }
 
-/// Where apply stands.
+/// The state of apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyState {
     /// Waits for a worker.
@@ -47,18 +47,18 @@ pub enum ApplyState {
     Cancelled,
 }
 
-/// Where a plan stands.
+/// The state of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlanState {
     /// It thinks.
-    Strategize(Work),
+    Strategize(WorkState),
     /// It works in its sandbox.
-    Execute(Work),
+    Execute(WorkState),
     /// It reaches the user's files.
     Apply(ApplyState),
 }
 
-/// What moves a plan.
+/// An event that moves a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlanEvent {
     /// A worker claimed the phase's job.
@@ -100,24 +100,24 @@ pub struct BadTransition {
 }
 
 impl PlanState {
-    /// Where every plan begins.
-    pub const FIRST: PlanState = PlanState::Strategize(Work::Queued);
+    /// The state in which every plan begins.
+    pub const FIRST: PlanState = PlanState::Strategize(WorkState::Queued);
 
     /// All of them, in their order.
     pub const ALL: [PlanState; 16] = {
         use ApplyState as A;
         use PlanState::{Apply, Execute, Strategize};
         [
-            Strategize(Work::Queued),
-            Strategize(Work::Processing),
-            Strategize(Work::Complete),
-            Strategize(Work::Errored),
-            Strategize(Work::Cancelled),
-            Execute(Work::Queued),
-            Execute(Work::Processing),
-            Execute(Work::Complete),
-            Execute(Work::Errored),
-            Execute(Work::Cancelled),
+            Strategize(WorkState::Queued),
+            Strategize(WorkState::Processing),
+            Strategize(WorkState::Complete),
+            Strategize(WorkState::Errored),
+            Strategize(WorkState::Cancelled),
+            Execute(WorkState::Queued),
+            Execute(WorkState::Processing),
+            Execute(WorkState::Complete),
+            Execute(WorkState::Errored),
+            Execute(WorkState::Cancelled),
             Apply(A::Queued),
             Apply(A::Processing),
             Apply(A::Applied),
@@ -136,15 +136,15 @@ impl PlanState {
         }
     }
 
-    /// Where the phase stands, as stored and shown.
+    /// Returns where the phase stands, as stored and shown.
     pub const fn word(self) -> &'static str {
         match self {
             PlanState::Strategize(work) | PlanState::Execute(work) => match work {
-                Work::Queued => "queued",
-                Work::Processing => "processing",
-                Work::Complete => "complete",
-                Work::Errored => "errored",
-                Work::Cancelled => "cancelled",
+                WorkState::Queued => "queued",
+                WorkState::Processing => "processing",
+                WorkState::Complete => "complete",
+                WorkState::Errored => "errored",
+                WorkState::Cancelled => "cancelled",
             },
             PlanState::Apply(state) => match state {
                 ApplyState::Queued => "queued",
@@ -162,41 +162,41 @@ impl PlanState {
         PlanState::ALL.into_iter().find(|state| state.phase().as_str() == phase && state.word() == word)
     }
 
-    /// Whether it stays for ever.
+    /// Returns whether it stays for ever.
     pub const fn is_final(self) -> bool {
         match self {
-            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, Work::Cancelled),
+            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, WorkState::Cancelled),
             PlanState::Apply(state) => matches!(state, ApplyState::Applied | ApplyState::Cancelled),
         }
     }
 
-    /// Whether it waits for a worker.
+    /// Returns whether it waits for a worker.
     pub const fn is_queued(self) -> bool {
         match self {
-            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, Work::Queued),
+            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, WorkState::Queued),
             PlanState::Apply(state) => matches!(state, ApplyState::Queued),
         }
     }
 
-    /// Whether a worker has its job.
+    /// Returns whether a worker has its job.
     pub const fn is_processing(self) -> bool {
         match self {
-            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, Work::Processing),
+            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, WorkState::Processing),
             PlanState::Apply(state) => matches!(state, ApplyState::Processing),
         }
     }
 
-    /// Whether a job of its phase waits or runs.
+    /// Returns whether a job of its phase waits or runs.
     pub const fn has_live_job(self) -> bool {
         match self {
             PlanState::Strategize(work) | PlanState::Execute(work) => {
-                matches!(work, Work::Queued | Work::Processing)
+                matches!(work, WorkState::Queued | WorkState::Processing)
             }
             PlanState::Apply(state) => matches!(state, ApplyState::Queued | ApplyState::Processing),
         }
     }
 
-    /// Where `event` leads.
+    /// Returns where `event` leads.
     ///
     /// # Errors
     /// The state does not allow it.
@@ -213,52 +213,55 @@ impl PlanState {
     }
 }
 
-const fn in_strategize(work: Work, event: PlanEvent) -> Option<PlanState> {
+const fn in_strategize(work: WorkState, event: PlanEvent) -> Option<PlanState> {
     use PlanEvent as E;
     use PlanState::{Execute, Strategize};
     match (work, event) {
-        (Work::Queued, E::Start) => Some(Strategize(Work::Processing)),
-        (Work::Processing, E::Release) => Some(Strategize(Work::Queued)),
-        (Work::Processing, E::Complete) => Some(Strategize(Work::Complete)),
-        (Work::Processing, E::Fail) => Some(Strategize(Work::Errored)),
-        (Work::Complete, E::Advance) => Some(Execute(Work::Queued)),
-        (Work::Errored, E::Retry) => Some(Strategize(Work::Queued)),
-        (Work::Complete | Work::Errored, E::Revert) => Some(Strategize(Work::Queued)),
-        (Work::Queued | Work::Processing | Work::Complete | Work::Errored, E::Cancel) => {
-            Some(Strategize(Work::Cancelled))
+        (WorkState::Queued, E::Start) => Some(Strategize(WorkState::Processing)),
+        (WorkState::Processing, E::Release) => Some(Strategize(WorkState::Queued)),
+        (WorkState::Processing, E::Complete) => Some(Strategize(WorkState::Complete)),
+        (WorkState::Processing, E::Fail) => Some(Strategize(WorkState::Errored)),
+        (WorkState::Complete, E::Advance) => Some(Execute(WorkState::Queued)),
+        (WorkState::Errored, E::Retry) => Some(Strategize(WorkState::Queued)),
+        (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
+        (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
+            Some(Strategize(WorkState::Cancelled))
         }
-        (Work::Queued, E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert)
-        | (Work::Processing, E::Start | E::Advance | E::Retry | E::Revert)
-        | (Work::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
-        | (Work::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance)
+        (WorkState::Queued, E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert)
+        | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Revert)
+        | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
+        | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance)
         | (
-            Work::Cancelled,
+            WorkState::Cancelled,
             E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert | E::Cancel,
         )
         | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw | E::Again) => None,
     }
 }
 
-const fn in_execute(work: Work, event: PlanEvent) -> Option<PlanState> {
+const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
     use PlanEvent as E;
     use PlanState::{Apply, Execute, Strategize};
     match (work, event) {
-        (Work::Queued, E::Start) => Some(Execute(Work::Processing)),
-        (Work::Processing, E::Release) => Some(Execute(Work::Queued)),
-        (Work::Processing, E::Complete) => Some(Execute(Work::Complete)),
-        (Work::Processing, E::Fail) => Some(Execute(Work::Errored)),
-        (Work::Complete, E::Advance) => Some(Apply(ApplyState::Queued)),
-        (Work::Complete, E::Again) | (Work::Errored, E::Retry) => Some(Execute(Work::Queued)),
-        (Work::Complete | Work::Errored, E::Revert) => Some(Strategize(Work::Queued)),
-        (Work::Queued | Work::Processing | Work::Complete | Work::Errored, E::Cancel) => {
-            Some(Execute(Work::Cancelled))
+        (WorkState::Queued, E::Start) => Some(Execute(WorkState::Processing)),
+        (WorkState::Processing, E::Release) => Some(Execute(WorkState::Queued)),
+        (WorkState::Processing, E::Complete) => Some(Execute(WorkState::Complete)),
+        (WorkState::Processing, E::Fail) => Some(Execute(WorkState::Errored)),
+        (WorkState::Complete, E::Advance) => Some(Apply(ApplyState::Queued)),
+        (WorkState::Complete, E::Again) | (WorkState::Errored, E::Retry) => Some(Execute(WorkState::Queued)),
+        (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
+        (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
+            Some(Execute(WorkState::Cancelled))
         }
-        (Work::Queued, E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Again | E::Revert)
-        | (Work::Processing, E::Start | E::Advance | E::Retry | E::Again | E::Revert)
-        | (Work::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
-        | (Work::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Again)
+        (
+            WorkState::Queued,
+            E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Again | E::Revert,
+        )
+        | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Again | E::Revert)
+        | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
+        | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Again)
         | (
-            Work::Cancelled,
+            WorkState::Cancelled,
             E::Start
             | E::Release
             | E::Complete
@@ -285,8 +288,8 @@ const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
         (A::Processing, E::Applied) => Some(Apply(A::Applied)),
         (A::Processing, E::Constrain) => Some(Apply(A::Constrained)),
         (A::Processing, E::Fail) => Some(Apply(A::Errored)),
-        (A::Constrained | A::Errored, E::Revert) => Some(Strategize(Work::Queued)),
-        (A::Queued | A::Processing, E::Withdraw) => Some(Execute(Work::Complete)),
+        (A::Constrained | A::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
+        (A::Queued | A::Processing, E::Withdraw) => Some(Execute(WorkState::Complete)),
         (A::Queued | A::Processing | A::Constrained | A::Errored, E::Cancel) => Some(Apply(A::Cancelled)),
         (A::Queued, E::Release | E::Fail | E::Applied | E::Constrain | E::Reapply | E::Retry | E::Revert)
         | (A::Processing, E::Start | E::Reapply | E::Retry | E::Revert)
@@ -364,7 +367,7 @@ impl fmt::Display for PlanEvent {
     }
 }
 
-/// Where each event leads from each state; an empty cell is refused. Printed into the docs.
+/// Returns where each event leads from each state; an empty cell is refused. Printed into the docs.
 pub fn table_markdown() -> String {
     let mut table = String::from("| state |");
     for event in PlanEvent::ALL {

@@ -1,10 +1,10 @@
-//! What a phase does: steps that need each other, the nodes of an actor's graph.
+//! The steps of a phase: steps that need each other, the nodes of an actor's graph.
 //!
 //! # Invariants
-//! 1. Steps of a plan have different names; the name is the node of every call that the step makes. The steps of a nested
-//!    actor are among those of the plan, named `ID/CHILD`.
-//! 2. A plan of an older version names one command, its task: that is a plan of one step. Steps of an older version name
-//!    no needs: each comes after the one before it.
+//! 1. Steps of a plan have different names; the name is the node of every call that the step makes. The steps
+//!    of a nested actor are among those of the plan, named `ID/CHILD`.
+//! 2. A plan of an older version names one command, its task: that is a plan of one step. Steps of an older
+//!    version name no needs: each comes after the one before it.
 //!
 //! # Not here
 //! When a step may begin ([`crate::graph`]); what its templates and conditions mean ([`crate::template`],
@@ -18,32 +18,32 @@ use super::phase::Phase;
 use super::spec::{ByteText, CommandTask};
 
 /// The most steps that a plan has.
-pub const STEPS_MAX: usize = 500;
-/// How often a step is done at most because of its `repeat`.
+pub const PLAN_STEPS_MAX: usize = 500;
+/// Limits how often a step is done at most because of its `repeat`.
 pub const REPEAT_MAX: u8 = 20;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct PlanStep {
     /// Its name.
     pub node: String,
     /// What it does.
     #[serde(flatten)]
-    pub does: Does,
+    pub does: NodeKind,
     /// The steps that have to be settled before it. None, in plans of an older version: the one before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Vec<String>>,
     /// How they have to have ended.
-    #[serde(default, skip_serializing_if = "On::is_success")]
-    pub on: On,
+    #[serde(default, skip_serializing_if = "NeedsCondition::is_success")]
+    pub on: NeedsCondition,
     /// A condition; when it does not hold the step is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
     /// Its end, in seconds. What a command says itself goes before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// How often it is done again when it failed. None: when its failure was a passing one, as often as the settings
-    /// say. Whoever names a number says that it may be done twice.
+    /// How often it is done again when it failed. None: when its failure was a passing one, as often as the
+    /// settings say. Whoever names a number says that it may be done twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
     /// Files that it may change and that are no part of the result: globs as in .gitignore.
@@ -54,10 +54,10 @@ pub struct Step {
     pub repeat: Option<Repeat>,
 }
 
-/// How the needs of a step have to have ended.
+/// The condition on the ends of the needs of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum On {
+pub enum NeedsCondition {
     /// None failed and one succeeded, or there are none.
     #[default]
     Success,
@@ -67,21 +67,22 @@ pub enum On {
     Always,
 }
 
-impl On {
+impl NeedsCondition {
     /// All of them.
-    pub const ALL: [On; 3] = [On::Success, On::Failure, On::Always];
+    pub const ALL: [NeedsCondition; 3] =
+        [NeedsCondition::Success, NeedsCondition::Failure, NeedsCondition::Always];
 
     /// Its name, as written and stored.
     pub const fn as_str(self) -> &'static str {
         match self {
-            On::Success => "success",
-            On::Failure => "failure",
-            On::Always => "always",
+            NeedsCondition::Success => "success",
+            NeedsCondition::Failure => "failure",
+            NeedsCondition::Always => "always",
         }
     }
 
     fn is_success(&self) -> bool {
-        *self == On::Success
+        *self == NeedsCondition::Success
     }
 }
 
@@ -94,10 +95,10 @@ pub struct Repeat {
     pub max: u8,
 }
 
-/// What a step does.
+/// The kind of a node: the work that a step does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Does {
+pub enum NodeKind {
     /// Runs a command in the sandbox.
     Command(CommandTask),
     /// Reads a file of the first project.
@@ -137,7 +138,8 @@ pub enum Does {
     Model(ModelTask),
     /// Lets an agent program work that speaks the Agent Client Protocol.
     External(ExternalTask),
-    /// Stands for a nested actor, whose steps are `ID/CHILD`: it is settled when they are, and nobody runs it.
+    /// Stands for a nested actor, whose steps are `ID/CHILD`: it is settled when they are, and nobody runs
+    /// it.
     Actor {
         /// Which.
         name: String,
@@ -146,7 +148,7 @@ pub enum Does {
     },
 }
 
-/// What a model is asked to do.
+/// The task of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTask {
     /// `PROVIDER/NAME`.
@@ -169,7 +171,7 @@ pub struct ModelTask {
     pub output: Option<Value>,
 }
 
-/// What an agent program is asked to do.
+/// The task of an agent program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalTask {
     /// The program: it speaks the Agent Client Protocol on its standard input and output.
@@ -178,14 +180,14 @@ pub struct ExternalTask {
     pub prompt: String,
 }
 
-impl Step {
+impl PlanStep {
     /// A step that says nothing but what it does; it comes after the one before it.
-    pub fn new(node: impl Into<String>, does: Does) -> Step {
-        Step {
+    pub fn new(node: impl Into<String>, does: NodeKind) -> PlanStep {
+        PlanStep {
             node: node.into(),
             does,
             needs: None,
-            on: On::Success,
+            on: NeedsCondition::Success,
             only_if: None,
             timeout_s: None,
             retries: None,
@@ -195,60 +197,65 @@ impl Step {
     }
 
     /// The only step of a plan: its command.
-    pub fn only(task: CommandTask) -> Step {
-        Step::new(Phase::Execute.as_str(), Does::Command(task))
+    pub fn only(task: CommandTask) -> PlanStep {
+        PlanStep::new(Phase::Execute.as_str(), NodeKind::Command(task))
     }
 
     /// The command that it runs; none when it runs none.
     pub fn command(&self) -> Option<&CommandTask> {
         match &self.does {
-            Does::Command(task) => Some(task),
-            Does::External(task) => Some(&task.command),
-            Does::Read { .. }
-            | Does::Write { .. }
-            | Does::Edit { .. }
-            | Does::Wait { .. }
-            | Does::Tool { .. }
-            | Does::Model(_)
-            | Does::Actor { .. } => None,
+            NodeKind::Command(task) => Some(task),
+            NodeKind::External(task) => Some(&task.command),
+            NodeKind::Read { .. }
+            | NodeKind::Write { .. }
+            | NodeKind::Edit { .. }
+            | NodeKind::Wait { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::Model(_)
+            | NodeKind::Actor { .. } => None,
         }
     }
 
     /// The same, to be changed.
     pub fn command_mut(&mut self) -> Option<&mut CommandTask> {
         match &mut self.does {
-            Does::Command(task) => Some(task),
-            Does::External(task) => Some(&mut task.command),
-            Does::Read { .. }
-            | Does::Write { .. }
-            | Does::Edit { .. }
-            | Does::Wait { .. }
-            | Does::Tool { .. }
-            | Does::Model(_)
-            | Does::Actor { .. } => None,
+            NodeKind::Command(task) => Some(task),
+            NodeKind::External(task) => Some(&mut task.command),
+            NodeKind::Read { .. }
+            | NodeKind::Write { .. }
+            | NodeKind::Edit { .. }
+            | NodeKind::Wait { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::Model(_)
+            | NodeKind::Actor { .. } => None,
         }
     }
 
-    /// Whether it may change files. A model may when it has a tool that does, which only the tools can say.
+    /// Returns whether it may change files. A model may when it has a tool that does, which only the tools
+    /// can say.
     pub fn writes(&self) -> bool {
         match &self.does {
-            Does::Command(task) => task.writes,
-            Does::External(task) => task.command.writes,
-            Does::Write { .. } | Does::Edit { .. } | Does::Tool { .. } | Does::Model(_) => true,
-            Does::Read { .. } | Does::Wait { .. } | Does::Actor { .. } => false,
+            NodeKind::Command(task) => task.writes,
+            NodeKind::External(task) => task.command.writes,
+            NodeKind::Write { .. } | NodeKind::Edit { .. } | NodeKind::Tool { .. } | NodeKind::Model(_) => {
+                true
+            }
+            NodeKind::Read { .. } | NodeKind::Wait { .. } | NodeKind::Actor { .. } => false,
         }
     }
 
     /// The file that it is about; none when it names none.
     pub fn path(&self) -> Option<&ByteText> {
         match &self.does {
-            Does::Read { path } | Does::Write { path, .. } | Does::Edit { path, .. } => Some(path),
-            Does::Command(_)
-            | Does::Wait { .. }
-            | Does::Tool { .. }
-            | Does::Model(_)
-            | Does::External(_)
-            | Does::Actor { .. } => None,
+            NodeKind::Read { path } | NodeKind::Write { path, .. } | NodeKind::Edit { path, .. } => {
+                Some(path)
+            }
+            NodeKind::Command(_)
+            | NodeKind::Wait { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::Model(_)
+            | NodeKind::External(_)
+            | NodeKind::Actor { .. } => None,
         }
     }
 
@@ -258,23 +265,23 @@ impl Step {
     }
 
     /// On one line, as a person would say it.
-    pub fn shown(&self) -> String {
+    pub fn render(&self) -> String {
         match &self.does {
-            Does::Command(task) => task.run.shown(),
-            Does::Read { path } => format!("read {path}"),
-            Does::Write { path, .. } => format!("write {path}"),
-            Does::Edit { path, .. } => format!("edit {path}"),
-            Does::Wait { seconds } => format!("wait {seconds} s"),
-            Does::Tool { name, .. } => format!("tool {name}"),
-            Does::Model(task) => format!("model {}", task.model),
-            Does::External(task) => format!("agent {}", task.command.run.shown()),
-            Does::Actor { name, .. } => format!("actor {name}"),
+            NodeKind::Command(task) => task.run.render(),
+            NodeKind::Read { path } => format!("read {path}"),
+            NodeKind::Write { path, .. } => format!("write {path}"),
+            NodeKind::Edit { path, .. } => format!("edit {path}"),
+            NodeKind::Wait { seconds } => format!("wait {seconds} s"),
+            NodeKind::Tool { name, .. } => format!("tool {name}"),
+            NodeKind::Model(task) => format!("model {}", task.model),
+            NodeKind::External(task) => format!("agent {}", task.command.run.render()),
+            NodeKind::Actor { name, .. } => format!("actor {name}"),
         }
     }
 }
 
 /// The steps of a plan as they are stored: a list, or the one task of an older version.
-pub(super) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
+pub(super) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PlanStep>, D::Error> {
     let read = |step: Value| {
         let node = step.get("node").and_then(Value::as_str).unwrap_or_default().to_owned();
         serde_json::from_value(step).map_err(|error| D::Error::custom(format!("step `{node}`: {error}")))
@@ -283,5 +290,5 @@ pub(super) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<S
     if let Value::Array(steps) = stored {
         return steps.into_iter().map(read).collect();
     }
-    serde_json::from_value(stored).map(|task| vec![Step::only(task)]).map_err(D::Error::custom)
+    serde_json::from_value(stored).map(|task| vec![PlanStep::only(task)]).map_err(D::Error::custom)
 }

@@ -1,26 +1,27 @@
-//! What strategize comes to: a summary and steps.
+//! The result of strategize: a summary and steps.
 //!
 //! # Invariants
-//! A strategy has at most [`STEPS_MAX`] steps, and each of its texts is bounded: what a model writes beyond that is cut.
+//! A strategy has at most [`STRATEGY_STEPS_MAX`] steps, and each of its texts is bounded: what a model writes
+//! beyond that is cut.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// How many steps a strategy has at most.
-pub const STEPS_MAX: usize = 100;
-/// How long a summary may be.
+/// Limits how many steps a strategy has at most.
+pub const STRATEGY_STEPS_MAX: usize = 100;
+/// Limits how long a summary may be.
 pub const SUMMARY_CHARS_MAX: usize = 4000;
-/// How long a title may be.
+/// Limits how long a title may be.
 pub const TITLE_CHARS_MAX: usize = 200;
-/// How long the detail of a step may be.
+/// Limits how long the detail of a step may be.
 pub const DETAIL_CHARS_MAX: usize = 2000;
-/// How many paths a step names at most.
+/// Limits how many paths a step names at most.
 pub const PATHS_MAX: usize = 50;
 
-/// How the work is to be done.
+/// The strategy of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strategy {
+pub struct PlanStrategy {
     /// In a few sentences.
     pub summary: String,
     /// One after the other.
@@ -38,21 +39,22 @@ pub struct StrategyStep {
     pub paths: Vec<String>,
 }
 
-impl Strategy {
-    /// What a strategist said: `{summary, steps: [{title, detail, paths}]}`, or a text, which is the summary then.
-    pub fn of(json: &Value, text: &str) -> Strategy {
+impl PlanStrategy {
+    /// What a strategist said: `{summary, steps: [{title, detail, paths}]}`, or a text, which is the summary
+    /// then.
+    pub fn from_output(json: &Value, text: &str) -> PlanStrategy {
         let word = |value: &Value, key: &str, max: usize| {
-            value.get(key).and_then(Value::as_str).map(|text| cut(text, max)).unwrap_or_default()
+            value.get(key).and_then(Value::as_str).map(|text| truncate(text, max)).unwrap_or_default()
         };
         let list =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
         let steps = list(json, "steps")
             .iter()
-            .take(STEPS_MAX)
+            .take(STRATEGY_STEPS_MAX)
             .map(|step| StrategyStep {
                 title: step.as_str().map_or_else(
                     || word(step, "title", TITLE_CHARS_MAX),
-                    |title| cut(title, TITLE_CHARS_MAX),
+                    |title| truncate(title, TITLE_CHARS_MAX),
                 ),
                 detail: word(step, "detail", DETAIL_CHARS_MAX),
                 paths: list(step, "paths")
@@ -64,15 +66,15 @@ impl Strategy {
             })
             .collect();
         let summary = match word(json, "summary", SUMMARY_CHARS_MAX) {
-            summary if summary.is_empty() => cut(text, SUMMARY_CHARS_MAX),
+            summary if summary.is_empty() => truncate(text, SUMMARY_CHARS_MAX),
             summary => summary,
         };
-        Strategy { summary, steps }
+        PlanStrategy { summary, steps }
     }
 }
 
 /// As actors are told of it: the summary, then the steps with their numbers.
-impl fmt::Display for Strategy {
+impl fmt::Display for PlanStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.summary.trim())?;
         for (step, no) in self.steps.iter().zip(1..) {
@@ -89,7 +91,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-fn cut(text: &str, chars_max: usize) -> String {
+fn truncate(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
         Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
@@ -107,22 +109,22 @@ mod tests {
             "summary": "Mend the parser.",
             "steps": [{"title": "Read it", "detail": "all of it", "paths": ["src/parse.rs"]}, "Mend it"],
         });
-        let strategy = Strategy::of(&said, "ignored");
+        let strategy = PlanStrategy::from_output(&said, "ignored");
         assert_eq!(
             strategy.to_string(),
             "Mend the parser.\n1. Read it: all of it (src/parse.rs)\n2. Mend it"
         );
-        assert_eq!(Strategy::of(&Value::Null, "Just do it.").to_string(), "Just do it.");
+        assert_eq!(PlanStrategy::from_output(&Value::Null, "Just do it.").to_string(), "Just do it.");
         let only_steps = json!({"steps": ["Do it"]});
-        assert_eq!(Strategy::of(&only_steps, "").to_string(), "1. Do it");
+        assert_eq!(PlanStrategy::from_output(&only_steps, "").to_string(), "1. Do it");
     }
 
     #[test]
     fn what_is_too_much_is_cut() {
         let many: Vec<Value> =
             (0..200).map(|at| json!({"title": "t".repeat(500), "paths": vec![at.to_string(); 99]})).collect();
-        let strategy = Strategy::of(&json!({"summary": "s".repeat(9000), "steps": many}), "");
-        assert_eq!(strategy.steps.len(), STEPS_MAX);
+        let strategy = PlanStrategy::from_output(&json!({"summary": "s".repeat(9000), "steps": many}), "");
+        assert_eq!(strategy.steps.len(), STRATEGY_STEPS_MAX);
         assert_eq!(strategy.summary.chars().count(), SUMMARY_CHARS_MAX);
         assert!(strategy.summary.ends_with('…'));
         assert_eq!(strategy.steps[0].paths.len(), PATHS_MAX);

@@ -1,8 +1,8 @@
-//! When the phases of a plan began and ended, read from what is told of its moves.
+//! The times at which the phases of a plan began and ended, read from its events.
 //!
 //! # Invariants
-//! 1. A phase counts as worked on exactly while the plan is `processing`: waiting for a worker, for a gate or for a person
-//!    is no part of it, also not between two tries.
+//! 1. A phase counts as worked on exactly while the plan is `processing`: waiting for a worker, for a gate or
+//!    for a person is no part of it, also not between two tries.
 //! 2. The moves are the only source: nothing else is kept about times, so nothing can say otherwise.
 //!
 //! # Not here
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::plan::PlanEvent;
 
-    /// What is told of a plan that meets these events, one each second.
+    /// Returns the event records of a plan that meets these events, one each second.
     fn told(events: &[PlanEvent]) -> Vec<EventRecord> {
         let mut records = Vec::new();
         let (mut state, mut attempt) = (PlanState::FIRST, 1);

@@ -4,20 +4,20 @@
 //! 1. A required check lets apply through only if it passed for exactly the changes that are to be applied,
 //!    told by their net hash. One that did not run, or ran for other changes, blocks.
 //! 2. Informational checks never block. A plan without checks can be applied, and says so.
-//! 3. A check that came with a project is run only if the user trusts its content there. Trust is looked up by what the
-//!    plan has frozen, so an edit of the project's file changes nothing for a plan that exists.
+//! 3. A check that came with a project is run only if the user trusts its content there. Trust is looked up
+//!    by what the plan has frozen, so an edit of the project's file changes nothing for a plan that exists.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ByteText, Run};
+use super::{ByteText, CommandLine};
 use crate::change::file_state::Hash;
-use crate::id::{CallNo, RootNo};
+use crate::id::{CallNumber, RootIndex};
 
-/// How many checks a plan may have at most.
+/// Limits how many checks a plan may have at most.
 pub const CHECKS_MAX: usize = 500;
 
-/// Whether a check can block.
+/// The mode of a check: blocking or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationMode {
@@ -33,19 +33,19 @@ pub struct Validation {
     /// Its name, unique within a plan. That of a rule begins with [`crate::RULE_PREFIX`], and no other does.
     pub name: String,
     /// What is run.
-    pub run: Run,
+    pub run: CommandLine,
     /// Whether it can block.
     pub mode: ValidationMode,
     /// Its end, in seconds.
     pub timeout_s: u64,
     /// The project that it is run in.
     #[serde(default)]
-    pub root: RootNo,
+    pub root: RootIndex,
     /// Where below that project; its root when empty.
     #[serde(default)]
     pub cwd: ByteText,
-    /// Whether it came with a project, so that the user has to trust it before it is run. Checks of plans from before
-    /// there was trust are run as they were.
+    /// Whether it came with a project, so that the user has to trust it before it is run. Checks of plans
+    /// from before there was trust are run as they were.
     #[serde(default, skip_serializing_if = "is_false")]
     pub needs_trust: bool,
 }
@@ -69,10 +69,10 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ValidationOutcome {
     /// Exit 0.
     Passed,
     /// Another exit.
@@ -81,7 +81,7 @@ pub enum Outcome {
     Errored,
 }
 
-/// What a check said.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidationResult {
     /// The check's name.
@@ -89,7 +89,7 @@ pub struct ValidationResult {
     /// Whether it could block.
     pub mode: ValidationMode,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ValidationOutcome,
     /// The end of its output.
     pub message: String,
     /// How long it took.
@@ -97,7 +97,7 @@ pub struct ValidationResult {
     /// The plan's attempt.
     pub attempt: u32,
     /// The call that ran it.
-    pub call: CallNo,
+    pub call: CallNumber,
     /// The changes that it was run upon, as 64 hexadecimal digits.
     pub net_hash: String,
     /// The user's tree that the changes were in, as the sandbox stamps it; null where nothing is known of it.
@@ -122,7 +122,8 @@ pub struct ValidationSummary {
     pub warned: Vec<String>,
     /// Those of a project, required or not, that did not run because the user does not trust them.
     pub untrusted: Vec<String>,
-    /// Those of a project that did not run because the user did not trust them, and does now. An apply runs them.
+    /// Those of a project that did not run because the user did not trust them, and does now. An apply runs
+    /// them.
     pub trusted_since: Vec<String>,
 }
 
@@ -141,15 +142,15 @@ pub fn sum_up(
             .find(|result| result.validation == validation.name && result.net_hash == present);
         let outcome = latest.map(|result| result.outcome);
         match (validation.mode, outcome) {
-            (ValidationMode::Required, Some(Outcome::Passed)) => summary.passed += 1,
-            (ValidationMode::Required, Some(Outcome::Failed | Outcome::Errored)) => {
+            (ValidationMode::Required, Some(ValidationOutcome::Passed)) => summary.passed += 1,
+            (ValidationMode::Required, Some(ValidationOutcome::Failed | ValidationOutcome::Errored)) => {
                 summary.failed.push(validation.name.clone());
             }
             (ValidationMode::Required, None) => summary.not_run.push(validation.name.clone()),
-            (ValidationMode::Informational, Some(Outcome::Failed | Outcome::Errored)) => {
+            (ValidationMode::Informational, Some(ValidationOutcome::Failed | ValidationOutcome::Errored)) => {
                 summary.warned.push(validation.name.clone());
             }
-            (ValidationMode::Informational, Some(Outcome::Passed) | None) => {}
+            (ValidationMode::Informational, Some(ValidationOutcome::Passed) | None) => {}
         }
     }
     summary.required = summary.passed + summary.failed.len() + summary.not_run.len();
@@ -166,18 +167,18 @@ pub fn sum_up(
 }
 
 impl ValidationSummary {
-    /// Whether the checks let apply through.
+    /// Returns whether the checks let apply through.
     pub fn lets_through(&self) -> bool {
         self.failed.is_empty() && self.not_run.is_empty()
     }
 
-    /// Whether apply may begin: no required check failed, and it can run those that have not run.
+    /// Returns whether apply may begin: no required check failed, and it can run those that have not run.
     pub fn may_be_applied(&self) -> bool {
         let is_run_by_apply = |name: &String| self.trusted_since.contains(name);
         self.failed.is_empty() && self.not_run.iter().all(is_run_by_apply)
     }
 
-    /// Whether nothing but missing trust stands in the way of apply.
+    /// Returns whether nothing but missing trust stands in the way of apply.
     pub fn waits_for_trust(&self) -> bool {
         let is_no_other = |name: &String| self.untrusted.contains(name) || self.trusted_since.contains(name);
         self.failed.is_empty()

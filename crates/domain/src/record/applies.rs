@@ -1,11 +1,11 @@
-//! How a plan reaches the user's files: sealed by its owner, ended by whoever holds the journal.
+//! Applies of a plan to the user's files: sealed by the owner, ended by the process that holds the journal.
 
 use super::apply::{ApplyEnd, ApplyRecord, ApplyStage, NewApply};
 use super::event_draft;
 use super::{PlanRecord, wall};
 use crate::id::{ApplyId, Claim};
-use crate::job::{Job, JobEvent, JobRefused, LeaseLost};
-use crate::plan::{PlanEvent, Reason, why_constrained};
+use crate::job::{Job, JobEvent, JobTransitionRejection, LeaseLost};
+use crate::plan::{ConstraintReason, PlanEvent, why_constrained};
 use crate::time::Ms;
 
 impl PlanRecord {
@@ -13,7 +13,12 @@ impl PlanRecord {
     ///
     /// # Errors
     /// The claim is not the owner's, or a cancel was requested before.
-    pub fn constrain(&mut self, claim: &Claim, reasons: Vec<Reason>, now: Ms) -> Result<&Job, JobRefused> {
+    pub fn constrain(
+        &mut self,
+        claim: &Claim,
+        reasons: Vec<ConstraintReason>,
+        now: Ms,
+    ) -> Result<&Job, JobTransitionRejection> {
         let event = JobEvent::Fail { fence: claim.fence, why: why_constrained(&reasons) };
         self.move_job(claim.job, &event, Some(reasons), now)
     }
@@ -21,14 +26,20 @@ impl PlanRecord {
     /// Seals the owner's job and keeps the apply; the same again does no more.
     ///
     /// # Errors
-    /// The claim is not the owner's, a cancel was requested before, or the id names another apply or one that ended.
-    pub fn seal_apply(&mut self, claim: &Claim, new: NewApply, now: Ms) -> Result<(), JobRefused> {
+    /// The claim is not the owner's, a cancel was requested before, or the id names another apply or one that
+    /// ended.
+    pub fn seal_apply(
+        &mut self,
+        claim: &Claim,
+        new: NewApply,
+        now: Ms,
+    ) -> Result<(), JobTransitionRejection> {
         let seal = JobEvent::Seal { fence: claim.fence };
         let lost = LeaseLost { job: claim.job, fence: claim.fence };
         let job = self.jobs.get(&claim.job).filter(|job| job.plan == new.plan).ok_or(lost)?;
         job.next(&seal, now)?;
         if self.applies.get(&new.id).is_some_and(|known| !known.is_sealed_as(&new)) {
-            return Err(JobRefused::ApplyTaken { apply: new.id });
+            return Err(JobTransitionRejection::ApplyTaken { apply: new.id });
         }
         self.move_job(claim.job, &seal, None, now)?;
         self.begin_apply(new, now);

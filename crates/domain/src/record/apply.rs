@@ -1,4 +1,4 @@
-//! An apply or an undo, as it is kept: begun by a seal, ended once.
+//! A stored apply or undo: begun by a seal, ended once.
 //!
 //! # Invariants
 //! 1. An apply that ended stays as it ended.
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::change::file_state::Hash;
 use crate::id::{ApplyId, PlanId};
 use crate::job::{Job, JobEvent};
-use crate::plan::{ApplyState, PlanEvent, PlanState, Reason, why_constrained};
+use crate::plan::{ApplyState, ConstraintReason, PlanEvent, PlanState, why_constrained};
 use crate::time::WallMs;
 
-/// Which way.
+/// The direction of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyKind {
@@ -41,7 +41,7 @@ impl ApplyKind {
     }
 }
 
-/// Where it stands.
+/// The stage of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyStage {
     /// Its journal is complete; from here it is carried through or rolled back.
@@ -115,13 +115,13 @@ pub struct NewApply {
     pub summary: Value,
 }
 
-/// How an apply ended.
+/// The end of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApplyEnd {
     /// It is in the user's files.
     Applied,
     /// It was taken back; these stand in the way.
-    RolledBack(Vec<Reason>),
+    RolledBack(Vec<ConstraintReason>),
     /// It never began.
     NeverBegan,
 }
@@ -137,7 +137,7 @@ impl ApplyEnd {
     }
 }
 
-/// What the end of an apply means for the plan and its job.
+/// The moves of the plan and its job that follow the end of an apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplyMoves {
     /// What happens to the sealed job. The plan follows it; when the apply was rolled back, as constrained.
@@ -156,12 +156,12 @@ impl ApplyRecord {
         ApplyRecord { id, plan, kind, stage, net_hash, selection, summary, started: now, ended: None }
     }
 
-    /// Whether it was sealed and has not ended.
+    /// Returns whether it was sealed and has not ended.
     pub fn is_open(&self) -> bool {
         self.stage == ApplyStage::Sealed
     }
 
-    /// Whether it is this one, still sealed: then the seal is asked for again.
+    /// Returns whether it is this one, still sealed: then the seal is asked for again.
     pub fn is_sealed_as(&self, new: &NewApply) -> bool {
         let is_same = self.id == new.id && self.plan == new.plan && self.kind == new.kind;
         is_same && self.net_hash == new.net_hash && self.stage == ApplyStage::Sealed
@@ -173,8 +173,8 @@ impl ApplyRecord {
         is_open.then(|| ApplyRecord { stage: end.stage(), ended: Some(now), ..self.clone() })
     }
 
-    /// What `end` means for a plan in `state` with the live job `live`. `others` says whether another apply of the plan
-    /// is sealed: then the seal is that one's too, and is not broken.
+    /// What `end` means for a plan in `state` with the live job `live`. `others` says whether another apply
+    /// of the plan is sealed: then the seal is that one's too, and is not broken.
     pub fn moves(
         &self,
         end: &ApplyEnd,

@@ -1,4 +1,4 @@
-//! What the nodes of a plan were given.
+//! Contexts that the nodes of a plan were given.
 
 use super::PlanRecord;
 use super::event_draft;
@@ -8,7 +8,8 @@ use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Keeps what a node of the owner was given. One of an id that is known stays as it is, and tells nothing.
+    /// Keeps what a node of the owner was given. One of an id that is known stays as it is, and tells
+    /// nothing.
     ///
     /// # Errors
     /// The claim is not the owner's, or the context is another plan's.

@@ -1,4 +1,4 @@
-//! What a plan decided: by its owner, by a person meanwhile, and with the moves that are made by hand.
+//! Decisions of a plan: by its owner, by the user meanwhile, and with manual transitions.
 //!
 //! # Invariants
 //! 1. Of several that are recorded in one step all are, or none: each is tried before the first is kept.
@@ -9,10 +9,10 @@ use crate::decision::{Decision, DecisionInvalid, NewDecision, StepDecision};
 use crate::failure::class::ErrorClass;
 use crate::id::{Claim, PlanId};
 use crate::job::LeaseLost;
-use crate::plan::{HandDecisions, PlanState};
+use crate::plan::{PlanState, TransitionDecisions};
 use crate::time::Ms;
 
-/// Why nothing was decided.
+/// The reason why nothing was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     /// The claim is not, or no longer, the owner's.
@@ -33,7 +33,7 @@ pub enum DecideError {
 }
 
 impl DecideError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             DecideError::LeaseLost(lost) => lost.class(),
@@ -66,9 +66,9 @@ impl PlanRecord {
     ) -> Result<Vec<Decision>, DecideError> {
         self.guard(claim)?;
         let first = self.next_decision();
-        let numbered = |(place, new): (usize, StepDecision)| new.numbered(place, first);
+        let numbered = |(place, new): (usize, StepDecision)| new.assign_numbers(place, first);
         let new = new.into_iter().enumerate().map(numbered).collect::<Result<Vec<_>, _>>()?;
-        let made = self.tried(claim.plan, new, Before::AsTheyStand, now)?;
+        let made = self.prepare_decisions(claim.plan, new, PriorDecisions::AsTheyStand, now)?;
         self.keep_decisions(&made, now);
         Ok(made)
     }
@@ -98,17 +98,17 @@ impl PlanRecord {
     ///
     /// # Errors
     /// One of them may not be recorded.
-    pub(super) fn tried(
+    pub(super) fn prepare_decisions(
         &self,
         plan: PlanId,
         new: Vec<NewDecision>,
-        before: Before,
+        before: PriorDecisions,
         now: Ms,
     ) -> Result<Vec<Decision>, DecisionInvalid> {
         let first = self.next_decision();
         let stands = |other: u32| match before {
-            Before::AsTheyStand => other >= first || self.stands(other),
-            Before::GiveWay => other >= first,
+            PriorDecisions::AsTheyStand => other >= first || self.stands(other),
+            PriorDecisions::GiveWay => other >= first,
         };
         let try_one = |(seq, new): (u32, NewDecision)| {
             new.check(seq, |other| Ok::<_, DecisionInvalid>(stands(other)))?;
@@ -127,18 +127,19 @@ impl PlanRecord {
     ///
     /// # Errors
     /// One of them may not be recorded.
-    pub(super) fn tried_by_hand(
+    pub(super) fn prepare_manual_decisions(
         &self,
         plan: PlanId,
-        decided: &HandDecisions,
+        decided: &TransitionDecisions,
         now: Ms,
     ) -> Result<Vec<Decision>, DecisionInvalid> {
-        let before = if decided.superseding.is_some() { Before::GiveWay } else { Before::AsTheyStand };
-        self.tried(plan, decided.new.clone(), before, now)
+        let before =
+            if decided.superseding.is_some() { PriorDecisions::GiveWay } else { PriorDecisions::AsTheyStand };
+        self.prepare_decisions(plan, decided.new.clone(), before, now)
     }
 
     /// Keeps what is decided with a move by hand, and lets those before it give way.
-    pub(super) fn keep_by_hand(&mut self, decided: &HandDecisions, made: &[Decision], now: Ms) {
+    pub(super) fn keep_by_hand(&mut self, decided: &TransitionDecisions, made: &[Decision], now: Ms) {
         let superseding = decided.superseding.and_then(|place| made.get(place)).map(|decision| decision.seq);
         let live = self.decisions.iter_mut().filter(|decision| decision.seq > 1 && decision.is_live());
         let gave_way: Vec<u32> = superseding.map_or(Vec::new(), |by| {
@@ -164,9 +165,9 @@ impl PlanRecord {
     }
 }
 
-/// What becomes of the decisions before.
+/// The fate of the earlier decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PriorDecisions {
     /// Nothing.
     AsTheyStand,
     /// All but the prompt give way in the same step.

@@ -1,4 +1,4 @@
-//! What happened to a plan, in order, as it is kept and followed.
+//! Events of a plan, in order, as they are stored and followed.
 //!
 //! # Invariants
 //! 1. A plan's records are numbered from 1 without gaps, and each is written in the step that it tells of.
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::time::WallMs;
 
-/// How large the data of a record may be.
+/// Limits how large the data of a record may be.
 pub const EVENT_BYTES_MAX: usize = 8 * 1024;
 
 macro_rules! event_kinds {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
-        /// What a record tells of.
+        /// The kind of an event record.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum EventKind {
             $($(#[$doc])* $name,)*
@@ -49,10 +49,11 @@ event_kinds! {
     DecisionRecorded = "decision.recorded",
     /// Decisions gave way to a later one: `{by, seqs}`.
     DecisionSuperseded = "decision.superseded",
-    /// The first call of a node was admitted, or its model is about to be asked: `{path}`. One that only reads is told by
-    /// its end alone.
+    /// The first call of a node was admitted, or its model is about to be asked: `{path}`. One that only
+    /// reads is told by its end alone.
     NodeStarted = "node.started",
-    /// A node waits for something that passes by itself: `{path, why, ms}`; `ms` is null where nobody can tell how long.
+    /// A node waits for something that passes by itself: `{path, why, ms}`; `ms` is null where nobody can
+    /// tell how long.
     NodeWaiting = "node.waiting",
     /// A node was settled: `{path, phase, outcome, tries}`.
     NodeFinished = "node.finished",

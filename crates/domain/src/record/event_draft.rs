@@ -1,10 +1,10 @@
-//! How what happened is told: the kind and the particulars of each event record, made in one place for all stores.
+//! Event drafts: the kind and the particulars of each event record, made in one place for all stores.
 //!
 //! # Invariants
 //! 1. A step that changes nothing, asked again or refused, is told by nothing.
-//! 2. What one step changed is told in this order: the cancel that was asked for, the changesets that ended, the job,
-//!    the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first job. A node begins
-//!    before its first call and is settled after its last.
+//! 2. What one step changed is told in this order: the cancel that was asked for, the changesets that ended,
+//!    the job, the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first
+//!    job. A node begins before its first call and is settled after its last.
 
 use serde_json::{Value, json};
 
@@ -13,32 +13,32 @@ use super::event::{EVENT_BYTES_MAX, EventKind};
 use super::node_run::{NodeRun, NodeWait};
 use super::sandbox::SandboxRecord;
 use super::tool_call::ToolCall;
-use crate::change::changeset::{Closed, Ending};
+use crate::change::changeset::{ChangesetEnding, ClosedChangeset};
 use crate::context::ContextRecord;
 use crate::decision::Decision;
 use crate::failure::NewError;
-use crate::failure::retry::{Action, Recovery};
+use crate::failure::retry::{RecoveryAction, RecoveryAdvice};
 use crate::id::ApplyId;
 use crate::job::Job;
 use crate::plan::{Plan, PlanEvent};
 
-/// Who moved a plan that followed its job.
+/// The mover of a plan that followed its job.
 pub const BY_JOB: &str = "job";
-/// Who moved a plan in the step in which it was made.
+/// The mover of a plan in the step in which it was made.
 pub const BY_MAKING: &str = "use";
-/// Who moved a plan whose journal was brought to its end without a job.
+/// The mover of a plan whose journal was brought to its end without a job.
 pub const BY_JOURNAL: &str = "journal";
 
 /// A record that has no number yet.
-pub type Told = (EventKind, Value);
+pub type EventDraft = (EventKind, Value);
 
 /// A plan was made.
-pub fn plan_created(plan: &Plan) -> Told {
+pub fn plan_created(plan: &Plan) -> EventDraft {
     bounded(EventKind::PlanCreated, json!({ "title": plan.title }))
 }
 
 /// A plan moved.
-pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> Told {
+pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> EventDraft {
     let data = json!({
         "from": before.state.to_string(), "to": after.state.to_string(), "event": event.as_str(), "by": by,
         "attempt": after.attempt,
@@ -47,41 +47,41 @@ pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> To
 }
 
 /// A plan went these ways in the step in which it was made.
-pub fn plan_made(first: &Plan, moves: &[(Plan, PlanEvent)]) -> Vec<Told> {
+pub fn plan_made(first: &Plan, moves: &[(Plan, PlanEvent)]) -> Vec<EventDraft> {
     let befores = std::iter::once(first).chain(moves.iter().map(|(plan, _)| plan));
     befores.zip(moves).map(|(before, (after, event))| plan_moved(before, after, *event, BY_MAKING)).collect()
 }
 
 /// An apply was undone, or stands again.
-pub fn plan_undone(kind: ApplyKind, apply: ApplyId) -> Told {
+pub fn plan_undone(kind: ApplyKind, apply: ApplyId) -> EventDraft {
     bounded(EventKind::PlanUndone, json!({ "undone": kind == ApplyKind::Undo, "apply": apply }))
 }
 
 /// A decision was recorded.
-pub fn decision_recorded(decision: &Decision) -> Told {
+pub fn decision_recorded(decision: &Decision) -> EventDraft {
     let question: String = decision.new.question.chars().take(200).collect();
     let data = json!({ "seq": decision.seq, "kind": decision.new.kind, "question": question });
     bounded(EventKind::DecisionRecorded, data)
 }
 
 /// Decisions gave way to decision `by`.
-pub fn decision_superseded(seqs: &[u32], by: u32) -> Told {
+pub fn decision_superseded(seqs: &[u32], by: u32) -> EventDraft {
     bounded(EventKind::DecisionSuperseded, json!({ "by": by, "seqs": seqs }))
 }
 
 /// The first call of a node was admitted.
-pub fn node_started(call: &ToolCall) -> Told {
+pub fn node_started(call: &ToolCall) -> EventDraft {
     bounded(EventKind::NodeStarted, json!({ "path": call.new.node }))
 }
 
 /// A node waits.
-pub fn node_waits(wait: &NodeWait) -> Told {
+pub fn node_waits(wait: &NodeWait) -> EventDraft {
     let ms = wait.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     bounded(EventKind::NodeWaiting, json!({ "path": wait.path, "why": wait.why, "ms": ms }))
 }
 
 /// A node was settled.
-pub fn node_finished(run: &NodeRun) -> Told {
+pub fn node_finished(run: &NodeRun) -> EventDraft {
     let data = json!({
         "path": run.path, "phase": run.phase, "outcome": run.outcome.as_str(), "tries": run.tries,
     });
@@ -89,13 +89,13 @@ pub fn node_finished(run: &NodeRun) -> Told {
 }
 
 /// A call was admitted.
-pub fn tool_started(call: &ToolCall) -> Told {
+pub fn tool_started(call: &ToolCall) -> EventDraft {
     let data = json!({ "call": call.no, "node": call.new.node, "tool": call.new.tool });
     bounded(EventKind::ToolStarted, data)
 }
 
 /// A call ended and left so many entries; nothing, while it runs.
-pub fn tool_finished(call: &ToolCall, entries: usize) -> Option<Told> {
+pub fn tool_finished(call: &ToolCall, entries: usize) -> Option<EventDraft> {
     let end = call.end.as_ref()?;
     let data = json!({
         "call": call.no, "node": call.new.node, "tool": call.new.tool, "state": end.state.as_str(),
@@ -105,7 +105,7 @@ pub fn tool_finished(call: &ToolCall, entries: usize) -> Option<Told> {
 }
 
 /// A node was given a context.
-pub fn context_assembled(record: &ContextRecord) -> Told {
+pub fn context_assembled(record: &ContextRecord) -> EventDraft {
     let files = record.receipt["included"].as_array().map_or(0, Vec::len);
     let data =
         json!({ "context": record.id, "node": record.node, "tokens": record.tokens(), "files": files });
@@ -113,25 +113,25 @@ pub fn context_assembled(record: &ContextRecord) -> Told {
 }
 
 /// A changeset takes no more entries.
-pub fn changeset_closed(closed: &Closed, how: Ending) -> Told {
+pub fn changeset_closed(closed: &ClosedChangeset, how: ChangesetEnding) -> EventDraft {
     let how = match how {
-        Ending::Closed => "closed",
-        Ending::Interrupted => "interrupted",
+        ChangesetEnding::Closed => "closed",
+        ChangesetEnding::Interrupted => "interrupted",
     };
     let data = json!({ "id": closed.id, "entries": closed.entries, "how": how });
     bounded(EventKind::ChangesetClosed, data)
 }
 
 /// Something failed, and this is done about it.
-pub fn error_recorded(error: &NewError, recovery: &Recovery) -> Told {
+pub fn error_recorded(error: &NewError, recovery: &RecoveryAdvice) -> EventDraft {
     let (action, attempt, after_ms) = match recovery.action {
-        Action::Retry { after, attempt } => {
+        RecoveryAction::Retry { after, attempt } => {
             ("retry", Some(attempt), Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX)))
         }
-        Action::Revert => ("revert", None, None),
-        Action::Ask => ("ask", None, None),
-        Action::GiveUp => ("give_up", None, None),
-        Action::Told => ("told", None, None),
+        RecoveryAction::Revert => ("revert", None, None),
+        RecoveryAction::Ask => ("ask", None, None),
+        RecoveryAction::GiveUp => ("give_up", None, None),
+        RecoveryAction::Told => ("told", None, None),
     };
     let data = json!({
         "seq": recovery.seq, "category": error.category().as_str(), "action": action, "attempt": attempt,
@@ -141,12 +141,12 @@ pub fn error_recorded(error: &NewError, recovery: &Recovery) -> Told {
 }
 
 /// A job was queued.
-pub fn job_queued(job: &Job) -> Told {
+pub fn job_queued(job: &Job) -> EventDraft {
     job_told(job)
 }
 
 /// A job moved: to another state or to another owner. A renewed lease, a settled node, a seal tell nothing.
-pub fn job_moved(before: &Job, after: &Job) -> Vec<Told> {
+pub fn job_moved(before: &Job, after: &Job) -> Vec<EventDraft> {
     let mut told = Vec::new();
     if let (None, Some(cancel)) = (&before.cancel, &after.cancel) {
         told.push(bounded(EventKind::CancelRequested, json!({ "reason": cancel.reason })));
@@ -157,7 +157,7 @@ pub fn job_moved(before: &Job, after: &Job) -> Vec<Told> {
     told
 }
 
-fn job_told(job: &Job) -> Told {
+fn job_told(job: &Job) -> EventDraft {
     let data = json!({
         "job": job.id, "phase": job.phase, "to": job.state.as_str(), "worker": job.worker, "fence": job.fence,
         "why": job.why,
@@ -166,17 +166,17 @@ fn job_told(job: &Job) -> Told {
 }
 
 /// A sandbox was opened.
-pub fn sandbox_opened(record: &SandboxRecord) -> Told {
+pub fn sandbox_opened(record: &SandboxRecord) -> EventDraft {
     bounded(EventKind::Sandbox, json!({ "attempt": record.attempt, "rung": record.rung }))
 }
 
 /// A sandbox was closed.
-pub fn sandbox_closed(record: &SandboxRecord) -> Told {
+pub fn sandbox_closed(record: &SandboxRecord) -> EventDraft {
     bounded(EventKind::Sandbox, json!({ "attempt": record.attempt, "closed": true }))
 }
 
 /// The particulars, or a word that they were too many.
-fn bounded(kind: EventKind, data: Value) -> Told {
+fn bounded(kind: EventKind, data: Value) -> EventDraft {
     let bytes = data.to_string().len();
     if bytes > EVENT_BYTES_MAX { (kind, json!({ "left_out_bytes": bytes })) } else { (kind, data) }
 }

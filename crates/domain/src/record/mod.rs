@@ -1,25 +1,28 @@
-//! All that is kept of one plan: the plan itself, its jobs, changesets, calls, errors, applies and what happened to it;
+//! All that is stored of one plan: the plan itself, its jobs, changesets, calls, errors, applies and events;
 //! and every write to them.
 //!
 //! # Where to look
-//! Here are the jobs and who may write; `moves` has making and moving the plan, `decisions` what it decided, `work` what
-//! its owner records, `nodes` how the nodes of its actors ended, `contexts` what they were given, `spending` what it may spend, `applies` how it reaches the user's files.
+//! Here are the jobs and the check of the owner; `moves` makes and moves the plan, `decisions` has its
+//! decisions, `work` the records of its owner, `nodes` the outcomes of its actors' nodes, `contexts` their
+//! contexts, `spending` its ledger, `applies` its applies to the user's files.
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
 //! 2. Every write of an owner shows its claim, and is refused unless the job runs under that very fence:
 //!    check and write are one call, so nothing can come between.
-//! 3. No open changeset and no running call outlives its owner: success closes what is still open; release, takeover,
-//!    failure and cancel interrupt it; in the same step that moves the job. A call that is still running then is cancelled.
-//!    What the owner had reserved and not settled is settled with it, as if all of it had been spent.
-//! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while one runs.
-//! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that was never
-//!    made; nothing is told of such a one.
+//! 3. No open changeset and no running call outlives its owner: success closes what is still open; release,
+//!    takeover, failure and cancel interrupt it; in the same step that moves the job. A call that is still
+//!    running then is cancelled. What the owner had reserved and not settled is settled with it, as if all of
+//!    it had been spent.
+//! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while
+//!    one runs.
+//! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that
+//!    was never made; nothing is told of such a one.
 //! 6. A refused call changes nothing.
 //!
 //! # Not here
-//! Locks: whoever keeps a record calls one method of it in one critical section. Wall time: it is taken to be the
-//! `now` that is passed in.
+//! Locks: whoever keeps a record calls one method of it in one critical section. Wall time: it is taken to be
+//! the `now` that is passed in.
 
 mod applies;
 pub mod apply;
@@ -40,26 +43,26 @@ use std::collections::BTreeMap;
 pub use decisions::DecideError;
 pub use spending::ReserveError;
 
-use crate::change::changeset::{ChangesetError, Changesets, Closed, Ending};
+use crate::change::changeset::{ChangesetEnding, ChangesetError, Changesets, ClosedChangeset};
 use crate::change::file_state::Hash;
 use crate::context::ContextRecord;
 use crate::decision::Decision;
 use crate::failure::class::ErrorClass;
 use crate::failure::history::ErrorHistory;
-use crate::failure::retry::Policy;
-use crate::id::{ApplyId, CallNo, Claim, JobId, PlanId};
-use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
+use crate::failure::retry::RecoveryPolicy;
+use crate::id::{ApplyId, CallNumber, Claim, JobId, PlanId};
+use crate::job::{Job, JobEvent, JobState, JobTransitionRejection, LeaseLost, NewJob};
 use crate::ledger::PlanLedger;
-use crate::plan::{Plan, Reason, follow};
+use crate::plan::{ConstraintReason, Plan, follow};
 use crate::time::{Ms, WallMs};
 use apply::ApplyRecord;
 use event::EventRecord;
-use event_draft::Told;
+use event_draft::EventDraft;
 use node_run::NodeRun;
 use sandbox::SandboxRecord;
 use tool_call::ToolCall;
 
-/// Why an owner's write to a changeset was refused.
+/// The reason why an owner's write to a changeset was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// It is not, or no longer, the owner.
@@ -71,7 +74,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             RecordError::LeaseLost(lost) => lost.class(),
@@ -94,7 +97,7 @@ impl RecordError {
 /// let new = record.apply_job_event(job, &JobEvent::TakeOver { worker, boot, lease }, Ms(30_000))?.claim();
 /// assert_eq!(record.start_changeset(&new, ChangesetId::from_u128(5)).map(|started| started.ordinal), Ok(1));
 /// assert_eq!(record.guard(&old), Err(LeaseLost { job, fence: Fence(1) }));
-/// # Ok::<(), JobRefused>(())
+/// # Ok::<(), JobTransitionRejection>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanRecord {
@@ -103,7 +106,7 @@ pub struct PlanRecord {
     decisions: Vec<Decision>,
     jobs: BTreeMap<JobId, Job>,
     changesets: Changesets,
-    calls: BTreeMap<(u32, CallNo), ToolCall>,
+    calls: BTreeMap<(u32, CallNumber), ToolCall>,
     nodes: Vec<NodeRun>,
     contexts: Vec<ContextRecord>,
     sandboxes: BTreeMap<u32, SandboxRecord>,
@@ -117,21 +120,22 @@ impl PlanRecord {
     /// Queues a job; the same one again gives the job as it stands, due earlier when that is asked for.
     ///
     /// # Errors
-    /// The plan has another live job or does not wait for this one, or the id or the record belongs to another plan.
-    pub fn enqueue(&mut self, new: NewJob, now: Ms) -> Result<Job, JobRefused> {
+    /// The plan has another live job or does not wait for this one, or the id or the record belongs to
+    /// another plan.
+    pub fn enqueue(&mut self, new: NewJob, now: Ms) -> Result<Job, JobTransitionRejection> {
         let plan = self.id.unwrap_or(new.plan);
         if plan != new.plan {
-            return Err(JobRefused::OtherPlan { plan });
+            return Err(JobTransitionRejection::OtherPlan { plan });
         }
         if let Some(known) = self.jobs.get_mut(&new.id) {
             if known.phase != new.phase {
-                return Err(JobRefused::IdTaken { job: new.id });
+                return Err(JobTransitionRejection::IdTaken { job: new.id });
             }
             known.be_due(new.not_before);
             return Ok(known.clone());
         }
         if let Some(live) = self.live_job() {
-            return Err(JobRefused::PlanBusy { job: live.id });
+            return Err(JobTransitionRejection::PlanBusy { job: live.id });
         }
         let job = match &self.plan {
             None => Job::new(new, now),
@@ -148,11 +152,16 @@ impl PlanRecord {
     ///
     /// # Errors
     /// There is no such job, or the event's guard does not hold.
-    pub fn apply_job_event(&mut self, id: JobId, event: &JobEvent, now: Ms) -> Result<&Job, JobRefused> {
+    pub fn apply_job_event(
+        &mut self,
+        id: JobId,
+        event: &JobEvent,
+        now: Ms,
+    ) -> Result<&Job, JobTransitionRejection> {
         self.move_job(id, event, None, now)
     }
 
-    /// Whether `claim` is that of the present owner.
+    /// Checks whether `claim` is that of the present owner.
     ///
     /// # Errors
     /// It is not: the job is not running, or under another fence.
@@ -163,21 +172,21 @@ impl PlanRecord {
         }
     }
 
-    /// Moves a job as [`apply_job_event`](Self::apply_job_event) does. With `constrained_by`, a job that fails leaves its
-    /// plan constrained by these.
+    /// Moves a job as [`apply_job_event`](Self::apply_job_event) does. With `constrained_by`, a job that
+    /// fails leaves its plan constrained by these.
     fn move_job(
         &mut self,
         id: JobId,
         event: &JobEvent,
-        constrained_by: Option<Vec<Reason>>,
+        constrained_by: Option<Vec<ConstraintReason>>,
         now: Ms,
-    ) -> Result<&Job, JobRefused> {
-        let job = self.jobs.get_mut(&id).ok_or(JobRefused::NotFound { job: id })?;
+    ) -> Result<&Job, JobTransitionRejection> {
+        let job = self.jobs.get_mut(&id).ok_or(JobTransitionRejection::NotFound { job: id })?;
         let after = job.next(event, now)?;
         let followed = match (&self.plan, follow(job, &after, constrained_by.is_some())) {
             (Some(plan), Some(event)) => {
                 let reasons = constrained_by.unwrap_or_default();
-                let not_ready = JobRefused::PlanNotReady { state: plan.state };
+                let not_ready = JobTransitionRejection::PlanNotReady { state: plan.state };
                 let moved = plan.moved(event, reasons, wall(now)).map_err(|_| not_ready)?;
                 Some((moved, event))
             }
@@ -187,11 +196,14 @@ impl PlanRecord {
         if !after.is_owned_by(&before.claim()) {
             self.end_calls(now);
             let succeeded = after.state == JobState::Succeeded;
-            self.end_changesets(if succeeded { Ending::Closed } else { Ending::Interrupted }, now);
+            self.end_changesets(
+                if succeeded { ChangesetEnding::Closed } else { ChangesetEnding::Interrupted },
+                now,
+            );
             self.ledger.assume_all();
         }
         if let Some(error) = after.given_up_error(self.plan.as_ref().map_or(1, |plan| plan.attempt)) {
-            self.keep_error(&Policy::default(), error, now, 0);
+            self.keep_error(&RecoveryPolicy::default(), error, now, 0);
         }
         if self.plan.is_some() {
             self.tell(event_draft::job_moved(&before, &after), now);
@@ -199,7 +211,7 @@ impl PlanRecord {
         if let Some((moved, event)) = followed {
             self.keep_moved(moved, event, event_draft::BY_JOB, now);
         }
-        self.jobs.get(&id).ok_or(JobRefused::NotFound { job: id })
+        self.jobs.get(&id).ok_or(JobTransitionRejection::NotFound { job: id })
     }
 
     /// Keeps a job that may be queued.
@@ -213,20 +225,20 @@ impl PlanRecord {
     /// Ends every call that still runs: its owner cannot say any more how it ended.
     fn end_calls(&mut self, now: Ms) {
         let running = self.calls.values_mut().filter(|call| call.end.is_none());
-        let told: Vec<Told> =
+        let told: Vec<EventDraft> =
             running.flat_map(|call| event_draft::tool_finished(call.interrupt(wall(now)), 0)).collect();
         self.tell(told, now);
     }
 
     /// Ends every open changeset.
-    fn end_changesets(&mut self, how: Ending, now: Ms) -> Vec<Closed> {
+    fn end_changesets(&mut self, how: ChangesetEnding, now: Ms) -> Vec<ClosedChangeset> {
         let closed = self.changesets.finish(how);
         self.tell(closed.iter().map(|closed| event_draft::changeset_closed(closed, how)), now);
         closed
     }
 
     /// Numbers and keeps what happened to a plan that was made.
-    fn tell(&mut self, told: impl IntoIterator<Item = Told>, now: Ms) {
+    fn tell(&mut self, told: impl IntoIterator<Item = EventDraft>, now: Ms) {
         if self.plan.is_none() {
             return;
         }
@@ -281,7 +293,7 @@ impl PlanRecord {
         &self.nodes
     }
 
-    /// What its nodes were given, as it was kept.
+    /// Returns what its nodes were given, as it was kept.
     pub fn contexts(&self) -> &[ContextRecord] {
         &self.contexts
     }
@@ -306,7 +318,7 @@ impl PlanRecord {
         &self.errors
     }
 
-    /// What happened, in order.
+    /// Returns what happened, in order.
     pub fn events(&self) -> &[EventRecord] {
         &self.events
     }

@@ -1,12 +1,12 @@
 //! Making a plan, and moving it by hand.
 
 use super::apply::ApplyRecord;
-use super::decisions::Before;
+use super::decisions::PriorDecisions;
 use super::event_draft;
 use super::{PlanRecord, wall};
 use crate::decision::{Decision, NewDecision};
-use crate::job::{JobRefused, NewJob};
-use crate::plan::{HandMove, HandMoved, NewPlan, Plan, PlanEvent, PlanMoveError};
+use crate::job::{JobTransitionRejection, NewJob};
+use crate::plan::{ManualTransition, NewPlan, Plan, PlanEvent, PlanMoveError, TransitionResult};
 use crate::time::Ms;
 
 impl PlanRecord {
@@ -26,15 +26,15 @@ impl PlanRecord {
             return if is_the_same { Ok(plan.clone()) } else { Err(PlanMoveError::IdTaken { plan: new.id }) };
         }
         if self.jobs.contains_key(&job.id) {
-            return Err(JobRefused::IdTaken { job: job.id }.into());
+            return Err(JobTransitionRejection::IdTaken { job: job.id }.into());
         }
         if let Some(live) = self.live_job() {
-            return Err(JobRefused::PlanBusy { job: live.id }.into());
+            return Err(JobTransitionRejection::PlanBusy { job: live.id }.into());
         }
         let (first, moves) = Plan::made_for(new, job.phase, wall(now));
         let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
         plan.waits_for(&job)?;
-        let made = self.tried(plan.id, decisions, Before::AsTheyStand, now)?;
+        let made = self.prepare_decisions(plan.id, decisions, PriorDecisions::AsTheyStand, now)?;
         self.plan = Some(plan.clone());
         self.tell([event_draft::plan_created(&first)], now);
         self.keep_decisions(&made, now);
@@ -43,22 +43,22 @@ impl PlanRecord {
         Ok(plan)
     }
 
-    /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for; the same again gives
-    /// the plan as it stands.
+    /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for; the same
+    /// again gives the plan as it stands.
     ///
     /// # Errors
-    /// See [`HandMove::of`]; there is no plan.
-    pub fn move_plan(&mut self, asked: &HandMove, by: &str, now: Ms) -> Result<Plan, PlanMoveError> {
+    /// See [`ManualTransition::resolve`]; there is no plan.
+    pub fn move_plan(&mut self, asked: &ManualTransition, by: &str, now: Ms) -> Result<Plan, PlanMoveError> {
         let plan = self.plan.as_ref().ok_or(PlanMoveError::NotFound)?;
         let known = asked.job.and_then(|job| self.jobs.get(&job.id));
-        match asked.of(plan, self.live_job(), known, now, wall(now))? {
-            HandMoved::Before => Ok(plan.clone()),
-            HandMoved::Now { .. } if self.applies().any(ApplyRecord::is_open) => {
+        match asked.resolve(plan, self.live_job(), known, now, wall(now))? {
+            TransitionResult::Before => Ok(plan.clone()),
+            TransitionResult::Now { .. } if self.applies().any(ApplyRecord::is_open) => {
                 Err(asked.refused_by_open_apply().into())
             }
-            HandMoved::Now { plan, job } => {
+            TransitionResult::Now { plan, job } => {
                 let decided = asked.decisions(&plan, by);
-                let made = self.tried_by_hand(plan.id, &decided, now)?;
+                let made = self.prepare_manual_decisions(plan.id, &decided, now)?;
                 self.keep_moved((*plan).clone(), asked.event, by, now);
                 self.keep_by_hand(&decided, &made, now);
                 if let Some(job) = job {
@@ -76,7 +76,7 @@ impl PlanRecord {
         self.tell(told, now);
     }
 
-    /// Whether these were the first decisions and a job of it.
+    /// Returns whether these were the first decisions and a job of it.
     fn began_with(&self, decisions: &[NewDecision], job: &NewJob) -> bool {
         let has_job = self.jobs.get(&job.id).is_some_and(|known| known.phase == job.phase);
         has_job && Decision::are(&self.decisions, decisions)

@@ -1,10 +1,10 @@
 //! A node's run: how one node of an actor's graph ended, and what it left for those that need it.
 //!
 //! # Invariants
-//! 1. Of one plan there is at most one run for an attempt, a phase and a path: it is written when the node has settled,
-//!    in the step that ends its last call.
-//! 2. A run that succeeded or was skipped stays as it is; a plan that is resumed does the others again, and their new run
-//!    takes the place of the old one.
+//! 1. Of one plan there is at most one run for an attempt, a phase and a path: it is written when the node
+//!    has settled, in the step that ends its last call.
+//! 2. A run that succeeded or was skipped stays as it is; a plan that is resumed does the others again, and
+//!    their new run takes the place of the old one.
 //! 3. `text` has at most [`NODE_TEXT_BYTES_MAX`] bytes: its head and its tail.
 //!
 //! # Not here
@@ -32,7 +32,7 @@ pub struct NodeWait {
     pub time: Option<Duration>,
 }
 
-/// How a node ended.
+/// The outcome of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeOutcome {
@@ -67,10 +67,10 @@ impl NodeOutcome {
     }
 }
 
-/// What model calls used.
+/// The usage of model calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens that were read.
     pub tokens_in: u64,
     /// Tokens that were written.
@@ -79,11 +79,11 @@ pub struct Usage {
     pub cost_micros: u64,
 }
 
-impl Usage {
+impl TokenUsage {
     /// Both together.
     #[must_use]
-    pub fn plus(self, other: Usage) -> Usage {
-        Usage {
+    pub fn plus(self, other: TokenUsage) -> TokenUsage {
+        TokenUsage {
             tokens_in: self.tokens_in.saturating_add(other.tokens_in),
             tokens_out: self.tokens_out.saturating_add(other.tokens_out),
             cost_micros: self.cost_micros.saturating_add(other.cost_micros),
@@ -123,7 +123,7 @@ pub struct NodeRun {
     pub changed: u32,
     /// What its model calls used.
     #[serde(default)]
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// The number of the last guidance that it was told; 0 when it was told none.
     #[serde(default)]
     pub guidance_seen: u32,
@@ -134,13 +134,14 @@ pub struct NodeRun {
 }
 
 impl NodeRun {
-    /// Whether both are of one node in one attempt and phase, so that the later one takes the place of the earlier.
+    /// Whether both are of one node in one attempt and phase, so that the later one takes the place of the
+    /// earlier.
     pub fn is_of_the_same(&self, other: &NodeRun) -> bool {
         self.attempt == other.attempt && self.phase == other.phase && self.path == other.path
     }
 
-    /// By attempt and phase, and within them as they were settled. Runs that were settled in one moment stay as they stand:
-    /// as they were first kept.
+    /// By attempt and phase, and within them as they were settled. Runs that were settled in one moment stay
+    /// as they stand: as they were first kept.
     pub fn sort(runs: &mut [NodeRun]) {
         runs.sort_by_key(|run| (run.attempt, run.phase, run.finished));
     }
@@ -161,9 +162,9 @@ mod tests {
 
     #[test]
     fn usage_adds_up_and_never_wraps() {
-        let one = Usage { tokens_in: 1, tokens_out: 2, cost_micros: 3 };
-        let most = Usage { tokens_in: u64::MAX, tokens_out: u64::MAX - 1, cost_micros: 4 };
-        let both = Usage { tokens_in: u64::MAX, tokens_out: u64::MAX, cost_micros: 7 };
+        let one = TokenUsage { tokens_in: 1, tokens_out: 2, cost_micros: 3 };
+        let most = TokenUsage { tokens_in: u64::MAX, tokens_out: u64::MAX - 1, cost_micros: 4 };
+        let both = TokenUsage { tokens_in: u64::MAX, tokens_out: u64::MAX, cost_micros: 7 };
         assert_eq!(one.plus(most), both);
         assert_eq!((one.tokens(), both.tokens()), (3, u64::MAX));
     }

@@ -1,16 +1,16 @@
-//! How the nodes of a plan's actors ended.
+//! Outcomes of the nodes of a plan's actors.
 
 use super::PlanRecord;
 use super::event_draft;
-use super::event_draft::Told;
+use super::event_draft::EventDraft;
 use super::node_run::{NodeRun, NodeWait};
 use crate::id::Claim;
 use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Keeps how nodes of the owner ended; of a node that ended before in the same attempt and phase, the new run takes the
-    /// place of the old one.
+    /// Keeps how nodes of the owner ended; of a node that ended before in the same attempt and phase, the new
+    /// run takes the place of the old one.
     ///
     /// # Errors
     /// The claim is not the owner's.
@@ -32,7 +32,7 @@ impl PlanRecord {
     }
 
     /// Keeps the runs, and says what is to be told of them. One that is known as it is tells nothing.
-    pub(super) fn keep_nodes(&mut self, runs: Vec<NodeRun>) -> Vec<Told> {
+    pub(super) fn keep_nodes(&mut self, runs: Vec<NodeRun>) -> Vec<EventDraft> {
         let mut told = Vec::new();
         for run in runs {
             let known = self.nodes.iter_mut().find(|known| known.is_of_the_same(&run));

@@ -1,4 +1,4 @@
-//! A sandbox as it is kept: which rung it stands on and why, and where it lies.
+//! A stored sandbox: its strategy, the reason for that strategy, and its place.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +25,14 @@ pub struct SandboxRecord {
     /// When it was closed; none while it is open, and when its owner died.
     pub closed: Option<WallMs>,
     /// What capture left out.
-    pub not_captured: NotCaptured,
+    pub not_captured: CaptureOmissions,
     /// What changed in the user's tree meanwhile, and not by the plan; none when that was not looked at.
-    pub tree: Option<TreeCompared>,
+    pub tree: Option<TreeChanges>,
 }
 
 /// The user's tree at the end of a run, compared with its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TreeCompared {
+pub struct TreeChanges {
     /// Files and directories that changed, came or left, as people name them.
     pub moved: Vec<String>,
     /// How many more.
@@ -41,24 +41,25 @@ pub struct TreeCompared {
     pub is_whole: bool,
 }
 
-impl TreeCompared {
-    /// Whether something changed.
+impl TreeChanges {
+    /// Returns whether something changed.
     pub fn has_moved(&self) -> bool {
         !self.moved.is_empty()
     }
 }
 
-/// What capture left out, by why.
+/// The omissions of capture, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct NotCaptured {
+pub struct CaptureOmissions {
     /// Build output and the like, that git ignores.
     pub scratch: u64,
     /// Below a protected directory.
     pub protected: u64,
     /// Neither file, link nor directory.
     pub special: u64,
-    /// Whether ignore files have more patterns than are heeded, so that more was captured than git would take.
+    /// Whether ignore files have more patterns than are heeded, so that more was captured than git would
+    /// take.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub patterns_left_out: bool,
     /// Files that lost a set-user-id or set-group-id bit which they did not have before.
@@ -72,24 +73,25 @@ pub struct NotCaptured {
     /// Projects whose own directory has another mode in the sandbox.
     pub root_modes: u64,
     /// Some of the last five, by name.
-    pub named: Vec<LeftOutPart>,
+    pub named: Vec<OmittedPart>,
 }
 
 /// Something of a captured file that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOutPart {
+pub struct OmittedPart {
     /// What kind of thing.
-    pub kind: LeftOutKind,
+    pub kind: OmissionKind,
     /// The file, as people call it.
     pub path: String,
-    /// The mode that it had, the name of the attribute, or the other name of the file; empty if all of it was left out.
+    /// The mode that it had, the name of the attribute, or the other name of the file; empty if all of it was
+    /// left out.
     pub what: String,
 }
 
-/// What kind of thing was left out of a file.
+/// The kind of a thing that was left out of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeftOutKind {
+pub enum OmissionKind {
     /// A set-user-id or set-group-id bit.
     SetId,
     /// An extended attribute or access control list.

@@ -1,18 +1,19 @@
-//! What the owner of a plan's job spends.
+//! Spends of the owner of a plan's job.
 
 use std::collections::BTreeSet;
 
 use super::event_draft;
-use super::tool_call::{KeptCall, NewCall, ToolCall};
+use super::tool_call::{NewCall, SettledCall, ToolCall};
 use super::{PlanRecord, wall};
 use crate::id::{Claim, SpendId};
 use crate::job::LeaseLost;
 use crate::ledger::{
-    Account, CountAs, Ledger, LimitReached, LimitTooLow, NewSpend, PlanLedger, Settle, Spend, SpendKind,
+    Account, CallCategory, Ledger, LimitReached, LimitTooLow, NewSpend, PlanLedger, Spend, SpendKind,
+    SpendSettlement,
 };
 use crate::time::Ms;
 
-/// Why nothing was reserved.
+/// The reason why nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveError {
     /// The claim is not, or no longer, the owner's.
@@ -30,8 +31,8 @@ pub enum ReserveError {
 }
 
 impl PlanRecord {
-    /// Reserves what the owner is about to spend; the same again, by whichever owner, gives the spend as it stands. `day` is
-    /// how the day's account stands, where there is one.
+    /// Reserves what the owner is about to spend; the same again, by whichever owner, gives the spend as it
+    /// stands. `day` is how the day's account stands, where there is one.
     ///
     /// # Errors
     /// The claim is not the owner's, a limit says no, or the id names another spend.
@@ -60,7 +61,7 @@ impl PlanRecord {
     /// The claim is not the owner's.
     pub fn settle(&mut self, claim: &Claim, id: SpendId, actual: u64) -> Result<Option<Spend>, LeaseLost> {
         self.guard(claim)?;
-        Ok(self.ledger.settle(id, Settle::Actual(actual)))
+        Ok(self.ledger.settle(id, SpendSettlement::Actual(actual)))
     }
 
     /// Admits a call of the owner and counts it, both or neither. The first call of a step begins its node.
@@ -71,7 +72,7 @@ impl PlanRecord {
         &mut self,
         claim: &Claim,
         new: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
         now: Ms,
     ) -> Result<ToolCall, ReserveError> {
         self.guard(claim)?;
@@ -85,21 +86,21 @@ impl PlanRecord {
         Ok(call)
     }
 
-    /// Keeps calls of the owner that took place and changed nothing, with the nodes that they settle, and counts them: all
-    /// or nothing.
+    /// Keeps calls of the owner that took place and changed nothing, with the nodes that they settle, and
+    /// counts them: all or nothing.
     ///
     /// # Errors
     /// The claim is not the owner's, or a limit says no.
     pub fn keep_calls(
         &mut self,
         claim: &Claim,
-        kept: Vec<KeptCall>,
+        kept: Vec<SettledCall>,
         now: Ms,
     ) -> Result<Vec<ToolCall>, ReserveError> {
         self.guard(claim)?;
         let before = self.ledger.clone();
         let mut nodes = BTreeSet::new();
-        for KeptCall { call, count_as, .. } in &kept {
+        for SettledCall { call, count_as, .. } in &kept {
             let is_first = self.is_first(call, *count_as) && nodes.insert((call.attempt, call.node.clone()));
             if let Err(reached) = self.count(claim, count_as.accounts(is_first)) {
                 self.ledger = before;
@@ -109,8 +110,8 @@ impl PlanRecord {
         Ok(kept.into_iter().map(|kept| self.keep_ended(claim, kept, now)).collect())
     }
 
-    fn keep_ended(&mut self, claim: &Claim, kept: KeptCall, now: Ms) -> ToolCall {
-        let KeptCall { call: new, count_as: _, end, settles } = kept;
+    fn keep_ended(&mut self, claim: &Claim, kept: SettledCall, now: Ms) -> ToolCall {
+        let SettledCall { call: new, count_as: _, end, settles } = kept;
         let no = self.next_call(new.attempt);
         let call = ToolCall::ended(claim.plan, no, new, end, wall(now));
         let settled = self.keep_nodes(settles);
@@ -119,13 +120,13 @@ impl PlanRecord {
         call
     }
 
-    /// Whether the call is the first of a step in its attempt.
-    fn is_first(&self, new: &NewCall, count_as: CountAs) -> bool {
+    /// Returns whether the call is the first of a step in its attempt.
+    fn is_first(&self, new: &NewCall, count_as: CallCategory) -> bool {
         match count_as {
-            CountAs::Step | CountAs::Turn => {
+            CallCategory::Step | CallCategory::Turn => {
                 !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node))
             }
-            CountAs::Call => false,
+            CallCategory::Call => false,
         }
     }
 
@@ -154,7 +155,7 @@ impl PlanRecord {
         self.ledger.set_limits(limits, |kind| plan.and_then(|plan| plan.spec.limit(kind)))
     }
 
-    /// What the plan may use, and what it used.
+    /// Returns what the plan may use, and what it used.
     pub fn ledger(&self) -> Ledger {
         self.ledger.ledger(|kind| self.limit_when_made(kind))
     }

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A call's number is given by the store when it is admitted, rising from 1 within its attempt.
 //! 2. A call that ended stays as it ended.
-//! 3. A call runs only while its plan's job does: the step that takes the job from its owner ends the calls that still run.
+//! 3. A call runs only while its plan's job does: the step that takes the job from its owner ends the calls
+//!    that still run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,14 +12,14 @@ use serde_json::Value;
 use super::node_run::NodeRun;
 use crate::change::NewChange;
 use crate::change::file_state::Hash;
-use crate::id::{CallNo, ChangesetId, PlanId};
-use crate::ledger::CountAs;
+use crate::id::{CallNumber, ChangesetId, PlanId};
+use crate::ledger::CallCategory;
 use crate::time::WallMs;
 
 /// The error of a call whose owner went before it could record how the call ended.
 const INTERRUPTED: &str = "it was interrupted: its run ended before its end was recorded";
 
-/// Where a call stands.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
@@ -67,7 +68,7 @@ impl CallState {
 
 /// One stream of a command's output, kept as a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptOutput {
+pub struct StoredOutput {
     /// The content that was kept.
     pub hash: Hash,
     /// How many bytes the command wrote.
@@ -91,7 +92,7 @@ pub struct NewCall {
     pub effective: Value,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallEnd {
     /// How.
@@ -107,13 +108,13 @@ pub struct CallEnd {
     /// What isolation was in force.
     pub isolation: Option<Value>,
     /// What it wrote to its output.
-    pub stdout: Option<KeptOutput>,
+    pub stdout: Option<StoredOutput>,
     /// What it wrote to its error output.
-    pub stderr: Option<KeptOutput>,
+    pub stderr: Option<StoredOutput>,
 }
 
 impl NewCall {
-    /// Whether it is a call of this node in this attempt.
+    /// Returns whether it is a call of this node in this attempt.
     pub fn is_of(&self, attempt: u32, node: &str) -> bool {
         self.attempt == attempt && self.node == node
     }
@@ -125,7 +126,7 @@ pub struct ToolCall {
     /// The plan.
     pub plan: PlanId,
     /// Its number within the attempt, from 1.
-    pub no: CallNo,
+    pub no: CallNumber,
     /// When it was admitted.
     pub started: WallMs,
     /// What was asked.
@@ -136,7 +137,7 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// One that ended at `now`.
-    pub fn ended(plan: PlanId, no: CallNo, new: NewCall, end: CallEnd, now: WallMs) -> ToolCall {
+    pub fn ended(plan: PlanId, no: CallNumber, new: NewCall, end: CallEnd, now: WallMs) -> ToolCall {
         let started = WallMs(now.0.saturating_sub(end.duration_ms));
         ToolCall { plan, no, started, new, end: Some(end) }
     }
@@ -158,7 +159,7 @@ impl ToolCall {
         self
     }
 
-    /// Where it stands.
+    /// Returns the state of the call.
     pub fn state(&self) -> CallState {
         self.end.as_ref().map_or(CallState::Running, |end| end.state)
     }
@@ -170,7 +171,7 @@ pub struct FinishedCall {
     /// The plan's attempt.
     pub attempt: u32,
     /// The call.
-    pub no: CallNo,
+    pub no: CallNumber,
     /// How it ended.
     pub end: CallEnd,
     /// The changeset that its changes go into.
@@ -183,11 +184,11 @@ pub struct FinishedCall {
 
 /// A call that has taken place and changed nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptCall {
+pub struct SettledCall {
     /// What was asked.
     pub call: NewCall,
     /// What it counts as.
-    pub count_as: CountAs,
+    pub count_as: CallCategory,
     /// How it ended.
     pub end: CallEnd,
     /// The nodes that are settled by it.

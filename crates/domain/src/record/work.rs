@@ -1,23 +1,30 @@
-//! What the owner of a plan's job records: changes, calls, sandboxes and errors.
+//! Records of the owner of a plan's job: changes, calls, sandboxes and errors.
 
 use super::event_draft;
 use super::sandbox::SandboxRecord;
 use super::tool_call::{FinishedCall, NewCall, ToolCall};
 use super::{PlanRecord, RecordError, wall};
 use crate::change::NewChange;
-use crate::change::changeset::{ChangesetError, ChangesetState, Closed, Ending, Recorded, Started};
+use crate::change::changeset::{
+    ChangesetEnding, ChangesetError, ChangesetState, ClosedChangeset, RecordedChange, StartedChangeset,
+};
 use crate::failure::NewError;
-use crate::failure::retry::{Policy, Recovery};
-use crate::id::{CallNo, ChangesetId, Claim};
+use crate::failure::retry::{RecoveryAdvice, RecoveryPolicy};
+use crate::id::{CallNumber, ChangesetId, Claim};
 use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Starts a changeset for the owner, in the plan's attempt; see [`Changesets::start_in`](crate::Changesets::start_in).
+    /// Starts a changeset for the owner, in the plan's attempt; see
+    /// [`Changesets::start_in`](crate::Changesets::start_in).
     ///
     /// # Errors
     /// The claim is not the owner's, or the changeset says no.
-    pub fn start_changeset(&mut self, claim: &Claim, id: ChangesetId) -> Result<Started, RecordError> {
+    pub fn start_changeset(
+        &mut self,
+        claim: &Claim,
+        id: ChangesetId,
+    ) -> Result<StartedChangeset, RecordError> {
         self.guard(claim)?;
         let attempt = self.plan.as_ref().map_or(1, |plan| plan.attempt);
         Ok(self.changesets.start_in(attempt, id)?)
@@ -32,7 +39,7 @@ impl PlanRecord {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, RecordError> {
+    ) -> Result<RecordedChange, RecordError> {
         self.guard(claim)?;
         Ok(self.changesets.record(id, change)?)
     }
@@ -42,7 +49,7 @@ impl PlanRecord {
     ///
     /// # Errors
     /// The claim is not the owner's, or no changeset is open.
-    pub fn record_latest(&mut self, claim: &Claim, change: NewChange) -> Result<Recorded, RecordError> {
+    pub fn record_latest(&mut self, claim: &Claim, change: NewChange) -> Result<RecordedChange, RecordError> {
         self.guard(claim)?;
         Ok(self.changesets.record_latest(change)?)
     }
@@ -51,11 +58,11 @@ impl PlanRecord {
     ///
     /// # Errors
     /// The claim is not the owner's, or there is no such changeset.
-    pub fn close(&mut self, claim: &Claim, id: ChangesetId, now: Ms) -> Result<Closed, RecordError> {
+    pub fn close(&mut self, claim: &Claim, id: ChangesetId, now: Ms) -> Result<ClosedChangeset, RecordError> {
         self.guard(claim)?;
         let was_open = self.changesets.get(id).is_some_and(|set| set.state == ChangesetState::Open);
         let closed = self.changesets.close(id)?;
-        self.tell(was_open.then(|| event_draft::changeset_closed(&closed, Ending::Closed)), now);
+        self.tell(was_open.then(|| event_draft::changeset_closed(&closed, ChangesetEnding::Closed)), now);
         Ok(closed)
     }
 
@@ -63,7 +70,12 @@ impl PlanRecord {
     ///
     /// # Errors
     /// The claim is not the owner's.
-    pub fn finish(&mut self, claim: &Claim, how: Ending, now: Ms) -> Result<Vec<Closed>, LeaseLost> {
+    pub fn finish(
+        &mut self,
+        claim: &Claim,
+        how: ChangesetEnding,
+        now: Ms,
+    ) -> Result<Vec<ClosedChangeset>, LeaseLost> {
         self.guard(claim)?;
         Ok(self.end_changesets(how, now))
     }
@@ -82,13 +94,14 @@ impl PlanRecord {
     }
 
     /// The number of the attempt's next call.
-    pub(super) fn next_call(&self, attempt: u32) -> CallNo {
-        let of_attempt = (attempt, CallNo(0))..=(attempt, CallNo(u32::MAX));
+    pub(super) fn next_call(&self, attempt: u32) -> CallNumber {
+        let of_attempt = (attempt, CallNumber(0))..=(attempt, CallNumber(u32::MAX));
         let last = self.calls.range(of_attempt).next_back().map_or(0, |((_, no), _)| no.0);
-        CallNo(last.saturating_add(1))
+        CallNumber(last.saturating_add(1))
     }
 
-    /// Ends a call of the owner, records what it changed and keeps the nodes that it settles: all or none. Asked again, the answer is the same.
+    /// Ends a call of the owner, records what it changed and keeps the nodes that it settles: all or none.
+    /// Asked again, the answer is the same.
     ///
     /// # Errors
     /// The claim is not the owner's; there is no such call or it ended otherwise; the changeset says no.
@@ -97,7 +110,7 @@ impl PlanRecord {
         claim: &Claim,
         finished: FinishedCall,
         now: Ms,
-    ) -> Result<Vec<Recorded>, RecordError> {
+    ) -> Result<Vec<RecordedChange>, RecordError> {
         self.guard(claim)?;
         let FinishedCall { attempt, no, end, changeset, changes, settles } = finished;
         let unknown = ChangesetError::UnknownCall { attempt, no };
@@ -152,17 +165,23 @@ impl PlanRecord {
     pub fn record_error(
         &mut self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         now: Ms,
         jitter: u16,
-    ) -> Result<Recovery, LeaseLost> {
+    ) -> Result<RecoveryAdvice, LeaseLost> {
         self.guard(claim)?;
         Ok(self.keep_error(policy, error, now, jitter))
     }
 
     /// Keeps an error, and tells of it when the plan was made.
-    pub(super) fn keep_error(&mut self, policy: &Policy, error: NewError, now: Ms, jitter: u16) -> Recovery {
+    pub(super) fn keep_error(
+        &mut self,
+        policy: &RecoveryPolicy,
+        error: NewError,
+        now: Ms,
+        jitter: u16,
+    ) -> RecoveryAdvice {
         if self.plan.is_none() {
             return self.errors.record(policy, error, now, jitter);
         }

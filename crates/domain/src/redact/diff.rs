@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use crate::change::net::NetChange;
 use crate::diff::lines::split_lines;
-use crate::diff::{Hunk, Line, LineTag};
+use crate::diff::{Hunk, HunkLine, LineTag};
 
-use super::{Lines, Redactor, text_of};
+use super::{MarkLayout, Redactor, text_of};
 
 impl Redactor {
     /// Redacts the lines of `hunks` of `change`, whose contents are `before` and `after`, and says whether
@@ -20,7 +20,8 @@ impl Redactor {
         hunks: &mut [Hunk],
     ) -> bool {
         let old_path = change.from.as_ref().unwrap_or(&change.path);
-        let redact = |path, content| self.redact_text(content, text_of(path), Lines::Kept, &mut |_, _| {});
+        let redact =
+            |path, content| self.redact_text(content, text_of(path), MarkLayout::Kept, &mut |_, _| {});
         let old = before.map(|before| redact(old_path, before)).unwrap_or(Cow::Borrowed(b""));
         let new = after.map(|after| redact(&change.path, after)).unwrap_or(Cow::Borrowed(b""));
         if matches!((&old, &new), (Cow::Borrowed(_), Cow::Borrowed(_))) {
@@ -47,12 +48,12 @@ impl Redactor {
     }
 }
 
-/// How many lines stand above the hunk.
+/// Returns how many lines stand above the hunk.
 fn begin(start: u32, lines: u32) -> usize {
     if lines == 0 { start as usize } else { start.saturating_sub(1) as usize }
 }
 
-fn replace(line: &mut Line, shown: Option<&&[u8]>) -> bool {
+fn replace(line: &mut HunkLine, shown: Option<&&[u8]>) -> bool {
     match shown {
         Some(shown) if **shown != *line.bytes => {
             line.bytes = shown.to_vec();

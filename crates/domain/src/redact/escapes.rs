@@ -1,18 +1,18 @@
 //! A text without the sequences that a terminal obeys: a secret that they split is whole there.
 
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 const ESC: u8 = 0x1b;
 
 /// A text without escape sequences, and where each byte of it came from.
-pub(super) struct Unescaped {
+pub(super) struct UnescapedText {
     pub(super) text: Vec<u8>,
     from: Vec<usize>,
 }
 
-impl Unescaped {
+impl UnescapedText {
     /// `None` if there is nothing to leave out.
-    pub(super) fn new(text: &[u8]) -> Option<Unescaped> {
+    pub(super) fn new(text: &[u8]) -> Option<UnescapedText> {
         if !text.contains(&ESC) {
             return None;
         }
@@ -27,15 +27,17 @@ impl Unescaped {
             }
             at += length;
         }
-        Some(Unescaped { text: kept, from })
+        Some(UnescapedText { text: kept, from })
     }
 
-    /// Where spans of it are in the text that it was made from, sequences within them included.
-    pub(super) fn spans(&self, spans: Vec<Span>) -> Vec<Span> {
+    /// Returns where spans of it are in the text that it was made from, sequences within them included.
+    pub(super) fn spans(&self, spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
         let origin = |at: usize| self.from.get(at).copied().unwrap_or_default();
         let spans = spans.into_iter().filter(|span| !span.range.is_empty());
         spans
-            .map(|Span { range, kind }| Span::new(origin(range.start)..origin(range.end - 1) + 1, kind))
+            .map(|SecretSpan { range, kind }| {
+                SecretSpan::new(origin(range.start)..origin(range.end - 1) + 1, kind)
+            })
             .collect()
     }
 }

@@ -12,7 +12,7 @@ use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
 use super::pattern::{LazyRegex, has_any};
 use super::patterns::is_literal;
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 /// A key that has one of them, in any case, says that its value is secret.
 const SECRET_KEYS: [&str; 8] =
@@ -21,7 +21,8 @@ const SECRET_KEYS: [&str; 8] =
 /// Such a key to its end, and the separator between it and its value.
 const KEY_AND_SEPARATOR: &str = r#"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
 
-/// How far a list is read, and how far a line is looked at for a bare value: a whole file may be one line.
+/// Limits how far a list is read, and how far a line is looked at for a bare value: a whole file may be one
+/// line.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 const LINE_BYTES_MAX: usize = 4 * 1024;
 
@@ -35,22 +36,23 @@ impl KeyedValues {
         KeyedValues { key_and_separator: LazyRegex::new(KEY_AND_SEPARATOR) }
     }
 
-    /// Whether a value under this key is secret.
+    /// Returns whether a value under this key is secret.
     pub(super) fn is_secret_key(key: &str) -> bool {
         has_any(key.to_ascii_lowercase().as_bytes(), &SECRET_KEYS)
     }
 
-    /// Whether this text under such a key is a secret: long enough, and not the place of one.
+    /// Returns whether this text under such a key is a secret: long enough, and not the place of one.
     pub(super) fn is_secret(value: &[u8]) -> bool {
         value.len() >= SECRET_BYTES_MIN && is_literal(value)
     }
 
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
+    pub(super) fn find(&self, text: &[u8]) -> Vec<SecretSpan> {
         let mut spans = Vec::new();
         let keys = self.key_and_separator.get().into_iter().flat_map(|keys| keys.captures_iter(text));
         for found in keys {
             let (Some(key), Some(separator)) = (found.get(0), found.get(2)) else { continue };
-            let value = Value { text, key: key.start(), begin: key.end(), in_flow: found.get(1).is_some() };
+            let value =
+                KeyedValue { text, key: key.start(), begin: key.end(), in_flow: found.get(1).is_some() };
             // `image: registry/token-service:1.2.3` has no key `token-service`.
             let apart = value.in_flow || separator.as_bytes() == b"=" || separator.end() != key.end();
             let starts = text.get(key.end()).is_none_or(|byte| b"\"'[{\r\n".contains(byte));
@@ -60,12 +62,12 @@ impl KeyedValues {
                 );
             }
         }
-        spans.into_iter().map(|range| Span::new(range, SecretKind::Value)).collect()
+        spans.into_iter().map(|range| SecretSpan::new(range, SecretKind::Value)).collect()
     }
 }
 
-/// Where a value stands.
-struct Value<'a> {
+/// The place of a value.
+struct KeyedValue<'a> {
     text: &'a [u8],
     key: usize,
     begin: usize,
@@ -73,7 +75,7 @@ struct Value<'a> {
     in_flow: bool,
 }
 
-impl Value<'_> {
+impl KeyedValue<'_> {
     fn literals(&self) -> Vec<Range<usize>> {
         let rest = &self.text[self.begin..];
         for fence in [&b"\"\"\""[..], b"'''"] {
@@ -99,7 +101,7 @@ impl Value<'_> {
         begin..begin + end
     }
 
-    /// What stands in the quotes that open at `at`; without an end, the rest of the line.
+    /// Returns what stands in the quotes that open at `at`; without an end, the rest of the line.
     fn quoted(&self, at: usize) -> Option<Range<usize>> {
         let quote = *self.text.get(at)?;
         let begin = at + 1;
@@ -173,7 +175,7 @@ impl Value<'_> {
             let dash = at + self.indent(at);
             let Some(value) = self.text[dash..end].strip_prefix(b"- ") else { break };
             let begin = dash + 2 + value.iter().take_while(|byte| **byte == b' ').count();
-            let item = Value { begin, ..*self };
+            let item = KeyedValue { begin, ..*self };
             items.extend(match self.text.get(begin) {
                 Some(b'"' | b'\'') => self.quoted(begin),
                 // A map: its keys speak for themselves.
@@ -198,7 +200,7 @@ impl Value<'_> {
         (!(counted && self.counts())).then_some(self.begin..self.begin + value.len())
     }
 
-    /// Whether a number under this key is a number: `max_tokens`, not `password`.
+    /// Returns whether a number under this key is a number: `max_tokens`, not `password`.
     fn counts(&self) -> bool {
         self.text[self.key..self.begin].get(..5).is_some_and(|word| word.eq_ignore_ascii_case(b"token"))
     }

@@ -1,9 +1,10 @@
-//! Values that we were told are secret, in the forms in which they show up; and their prints, by which a process finds them
-//! that was told nothing but these.
+//! Values that are known to be secret, in the forms in which they show up; and their prints, by which a
+//! process that has only the prints finds them.
 //!
 //! # Prints
-//! A print is the length of a form, a rolling hash of it and a keyed hash. A text is read once for each length, with the
-//! rolling hash; where that is known, the keyed hash decides. Without the key a print says nothing of its value.
+//! A print is the length of a form, a rolling hash of it and a keyed hash. A text is read once for each
+//! length, with the rolling hash; where that is known, the keyed hash decides. Without the key a print says
+//! nothing of its value.
 //!
 //! # Invariants
 //! 1. A form is found wherever it is in a text, also within a longer word.
@@ -15,7 +16,7 @@ use regex::bytes::Regex;
 
 use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 /// How many prints are looked for, so that reading a text stays cheap.
 const PRINTS_MAX: usize = 96;
@@ -95,18 +96,19 @@ impl KnownValues {
         known
     }
 
-    pub(super) fn find(&self, key: &[u8; 32], text: &[u8]) -> Vec<Span> {
+    pub(super) fn find(&self, key: &[u8; 32], text: &[u8]) -> Vec<SecretSpan> {
         let found = self.pattern.iter().flat_map(|pattern| pattern.find_iter(text));
-        let mut spans: Vec<Span> = found.map(|found| Span::new(found.range(), SecretKind::Known)).collect();
+        let mut spans: Vec<SecretSpan> =
+            found.map(|found| SecretSpan::new(found.range(), SecretKind::Known)).collect();
         for (bytes, prints) in &self.prints {
-            let mut rolling = Rolling::new(*bytes);
+            let mut rolling = RollingHash::new(*bytes);
             for (at, byte) in text.iter().enumerate() {
                 rolling.push(*byte, at.checked_sub(*bytes).map(|gone| text[gone]));
                 let Some(begin) = (at + 1).checked_sub(*bytes) else { continue };
                 if let Some(digest) = prints.get(&rolling.hash)
                     && digest_of(key, &text[begin..=at]) == *digest
                 {
-                    spans.push(Span::new(begin..at + 1, SecretKind::Known));
+                    spans.push(SecretSpan::new(begin..at + 1, SecretKind::Known));
                 }
             }
         }
@@ -120,7 +122,7 @@ pub(super) fn prints_of(key: &[u8; 32], value: &str) -> Vec<SecretPrint> {
 }
 
 fn print(key: &[u8; 32], form: &[u8]) -> SecretPrint {
-    let mut rolling = Rolling::new(form.len());
+    let mut rolling = RollingHash::new(form.len());
     form.iter().for_each(|byte| rolling.push(*byte, None));
     SecretPrint { bytes: form.len(), rolling: rolling.hash, digest: digest_of(key, form) }
 }
@@ -132,18 +134,18 @@ fn digest_of(key: &[u8; 32], form: &[u8]) -> [u8; DIGEST_BYTES] {
 }
 
 /// A hash of the last bytes, moved on byte by byte.
-struct Rolling {
+struct RollingHash {
     hash: u64,
     /// The weight of the byte that leaves.
     oldest: u64,
 }
 
-impl Rolling {
+impl RollingHash {
     const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    fn new(bytes: usize) -> Rolling {
+    fn new(bytes: usize) -> RollingHash {
         let oldest = (0..bytes).fold(1_u64, |weight, _| weight.wrapping_mul(Self::BASE));
-        Rolling { hash: 0, oldest }
+        RollingHash { hash: 0, oldest }
     }
 
     fn push(&mut self, byte: u8, gone: Option<u8>) {
@@ -155,8 +157,8 @@ impl Rolling {
     }
 }
 
-/// Returns a value as it is, in base64 wherever it begins within what was encoded, in hexadecimal digits, and as in an
-/// address. Short values have none: they are too likely to be found where they are no secret.
+/// Returns a value as it is, in base64 wherever it begins within what was encoded, in hexadecimal digits, and
+/// as in an address. Short values have none: they are too likely to be found where they are no secret.
 fn forms_of(value: &[u8]) -> BTreeSet<Vec<u8>> {
     let value = value.trim_ascii();
     if value.len() < SECRET_BYTES_MIN {

@@ -1,4 +1,4 @@
-//! Marks: what stands in a text in place of a secret.
+//! Marks: the texts that replace secrets.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 const MARK_BEGIN: &[u8] = b"[REDACTED:";
 const HASH_DIGITS: usize = 8;
 
-/// What a secret is.
+/// The kind of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SecretKind {
     /// A private key in PEM form.
@@ -55,7 +55,7 @@ impl SecretKind {
     }
 }
 
-/// Whether a text has the mark of a secret in it, or the beginning of one.
+/// Returns whether a text has the mark of a secret in it, or the beginning of one.
 pub fn contains_mark(text: &str) -> bool {
     memchr::memmem::find(text.as_bytes(), MARK_BEGIN).is_some()
 }
@@ -87,7 +87,7 @@ impl fmt::Debug for Marker {
     }
 }
 
-/// Where marks stand in a text: whatever has the form of one, whoever wrote it.
+/// Returns where marks stand in a text: whatever has the form of one, whoever wrote it.
 pub(super) fn find_marks(text: &[u8]) -> Vec<Range<usize>> {
     let mut marks = Vec::new();
     let mut at = 0;

@@ -2,9 +2,9 @@
 //! text is written back to the file that has it.
 //!
 //! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
-//! passwords in URLs and on command lines), values that we were told, also in base64, hexadecimal digits and addresses,
-//! and, where text is data or a script and not a program, literals under keys that say that they are secret. Escape
-//! sequences within a secret do not hide it.
+//! passwords in URLs and on command lines), values that we were told, also in base64, hexadecimal digits and
+//! addresses, and, where text is data or a script and not a program, literals under keys that say that they
+//! are secret. Escape sequences within a secret do not hide it.
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.
@@ -38,18 +38,18 @@ use crate::path::RelPath;
 pub use known::{SecretPrint, key_fingerprint};
 pub use mark::{SecretKind, contains_mark};
 
-use escapes::Unescaped;
+use escapes::UnescapedText;
 use keyed::KeyedValues;
 use known::KnownValues;
 use mark::{Marker, find_marks};
-use patterns::Shapes;
+use patterns::SecretShapes;
 use script::ScriptValues;
-use spans::{Span, cut_out, joined};
+use spans::{SecretSpan, cut_out, join_spans};
 
 /// Shorter values are too likely to be found where they are no secret.
 pub const SECRET_BYTES_MIN: usize = 8;
 
-/// Why a redactor cannot be made: the values it was told are too much to search for.
+/// The reason why a redactor cannot be made: the values it was told are too much to search for.
 #[derive(Debug, thiserror::Error)]
 #[error("the known secrets cannot be searched for")]
 pub struct RedactorError(#[from] regex::Error);
@@ -80,15 +80,15 @@ pub struct UnknownMark {
 #[derive(Clone, Debug)]
 pub struct Redactor {
     marker: Marker,
-    shapes: Arc<Shapes>,
+    shapes: Arc<SecretShapes>,
     keyed: Arc<KeyedValues>,
     scripts: Arc<ScriptValues>,
     known: KnownValues,
 }
 
-/// Whether literals under keys that say that they are secret are found.
+/// The kind of a text: it decides which literals under secret keys are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Text {
+enum TextKind {
     /// They are not.
     Program,
     /// Those are that look like passwords.
@@ -106,7 +106,7 @@ impl Redactor {
     pub fn new(key: [u8; 32], known_secrets: Vec<String>) -> Result<Redactor, RedactorError> {
         Ok(Redactor {
             marker: Marker::new(key),
-            shapes: Arc::new(Shapes::new()),
+            shapes: Arc::new(SecretShapes::new()),
             keyed: Arc::new(KeyedValues::new()),
             scripts: Arc::new(ScriptValues::new()),
             known: KnownValues::new(&known_secrets)?,
@@ -140,13 +140,13 @@ impl Redactor {
             if spans.is_empty() {
                 return shown;
             }
-            shown = Cow::Owned(self.replace(&shown, &spans, Lines::Joined, &mut |_, _| {}));
+            shown = Cow::Owned(self.replace(&shown, &spans, MarkLayout::Joined, &mut |_, _| {}));
         }
     }
 
     /// Any text without its secrets: messages, output of commands, program text.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        self.redact_text(text, Text::Program, Lines::Joined, &mut |_, _| {})
+        self.redact_text(text, TextKind::Program, MarkLayout::Joined, &mut |_, _| {})
     }
 
     /// Any text without its secrets.
@@ -161,19 +161,19 @@ impl Redactor {
     /// The content of the file at `path` without its secrets. Its name tells data from program text. Redact
     /// the whole file and show a part, not the other way round: a part may lack what tells a secret.
     pub fn redact_file<'a>(&self, path: &RelPath, content: &'a [u8]) -> Cow<'a, [u8]> {
-        self.redact_text(content, text_of(path), Lines::Joined, &mut |_, _| {})
+        self.redact_text(content, text_of(path), MarkLayout::Joined, &mut |_, _| {})
     }
 
-    /// As [`Redactor::redact_file`], with as many lines as before: a secret of several lines leaves a mark in each, so
-    /// that line numbers stay true.
+    /// As [`Redactor::redact_file`], with as many lines as before: a secret of several lines leaves a mark in
+    /// each, so that line numbers stay true.
     pub fn redact_file_lines<'a>(&self, path: &RelPath, content: &'a [u8]) -> Cow<'a, [u8]> {
-        self.redact_text(content, text_of(path), Lines::Kept, &mut |_, _| {})
+        self.redact_text(content, text_of(path), MarkLayout::Kept, &mut |_, _| {})
     }
 
     /// Arguments or results of a call without their secrets: every string below a key that says so, and what
     /// is found in the others.
     pub fn redact_json(&self, value: &Value) -> Value {
-        self.redact_value(value, Text::Program)
+        self.redact_value(value, TextKind::Program)
     }
 
     /// `text` with the secrets of `present` in place of their marks. A mark that `present` itself holds, and
@@ -210,8 +210,8 @@ impl Redactor {
     /// Each mark that `present` could be shown with, and its secret; none where two secrets have one mark.
     fn secrets_of(&self, present: &[u8]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut secrets: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        for text in [Text::Program, Text::Script, Text::Data] {
-            self.redact_text(present, text, Lines::Joined, &mut |mark, secret| {
+        for text in [TextKind::Program, TextKind::Script, TextKind::Data] {
+            self.redact_text(present, text, MarkLayout::Joined, &mut |mark, secret| {
                 let kept = secrets.entry(mark.to_vec()).or_insert_with(|| Some(secret.to_vec()));
                 if kept.as_deref() != Some(secret) {
                     *kept = None;
@@ -225,8 +225,8 @@ impl Redactor {
     fn redact_text<'a>(
         &self,
         text: &'a [u8],
-        kind: Text,
-        lines: Lines,
+        kind: TextKind,
+        lines: MarkLayout,
         told: &mut impl FnMut(&[u8], &[u8]),
     ) -> Cow<'a, [u8]> {
         let mut shown = Cow::Borrowed(text);
@@ -240,49 +240,49 @@ impl Redactor {
     }
 
     /// The secrets in `text`, rising and apart; none of them holds a byte of a mark.
-    fn find(&self, text: &[u8], kind: Text) -> Vec<Span> {
+    fn find(&self, text: &[u8], kind: TextKind) -> Vec<SecretSpan> {
         self.found(text, |text| {
             let mut spans = self.shapes.find(text);
             spans.extend(self.known.find(self.marker.key(), text));
             match kind {
-                Text::Program => {}
-                Text::Script => spans.extend(self.scripts.find(text)),
-                Text::Data => spans.extend(self.keyed.find(text)),
+                TextKind::Program => {}
+                TextKind::Script => spans.extend(self.scripts.find(text)),
+                TextKind::Data => spans.extend(self.keyed.find(text)),
             }
             spans
         })
     }
 
-    /// What `find` finds in `text` as it is, and as it reads without escape sequences.
-    fn found(&self, text: &[u8], find: impl Fn(&[u8]) -> Vec<Span>) -> Vec<Span> {
+    /// Returns what `find` finds in `text` as it is, and as it reads without escape sequences.
+    fn found(&self, text: &[u8], find: impl Fn(&[u8]) -> Vec<SecretSpan>) -> Vec<SecretSpan> {
         let mut spans = find(text);
-        if let Some(unescaped) = Unescaped::new(text) {
+        if let Some(unescaped) = UnescapedText::new(text) {
             spans.extend(unescaped.spans(find(&unescaped.text)));
         }
         if spans.is_empty() {
             return spans;
         }
-        cut_out(text, joined(spans), &find_marks(text))
+        cut_out(text, join_spans(spans), &find_marks(text))
     }
 
     fn replace(
         &self,
         text: &[u8],
-        spans: &[Span],
-        lines: Lines,
+        spans: &[SecretSpan],
+        lines: MarkLayout,
         told: &mut impl FnMut(&[u8], &[u8]),
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len());
         let mut done = 0;
-        for Span { range: Range { start, end }, kind } in spans {
+        for SecretSpan { range: Range { start, end }, kind } in spans {
             let secret = &text[*start..*end];
             let mark = self.marker.mark(*kind, secret);
             told(mark.as_bytes(), secret);
             out.extend_from_slice(&text[done..*start]);
             out.extend_from_slice(mark.as_bytes());
             match lines {
-                Lines::Joined => {}
-                Lines::Kept => {
+                MarkLayout::Joined => {}
+                MarkLayout::Kept => {
                     for _ in secret.iter().filter(|byte| **byte == b'\n') {
                         out.push(b'\n');
                         out.extend_from_slice(mark.as_bytes());
@@ -298,21 +298,22 @@ impl Redactor {
     /// All of `text` is one secret, but for marks in it.
     fn redact_whole(&self, text: &str) -> String {
         let bytes = text.as_bytes();
-        let spans = cut_out(bytes, vec![Span::new(0..bytes.len(), SecretKind::Value)], &find_marks(bytes));
-        String::from_utf8_lossy(&self.replace(bytes, &spans, Lines::Joined, &mut |_, _| {})).into_owned()
+        let spans =
+            cut_out(bytes, vec![SecretSpan::new(0..bytes.len(), SecretKind::Value)], &find_marks(bytes));
+        String::from_utf8_lossy(&self.replace(bytes, &spans, MarkLayout::Joined, &mut |_, _| {})).into_owned()
     }
 
-    /// `Text::Data` here: below a key that says that it is secret.
-    fn redact_value(&self, value: &Value, kind: Text) -> Value {
+    /// `TextKind::Data` here: below a key that says that it is secret.
+    fn redact_value(&self, value: &Value, kind: TextKind) -> Value {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
             Value::String(text) => Value::String(match kind {
-                Text::Data if KeyedValues::is_secret(text.as_bytes()) => self.redact_whole(text),
-                Text::Data | Text::Script | Text::Program => self.redact_str(text).into_owned(),
+                TextKind::Data if KeyedValues::is_secret(text.as_bytes()) => self.redact_whole(text),
+                TextKind::Data | TextKind::Script | TextKind::Program => self.redact_str(text).into_owned(),
             }),
             Value::Array(items) => items.iter().map(|item| self.redact_value(item, kind)).collect(),
             Value::Object(fields) => {
-                let kind_of = |key: &str| if KeyedValues::is_secret_key(key) { Text::Data } else { kind };
+                let kind_of = |key: &str| if KeyedValues::is_secret_key(key) { TextKind::Data } else { kind };
                 let field = |(key, value): (&String, &Value)| {
                     (self.redact_str(key).into_owned(), self.redact_value(value, kind_of(key)))
                 };
@@ -322,15 +323,15 @@ impl Redactor {
     }
 }
 
-/// Whether a secret of several lines becomes one mark, or a mark in each of its lines.
+/// The layout of a secret of several lines: one mark, or a mark in each of its lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lines {
+enum MarkLayout {
     Joined,
     Kept,
 }
 
-/// Whether a file is data, by its name.
-fn text_of(path: &RelPath) -> Text {
+/// Returns whether a file is data, by its name.
+fn text_of(path: &RelPath) -> TextKind {
     const DATA_ENDINGS: [&[u8]; 13] = [
         b"json",
         b"jsonc",
@@ -379,8 +380,8 @@ fn text_of(path: &RelPath) -> Text {
         name.starts_with(b".env") || DATA_ENDINGS.contains(&ending) || DATA_NAMES.contains(&&name[..]);
     let is_script = SCRIPT_ENDINGS.contains(&ending);
     match (is_data, is_script) {
-        (true, _) => Text::Data,
-        (false, true) => Text::Script,
-        (false, false) => Text::Program,
+        (true, _) => TextKind::Data,
+        (false, true) => TextKind::Script,
+        (false, false) => TextKind::Program,
     }
 }

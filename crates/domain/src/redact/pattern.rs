@@ -1,11 +1,12 @@
 //! Patterns of secrets that are compiled when a text first calls for them.
 //!
-//! Compiling all patterns takes milliseconds, as long as the rest of a short command. A short text is therefore looked at
-//! for words first: a pattern is compiled only if one of the words is there without which it cannot match. A long text is
-//! searched for all patterns at once.
+//! Compiling all patterns takes milliseconds, as long as the rest of a short command. A short text is
+//! therefore looked at for words first: a pattern is compiled only if one of the words is there without which
+//! it cannot match. A long text is searched for all patterns at once.
 //!
 //! # Invariants
-//! A rule matches no text that has none of its words, in capitals or not. The tests hold every rule against samples.
+//! A rule matches no text that has none of its words, in capitals or not. The tests hold every rule against
+//! samples.
 
 use std::sync::OnceLock;
 
@@ -13,13 +14,13 @@ use memchr::memmem;
 use regex::bytes::{Captures, Regex, RegexSet};
 
 use super::mark::SecretKind;
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 /// Above this length one search for all patterns is cheaper than one for each word.
 const SHORT_BYTES_MAX: usize = 64 * 1024;
 
 /// A pattern, the group of which is the secret, and what else must hold for it.
-pub(super) struct Rule {
+pub(super) struct SecretRule {
     pub(super) kind: SecretKind,
     /// In lower case. The pattern matches only where one of them is, in any case.
     pub(super) words: &'static [&'static str],
@@ -27,7 +28,7 @@ pub(super) struct Rule {
     pub(super) check: fn(&[u8]) -> bool,
 }
 
-/// Whether one of the words, which are in lower case, is in a text that is in lower case too.
+/// Returns whether one of the words, which are in lower case, is in a text that is in lower case too.
 pub(super) fn has_any(lower: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| memmem::find(lower, word.as_bytes()).is_some())
 }
@@ -52,7 +53,7 @@ impl LazyRegex {
 
 /// Rules that are looked for together.
 pub(super) struct Patterns {
-    rules: &'static [Rule],
+    rules: &'static [SecretRule],
     compiled: Vec<LazyRegex>,
     any: OnceLock<Option<RegexSet>>,
 }
@@ -64,20 +65,20 @@ impl std::fmt::Debug for Patterns {
 }
 
 impl Patterns {
-    pub(super) fn new(rules: &'static [Rule]) -> Patterns {
+    pub(super) fn new(rules: &'static [SecretRule]) -> Patterns {
         let compiled = rules.iter().map(|rule| LazyRegex::new(rule.pattern)).collect();
         Patterns { rules, compiled, any: OnceLock::new() }
     }
 
     /// Returns the secrets in `text`, in no order.
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
+    pub(super) fn find(&self, text: &[u8]) -> Vec<SecretSpan> {
         let mut spans = Vec::new();
         for at in self.candidates(text) {
             let (Some(rule), Some(lazy)) = (self.rules.get(at), self.compiled.get(at)) else { continue };
             let secret = |found: Captures<'_>| found.get(1).map(|secret| secret.range());
             let found = lazy.get().into_iter().flat_map(|regex| regex.captures_iter(text)).filter_map(secret);
             let real = found.filter(|range| (rule.check)(&text[range.clone()]));
-            spans.extend(real.map(|range| Span::new(range, rule.kind)));
+            spans.extend(real.map(|range| SecretSpan::new(range, rule.kind)));
         }
         spans
     }
@@ -91,7 +92,7 @@ impl Patterns {
             }
         }
         let lower = text.to_ascii_lowercase();
-        let may_match = |(at, rule): (usize, &Rule)| has_any(&lower, rule.words).then_some(at);
+        let may_match = |(at, rule): (usize, &SecretRule)| has_any(&lower, rule.words).then_some(at);
         self.rules.iter().enumerate().filter_map(may_match).collect()
     }
 }
@@ -101,7 +102,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Asserts that every pattern compiles and that its words do not keep it from matching the samples.
-    pub(in crate::redact) fn check_rules(rules: &'static [Rule], samples: &[&str]) {
+    pub(in crate::redact) fn check_rules(rules: &'static [SecretRule], samples: &[&str]) {
         let patterns = Patterns::new(rules);
         for (rule, lazy) in rules.iter().zip(&patterns.compiled) {
             let regex = lazy.get().unwrap();
@@ -116,7 +117,7 @@ pub(super) mod tests {
     }
 
     /// Asserts that a short text and a long one with the same secrets give the same.
-    pub(in crate::redact) fn check_lengths(rules: &'static [Rule], samples: &[&str]) {
+    pub(in crate::redact) fn check_lengths(rules: &'static [SecretRule], samples: &[&str]) {
         let patterns = Patterns::new(rules);
         let ranges = |text: &str| {
             let mut ranges: Vec<(usize, usize)> = patterns

@@ -4,137 +4,142 @@
 //! How the patterns are looked for: the sibling `pattern`.
 
 use super::mark::SecretKind;
-use super::pattern::{Patterns, Rule};
+use super::pattern::{Patterns, SecretRule};
 use super::private_key::PrivateKeys;
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 /// What keys and variables that have a secret are called.
 pub(super) const SECRET_WORDS: &[&str] = &["secret", "token", "pass", "pwd", "api", "access", "credential"];
 
-const RULES: &[Rule] = &[
-    Rule {
+const RULES: &[SecretRule] = &[
+    SecretRule {
         kind: SecretKind::AwsKey,
         words: &["akia", "asia"],
         pattern: r"(?-u)(?:^|[^0-9A-Za-z])((?:AKIA|ASIA)[0-9A-Z]{16})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::GithubToken,
         words: &["ghp_", "gho_", "ghu_", "ghs_", "ghr_"],
         pattern: r"(?-u)(gh[pousr]_[A-Za-z0-9]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::GithubToken,
         words: &["github_pat_"],
         pattern: r"(?-u)(github_pat_[A-Za-z0-9_]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::GitlabToken,
         words: &["glpat-"],
         pattern: r"(?-u)(glpat-[A-Za-z0-9_.-]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["sk-"],
         pattern: r"(?-u)\b(sk-[A-Za-z0-9_-]{16,})",
         check: has_digit,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::SlackToken,
         words: &["xox"],
         pattern: r"(?-u)\b(xox[a-z]-[A-Za-z0-9-]{10,})",
         check: has_digit,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::GoogleKey,
         words: &["aiza"],
         pattern: r"(?-u)\b(AIza[A-Za-z0-9_-]{35})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::Jwt,
         words: &["eyj"],
         pattern: r"(?-u)\b(eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::Authorization,
         words: &["authorization"],
         pattern: r#"(?i-u)authorization[\\"']*[ \t]*[:=][ \t]*[\\"']*(?:bearer|basic|token|apikey|negotiate)[ \t]+([A-Za-z0-9._~+/=|-]{8,})"#,
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::Authorization,
         words: &["authorization", "bearer"],
         pattern: r#"(?i-u)(?:authorization[\\"']*[ \t]*[:=]|\bbearer)[ \t]*[\\"']*([A-Za-z0-9._~+/=|-]{16,})"#,
         check: has_digit,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::UrlPassword,
         words: &["://"],
         pattern: r#"(?-u)://[^\s/:@"'<>\\]*:([^\s/"'<>\\]+)@"#,
         check: is_literal,
     },
-    Rule { kind: SecretKind::ApiKey, words: &["hf_"], pattern: r"(?-u)\b(hf_[A-Za-z0-9]{20,})", check: any },
-    Rule {
+    SecretRule {
+        kind: SecretKind::ApiKey,
+        words: &["hf_"],
+        pattern: r"(?-u)\b(hf_[A-Za-z0-9]{20,})",
+        check: any,
+    },
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["npm_"],
         pattern: r"(?-u)\b(npm_[A-Za-z0-9]{30,})",
         check: has_digit,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["pypi-"],
         pattern: r"(?-u)\b(pypi-[A-Za-z0-9_-]{32,})",
         check: has_digit,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["dckr_pat_"],
         pattern: r"(?-u)\b(dckr_pat_[A-Za-z0-9_-]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["sg."],
         pattern: r"(?-u)\b(SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["k_live_", "k_test_", "whsec_"],
         pattern: r"(?-u)\b((?:[rs]k_(?:live|test)_|whsec_)[A-Za-z0-9]{16,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["sq0"],
         pattern: r"(?-u)\b(sq0(?:csp|atp|idp)-[A-Za-z0-9_-]{20,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::PrivateKey,
         words: &["age-secret-key-"],
         pattern: r"(?i-u)(AGE-SECRET-KEY-[A-Z0-9-]{20,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::ApiKey,
         words: &["hvs.", "hvb.", "hvr."],
         pattern: r"(?-u)\b(hv[sbr]\.[A-Za-z0-9_-]{20,})",
         check: any,
     },
-    Rule {
+    SecretRule {
         kind: SecretKind::Value,
         words: &["accountkey", "sharedaccesskey", "secret"],
         pattern: r#"(?i-u)(?:AccountKey|SharedAccessKey|aws_?secret_?access_?key)[\\"']*[ \t]*[:=][ \t]*[\\"']*([A-Za-z0-9+/]{20,}={0,2})"#,
         check: has_digit,
     },
     // On a command line, in a query, in an environment. Short words are names of arguments more often than secrets.
-    Rule {
+    SecretRule {
         kind: SecretKind::Value,
         words: SECRET_WORDS,
         pattern: r#"(?i-u)(?:(?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|credential)[A-Za-z0-9_-]*=|--[a-z0-9-]*(?:secret|token|passw(?:or)?d|passphrase|api-?key|access-?key)[a-z0-9-]*[ \t]+)[\\"']*([^\s\\"'`;&|<>(){}\[\],$]{12,})"#,
@@ -143,18 +148,18 @@ const RULES: &[Rule] = &[
 ];
 
 #[derive(Debug)]
-pub(super) struct Shapes {
+pub(super) struct SecretShapes {
     rules: Patterns,
     private_keys: PrivateKeys,
 }
 
-impl Shapes {
-    pub(super) fn new() -> Shapes {
-        Shapes { rules: Patterns::new(RULES), private_keys: PrivateKeys::new() }
+impl SecretShapes {
+    pub(super) fn new() -> SecretShapes {
+        SecretShapes { rules: Patterns::new(RULES), private_keys: PrivateKeys::new() }
     }
 
     /// The secrets in `text`, in no order.
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
+    pub(super) fn find(&self, text: &[u8]) -> Vec<SecretSpan> {
         let mut spans = self.rules.find(text);
         spans.extend(self.private_keys.find(text));
         spans
@@ -170,8 +175,8 @@ fn has_digit(secret: &[u8]) -> bool {
     secret.iter().any(u8::is_ascii_digit)
 }
 
-/// Whether it is written as people write passwords and not as they write words, names, paths and addresses: with digits,
-/// signs, or capitals within.
+/// Whether it is written as people write passwords and not as they write words, names, paths and addresses:
+/// with digits, signs, or capitals within.
 pub(super) fn is_password(value: &[u8]) -> bool {
     let is_place = value.starts_with(b"/") || value.starts_with(b"~") || value.starts_with(b".");
     let is_code = [&b"://"[..], b"::", b"->", b"=="].iter().any(|sign| contains(value, sign));
@@ -181,7 +186,7 @@ pub(super) fn is_password(value: &[u8]) -> bool {
     is_literal(value) && !is_place && !is_code && is_odd
 }
 
-/// Whether it is made of letters and digits as only machines mix them.
+/// Returns whether it is made of letters and digits as only machines mix them.
 fn is_random(value: &[u8]) -> bool {
     let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
     let letters = value.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
@@ -192,7 +197,8 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|bytes| bytes == part)
 }
 
-/// Whether it is a value itself, not the place of one: `${PASSWORD}`, `<password>`, `{{ password }}`, `***`.
+/// Returns whether it is a value itself, not the place of one: `${PASSWORD}`, `<password>`, `{{ password }}`,
+/// `***`.
 pub(super) fn is_literal(value: &[u8]) -> bool {
     let Some(first) = value.first() else { return false };
     let is_place = matches!(first, b'$' | b'{' | b'<' | b'%');

@@ -6,7 +6,7 @@ use memchr::memmem;
 
 use super::mark::SecretKind;
 use super::pattern::LazyRegex;
-use super::spans::Span;
+use super::spans::SecretSpan;
 
 /// What every private key begins with.
 const PRIVATE_KEY_BEGIN: &str = r"(?-u)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";
@@ -30,14 +30,14 @@ impl PrivateKeys {
         PrivateKeys { begin: LazyRegex::new(PRIVATE_KEY_BEGIN), end: LazyRegex::new(PRIVATE_KEY_END) }
     }
 
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
+    pub(super) fn find(&self, text: &[u8]) -> Vec<SecretSpan> {
         if memmem::find(text, b"-----BEGIN ").is_none() {
             return Vec::new();
         }
         let begins = self.begin.get().into_iter().flat_map(|begin| begin.find_iter(text));
         begins
             .filter_map(|begin| self.key_at(text, begin.range()))
-            .map(|range| Span::new(range, SecretKind::PrivateKey))
+            .map(|range| SecretSpan::new(range, SecretKind::PrivateKey))
             .collect()
     }
 

@@ -1,15 +1,17 @@
 //! Text with placeholders: `{{path}}`.
 //!
-//! `\{{` is a literal `{{`. A path is a value of [`Values`]: `prompt`, `args.from` (or `from`), `nodes.survey.text`.
+//! `\{{` is a literal `{{`. A path is a value of [`Values`]: `prompt`, `args.from` (or `from`),
+//! `nodes.survey.text`.
 //!
 //! # Invariants
 //! 1. One pass: a value is put in as it is, whatever it holds.
 //! 2. What [`Template`] prints is read back as the same template.
-//! 3. A value is never taken for an option: a word of an argv that begins with a placeholder and becomes one that begins
-//!    with `-` is refused, unless `--` stands before it.
+//! 3. A value is never taken for an option: a word of an argv that begins with a placeholder and becomes one
+//!    that begins with `-` is refused, unless `--` stands before it.
 //!
 //! # Not here
-//! What is computed from values: [`crate::expr`]. Shells: a command line has no templates, its values are variables.
+//! What is computed from values: [`crate::expr`]. Shells: a command line has no templates, its values are
+//! variables.
 
 mod path;
 mod values;
@@ -18,26 +20,26 @@ use std::fmt;
 
 pub(crate) use path::is_path_char;
 pub use path::{PathFlaw, TemplatePath};
-pub use values::{Known, NODE_FIELDS, RESERVED, UnknownPath, Values, node_value, value_text};
+pub use values::{NODE_FIELDS, RESERVED, TemplateScope, UnknownPath, Values, node_value, value_text};
 
 use crate::plan::ByteText;
 
-/// How long a word of an argv may become.
+/// Limits how long a word of an argv may become.
 pub const WORD_BYTES_MAX: usize = 100 * 1024;
 
 /// A text with placeholders, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Value(TemplatePath),
 }
 
-/// Why a text is no template, and where.
+/// The reason why a text is no template, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct TemplateFlaw {
@@ -47,7 +49,7 @@ pub struct TemplateFlaw {
     pub why: String,
 }
 
-/// Why no text came out of a template.
+/// The reason why no text came out of a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
     /// There is no such value.
@@ -102,14 +104,15 @@ impl Template {
                 let shown = source[open..inner + length + 2].chars().take(60).collect::<String>();
                 TemplateFlaw { at: open, why: format!("`{shown}` {flaw}; for a literal write `\\{{{{`") }
             })?;
-            template.parts.push(Part::Value(path));
+            template.parts.push(TemplatePart::Value(path));
             at = inner + length + 2;
         }
         template.push_text(&source[at..]);
         Ok(template)
     }
 
-    /// Whether a line for the shell holds something that would be a placeholder elsewhere; the byte where it begins.
+    /// Whether a line for the shell holds something that would be a placeholder elsewhere; the byte where it
+    /// begins.
     pub fn found_in(line: &str) -> Option<usize> {
         line.match_indices("{{").map(|(at, _)| at).find(|at| {
             let is_escaped = line[..*at].ends_with('\\');
@@ -118,7 +121,7 @@ impl Template {
         })
     }
 
-    /// Where the placeholders of a text begin, in bytes and in their order.
+    /// Returns where the placeholders of a text begin, in bytes and in their order.
     pub fn places(source: &str) -> Vec<usize> {
         let (mut places, mut at) = (Vec::new(), 0);
         while let Some(found) = source[at..].find("{{") {
@@ -136,15 +139,15 @@ impl Template {
     /// The paths of its placeholders, in their order.
     pub fn paths(&self) -> impl Iterator<Item = &TemplatePath> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Value(path) => Some(path),
-            Part::Text(_) => None,
+            TemplatePart::Value(path) => Some(path),
+            TemplatePart::Text(_) => None,
         })
     }
 
     /// The path, when it is nothing but one placeholder.
     pub fn only_path(&self) -> Option<&TemplatePath> {
         match &self.parts[..] {
-            [Part::Value(path)] => Some(path),
+            [TemplatePart::Value(path)] => Some(path),
             _ => None,
         }
     }
@@ -154,8 +157,8 @@ impl Template {
         self.parts
             .iter()
             .map(|part| match part {
-                Part::Text(text) => Some(text.as_str()),
-                Part::Value(_) => None,
+                TemplatePart::Text(text) => Some(text.as_str()),
+                TemplatePart::Value(_) => None,
             })
             .collect()
     }
@@ -168,8 +171,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Value(path) => {
+                TemplatePart::Text(literal) => text.push_str(literal),
+                TemplatePart::Value(path) => {
                     let value =
                         values.get(path).ok_or_else(|| ExpandError::Unknown { path: path.clone() })?;
                     text.push_str(&value_text(&value));
@@ -182,23 +185,24 @@ impl Template {
     /// The template with some of its placeholders replaced by templates.
     ///
     /// # Errors
-    /// What is put before a placeholder ends with `\` or `{` and would change its meaning; the text that does.
-    pub fn replaced(&self, by: &dyn Fn(&TemplatePath) -> Option<Template>) -> Result<Template, String> {
+    /// What is put before a placeholder ends with `\` or `{` and would change its meaning; the text that
+    /// does.
+    pub fn replace_paths(&self, by: &dyn Fn(&TemplatePath) -> Option<Template>) -> Result<Template, String> {
         let mut template = Template::default();
         for part in &self.parts {
             match part {
-                Part::Text(text) => template.push_text(text),
-                Part::Value(path) => match by(path) {
-                    None => template.parts.push(Part::Value(path.clone())),
+                TemplatePart::Text(text) => template.push_text(text),
+                TemplatePart::Value(path) => match by(path) {
+                    None => template.parts.push(TemplatePart::Value(path.clone())),
                     Some(other) => other.parts.into_iter().for_each(|part| match part {
-                        Part::Text(text) => template.push_text(&text),
-                        Part::Value(path) => template.parts.push(Part::Value(path)),
+                        TemplatePart::Text(text) => template.push_text(&text),
+                        TemplatePart::Value(path) => template.parts.push(TemplatePart::Value(path)),
                     }),
                 },
             }
         }
         for pair in template.parts.windows(2) {
-            if let [Part::Text(text), Part::Value(_)] = pair
+            if let [TemplatePart::Text(text), TemplatePart::Value(_)] = pair
                 && text.ends_with(['\\', '{'])
             {
                 return Err(text.clone());
@@ -215,8 +219,8 @@ impl Template {
     }
 
     /// Nothing but one placeholder.
-    pub fn of(path: TemplatePath) -> Template {
-        Template { parts: vec![Part::Value(path)] }
+    pub fn from_path(path: TemplatePath) -> Template {
+        Template { parts: vec![TemplatePart::Value(path)] }
     }
 
     fn push_text(&mut self, text: &str) {
@@ -224,14 +228,14 @@ impl Template {
             return;
         }
         match self.parts.last_mut() {
-            Some(Part::Text(last)) => last.push_str(text),
-            Some(Part::Value(_)) | None => self.parts.push(Part::Text(text.to_owned())),
+            Some(TemplatePart::Text(last)) => last.push_str(text),
+            Some(TemplatePart::Value(_)) | None => self.parts.push(TemplatePart::Text(text.to_owned())),
         }
     }
 
-    /// Whether it begins with a placeholder.
+    /// Returns whether it begins with a placeholder.
     pub fn begins_with_value(&self) -> bool {
-        matches!(self.parts.first(), Some(Part::Value(_)))
+        matches!(self.parts.first(), Some(TemplatePart::Value(_)))
     }
 }
 
@@ -239,8 +243,8 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
-                Part::Text(text) => f.write_str(&text.replace("{{", "\\{{"))?,
-                Part::Value(path) => write!(f, "{{{{{path}}}}}")?,
+                TemplatePart::Text(text) => f.write_str(&text.replace("{{", "\\{{"))?,
+                TemplatePart::Value(path) => write!(f, "{{{{{path}}}}}")?,
             }
         }
         Ok(())

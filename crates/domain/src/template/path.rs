@@ -1,20 +1,21 @@
 //! The path of a value: `args.from`, `nodes.survey.json.files`.
 //!
 //! # Invariants
-//! A path has at least one segment; segments have letters, digits, `_`, `-` and, for nodes of nested actors, `/`.
+//! A path has at least one segment; segments have letters, digits, `_`, `-` and, for nodes of nested actors,
+//! `/`.
 
 use std::fmt;
 
-/// How long a path may be.
+/// Limits how long a path may be.
 const PATH_CHARS_MAX: usize = 300;
 
-/// Where a value is found.
+/// The path of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TemplatePath {
     segments: Vec<String>,
 }
 
-/// Why a text is no path.
+/// The reason why a text is no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFlaw {
     /// Nothing, or nothing between two dots.
@@ -66,7 +67,7 @@ impl TemplatePath {
     }
 }
 
-/// Whether a path has this letter between its dots.
+/// Returns whether a path has this letter between its dots.
 pub(crate) fn is_path_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-/".contains(letter)
 }

@@ -1,7 +1,7 @@
 //! The values that templates and conditions see, and which of them exist.
 //!
 //! # Invariants
-//! 1. A path that [`Known::check`] accepts has a value in every run; one that it refuses has none.
+//! 1. A path that [`TemplateScope::check`] accepts has a value in every run; one that it refuses has none.
 //! 2. A field of a node's JSON that is not there is null: what a model leaves out is not known before it ran.
 
 use std::borrow::Cow;
@@ -21,10 +21,11 @@ pub const RESERVED: [&str; 9] =
 /// What is known of a node that has settled.
 pub const NODE_FIELDS: [&str; 5] = ["text", "exit_code", "outcome", "changed", "json"];
 
-/// What templates and conditions see in a run.
+/// The values that templates and conditions see in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
-    /// The whole brief: task, strategy, definition of done, invariants, guidance, and findings in a fix or a retry.
+    /// The whole brief: task, strategy, definition of done, invariants, guidance, and findings in a fix or a
+    /// retry.
     pub prompt: String,
     /// What is to be done, in the words of the person or the action.
     pub task: String,
@@ -54,7 +55,7 @@ pub struct UnknownPath {
     pub why: String,
 }
 
-/// What of a node's end others can use.
+/// Returns what of a node's end others can use.
 pub fn node_value(run: &NodeRun) -> Value {
     json!({
         "text": run.text,
@@ -126,9 +127,9 @@ fn undeclared(name: &str) -> String {
     }
 }
 
-/// Which values there are where a template or a condition stands.
+/// The values that exist at a template or a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct TemplateScope {
     /// The names of arguments.
     pub args: BTreeSet<String>,
     /// Nodes that are settled by then.
@@ -139,8 +140,8 @@ pub struct Known {
     pub in_run: bool,
 }
 
-impl Known {
-    /// Whether there is a value at this path.
+impl TemplateScope {
+    /// Checks whether there is a value at this path.
     ///
     /// # Errors
     /// There is none.

@@ -1,6 +1,6 @@
 //! Profiles of automation, and the verdict at each gate.
 
-use domain::{AskWhy, Automation, Gate, GateFacts, GatePoint, GateVerdict, verdict};
+use domain::{AskReason, Automation, GateDecision, GateFacts, GatePoint, GateVerdict, verdict};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -43,22 +43,22 @@ fn a_gate_that_is_open_still_asks_for_these() {
     let auto = Automation { ask_below: 0.5, ..built_in("auto") };
     let says = |point, facts: GateFacts| verdict(point, &auto, &facts);
     let ask = GateVerdict::Ask;
-    let unsure = AskWhy::Unsure { confidence: 0.4, ask_below: 0.5 };
+    let unsure = AskReason::Unsure { confidence: 0.4, ask_below: 0.5 };
     assert_eq!(says(GatePoint::Execute, GateFacts { confidence: 0.4, ..FINE }), ask(unsure));
     assert_eq!(says(GatePoint::Execute, GateFacts { confidence: 0.5, ..FINE }), GateVerdict::Go);
     for (facts, why) in [
-        (GateFacts { required_checks: 0, ..FINE }, AskWhy::Unchecked),
-        (GateFacts { checks_passed: false, ..FINE }, AskWhy::ChecksFailed),
-        (GateFacts { has_changes: false, ..FINE }, AskWhy::NothingChanged),
-        (GateFacts { is_read_only: true, ..FINE }, AskWhy::ReadOnly),
+        (GateFacts { required_checks: 0, ..FINE }, AskReason::Unchecked),
+        (GateFacts { checks_passed: false, ..FINE }, AskReason::ChecksFailed),
+        (GateFacts { has_changes: false, ..FINE }, AskReason::NothingChanged),
+        (GateFacts { is_read_only: true, ..FINE }, AskReason::ReadOnly),
     ] {
         assert_eq!(says(GatePoint::Apply, facts), ask(why));
     }
-    assert_eq!(says(GatePoint::Fix, GateFacts { fixes_left: 0, ..FINE }), ask(AskWhy::FixesSpent));
+    assert_eq!(says(GatePoint::Fix, GateFacts { fixes_left: 0, ..FINE }), ask(AskReason::FixesSpent));
     for (facts, why) in [
-        (GateFacts { has_strategist: false, ..FINE }, AskWhy::NoStrategist),
-        (GateFacts { reversions_by_itself: 1, ..FINE }, AskWhy::WentBackAlready),
-        (GateFacts { reversions_left: 0, ..FINE }, AskWhy::ReversionsSpent),
+        (GateFacts { has_strategist: false, ..FINE }, AskReason::NoStrategist),
+        (GateFacts { reversions_by_itself: 1, ..FINE }, AskReason::WentBackAlready),
+        (GateFacts { reversions_left: 0, ..FINE }, AskReason::ReversionsSpent),
     ] {
         assert_eq!(says(GatePoint::Replan, facts), ask(why));
     }
@@ -69,7 +69,7 @@ fn a_persons_yes_beforehand_needs_no_check_but_passes_none_that_failed() {
     let told = GateFacts { is_told_to_apply: true, required_checks: 0, ..FINE };
     let says = |facts| verdict(GatePoint::Apply, &built_in("manual"), &facts);
     assert_eq!(says(told), GateVerdict::Go);
-    assert_eq!(says(GateFacts { checks_passed: false, ..told }), GateVerdict::Ask(AskWhy::ChecksFailed));
+    assert_eq!(says(GateFacts { checks_passed: false, ..told }), GateVerdict::Ask(AskReason::ChecksFailed));
 }
 
 #[test]
@@ -90,11 +90,14 @@ fn a_profile_that_was_tightened_is_named_after_what_it_is() {
     assert_eq!(name(&built_in("review"), &built_in("auto")), "review");
     let careful = Automation { name: "careful".to_owned(), ask_below: 0.6, ..built_in("auto") };
     let joined = careful.tightened(&built_in("review"));
-    assert_eq!((joined.name.as_str(), joined.apply, joined.ask_below), ("careful+review", Gate::Ask, 0.6));
+    assert_eq!(
+        (joined.name.as_str(), joined.apply, joined.ask_below),
+        ("careful+review", GateDecision::Ask, 0.6)
+    );
 }
 
-fn gate() -> impl Strategy<Value = Gate> {
-    prop_oneof![Just(Gate::Ask), Just(Gate::Auto)]
+fn gate() -> impl Strategy<Value = GateDecision> {
+    prop_oneof![Just(GateDecision::Ask), Just(GateDecision::Auto)]
 }
 
 fn profile() -> impl Strategy<Value = Automation> {

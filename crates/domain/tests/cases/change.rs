@@ -10,22 +10,22 @@ fn file(content: &str) -> Option<FileState> {
     Some(FileState::file(content.as_bytes(), 0o644))
 }
 
-fn created(at: &str, content: &str) -> Draft {
-    Draft::between(path(at), None, file(content)).unwrap()
+fn created(at: &str, content: &str) -> ChangeDraft {
+    ChangeDraft::between(path(at), None, file(content)).unwrap()
 }
 
-fn deleted(at: &str, content: &str) -> Draft {
-    Draft::between(path(at), file(content), None).unwrap()
+fn deleted(at: &str, content: &str) -> ChangeDraft {
+    ChangeDraft::between(path(at), file(content), None).unwrap()
 }
 
 /// A draft as it reads: operation, path and source.
-fn told(drafts: Vec<Draft>) -> Vec<String> {
-    let told = |draft: Draft| match draft.op() {
-        Op::Create => format!("create {}", draft.path()),
-        Op::Modify => format!("modify {}", draft.path()),
-        Op::Delete => format!("delete {}", draft.path()),
-        Op::Mode => format!("mode {}", draft.path()),
-        Op::Rename { from } => format!("rename {from} to {}", draft.path()),
+fn told(drafts: Vec<ChangeDraft>) -> Vec<String> {
+    let told = |draft: ChangeDraft| match draft.op() {
+        ChangeOp::Create => format!("create {}", draft.path()),
+        ChangeOp::Modify => format!("modify {}", draft.path()),
+        ChangeOp::Delete => format!("delete {}", draft.path()),
+        ChangeOp::Mode => format!("mode {}", draft.path()),
+        ChangeOp::Rename { from } => format!("rename {from} to {}", draft.path()),
     };
     drafts.into_iter().map(told).collect()
 }
@@ -38,18 +38,18 @@ fn the_operation_follows_from_the_states() {
     let link = FileState::symlink(b"text");
     let larger = FileState { size: 9, ..text };
     let table = [
-        (None, Some(text), Some(Op::Create)),
-        (Some(text), None, Some(Op::Delete)),
-        (Some(text), Some(other), Some(Op::Modify)),
-        (Some(text), Some(larger), Some(Op::Modify)),
-        (Some(text), Some(link), Some(Op::Modify)),
-        (Some(program), Some(other), Some(Op::Modify)),
-        (Some(text), Some(program), Some(Op::Mode)),
+        (None, Some(text), Some(ChangeOp::Create)),
+        (Some(text), None, Some(ChangeOp::Delete)),
+        (Some(text), Some(other), Some(ChangeOp::Modify)),
+        (Some(text), Some(larger), Some(ChangeOp::Modify)),
+        (Some(text), Some(link), Some(ChangeOp::Modify)),
+        (Some(program), Some(other), Some(ChangeOp::Modify)),
+        (Some(text), Some(program), Some(ChangeOp::Mode)),
         (Some(text), Some(text), None),
         (None, None, None),
     ];
     for (before, after, op) in table {
-        let draft = Draft::between(path("a"), before, after);
+        let draft = ChangeDraft::between(path("a"), before, after);
         let parts = draft.as_ref().map(|draft| {
             (draft.path().clone(), draft.op().clone(), draft.before().copied(), draft.after().copied())
         });
@@ -61,11 +61,11 @@ fn the_operation_follows_from_the_states() {
 fn a_moved_file_is_renamed() {
     let before = FileState::file(b"text", 0o644);
     let after = FileState::file(b"text", 0o755);
-    let gone = Draft::between(path("old"), Some(before), None).unwrap();
-    let come = Draft::between(path("new"), None, Some(after)).unwrap();
+    let gone = ChangeDraft::between(path("old"), Some(before), None).unwrap();
+    let come = ChangeDraft::between(path("new"), None, Some(after)).unwrap();
     let renamed = pair_renames(vec![gone, come]);
     assert_eq!(renamed.len(), 1);
-    assert_eq!(renamed[0].op(), &Op::Rename { from: path("old") });
+    assert_eq!(renamed[0].op(), &ChangeOp::Rename { from: path("old") });
     assert_eq!(renamed[0].path(), &path("new"));
     assert_eq!((renamed[0].before(), renamed[0].after()), (Some(&before), Some(&after)));
 }
@@ -76,12 +76,12 @@ fn what_differs_or_is_empty_is_no_rename() {
         vec![created("new", "text, edited"), deleted("old", "text")],
         vec![created("new", ""), deleted("old", "")],
         vec![
-            Draft::between(path("new"), None, Some(FileState::symlink(b"text"))).unwrap(),
+            ChangeDraft::between(path("new"), None, Some(FileState::symlink(b"text"))).unwrap(),
             deleted("old", "text"),
         ],
         vec![
-            Draft::between(path("new"), None, Some(FileState::dir(0o755))).unwrap(),
-            Draft::between(path("old"), Some(FileState::dir(0o755)), None).unwrap(),
+            ChangeDraft::between(path("new"), None, Some(FileState::dir(0o755))).unwrap(),
+            ChangeDraft::between(path("old"), Some(FileState::dir(0o755)), None).unwrap(),
         ],
     ];
     for drafts in kept {
@@ -114,17 +114,17 @@ fn among_equal_names_the_first_path_goes_to_the_first_path() {
 
 #[test]
 fn a_replaced_path_is_the_end_of_no_rename() {
-    let link = Draft::between(path("a"), None, Some(FileState::symlink(b"b"))).unwrap();
+    let link = ChangeDraft::between(path("a"), None, Some(FileState::symlink(b"b"))).unwrap();
     let replaced_source = vec![link, deleted("a", "text"), created("b", "text")];
     assert_eq!(told(pair_renames(replaced_source)), ["delete a", "create a", "create b"]);
-    let link = Draft::between(path("b"), Some(FileState::symlink(b"x")), None).unwrap();
+    let link = ChangeDraft::between(path("b"), Some(FileState::symlink(b"x")), None).unwrap();
     let replaced_target = vec![created("b", "text"), link, deleted("a", "text")];
     assert_eq!(told(pair_renames(replaced_target)), ["delete a", "delete b", "create b"]);
 }
 
 #[test]
 fn other_changes_stay_as_they_are() {
-    let modified = Draft::between(path("m"), file("one"), file("two")).unwrap();
+    let modified = ChangeDraft::between(path("m"), file("one"), file("two")).unwrap();
     let drafts = vec![modified, created("z", "two"), deleted("a", "two")];
     assert_eq!(told(pair_renames(drafts)), ["modify m", "rename a to z"]);
 }
@@ -134,11 +134,11 @@ fn an_entry_matches_its_change_and_no_other() {
     let recorded = change(1, "text");
     let entry = entry(ChangesetId::from_u128(1), 1, 1, &recorded);
     assert!(entry.matches(&recorded));
-    let draft = |at: &str, before, after| Draft::between(path(at), before, after).unwrap();
+    let draft = |at: &str, before, after| ChangeDraft::between(path(at), before, after).unwrap();
     let others = [
         NewChange { id: ChangeId::from_u128(2), ..recorded.clone() },
-        NewChange { call: CallNo(2), ..recorded.clone() },
-        NewChange { root: RootNo(1), ..recorded.clone() },
+        NewChange { call: CallNumber(2), ..recorded.clone() },
+        NewChange { root: RootIndex(1), ..recorded.clone() },
         NewChange { base: Base::Moved, ..recorded.clone() },
         NewChange { draft: draft("other", None, file("text")), ..recorded.clone() },
         NewChange { draft: draft("file", None, file("other")), ..recorded.clone() },
@@ -157,7 +157,7 @@ fn an_entry_matches_its_change_and_no_other() {
     assert!(!renamed.matches(&from("b")));
 }
 
-fn some_drafts() -> impl Strategy<Value = Vec<Draft>> {
+fn some_drafts() -> impl Strategy<Value = Vec<ChangeDraft>> {
     let draft =
         (prop_oneof!["[ab]/[xyz]", "[abc]"], "[st]?", any::<bool>()).prop_map(|(at, content, come)| {
             if come { created(&at, &content) } else { deleted(&at, &content) }
@@ -165,17 +165,18 @@ fn some_drafts() -> impl Strategy<Value = Vec<Draft>> {
     proptest::collection::vec(draft, 0..12).prop_map(|drafts| {
         // One delete and one create per path at most, as a scan finds them.
         let mut seen = std::collections::BTreeSet::new();
-        let first = |draft: &Draft| seen.insert((draft.path().clone(), draft.op() == &Op::Create));
+        let first =
+            |draft: &ChangeDraft| seen.insert((draft.path().clone(), draft.op() == &ChangeOp::Create));
         drafts.into_iter().filter(first).collect()
     })
 }
 
 /// The files before or after a call, as far as it changed them: what pairing must not alter.
-fn files(drafts: &[Draft], then: bool) -> Vec<(RelPath, FileState)> {
+fn files(drafts: &[ChangeDraft], then: bool) -> Vec<(RelPath, FileState)> {
     let mut files: Vec<_> = drafts
         .iter()
         .filter_map(|draft| match (then, draft.op()) {
-            (false, Op::Rename { from }) => draft.before().map(|state| (from.clone(), *state)),
+            (false, ChangeOp::Rename { from }) => draft.before().map(|state| (from.clone(), *state)),
             (false, _) => draft.before().map(|state| (draft.path().clone(), *state)),
             (true, _) => draft.after().map(|state| (draft.path().clone(), *state)),
         })

@@ -17,19 +17,23 @@ struct Listed {
 #[derive(Default)]
 struct List {
     sets: Vec<Listed>,
-    changes: Vec<(NewChange, Recorded)>,
+    changes: Vec<(NewChange, RecordedChange)>,
 }
 
 impl List {
-    fn start(&mut self, id: ChangesetId) -> Started {
+    fn start(&mut self, id: ChangesetId) -> StartedChangeset {
         let place = self.sets.iter().position(|set| set.id == id).unwrap_or_else(|| {
             self.sets.push(Listed { id, state: ChangesetState::Open, entries: Vec::new() });
             self.sets.len() - 1
         });
-        Started { id, ordinal: place as u32 + 1 }
+        StartedChangeset { id, ordinal: place as u32 + 1 }
     }
 
-    fn record(&mut self, id: Option<ChangesetId>, change: NewChange) -> Result<Recorded, ChangesetError> {
+    fn record(
+        &mut self,
+        id: Option<ChangesetId>,
+        change: NewChange,
+    ) -> Result<RecordedChange, ChangesetError> {
         if let Some((first, recorded)) = self.changes.iter().find(|(first, _)| first.id == change.id) {
             let same = *first == change;
             return if same { Ok(*recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }) };
@@ -47,7 +51,7 @@ impl List {
         if set.state != ChangesetState::Open {
             return Err(ChangesetError::ChangesetClosed { id: set.id, entry: Box::new(change) });
         }
-        let recorded = Recorded {
+        let recorded = RecordedChange {
             changeset: set.id,
             seq: set.entries.len() as u32 + 1,
             no: self.changes.len() as u64 + 1,
@@ -57,20 +61,20 @@ impl List {
         Ok(recorded)
     }
 
-    fn end(set: &mut Listed, state: ChangesetState) -> Closed {
+    fn end(set: &mut Listed, state: ChangesetState) -> ClosedChangeset {
         if set.state == ChangesetState::Open {
             set.state = state;
         }
         let digest = changeset_digest(&set.entries);
-        Closed { id: set.id, entries: set.entries.len() as u32, digest }
+        ClosedChangeset { id: set.id, entries: set.entries.len() as u32, digest }
     }
 
-    fn close(&mut self, id: ChangesetId) -> Result<Closed, ChangesetError> {
+    fn close(&mut self, id: ChangesetId) -> Result<ClosedChangeset, ChangesetError> {
         let set = self.sets.iter_mut().find(|set| set.id == id);
         set.map(|set| List::end(set, ChangesetState::Closed)).ok_or(ChangesetError::UnknownChangeset { id })
     }
 
-    fn finish(&mut self, state: ChangesetState) -> Vec<Closed> {
+    fn finish(&mut self, state: ChangesetState) -> Vec<ClosedChangeset> {
         let open = self.sets.iter_mut().filter(|set| set.state == ChangesetState::Open);
         open.map(|set| List::end(set, state)).collect()
     }
@@ -94,7 +98,7 @@ enum Step {
     Record(u128, u128, &'static str),
     RecordLatest(u128, &'static str),
     Close(u128),
-    Finish(Ending),
+    Finish(ChangesetEnding),
 }
 
 fn some_step() -> impl Strategy<Value = Step> {
@@ -106,7 +110,7 @@ fn some_step() -> impl Strategy<Value = Step> {
         6 => (set.clone(), change.clone(), content.clone()).prop_map(|(set, id, text)| Step::Record(set, id, text)),
         4 => (change, content).prop_map(|(id, text)| Step::RecordLatest(id, text)),
         3 => set.prop_map(Step::Close),
-        1 => prop_oneof![Just(Ending::Closed), Just(Ending::Interrupted)].prop_map(Step::Finish),
+        1 => prop_oneof![Just(ChangesetEnding::Closed), Just(ChangesetEnding::Interrupted)].prop_map(Step::Finish),
     ]
 }
 
@@ -138,8 +142,8 @@ proptest! {
                 }
                 Step::Finish(how) => {
                     let state = match how {
-                        Ending::Closed => ChangesetState::Closed,
-                        Ending::Interrupted => ChangesetState::Interrupted,
+                        ChangesetEnding::Closed => ChangesetState::Closed,
+                        ChangesetEnding::Interrupted => ChangesetState::Interrupted,
                     };
                     prop_assert_eq!(changesets.finish(how), list.finish(state));
                 }
@@ -171,8 +175,8 @@ fn an_error_of_a_changeset_says_how_to_take_it() {
         (ChangesetError::UnknownChangeset { id }, ErrorClass::Bug),
         (ChangesetError::InvalidEntry { id: ChangeId::from_u128(1) }, ErrorClass::Bug),
         (ChangesetError::ChangesetClosed { id, entry: Box::new(change(1, "a")) }, ErrorClass::Permanent),
-        (ChangesetError::UnknownCall { attempt: 1, no: CallNo(2) }, ErrorClass::Bug),
-        (ChangesetError::CallEnded { attempt: 1, no: CallNo(2) }, ErrorClass::Bug),
+        (ChangesetError::UnknownCall { attempt: 1, no: CallNumber(2) }, ErrorClass::Bug),
+        (ChangesetError::CallEnded { attempt: 1, no: CallNumber(2) }, ErrorClass::Bug),
         (ChangesetError::Full { what: "entries" }, ErrorClass::Permanent),
     ];
     for (error, class) in classes {

@@ -125,14 +125,14 @@ fn decisions_of_one_step_name_each_other_by_their_places() {
         parent,
         depends_on: depends_on.to_vec(),
     };
-    let numbered = of_step(Some(0), &[1, 0]).numbered(2, 7).unwrap();
+    let numbered = of_step(Some(0), &[1, 0]).assign_numbers(2, 7).unwrap();
     assert_eq!((numbered.parent, numbered.depends_on), (Some(7), vec![1, 8, 7]));
-    let alone = of_step(None, &[]).numbered(2, 7).unwrap();
+    let alone = of_step(None, &[]).assign_numbers(2, 7).unwrap();
     assert_eq!((alone.parent, alone.depends_on), (Some(2), vec![1]));
     for other in [2, 3, usize::MAX] {
         let not_before = Err(DecisionInvalid::NotBefore { place: 2, other });
-        assert_eq!(of_step(Some(other), &[]).numbered(2, 7), not_before);
-        assert_eq!(of_step(None, &[0, other]).numbered(2, 7), not_before);
+        assert_eq!(of_step(Some(other), &[]).assign_numbers(2, 7), not_before);
+        assert_eq!(of_step(None, &[0, other]).assign_numbers(2, 7), not_before);
     }
 }
 
@@ -175,7 +175,7 @@ fn a_revert_is_decided_and_all_but_the_prompt_gives_way_to_it() {
     let (mut record, claim) = deciding(&["a", "b"]);
     let fence = claim.fence;
     record.apply_job_event(claim.job, &JobEvent::Succeed { fence }, Ms(4)).unwrap();
-    let revert = |record: &PlanRecord, job: u128, decisions: Vec<NewDecision>| HandMove {
+    let revert = |record: &PlanRecord, job: u128, decisions: Vec<NewDecision>| ManualTransition {
         version: record.row().unwrap().version,
         event: PlanEvent::Revert,
         job: Some(NewJob {

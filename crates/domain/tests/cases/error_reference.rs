@@ -19,7 +19,7 @@ struct Log {
 struct Logged {
     error: NewError,
     at: Ms,
-    action: Action,
+    action: RecoveryAction,
     reports: Vec<Detail>,
 }
 
@@ -28,7 +28,13 @@ impl Log {
         &self.all[self.all.len().saturating_sub(100)..]
     }
 
-    fn record(&mut self, policy: &Policy, error: NewError, at: Ms, jitter: u16) -> (u64, Action) {
+    fn record(
+        &mut self,
+        policy: &RecoveryPolicy,
+        error: NewError,
+        at: Ms,
+        jitter: u16,
+    ) -> (u64, RecoveryAction) {
         let kept_from = self.all.len() - self.kept().len();
         for (place, known) in self.all.iter_mut().enumerate().skip(kept_from) {
             if known.error.id() == error.id() {
@@ -47,54 +53,57 @@ impl Log {
     }
 
     fn retried<'a>(&self, of: impl IntoIterator<Item = &'a Logged>, step: &StepId) -> u32 {
-        let retried = |logged: &&Logged| matches!(logged.action, Action::Retry { .. });
+        let retried = |logged: &&Logged| matches!(logged.action, RecoveryAction::Retry { .. });
         of.into_iter().filter(|logged| logged.error.step() == step).filter(retried).count() as u32
     }
 
-    fn decide(&self, policy: &Policy, error: &NewError, jitter: u16) -> Action {
+    fn decide(&self, policy: &RecoveryPolicy, error: &NewError, jitter: u16) -> RecoveryAction {
         let step = error.step();
         if step.attempt < self.newest_attempt() {
-            return Action::GiveUp;
+            return RecoveryAction::GiveUp;
         }
-        let revert = if policy.reversions_left() > 0 { Action::Revert } else { Action::Ask };
+        let revert = if policy.reversions_left() > 0 { RecoveryAction::Revert } else { RecoveryAction::Ask };
         let sandboxes = self.kept().iter().filter(|logged| logged.error.category() == ErrorCategory::Sandbox);
         let (may_retry, then) = match error.category().as_str() {
-            "timeout" | "connection" | "overloaded" | "rate_limit" => (true, Action::Ask),
-            "tool" => (error.is_idempotent(), Action::Ask),
+            "timeout" | "connection" | "overloaded" | "rate_limit" => (true, RecoveryAction::Ask),
+            "tool" => (error.is_idempotent(), RecoveryAction::Ask),
             "model_output" => (true, revert),
-            "sandbox" => (self.retried(sandboxes, step) == 0, Action::GiveUp),
-            "validation" => (false, if policy.replan() == Gate::Auto { revert } else { Action::Ask }),
-            "invalid_input" | "internal" => (false, Action::GiveUp),
-            _ => (false, Action::Ask),
+            "sandbox" => (self.retried(sandboxes, step) == 0, RecoveryAction::GiveUp),
+            "validation" => {
+                (false, if policy.replan() == GateDecision::Auto { revert } else { RecoveryAction::Ask })
+            }
+            "invalid_input" | "internal" => (false, RecoveryAction::GiveUp),
+            _ => (false, RecoveryAction::Ask),
         };
         let retries = self.retried(&self.all, step);
         let total =
-            self.all.iter().filter(|logged| matches!(logged.action, Action::Retry { .. })).count() as u32;
+            self.all.iter().filter(|logged| matches!(logged.action, RecoveryAction::Retry { .. })).count()
+                as u32;
         let can_be_retried = ["timeout", "connection", "overloaded", "rate_limit", "model_output", "sandbox"]
             .contains(&error.category().as_str())
             || (error.category() == ErrorCategory::Tool && error.is_idempotent());
         if can_be_retried && error.phase() == Phase::Apply {
-            return Action::Ask;
+            return RecoveryAction::Ask;
         }
         if !may_retry || retries >= policy.max_retries_per_step() {
             return then;
         }
         if total >= policy.max_retries_per_plan() {
-            return Action::Ask;
+            return RecoveryAction::Ask;
         }
         let own = backoff(error.category(), retries + 1, jitter);
         let after = own.max(error.retry_after().unwrap_or(Duration::ZERO));
         if after > Duration::from_secs(600) {
-            Action::Ask
+            RecoveryAction::Ask
         } else {
-            Action::Retry { after, attempt: retries + 1 }
+            RecoveryAction::Retry { after, attempt: retries + 1 }
         }
     }
 
-    fn folded(&self) -> BTreeMap<ErrorCategory, Folded> {
+    fn folded(&self) -> BTreeMap<ErrorCategory, FoldedErrors> {
         let mut folded = BTreeMap::new();
         for logged in &self.all[..self.all.len() - self.kept().len()] {
-            let entry = folded.entry(logged.error.category()).or_insert(Folded {
+            let entry = folded.entry(logged.error.category()).or_insert(FoldedErrors {
                 count: 0,
                 first: logged.at,
                 last: logged.at,
@@ -151,10 +160,10 @@ fn some_error() -> impl Strategy<Value = NewError> {
     )
 }
 
-fn some_policy() -> impl Strategy<Value = Policy> {
-    let gate = prop_oneof![Just(Gate::Ask), Just(Gate::Auto)];
+fn some_policy() -> impl Strategy<Value = RecoveryPolicy> {
+    let gate = prop_oneof![Just(GateDecision::Ask), Just(GateDecision::Auto)];
     (0..6_u32, 0..20_u32, gate, 0..2_u8)
-        .prop_map(|(step, plan, gate, left)| Policy::new(step, plan, gate, left).unwrap())
+        .prop_map(|(step, plan, gate, left)| RecoveryPolicy::new(step, plan, gate, left).unwrap())
 }
 
 proptest! {
@@ -165,7 +174,7 @@ proptest! {
         policy in some_policy(),
         errors in proptest::collection::vec((some_error(), any::<u16>()), 1..160),
     ) {
-        let mut history = ErrorHistory::of(PLAN);
+        let mut history = ErrorHistory::new(PLAN);
         let mut log = Log::default();
         for (now, (error, jitter)) in errors.into_iter().enumerate() {
             let now = Ms(now as u64);
@@ -175,7 +184,7 @@ proptest! {
             prop_assert_eq!(history.recorded(), log.all.len() as u64);
             prop_assert_eq!(history.next_seq(), log.all.len() as u64 + 1);
             prop_assert_eq!(history.newest_attempt(), log.newest_attempt());
-            let total = log.all.iter().filter(|logged| matches!(logged.action, Action::Retry { .. })).count();
+            let total = log.all.iter().filter(|logged| matches!(logged.action, RecoveryAction::Retry { .. })).count();
             prop_assert_eq!(history.retries_total() as usize, total);
             for node in ["a", "b"] {
                 let step = step(log.newest_attempt(), node);
@@ -194,17 +203,17 @@ proptest! {
 
 #[test]
 fn the_newest_100_are_kept_whole_and_the_others_counted() {
-    let mut history = ErrorHistory::of(PLAN);
+    let mut history = ErrorHistory::new(PLAN);
     for id in 1..=250_u64 {
         let category = if id % 2 == 0 { ErrorCategory::Auth } else { ErrorCategory::Internal };
         let error =
             NewError::new(ErrorId::from_u128(id.into()), Phase::Execute, step(1, "a"), category, "no");
-        assert_eq!(history.record(&Policy::default(), error, Ms(id), 0).seq, id);
+        assert_eq!(history.record(&RecoveryPolicy::default(), error, Ms(id), 0).seq, id);
         assert_eq!(history.records().len(), usize::try_from(id).unwrap().min(RECORDS_MAX));
     }
     let folded = BTreeMap::from([
-        (ErrorCategory::Auth, Folded { count: 75, first: Ms(2), last: Ms(150) }),
-        (ErrorCategory::Internal, Folded { count: 75, first: Ms(1), last: Ms(149) }),
+        (ErrorCategory::Auth, FoldedErrors { count: 75, first: Ms(2), last: Ms(150) }),
+        (ErrorCategory::Internal, FoldedErrors { count: 75, first: Ms(1), last: Ms(149) }),
     ]);
     assert_eq!(history.folded(), &folded);
     let kept: Vec<_> = history.records().map(|record| record.recovery.seq).collect();
@@ -214,13 +223,13 @@ fn the_newest_100_are_kept_whole_and_the_others_counted() {
 
 #[test]
 fn an_error_reported_again_gets_its_first_answer_and_adds_its_details() {
-    let policy = Policy::default();
+    let policy = RecoveryPolicy::default();
     let report = |detail: serde_json::Value| {
         let error =
             NewError::new(ErrorId::from_u128(1), Phase::Execute, step(1, "a"), ErrorCategory::Timeout, "no");
         error.with_detail(serde_json::from_value(detail).unwrap())
     };
-    let mut history = ErrorHistory::of(PLAN);
+    let mut history = ErrorHistory::new(PLAN);
     let first = history.record(&policy, report(json!({"host": "a", "try": 1})), Ms(1), 0);
     let again = history.record(&policy, report(json!({"host": "b", "try": 1})), Ms(2), u16::MAX);
     assert_eq!(again, first);

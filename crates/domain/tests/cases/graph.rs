@@ -4,33 +4,33 @@ use domain::*;
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 
-fn step(node: &str, needs: &[&str], on: On) -> Step {
-    Step {
+fn step(node: &str, needs: &[&str], on: NeedsCondition) -> PlanStep {
+    PlanStep {
         needs: Some(needs.iter().map(|need| (*need).to_owned()).collect()),
         on,
-        ..Step::new(node, Does::Wait { seconds: 0 })
+        ..PlanStep::new(node, NodeKind::Wait { seconds: 0 })
     }
 }
 
-fn actor(node: &str, needs: &[&str], on: On) -> Step {
-    let does = Does::Actor { name: "other".to_owned(), result: format!("{node}/a") };
-    Step { does, ..step(node, needs, on) }
+fn actor(node: &str, needs: &[&str], on: NeedsCondition) -> PlanStep {
+    let does = NodeKind::Actor { name: "other".to_owned(), result: format!("{node}/a") };
+    PlanStep { does, ..step(node, needs, on) }
 }
 
-fn flaws(steps: &[Step]) -> Vec<String> {
-    Graph::new(steps).unwrap_err().iter().map(ToString::to_string).collect()
+fn flaws(steps: &[PlanStep]) -> Vec<String> {
+    PlanGraph::new(steps).unwrap_err().iter().map(ToString::to_string).collect()
 }
 
 /// A run by hand: steps are named, everything else follows.
 struct Run {
     names: Vec<String>,
-    graph: Graph,
+    graph: PlanGraph,
     states: Vec<NodeState>,
 }
 
 impl Run {
-    fn new(steps: &[Step]) -> Run {
-        let graph = Graph::new(steps).unwrap();
+    fn new(steps: &[PlanStep]) -> Run {
+        let graph = PlanGraph::new(steps).unwrap();
         let names = steps.iter().map(|step| step.node.clone()).collect();
         Run { names, states: vec![NodeState::Waiting; graph.len()], graph }
     }
@@ -50,7 +50,7 @@ impl Run {
         self.states[at] = NodeState::Running;
     }
 
-    fn follow(&mut self) -> Next {
+    fn follow(&mut self) -> NextSteps {
         let next = self.graph.next(&self.states);
         for (at, outcome) in &next.settled {
             assert_eq!(self.states[*at], NodeState::Waiting);
@@ -77,10 +77,10 @@ use NodeOutcome::{Cancelled, Failed, Skipped, Succeeded};
 #[test]
 fn steps_fork_and_join() {
     let mut run = Run::new(&[
-        step("survey", &[], On::Success),
-        step("history", &[], On::Success),
-        step("code", &["survey", "history"], On::Success),
-        step("review", &["code"], On::Success),
+        step("survey", &[], NeedsCondition::Success),
+        step("history", &[], NeedsCondition::Success),
+        step("code", &["survey", "history"], NeedsCondition::Success),
+        step("review", &["code"], NeedsCondition::Success),
     ]);
     assert_eq!(run.ready(), ["survey", "history"], "beside each other, in the order of the file");
     assert_eq!(run.settle("history", Succeeded), ["survey"]);
@@ -91,8 +91,11 @@ fn steps_fork_and_join() {
 
 #[test]
 fn skipped_needs_do_not_block_a_join_and_all_skipped_skip_it() {
-    let steps =
-        [step("a", &[], On::Success), step("b", &[], On::Success), step("join", &["a", "b"], On::Success)];
+    let steps = [
+        step("a", &[], NeedsCondition::Success),
+        step("b", &[], NeedsCondition::Success),
+        step("join", &["a", "b"], NeedsCondition::Success),
+    ];
     let mut run = Run::new(&steps);
     run.settle("a", Skipped);
     assert_eq!(run.settle("b", Succeeded), ["join"]);
@@ -105,11 +108,11 @@ fn skipped_needs_do_not_block_a_join_and_all_skipped_skip_it() {
 #[test]
 fn a_handled_failure_goes_to_its_handlers_and_the_rest_goes_on() {
     let mut run = Run::new(&[
-        step("try", &[], On::Success),
-        step("then", &["try"], On::Success),
-        step("mend", &["try"], On::Failure),
-        step("report", &["then", "mend"], On::Always),
-        step("other", &[], On::Success),
+        step("try", &[], NeedsCondition::Success),
+        step("then", &["try"], NeedsCondition::Success),
+        step("mend", &["try"], NeedsCondition::Failure),
+        step("report", &["then", "mend"], NeedsCondition::Always),
+        step("other", &[], NeedsCondition::Success),
     ]);
     assert!(run.graph.is_handled(0) && !run.graph.is_handled(4));
     assert_eq!(run.settle("try", Failed), ["mend", "other"]);
@@ -123,10 +126,10 @@ fn a_handled_failure_goes_to_its_handlers_and_the_rest_goes_on() {
 #[test]
 fn an_unhandled_failure_stops_what_runs_and_cancels_what_waits() {
     let mut run = Run::new(&[
-        step("runs", &[], On::Success),
-        step("fails", &[], On::Success),
-        step("waits", &["runs"], On::Always),
-        step("never", &["fails"], On::Success),
+        step("runs", &[], NeedsCondition::Success),
+        step("fails", &[], NeedsCondition::Success),
+        step("waits", &["runs"], NeedsCondition::Always),
+        step("never", &["fails"], NeedsCondition::Success),
     ]);
     run.start("runs");
     run.start("fails");
@@ -147,11 +150,11 @@ fn an_unhandled_failure_stops_what_runs_and_cancels_what_waits() {
 #[test]
 fn a_nested_actor_begins_when_its_node_could_and_ends_with_its_members() {
     let mut run = Run::new(&[
-        step("first", &[], On::Success),
-        step("sub/a", &[], On::Success),
-        step("sub/b", &["sub/a"], On::Success),
-        actor("sub", &["first"], On::Success),
-        step("last", &["sub"], On::Success),
+        step("first", &[], NeedsCondition::Success),
+        step("sub/a", &[], NeedsCondition::Success),
+        step("sub/b", &["sub/a"], NeedsCondition::Success),
+        actor("sub", &["first"], NeedsCondition::Success),
+        step("last", &["sub"], NeedsCondition::Success),
     ]);
     assert_eq!(run.ready(), ["first"], "members wait for what their actor needs");
     assert_eq!(run.settle("first", Succeeded), ["sub/a"]);
@@ -166,11 +169,11 @@ fn a_nested_actor_begins_when_its_node_could_and_ends_with_its_members() {
 #[test]
 fn a_nested_actor_that_is_not_entered_is_skipped_whole() {
     let mut run = Run::new(&[
-        step("first", &[], On::Success),
-        step("sub/a", &[], On::Success),
-        step("sub/b", &["sub/a"], On::Always),
-        actor("sub", &["first"], On::Failure),
-        step("last", &["sub"], On::Always),
+        step("first", &[], NeedsCondition::Success),
+        step("sub/a", &[], NeedsCondition::Success),
+        step("sub/b", &["sub/a"], NeedsCondition::Always),
+        actor("sub", &["first"], NeedsCondition::Failure),
+        step("last", &["sub"], NeedsCondition::Always),
     ]);
     assert_eq!(run.settle("first", Succeeded), ["last"]);
     for node in ["sub/a", "sub/b", "sub"] {
@@ -180,17 +183,17 @@ fn a_nested_actor_that_is_not_entered_is_skipped_whole() {
 
 #[test]
 fn a_failure_in_a_nested_actor_is_its_own_and_then_its_nodes() {
-    let inner = |handled: On| {
+    let inner = |handled: NeedsCondition| {
         [
-            step("sub/a", &[], On::Success),
-            step("sub/side", &[], On::Success),
+            step("sub/a", &[], NeedsCondition::Success),
+            step("sub/side", &[], NeedsCondition::Success),
             step("sub/b", &["sub/a"], handled),
-            actor("sub", &[], On::Success),
-            step("mend", &["sub"], On::Failure),
-            step("beside", &[], On::Success),
+            actor("sub", &[], NeedsCondition::Success),
+            step("mend", &["sub"], NeedsCondition::Failure),
+            step("beside", &[], NeedsCondition::Success),
         ]
     };
-    let mut run = Run::new(&inner(On::Failure));
+    let mut run = Run::new(&inner(NeedsCondition::Failure));
     assert_eq!(run.settle("sub/a", Failed), ["sub/side", "sub/b", "beside"], "handled inside");
     run.settle("sub/b", Succeeded);
     assert_eq!(run.settle("sub/side", Succeeded), ["beside"]);
@@ -199,7 +202,7 @@ fn a_failure_in_a_nested_actor_is_its_own_and_then_its_nodes() {
         (NodeState::Settled(Succeeded), NodeState::Settled(Skipped))
     );
 
-    let mut run = Run::new(&inner(On::Success));
+    let mut run = Run::new(&inner(NeedsCondition::Success));
     run.start("sub/side");
     run.states[0] = NodeState::Running;
     run.states[0] = NodeState::Settled(Failed);
@@ -213,7 +216,7 @@ fn a_failure_in_a_nested_actor_is_its_own_and_then_its_nodes() {
         (NodeState::Settled(Failed), vec!["mend".to_owned(), "beside".to_owned()])
     );
 
-    let mut steps = inner(On::Success).to_vec();
+    let mut steps = inner(NeedsCondition::Success).to_vec();
     steps.remove(4);
     let mut run = Run::new(&steps);
     run.settle("sub/side", Succeeded);
@@ -225,7 +228,7 @@ fn a_failure_in_a_nested_actor_is_its_own_and_then_its_nodes() {
 
 #[test]
 fn what_is_no_graph_says_why() {
-    let on = On::Success;
+    let on = NeedsCondition::Success;
     assert_eq!(
         flaws(&[step("a", &["b"], on), step("b", &["c"], on), step("c", &["a"], on)]),
         ["nodes need each other in a circle: a → b → c → a"]
@@ -248,19 +251,20 @@ fn what_is_no_graph_says_why() {
 
 #[test]
 fn steps_of_older_plans_come_one_after_the_other() {
-    let steps: Vec<Step> = ["a", "b", "c"].map(|node| Step::new(node, Does::Wait { seconds: 0 })).to_vec();
+    let steps: Vec<PlanStep> =
+        ["a", "b", "c"].map(|node| PlanStep::new(node, NodeKind::Wait { seconds: 0 })).to_vec();
     let mut run = Run::new(&steps);
     assert_eq!(run.ready(), ["a"]);
     assert_eq!(run.settle("a", Succeeded), ["b"]);
     assert_eq!(run.settle("b", Failed), [] as [&str; 0]);
     assert_eq!(run.end(), Some(GraphEnd::Failed { node: 1 }));
-    assert!(Graph::new(&[]).unwrap().is_empty());
+    assert!(PlanGraph::new(&[]).unwrap().is_empty());
 }
 
 /// A graph without nesting, what each step would come to if it ran, and in which order things happen.
 #[derive(Clone, Debug)]
 struct Story {
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     comes_to: Vec<NodeOutcome>,
     picks: Vec<usize>,
 }
@@ -268,7 +272,7 @@ struct Story {
 fn any_story() -> impl Strategy<Value = Story> {
     (1..9_usize).prop_flat_map(|count| {
         let needs = prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), count);
-        let on = prop::collection::vec(prop::sample::select(On::ALL.to_vec()), count);
+        let on = prop::collection::vec(prop::sample::select(NeedsCondition::ALL.to_vec()), count);
         let comes_to =
             prop::collection::vec(prop::sample::select(vec![Succeeded, Succeeded, Failed, Skipped]), count);
         let picks = prop::collection::vec(any::<usize>(), count * 3);
@@ -279,7 +283,11 @@ fn any_story() -> impl Strategy<Value = Story> {
             let whole = |at: usize| {
                 let lower: Vec<String> =
                     needs[at].iter().filter(|_| at > 0).map(|index| name(index.index(at))).collect();
-                Step { needs: Some(lower), on: on[at], ..Step::new(name(at), Does::Wait { seconds: 0 }) }
+                PlanStep {
+                    needs: Some(lower),
+                    on: on[at],
+                    ..PlanStep::new(name(at), NodeKind::Wait { seconds: 0 })
+                }
             };
             Story { steps: order.iter().map(|at| whole(*at)).collect(), comes_to, picks }
         })
@@ -287,7 +295,7 @@ fn any_story() -> impl Strategy<Value = Story> {
 }
 
 /// The rules once more, on names and without any order, until nothing changes.
-fn naive(steps: &[Step], comes_to: &[NodeOutcome]) -> (Vec<Option<NodeOutcome>>, bool) {
+fn naive(steps: &[PlanStep], comes_to: &[NodeOutcome]) -> (Vec<Option<NodeOutcome>>, bool) {
     let mut settled: Vec<Option<NodeOutcome>> = vec![None; steps.len()];
     let place = |name: &str| steps.iter().position(|step| step.node == name).unwrap();
     loop {
@@ -299,9 +307,9 @@ fn naive(steps: &[Step], comes_to: &[NodeOutcome]) -> (Vec<Option<NodeOutcome>>,
             }
             let has = |outcome| needs.iter().any(|need| settled[*need] == Some(outcome));
             let runs = match step.on {
-                On::Success => needs.is_empty() || (has(Succeeded) && !has(Failed)),
-                On::Failure => has(Failed),
-                On::Always => true,
+                NeedsCondition::Success => needs.is_empty() || (has(Succeeded) && !has(Failed)),
+                NeedsCondition::Failure => has(Failed),
+                NeedsCondition::Always => true,
             };
             settled[at] = Some(if runs { comes_to[at] } else { Skipped });
         }
@@ -310,8 +318,9 @@ fn naive(steps: &[Step], comes_to: &[NodeOutcome]) -> (Vec<Option<NodeOutcome>>,
         }
     }
     let unhandled = (0..steps.len()).any(|at| {
-        let handles =
-            |step: &Step| step.on != On::Success && step.needs.iter().flatten().any(|need| place(need) == at);
+        let handles = |step: &PlanStep| {
+            step.on != NeedsCondition::Success && step.needs.iter().flatten().any(|need| place(need) == at)
+        };
         settled[at] == Some(Failed) && !steps.iter().any(handles)
     });
     (settled, unhandled)
@@ -323,7 +332,7 @@ proptest! {
     #[test]
     fn every_schedule_ends_as_a_naive_reading_says(story in any_story()) {
         let Story { steps, comes_to, picks } = story;
-        let graph = Graph::new(&steps).unwrap();
+        let graph = PlanGraph::new(&steps).unwrap();
         let mut states = vec![NodeState::Waiting; steps.len()];
         let mut picks = picks.into_iter().cycle();
         let end = loop {
@@ -367,9 +376,9 @@ proptest! {
     #[test]
     fn no_needs_make_a_graph_panic(needs in prop::collection::vec(prop::collection::vec(0..6_usize, 0..4), 0..6)) {
         let names: Vec<String> = (0..6).map(|at| format!("n{at}")).collect();
-        let steps: Vec<Step> = needs.iter().enumerate().map(|(at, needs)| {
+        let steps: Vec<PlanStep> = needs.iter().enumerate().map(|(at, needs)| {
             let needs: Vec<&str> = needs.iter().map(|need| names[*need].as_str()).collect();
-            step(&names[at], &needs, On::Success)
+            step(&names[at], &needs, NeedsCondition::Success)
         }).collect();
         let has_circle = {
             let mut left: Vec<usize> = (0..steps.len()).collect();
@@ -379,7 +388,7 @@ proptest! {
             }
             !all_there || !left.is_empty()
         };
-        prop_assert_eq!(Graph::new(&steps).is_err(), has_circle);
+        prop_assert_eq!(PlanGraph::new(&steps).is_err(), has_circle);
     }
 }
 
@@ -387,12 +396,12 @@ proptest! {
 fn a_run_that_goes_on_does_what_failed_again_and_keeps_what_was_handled() {
     use NodeOutcome::{Cancelled, Failed, Skipped, Succeeded};
     let steps = [
-        step("flaky", &[], On::Success),
-        step("mend", &["flaky"], On::Failure),
-        step("build", &["mend"], On::Success),
-        step("beside", &["mend"], On::Success),
-        step("other", &["build"], On::Failure),
-        step("ship", &["beside"], On::Success),
+        step("flaky", &[], NeedsCondition::Success),
+        step("mend", &["flaky"], NeedsCondition::Failure),
+        step("build", &["mend"], NeedsCondition::Success),
+        step("beside", &["mend"], NeedsCondition::Success),
+        step("other", &["build"], NeedsCondition::Failure),
+        step("ship", &["beside"], NeedsCondition::Success),
     ];
     let mut run = Run::new(&steps[..4]);
     run.settle("flaky", Failed);
@@ -406,7 +415,7 @@ fn a_run_that_goes_on_does_what_failed_again_and_keeps_what_was_handled() {
         [settled(Failed), settled(Succeeded), NodeState::Waiting, NodeState::Waiting],
         "the handled failure stands, what nobody handled and what it cancelled do not"
     );
-    let graph = Graph::new(&steps).unwrap();
+    let graph = PlanGraph::new(&steps).unwrap();
     let ends = [Some(Succeeded), Some(Skipped), Some(Skipped), Some(Skipped), Some(Skipped), None];
     let stands = graph.resumed(&ends);
     assert_eq!(stands[1..5], [settled(Skipped); 4], "a branch that was not taken stays so");
@@ -416,17 +425,21 @@ fn a_run_that_goes_on_does_what_failed_again_and_keeps_what_was_handled() {
 #[test]
 fn what_was_skipped_because_of_a_failure_is_looked_at_again() {
     use NodeOutcome::{Failed, Skipped, Succeeded};
-    let steps = [step("a", &[], On::Success), step("b", &["a"], On::Success), step("c", &["b"], On::Success)];
-    let graph = Graph::new(&steps).unwrap();
+    let steps = [
+        step("a", &[], NeedsCondition::Success),
+        step("b", &["a"], NeedsCondition::Success),
+        step("c", &["b"], NeedsCondition::Success),
+    ];
+    let graph = PlanGraph::new(&steps).unwrap();
     let stands = graph.resumed(&[Some(Failed), Some(Skipped), Some(Skipped)]);
     assert_eq!(stands, [NodeState::Waiting; 3]);
     let nested = [
-        actor("group", &[], On::Success),
-        step("group/a", &[], On::Success),
-        step("group/b", &["group/a"], On::Success),
-        step("after", &["group"], On::Failure),
+        actor("group", &[], NeedsCondition::Success),
+        step("group/a", &[], NeedsCondition::Success),
+        step("group/b", &["group/a"], NeedsCondition::Success),
+        step("after", &["group"], NeedsCondition::Failure),
     ];
-    let graph = Graph::new(&nested).unwrap();
+    let graph = PlanGraph::new(&nested).unwrap();
     let all = [Some(Failed), Some(Failed), Some(NodeOutcome::Cancelled), Some(Succeeded)];
     let stands = graph.resumed(&all);
     assert!(stands.iter().all(|state| matches!(state, NodeState::Settled(_))), "{stands:?}");

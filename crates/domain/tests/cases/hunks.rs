@@ -10,7 +10,7 @@ use crate::sample::path;
 
 pub(crate) fn net(before: Option<FileState>, after: Option<FileState>) -> NetChange {
     NetChange {
-        root: RootNo(0),
+        root: RootIndex(0),
         path: path("f"),
         from: None,
         before,
@@ -121,16 +121,19 @@ fn a_mode_that_changed_along_is_the_last_hunk() {
         |chosen: &[u32]| narrow(&change, Some(before), Some(after), &chosen.iter().copied().collect());
     let part = |content: String, mode| {
         let state = FileState::file(content.as_bytes(), mode);
-        Narrowed::Part { change: NetChange { after: Some(state), ..change.clone() }, content: content.into() }
+        NarrowedChange::Part {
+            change: NetChange { after: Some(state), ..change.clone() },
+            content: content.into(),
+        }
     };
-    assert_eq!(narrowed(&[]), Narrowed::Nothing);
-    assert_eq!(narrowed(&[9]), Narrowed::Nothing);
-    assert_eq!(narrowed(&[1, 2, 3]), Narrowed::Whole);
+    assert_eq!(narrowed(&[]), NarrowedChange::Nothing);
+    assert_eq!(narrowed(&[9]), NarrowedChange::Nothing);
+    assert_eq!(narrowed(&[1, 2, 3]), NarrowedChange::Whole);
     assert_eq!(narrowed(&[3]), part(numbered(20), 0o755));
     assert_eq!(narrowed(&[2]), part(numbered(20).replace("\n19\n", "\ny\n"), 0o644));
     assert_eq!(narrowed(&[1, 3]), part(numbered(20).replace("\n2\n", "\nx\n"), 0o755));
     let created = net(None, Some(FileState::file(b"a", 0o644)));
-    assert_eq!(narrow(&created, None, Some(b"a"), &BTreeSet::from([1])), Narrowed::Whole);
+    assert_eq!(narrow(&created, None, Some(b"a"), &BTreeSet::from([1])), NarrowedChange::Whole);
 }
 
 #[test]

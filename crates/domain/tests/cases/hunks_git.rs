@@ -93,7 +93,7 @@ fn repository() -> tempfile::TempDir {
 
 fn change(path: &[u8], from: Option<&[u8]>, before: Option<&Thing>, after: Option<&Thing>) -> NetChange {
     NetChange {
-        root: RootNo(0),
+        root: RootIndex(0),
         path: RelPath::new(path).unwrap(),
         from: from.map(|from| RelPath::new(from).unwrap()),
         before: before.map(Thing::state),

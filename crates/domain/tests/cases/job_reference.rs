@@ -190,26 +190,26 @@ impl Row {
     }
 }
 
-fn name(refused: JobRefused) -> &'static str {
+fn name(refused: JobTransitionRejection) -> &'static str {
     match refused {
-        JobRefused::LeaseLost(_) => "lease lost",
-        JobRefused::Final { .. } => "final",
-        JobRefused::CancelRequested => "cancel requested",
-        JobRefused::CancelNotRequested => "no cancel",
-        JobRefused::CancelTooLate => "too late",
-        JobRefused::Sealed => "sealed",
-        JobRefused::NotApply { .. } => "not apply",
-        JobRefused::LeaseAlive { .. } => "alive",
-        JobRefused::OtherWorker => "other worker",
-        JobRefused::AlreadyClaimed => "claimed",
-        JobRefused::NotRunning => "not running",
-        JobRefused::NotDue { .. }
-        | JobRefused::PlanBusy { .. }
-        | JobRefused::IdTaken { .. }
-        | JobRefused::PlanNotReady { .. }
-        | JobRefused::ApplyTaken { .. }
-        | JobRefused::OtherPlan { .. }
-        | JobRefused::NotFound { .. } => "of no single job",
+        JobTransitionRejection::LeaseLost(_) => "lease lost",
+        JobTransitionRejection::Final { .. } => "final",
+        JobTransitionRejection::CancelRequested => "cancel requested",
+        JobTransitionRejection::CancelNotRequested => "no cancel",
+        JobTransitionRejection::CancelTooLate => "too late",
+        JobTransitionRejection::Sealed => "sealed",
+        JobTransitionRejection::NotApply { .. } => "not apply",
+        JobTransitionRejection::LeaseAlive { .. } => "alive",
+        JobTransitionRejection::OtherWorker => "other worker",
+        JobTransitionRejection::AlreadyClaimed => "claimed",
+        JobTransitionRejection::NotRunning => "not running",
+        JobTransitionRejection::NotDue { .. }
+        | JobTransitionRejection::PlanBusy { .. }
+        | JobTransitionRejection::IdTaken { .. }
+        | JobTransitionRejection::PlanNotReady { .. }
+        | JobTransitionRejection::ApplyTaken { .. }
+        | JobTransitionRejection::OtherPlan { .. }
+        | JobTransitionRejection::NotFound { .. } => "of no single job",
     }
 }
 

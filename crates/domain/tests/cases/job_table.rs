@@ -52,8 +52,8 @@ fn ended_by(event: &JobEvent) -> Job {
     running().next(event, Ms(995)).unwrap()
 }
 
-fn lost(fence: Fence) -> Result<Job, JobRefused> {
-    Err(JobRefused::LeaseLost(LeaseLost { job: JOB, fence }))
+fn lost(fence: Fence) -> Result<Job, JobTransitionRejection> {
+    Err(JobTransitionRejection::LeaseLost(LeaseLost { job: JOB, fence }))
 }
 
 #[test]
@@ -92,9 +92,12 @@ fn a_claim_gives_a_due_job_an_owner() {
         ..queued()
     };
     assert_eq!(queued().next(&claim_by(ANN), Ms(900)), Ok(claimed));
-    assert_eq!(queued().next(&claim_by(ANN), Ms(899)), Err(JobRefused::NotDue { not_before: Ms(900) }));
+    assert_eq!(
+        queued().next(&claim_by(ANN), Ms(899)),
+        Err(JobTransitionRejection::NotDue { not_before: Ms(900) })
+    );
     assert_eq!(running().claim(), Claim { plan: PLAN, job: JOB, fence: FENCE });
-    assert_eq!(running().next(&claim_by(BOB), NOW), Err(JobRefused::AlreadyClaimed));
+    assert_eq!(running().next(&claim_by(BOB), NOW), Err(JobTransitionRejection::AlreadyClaimed));
 }
 
 #[test]
@@ -116,8 +119,8 @@ fn a_released_job_waits_for_another_owner_and_remembers_its_first_start() {
 #[test]
 fn an_owner_does_not_release_what_it_must_finish() {
     let release = JobEvent::Release { fence: FENCE };
-    assert_eq!(cancelling().next(&release, NOW), Err(JobRefused::CancelRequested));
-    assert_eq!(sealed().next(&release, NOW), Err(JobRefused::Sealed));
+    assert_eq!(cancelling().next(&release, NOW), Err(JobTransitionRejection::CancelRequested));
+    assert_eq!(sealed().next(&release, NOW), Err(JobTransitionRejection::Sealed));
     assert_eq!(running().next(&JobEvent::Release { fence: OLD }, NOW), lost(OLD));
 }
 
@@ -150,7 +153,7 @@ fn the_first_reason_to_cancel_stays() {
     assert_eq!(cancelling().next(&JobEvent::Cancel { reason: "really".to_owned() }, NOW), Ok(cancelling()));
     assert_eq!(
         sealed().next(&JobEvent::Cancel { reason: "late".to_owned() }, NOW),
-        Err(JobRefused::CancelTooLate)
+        Err(JobTransitionRejection::CancelTooLate)
     );
 }
 
@@ -159,11 +162,11 @@ fn only_an_apply_is_sealed_once_and_before_any_cancel() {
     let seal = JobEvent::Seal { fence: FENCE };
     assert_eq!(sealed(), Job { sealed_at: Some(Ms(995)), ..running() });
     assert_eq!(sealed().next(&seal, NOW), Ok(sealed()), "asked again, the first seal stands");
-    assert_eq!(cancelling().next(&seal, NOW), Err(JobRefused::CancelRequested));
+    assert_eq!(cancelling().next(&seal, NOW), Err(JobTransitionRejection::CancelRequested));
     assert_eq!(running().next(&JobEvent::Seal { fence: OLD }, NOW), lost(OLD));
     for phase in [Phase::Strategize, Phase::Execute] {
         let job = Job { phase, ..running() };
-        assert_eq!(job.next(&seal, NOW), Err(JobRefused::NotApply { phase }));
+        assert_eq!(job.next(&seal, NOW), Err(JobTransitionRejection::NotApply { phase }));
     }
 }
 
@@ -173,7 +176,10 @@ fn a_seal_that_recovery_breaks_lets_a_cancel_through_and_changes_nothing_else() 
     assert_eq!(broken, Job { sealed_at: None, ..sealed() });
     assert_eq!(broken.next(&JobEvent::BreakSeal, NOW), Ok(broken.clone()), "once more is the same");
     let cancelled = broken.next(&JobEvent::Cancel { reason: "enough".to_owned() }, NOW).unwrap();
-    assert_eq!(cancelled.next(&JobEvent::Succeed { fence: FENCE }, NOW), Err(JobRefused::CancelRequested));
+    assert_eq!(
+        cancelled.next(&JobEvent::Succeed { fence: FENCE }, NOW),
+        Err(JobTransitionRejection::CancelRequested)
+    );
     let released = broken.next(&JobEvent::Release { fence: FENCE }, NOW).unwrap();
     assert_eq!(released.state, JobState::Queued);
 }
@@ -190,7 +196,7 @@ fn an_owner_ends_its_job_unless_a_cancel_came_first() {
         assert_eq!(job.next(&fail, NOW), Ok(failed));
     }
     for event in [&succeed, &fail] {
-        assert_eq!(cancelling().next(event, NOW), Err(JobRefused::CancelRequested));
+        assert_eq!(cancelling().next(event, NOW), Err(JobTransitionRejection::CancelRequested));
     }
     assert_eq!(running().next(&JobEvent::Succeed { fence: OLD }, NOW), lost(OLD));
     assert_eq!(running().next(&JobEvent::Fail { fence: OLD, why: String::new() }, NOW), lost(OLD));
@@ -202,8 +208,8 @@ fn an_owner_acknowledges_the_cancel_that_was_requested() {
     let ended =
         Job { state: JobState::Cancelled, lease_until: Ms(0), finished_at: Some(NOW), ..cancelling() };
     assert_eq!(cancelling().next(&cancelled, NOW), Ok(ended));
-    assert_eq!(running().next(&cancelled, NOW), Err(JobRefused::CancelNotRequested));
-    assert_eq!(sealed().next(&cancelled, NOW), Err(JobRefused::CancelNotRequested));
+    assert_eq!(running().next(&cancelled, NOW), Err(JobTransitionRejection::CancelNotRequested));
+    assert_eq!(sealed().next(&cancelled, NOW), Err(JobTransitionRejection::CancelNotRequested));
     assert_eq!(cancelling().next(&JobEvent::Cancelled { fence: OLD }, NOW), lost(OLD));
 }
 
@@ -211,7 +217,10 @@ fn an_owner_acknowledges_the_cancel_that_was_requested() {
 fn a_dead_lease_is_taken_over_with_all_that_was_promised() {
     let until = Ms(1_020);
     for job in [running(), cancelling(), sealed()] {
-        assert_eq!(job.next(&take_over_by(BOB), Ms(1_019)), Err(JobRefused::LeaseAlive { until }));
+        assert_eq!(
+            job.next(&take_over_by(BOB), Ms(1_019)),
+            Err(JobTransitionRejection::LeaseAlive { until })
+        );
         let taken =
             Job { fence: Fence(2), worker: Some(BOB), lease_until: Ms(1_050), lost_leases: 1, ..job.clone() };
         assert_eq!(job.next(&take_over_by(BOB), until), Ok(taken));
@@ -254,7 +263,10 @@ fn the_fourth_death_ends_the_job() {
         (JobState::Running, Fence(2), 4),
         "a pending cancel is taken over to be finished"
     );
-    assert_eq!(tired(running()).next(&take_over_by(BOB), NOW), Err(JobRefused::LeaseAlive { until }));
+    assert_eq!(
+        tired(running()).next(&take_over_by(BOB), NOW),
+        Err(JobTransitionRejection::LeaseAlive { until })
+    );
     let third = Job { lost_leases: 2, ..running() }.next(&take_over_by(BOB), until).unwrap();
     assert_eq!((third.state, third.lost_leases), (JobState::Running, 3));
 }
@@ -271,9 +283,15 @@ fn a_free_lock_ends_the_leases_of_its_worker_only() {
     let freed = Job { lease_until: Ms(0), ..running() };
     assert_eq!(running().next(&JobEvent::FreeLease { worker: ANN }, NOW), Ok(freed.clone()));
     assert!(freed.next(&take_over_by(BOB), NOW).is_ok());
-    assert_eq!(running().next(&JobEvent::FreeLease { worker: BOB }, NOW), Err(JobRefused::OtherWorker));
-    assert_eq!(queued().next(&JobEvent::FreeLease { worker: ANN }, NOW), Err(JobRefused::NotRunning));
-    assert_eq!(queued().next(&take_over_by(ANN), NOW), Err(JobRefused::NotRunning));
+    assert_eq!(
+        running().next(&JobEvent::FreeLease { worker: BOB }, NOW),
+        Err(JobTransitionRejection::OtherWorker)
+    );
+    assert_eq!(
+        queued().next(&JobEvent::FreeLease { worker: ANN }, NOW),
+        Err(JobTransitionRejection::NotRunning)
+    );
+    assert_eq!(queued().next(&take_over_by(ANN), NOW), Err(JobTransitionRejection::NotRunning));
 }
 
 #[test]
@@ -295,7 +313,7 @@ fn a_final_job_tells_its_owner_and_a_stranger_apart() {
             ]
         };
         for event in events(FENCE) {
-            assert_eq!(job.next(&event, NOW), Err(JobRefused::Final { state }));
+            assert_eq!(job.next(&event, NOW), Err(JobTransitionRejection::Final { state }));
         }
         for event in events(OLD) {
             assert_eq!(job.next(&event, NOW), lost(OLD));
@@ -333,31 +351,31 @@ fn a_refusal_says_how_to_take_it() {
     let lost = LeaseLost { job: JOB, fence: FENCE };
     let state = JobState::Failed;
     let classes = [
-        (JobRefused::LeaseLost(lost), ErrorClass::Cancelled),
-        (JobRefused::CancelRequested, ErrorClass::Cancelled),
-        (JobRefused::LeaseAlive { until: NOW }, ErrorClass::Transient),
-        (JobRefused::NotDue { not_before: NOW }, ErrorClass::Transient),
-        (JobRefused::AlreadyClaimed, ErrorClass::Transient),
-        (JobRefused::PlanBusy { job: JOB }, ErrorClass::Transient),
-        (JobRefused::Final { state }, ErrorClass::Permanent),
-        (JobRefused::CancelTooLate, ErrorClass::Permanent),
-        (JobRefused::OtherWorker, ErrorClass::Permanent),
-        (JobRefused::NotRunning, ErrorClass::Permanent),
-        (JobRefused::NotFound { job: JOB }, ErrorClass::Permanent),
-        (JobRefused::CancelNotRequested, ErrorClass::Bug),
-        (JobRefused::Sealed, ErrorClass::Bug),
-        (JobRefused::NotApply { phase: Phase::Execute }, ErrorClass::Bug),
-        (JobRefused::IdTaken { job: JOB }, ErrorClass::Bug),
-        (JobRefused::PlanNotReady { state: PlanState::FIRST }, ErrorClass::Bug),
-        (JobRefused::ApplyTaken { apply: ApplyId::from_u128(1) }, ErrorClass::Bug),
-        (JobRefused::OtherPlan { plan: PLAN }, ErrorClass::Bug),
+        (JobTransitionRejection::LeaseLost(lost), ErrorClass::Cancelled),
+        (JobTransitionRejection::CancelRequested, ErrorClass::Cancelled),
+        (JobTransitionRejection::LeaseAlive { until: NOW }, ErrorClass::Transient),
+        (JobTransitionRejection::NotDue { not_before: NOW }, ErrorClass::Transient),
+        (JobTransitionRejection::AlreadyClaimed, ErrorClass::Transient),
+        (JobTransitionRejection::PlanBusy { job: JOB }, ErrorClass::Transient),
+        (JobTransitionRejection::Final { state }, ErrorClass::Permanent),
+        (JobTransitionRejection::CancelTooLate, ErrorClass::Permanent),
+        (JobTransitionRejection::OtherWorker, ErrorClass::Permanent),
+        (JobTransitionRejection::NotRunning, ErrorClass::Permanent),
+        (JobTransitionRejection::NotFound { job: JOB }, ErrorClass::Permanent),
+        (JobTransitionRejection::CancelNotRequested, ErrorClass::Bug),
+        (JobTransitionRejection::Sealed, ErrorClass::Bug),
+        (JobTransitionRejection::NotApply { phase: Phase::Execute }, ErrorClass::Bug),
+        (JobTransitionRejection::IdTaken { job: JOB }, ErrorClass::Bug),
+        (JobTransitionRejection::PlanNotReady { state: PlanState::FIRST }, ErrorClass::Bug),
+        (JobTransitionRejection::ApplyTaken { apply: ApplyId::from_u128(1) }, ErrorClass::Bug),
+        (JobTransitionRejection::OtherPlan { plan: PLAN }, ErrorClass::Bug),
     ];
     for (refused, class) in classes {
         assert_eq!(refused.class(), class, "{refused}");
     }
     assert_eq!(
-        JobRefused::from(lost).to_string(),
+        JobTransitionRejection::from(lost).to_string(),
         "the lease of job 00000000000000000000000068 is lost: fence 1 is not the one it runs under"
     );
-    assert_eq!(JobRefused::Final { state }.to_string(), "the job is failed already");
+    assert_eq!(JobTransitionRejection::Final { state }.to_string(), "the job is failed already");
 }

@@ -189,7 +189,7 @@ impl World {
         (world.job.fence <= FENCE_MAX).then_some(world)
     }
 
-    fn try_event(&mut self, event: &JobEvent) -> Result<(), JobRefused> {
+    fn try_event(&mut self, event: &JobEvent) -> Result<(), JobTransitionRejection> {
         self.job = self.job.next(event, self.now)?;
         Ok(())
     }
@@ -235,7 +235,10 @@ impl World {
         } else {
             self.try_event(&event).err()
         };
-        let over = matches!(refused, Some(JobRefused::LeaseLost(_) | JobRefused::Final { .. }));
+        let over = matches!(
+            refused,
+            Some(JobTransitionRejection::LeaseLost(_) | JobTransitionRejection::Final { .. })
+        );
         if over || self.job.state != JobState::Running {
             self.workers[index].claim = None;
         }

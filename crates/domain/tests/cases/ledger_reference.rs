@@ -76,7 +76,7 @@ fn spend(id: u8) -> SpendId {
 }
 
 fn new_spend(id: u8, amount: u64) -> NewSpend {
-    NewSpend::of(spend(id), KIND, amount)
+    NewSpend::new(spend(id), KIND, amount)
 }
 
 proptest! {
@@ -138,10 +138,10 @@ proptest! {
 
 #[test]
 fn a_reserve_that_one_account_refuses_is_taken_from_none() {
-    let plan = Scope::Plan(PlanId::from_u128(1));
-    let day = Scope::Day(Day::of(WallMs(0)));
+    let plan = LedgerScope::Plan(PlanId::from_u128(1));
+    let day = LedgerScope::Day(Day::from_wall(WallMs(0)));
     let accounts = |left: u64| {
-        [(plan, Account::of(Some(9))), (day, Account { max: Some(9), used: 9 - left, reserved: 0 })]
+        [(plan, Account::with_limit(Some(9))), (day, Account { max: Some(9), used: 9 - left, reserved: 0 })]
     };
     let both = reserve_in(&accounts(2), KIND, 2).unwrap();
     assert_eq!(both.iter().map(|(_, account)| account.reserved).collect::<Vec<_>>(), [2, 2]);
@@ -157,7 +157,7 @@ fn a_reserve_that_one_account_refuses_is_taken_from_none() {
 fn the_details_of_a_limit_name_it_and_so_does_the_command() {
     let plan = PlanId::from_u128(1);
     let reached = LimitReached {
-        scope: Scope::Plan(plan),
+        scope: LedgerScope::Plan(plan),
         kind: SpendKind::Steps,
         max: 2,
         used: 2,
@@ -175,7 +175,7 @@ fn the_details_of_a_limit_name_it_and_so_does_the_command() {
         reached.to_string(),
     )
     .with_detail(reached.detail());
-    let recovery = ErrorHistory::of(plan).record(&Policy::default(), error, Ms(0), 0);
-    assert_eq!(recovery.action, Action::Ask);
+    let recovery = ErrorHistory::new(plan).record(&RecoveryPolicy::default(), error, Ms(0), 0);
+    assert_eq!(recovery.action, RecoveryAction::Ask);
     assert_eq!(recovery.command, format!("agents plan resume {plan} --limit steps=…"));
 }

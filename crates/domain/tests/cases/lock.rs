@@ -60,7 +60,7 @@ fn a_taking_is_told_by_resource_number_and_holder() {
     assert!(held.is_of(&Lock { lease_until: Ms(5), ..held.clone() }), "a renewed one is the same taking");
     assert!(!held.is_of(&Lock { fence: Fence(2), ..held.clone() }));
     assert!(!held.is_of(&Lock { owner: "bob".to_owned(), ..held.clone() }));
-    let other = LockResource::Project(Hash::of(b"/srv"));
+    let other = LockResource::Project(Hash::from_content(b"/srv"));
     assert!(!held.is_of(&Lock { resource: other, ..held.clone() }));
-    assert_eq!(other.to_string(), format!("project:{}", Hash::of(b"/srv")));
+    assert_eq!(other.to_string(), format!("project:{}", Hash::from_content(b"/srv")));
 }

@@ -18,7 +18,7 @@ fn link(target: &str) -> Option<FileState> {
 }
 
 fn stays(base: Option<FileState>, now: Option<FileState>, plan: Option<FileState>, trust: Base) -> FileMerge {
-    merge_file(&Sides { base, now, plan, trust, place: Place::Stays })
+    merge_file(&MergeSides { base, now, plan, trust, place: MergePlacement::Stays })
 }
 
 fn moves(
@@ -27,7 +27,7 @@ fn moves(
     plan: Option<FileState>,
     there: Option<FileState>,
 ) -> FileMerge {
-    merge_file(&Sides { base, now, plan, trust: KNOWN, place: Place::Moves { there } })
+    merge_file(&MergeSides { base, now, plan, trust: KNOWN, place: MergePlacement::Moves { there } })
 }
 
 fn write(state: Option<FileState>) -> FileMerge {
@@ -74,8 +74,8 @@ fn what_is_as_the_plan_wants_it_is_left_alone_even_on_an_unknown_base() {
         assert_eq!(stays(text("a"), text("b"), text("b"), trust), FileMerge::AlreadyThere);
         assert_eq!(stays(None, text("b"), text("b"), trust), FileMerge::AlreadyThere);
         assert_eq!(stays(text("a"), None, None, trust), FileMerge::AlreadyThere);
-        let moved = Place::Moves { there: text("b") };
-        let sides = Sides { base: text("a"), now: None, plan: text("b"), trust, place: moved };
+        let moved = MergePlacement::Moves { there: text("b") };
+        let sides = MergeSides { base: text("a"), now: None, plan: text("b"), trust, place: moved };
         assert_eq!(merge_file(&sides), FileMerge::AlreadyThere);
     }
 }
@@ -87,8 +87,8 @@ fn nothing_is_merged_upon_an_unknown_base() {
     assert_eq!(stays(text("a"), text("n"), text("b"), MOVED), base_moved);
     assert_eq!(stays(text("a"), text("a"), None, MOVED), base_moved);
     assert_eq!(stays(None, None, text("b"), MOVED), base_moved);
-    let place = Place::Moves { there: None };
-    let sides = Sides { base: text("a"), now: text("a"), plan: text("a"), trust: MOVED, place };
+    let place = MergePlacement::Moves { there: None };
+    let sides = MergeSides { base: text("a"), now: text("a"), plan: text("a"), trust: MOVED, place };
     assert_eq!(merge_file(&sides), base_moved);
 }
 
@@ -138,7 +138,7 @@ fn a_directory_is_there_or_not() {
 #[test]
 fn the_sides_of_a_change_are_those_of_its_move() {
     let change = NetChange {
-        root: RootNo(0),
+        root: RootIndex(0),
         path: crate::sample::path("b"),
         from: Some(crate::sample::path("a")),
         before: text("a"),
@@ -146,11 +146,11 @@ fn the_sides_of_a_change_are_those_of_its_move() {
         base: MOVED,
         calls: vec![],
     };
-    let place = Place::Moves { there: text("t") };
-    let sides = Sides { base: text("a"), now: text("n"), plan: text("b"), trust: MOVED, place };
-    assert_eq!(Sides::of(&change, text("n"), text("t")), sides);
-    let stays = Sides { place: Place::Stays, ..sides };
-    assert_eq!(Sides::of(&NetChange { from: None, ..change }, text("n"), text("t")), stays);
+    let place = MergePlacement::Moves { there: text("t") };
+    let sides = MergeSides { base: text("a"), now: text("n"), plan: text("b"), trust: MOVED, place };
+    assert_eq!(MergeSides::from_change(&change, text("n"), text("t")), sides);
+    let stays = MergeSides { place: MergePlacement::Stays, ..sides };
+    assert_eq!(MergeSides::from_change(&NetChange { from: None, ..change }, text("n"), text("t")), stays);
 }
 
 fn states() -> Vec<Option<FileState>> {

@@ -16,10 +16,10 @@ fn with_detail(error: NewError, detail: serde_json::Value) -> NewError {
 fn a_provider_that_says_wait_41_minutes_is_brought_before_a_person() {
     let wait = Duration::from_secs(41 * 60);
     let failing = error(1, step(1, "code"), ErrorCategory::RateLimit).with_retry_after(wait);
-    let answer = ErrorHistory::of(PLAN).record(&Policy::default(), failing, Ms(0), 0);
-    let expected = Recovery {
+    let answer = ErrorHistory::new(PLAN).record(&RecoveryPolicy::default(), failing, Ms(0), 0);
+    let expected = RecoveryAdvice {
         seq: 1,
-        action: Action::Ask,
+        action: RecoveryAction::Ask,
         hint: "the other side asks to wait 41 min; resume when that is over".to_owned(),
         command: format!("agents plan resume {PLAN}"),
     };
@@ -31,38 +31,41 @@ fn two_first_errors_of_a_plan_are_both_there_and_counted_one_and_two() {
     let mut history = ErrorHistory::default();
     let mut record = |id, detail| {
         let failing = error(id, step(1, "code"), ErrorCategory::Timeout);
-        history.record(&Policy::default(), with_detail(failing, detail), Ms(0), 0)
+        history.record(&RecoveryPolicy::default(), with_detail(failing, detail), Ms(0), 0)
     };
     let first = record(1, json!({"thread": "a"}));
     let second = record(2, json!({"thread": "b"}));
     assert_eq!(
         (first.seq, first.action),
-        (1, Action::Retry { after: Duration::from_millis(500), attempt: 1 })
+        (1, RecoveryAction::Retry { after: Duration::from_millis(500), attempt: 1 })
     );
-    assert_eq!((second.seq, second.action), (2, Action::Retry { after: Duration::from_secs(1), attempt: 2 }));
+    assert_eq!(
+        (second.seq, second.action),
+        (2, RecoveryAction::Retry { after: Duration::from_secs(1), attempt: 2 })
+    );
     assert_eq!(json!(history.details()), json!({"thread": ["a", "b"]}));
 }
 
 #[test]
 fn three_errors_at_a_limit_of_two_end_in_one_question() {
-    let policy = Policy::new(2, 30, Gate::Auto, 3).unwrap();
-    let mut history = ErrorHistory::of(PLAN);
+    let policy = RecoveryPolicy::new(2, 30, GateDecision::Auto, 3).unwrap();
+    let mut history = ErrorHistory::new(PLAN);
     let answers: Vec<_> = (1..=3)
         .map(|id| {
             history.record(&policy, error(id, step(1, "code"), ErrorCategory::Tool).idempotent(), Ms(0), 0)
         })
         .map(|answer| (answer.seq, answer.action))
         .collect();
-    let retry = |attempt| Action::Retry { after: Duration::ZERO, attempt };
-    assert_eq!(answers, [(1, retry(1)), (2, retry(2)), (3, Action::Ask)]);
+    let retry = |attempt| RecoveryAction::Retry { after: Duration::ZERO, attempt };
+    assert_eq!(answers, [(1, retry(1)), (2, retry(2)), (3, RecoveryAction::Ask)]);
 }
 
 #[test]
 fn a_final_failure_does_not_overwrite_earlier_details() {
-    let mut history = ErrorHistory::of(PLAN);
+    let mut history = ErrorHistory::new(PLAN);
     let mut record = |id, category, detail| {
         let failing = error(id, step(1, "code"), category);
-        history.record(&Policy::default(), with_detail(failing, detail), Ms(0), 0)
+        history.record(&RecoveryPolicy::default(), with_detail(failing, detail), Ms(0), 0)
     };
     record(1, ErrorCategory::Tool, json!({"tool": "write_file", "path": "a.rs"}));
     record(2, ErrorCategory::Internal, json!({"path": "b.rs", "fault": true}));
@@ -84,7 +87,7 @@ fn ten_thousand_changesets_opened_and_closed_leave_none_open() {
     }
     assert_eq!(changesets.iter().len(), 10_000);
     assert_eq!(changesets.record_latest(change(0, "x")), Err(ChangesetError::NoActiveChangeset));
-    assert!(changesets.finish(Ending::Closed).is_empty());
+    assert!(changesets.finish(ChangesetEnding::Closed).is_empty());
 }
 
 #[test]
@@ -93,8 +96,14 @@ fn an_entry_stays_with_its_handle_while_another_changeset_is_started() {
     let mut changesets = Changesets::default();
     changesets.start(mine).unwrap();
     changesets.start(other).unwrap();
-    assert_eq!(changesets.record(mine, change(1, "x")), Ok(Recorded { changeset: mine, seq: 1, no: 1 }));
-    assert_eq!(changesets.record_latest(change(2, "x")), Ok(Recorded { changeset: other, seq: 1, no: 2 }));
+    assert_eq!(
+        changesets.record(mine, change(1, "x")),
+        Ok(RecordedChange { changeset: mine, seq: 1, no: 1 })
+    );
+    assert_eq!(
+        changesets.record_latest(change(2, "x")),
+        Ok(RecordedChange { changeset: other, seq: 1, no: 2 })
+    );
 }
 
 #[test]
@@ -124,7 +133,10 @@ fn a_paused_worker_that_wakes_after_a_takeover_writes_nothing() {
     let lost = LeaseLost { job: JOB, fence: paused.fence };
     assert_eq!(record.record(&paused, set, change(1, "x")), Err(RecordError::LeaseLost(lost)));
     let succeed = JobEvent::Succeed { fence: paused.fence };
-    assert_eq!(record.apply_job_event(JOB, &succeed, Ms(31)).cloned(), Err(JobRefused::LeaseLost(lost)));
+    assert_eq!(
+        record.apply_job_event(JOB, &succeed, Ms(31)).cloned(),
+        Err(JobTransitionRejection::LeaseLost(lost))
+    );
 }
 
 #[test]
@@ -149,11 +161,17 @@ fn of_cancel_and_success_one_wins_and_the_answer_says_which() {
     let cancel = JobEvent::Cancel { reason: "enough".to_owned() };
     let succeed = JobEvent::Succeed { fence };
     let cancelled_first = running.next(&cancel, Ms(1)).unwrap();
-    assert_eq!(cancelled_first.next(&succeed, Ms(2)), Err(JobRefused::CancelRequested));
-    assert_eq!(cancelled_first.next(&JobEvent::Seal { fence }, Ms(2)), Err(JobRefused::CancelRequested));
+    assert_eq!(cancelled_first.next(&succeed, Ms(2)), Err(JobTransitionRejection::CancelRequested));
+    assert_eq!(
+        cancelled_first.next(&JobEvent::Seal { fence }, Ms(2)),
+        Err(JobTransitionRejection::CancelRequested)
+    );
     let done_first = running.next(&succeed, Ms(1)).unwrap();
-    assert_eq!(done_first.next(&cancel, Ms(2)), Err(JobRefused::Final { state: JobState::Succeeded }));
+    assert_eq!(
+        done_first.next(&cancel, Ms(2)),
+        Err(JobTransitionRejection::Final { state: JobState::Succeeded })
+    );
     let sealed_first = running.next(&JobEvent::Seal { fence }, Ms(1)).unwrap();
-    assert_eq!(sealed_first.next(&cancel, Ms(2)), Err(JobRefused::CancelTooLate));
+    assert_eq!(sealed_first.next(&cancel, Ms(2)), Err(JobTransitionRejection::CancelTooLate));
     assert_eq!(sealed_first.next(&succeed, Ms(2)).map(|job| job.state), Ok(JobState::Succeeded));
 }

@@ -21,7 +21,7 @@ impl Entries {
         mut self,
         root: u16,
         at: &str,
-        op: Op,
+        op: ChangeOp,
         before: Option<FileState>,
         after: Option<FileState>,
     ) -> Self {
@@ -31,8 +31,8 @@ impl Entries {
             changeset: ChangesetId::from_u128(1),
             seq: u32::try_from(no).unwrap(),
             no,
-            call: CallNo(u32::try_from(no).unwrap()),
-            root: RootNo(root),
+            call: CallNumber(u32::try_from(no).unwrap()),
+            root: RootIndex(root),
             path: path(at),
             op,
             before,
@@ -43,19 +43,19 @@ impl Entries {
     }
 
     fn create(self, at: &str, content: &str) -> Self {
-        self.push(0, at, Op::Create, None, Some(file(content)))
+        self.push(0, at, ChangeOp::Create, None, Some(file(content)))
     }
 
     fn modify(self, at: &str, before: &str, after: &str) -> Self {
-        self.push(0, at, Op::Modify, Some(file(before)), Some(file(after)))
+        self.push(0, at, ChangeOp::Modify, Some(file(before)), Some(file(after)))
     }
 
     fn delete(self, at: &str, content: &str) -> Self {
-        self.push(0, at, Op::Delete, Some(file(content)), None)
+        self.push(0, at, ChangeOp::Delete, Some(file(content)), None)
     }
 
     fn rename(self, from: &str, to: &str, content: &str) -> Self {
-        self.push(0, to, Op::Rename { from: path(from) }, Some(file(content)), Some(file(content)))
+        self.push(0, to, ChangeOp::Rename { from: path(from) }, Some(file(content)), Some(file(content)))
     }
 
     fn net(self) -> Vec<NetChange> {
@@ -65,13 +65,13 @@ impl Entries {
 
 fn net(from: Option<&str>, at: &str, before: Option<&str>, after: Option<&str>, calls: &[u32]) -> NetChange {
     NetChange {
-        root: RootNo(0),
+        root: RootIndex(0),
         path: path(at),
         from: from.map(path),
         before: before.map(file),
         after: after.map(file),
         base: Base::Known,
-        calls: calls.iter().copied().map(CallNo).collect(),
+        calls: calls.iter().copied().map(CallNumber).collect(),
     }
 }
 
@@ -163,7 +163,7 @@ fn a_file_made_anew_where_one_moved_away_is_an_edit_of_the_place() {
 #[test]
 fn a_moved_file_that_became_a_link_is_told_apart() {
     let link = Some(FileState::symlink(b"1"));
-    let folded = entries().rename("a", "b", "1").push(0, "b", Op::Modify, Some(file("1")), link).net();
+    let folded = entries().rename("a", "b", "1").push(0, "b", ChangeOp::Modify, Some(file("1")), link).net();
     assert_eq!(
         folded,
         [
@@ -176,9 +176,9 @@ fn a_moved_file_that_became_a_link_is_told_apart() {
 #[test]
 fn roots_are_apart_and_the_answer_is_in_their_order() {
     let twice = entries()
-        .push(1, "a", Op::Create, None, Some(file("1")))
-        .push(0, "b", Op::Create, None, Some(file("1")))
-        .push(0, "a", Op::Delete, Some(file("1")), None);
+        .push(1, "a", ChangeOp::Create, None, Some(file("1")))
+        .push(0, "b", ChangeOp::Create, None, Some(file("1")))
+        .push(0, "a", ChangeOp::Delete, Some(file("1")), None);
     let places: Vec<(u16, String)> =
         twice.net().iter().map(|change| (change.root.0, change.path.to_string())).collect();
     assert_eq!(places, [(0, "a".to_owned()), (0, "b".to_owned()), (1, "a".to_owned())]);
@@ -215,16 +215,16 @@ fn the_net_hash_tells_trees_apart_and_nothing_else() {
         of(entries().create("c", "1")),
         of(entries().delete("b", "1")),
         of(entries().rename("a", "b", "1")),
-        of(entries().push(1, "b", Op::Create, None, Some(file("1")))),
+        of(entries().push(1, "b", ChangeOp::Create, None, Some(file("1")))),
         of(entries().create("a", "1").create("b", "1")),
-        of(entries().push(0, "b", Op::Create, None, Some(FileState::file(b"1", 0o755)))),
+        of(entries().push(0, "b", ChangeOp::Create, None, Some(FileState::file(b"1", 0o755)))),
     ];
     for (at, one) in all.iter().enumerate() {
         assert_eq!(all.iter().position(|other| other == one), Some(at), "{at}");
     }
 }
 
-type Tree = BTreeMap<(RootNo, RelPath), FileState>;
+type Tree = BTreeMap<(RootIndex, RelPath), FileState>;
 
 /// What a plan may do next; what is not possible where it stands does nothing.
 #[derive(Clone, Debug)]
@@ -247,8 +247,8 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-fn key(at: usize) -> (RootNo, RelPath) {
-    (RootNo(u16::from(at == 4)), path(["a", "b", "c", "d", "a"][at]))
+fn key(at: usize) -> (RootIndex, RelPath) {
+    (RootIndex(u16::from(at == 4)), path(["a", "b", "c", "d", "a"][at]))
 }
 
 /// Does the deed to the tree, and tells it as an entry.
@@ -265,7 +265,7 @@ fn play(tree: &mut Tree, entries: Entries, deed: &Deed) -> Entries {
         Some(after) => tree.insert((root, at.clone()), after),
         None => tree.remove(&(root, at.clone())),
     };
-    match Draft::between(at.clone(), before, after) {
+    match ChangeDraft::between(at.clone(), before, after) {
         Some(draft) => entries.push(root.0, &at.to_string(), draft.op().clone(), before, after),
         None => entries,
     }
@@ -278,7 +278,7 @@ fn play_move(tree: &mut Tree, entries: Entries, from: usize, to: usize) -> Entri
     }
     let Some(state) = tree.remove(&(from_root, from.clone())) else { return entries };
     tree.insert((to_root, to.clone()), state);
-    entries.push(to_root.0, &to.to_string(), Op::Rename { from }, Some(state), Some(state))
+    entries.push(to_root.0, &to.to_string(), ChangeOp::Rename { from }, Some(state), Some(state))
 }
 
 /// The tree with the changes made, or unmade: sources are emptied first, then targets filled.

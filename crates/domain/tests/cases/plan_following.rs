@@ -52,7 +52,7 @@ fn assert_consistent(record: &PlanRecord) {
 fn a_record_of_jobs_alone_tells_nothing_and_can_still_be_made_a_plan() {
     let mut record = PlanRecord::default();
     record.enqueue(job(9, Phase::Execute), Ms(0)).unwrap();
-    let busy = JobRefused::PlanBusy { job: JobId::from_u128(9) };
+    let busy = JobTransitionRejection::PlanBusy { job: JobId::from_u128(9) };
     let create =
         |record: &mut PlanRecord| record.create(new_plan(), vec![prompt()], job(0, Phase::Strategize), Ms(1));
     let before = record.clone();
@@ -78,7 +78,7 @@ fn a_job_that_is_stopped_to_begin_again_fails_its_plan_and_does_not_cancel_it() 
     let fence = Fence(1);
     assert!(record.apply_job_event(id, &JobEvent::Succeed { fence }, Ms(5)).is_err(), "it is stopped");
     record.apply_job_event(id, &JobEvent::Cancelled { fence }, Ms(6)).unwrap();
-    assert_eq!(record.row().unwrap().state, PlanState::Strategize(Work::Errored));
+    assert_eq!(record.row().unwrap().state, PlanState::Strategize(WorkState::Errored));
     assert_consistent(&record);
 }
 
@@ -95,7 +95,7 @@ fn a_batch_that_is_refused_leaves_the_changesets_as_they_were() {
     assert_eq!(refused, Err(ChangesetError::InvalidEntry { id: ChangeId::from_u128(1) }));
     assert_eq!(changesets, before);
     let recorded = changesets.record_all(first, vec![change(2, "two"), change(1, "one")]).unwrap();
-    let at = |changeset, seq, no| Recorded { changeset, seq, no };
+    let at = |changeset, seq, no| RecordedChange { changeset, seq, no };
     assert_eq!(recorded, [at(first, 1, 2), at(second, 1, 1)], "a known one is answered as it was");
     assert!(changesets.knows_all(&[change(1, "one"), change(2, "two")]));
     assert!(!changesets.knows_all(&[change(1, "one"), change(2, "other")]));
@@ -108,7 +108,7 @@ fn the_end_of_an_apply_means_what_the_table_says() {
         id: ApplyId::from_u128(1),
         plan: PLAN,
         kind,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
         selection: json!(null),
         summary: json!(null),
     };
@@ -185,7 +185,7 @@ fn an_apply(id: u128, kind: ApplyKind) -> NewApply {
         id: ApplyId::from_u128(id),
         plan: PLAN,
         kind,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
         selection: json!(null),
         summary: json!(null),
     }
@@ -216,7 +216,7 @@ fn take(record: &mut PlanRecord, step: &Step, next_job: &mut u128, now: Ms) -> b
             let plan = record.row().unwrap();
             let next = plan.state.next(*event).ok().filter(|next| next.is_queued());
             let job = next.map(|next| job(*next_job, next.phase()));
-            let asked = HandMove {
+            let asked = ManualTransition {
                 version: plan.version,
                 event: *event,
                 job,

@@ -23,8 +23,12 @@ fn plan_in(state: PlanState) -> Plan {
     Plan { state, version: 7, ..Plan::new(new_plan(), WallMs(1)) }
 }
 
-fn reason(subject: &str) -> Reason {
-    Reason { kind: "conflict".to_owned(), subject: subject.to_owned(), message: "both changed".to_owned() }
+fn reason(subject: &str) -> ConstraintReason {
+    ConstraintReason {
+        kind: "conflict".to_owned(),
+        subject: subject.to_owned(),
+        message: "both changed".to_owned(),
+    }
 }
 
 #[test]
@@ -53,7 +57,10 @@ fn every_move_counts_a_version_and_only_again_and_revert_count_an_attempt() {
             let plan = plan_in(state);
             let moved = plan.moved(event, vec![reason("a")], WallMs(9));
             let Ok(next) = state.next(event) else {
-                assert_eq!(moved, Err(PlanRefused::BadTransition(BadTransition { state, event })));
+                assert_eq!(
+                    moved,
+                    Err(PlanTransitionRejection::BadTransition(BadTransition { state, event }))
+                );
                 continue;
             };
             let (attempt, reversions) = match event {
@@ -72,15 +79,18 @@ fn every_move_counts_a_version_and_only_again_and_revert_count_an_attempt() {
 
 #[test]
 fn the_fourth_revert_is_refused() {
-    let mut plan = plan_in(PlanState::Execute(Work::Complete));
+    let mut plan = plan_in(PlanState::Execute(WorkState::Complete));
     for reversion in 1..=3 {
         plan = plan.moved(PlanEvent::Revert, Vec::new(), WallMs(1)).unwrap();
         assert_eq!((plan.reversions, plan.attempt), (reversion, u32::from(reversion) + 1));
-        plan.state = PlanState::Execute(Work::Errored);
+        plan.state = PlanState::Execute(WorkState::Errored);
     }
-    assert_eq!(plan.moved(PlanEvent::Revert, Vec::new(), WallMs(1)), Err(PlanRefused::ReversionsSpent));
+    assert_eq!(
+        plan.moved(PlanEvent::Revert, Vec::new(), WallMs(1)),
+        Err(PlanTransitionRejection::ReversionsSpent)
+    );
     assert!(plan.moved(PlanEvent::Retry, Vec::new(), WallMs(1)).is_ok());
-    assert_eq!(PlanRefused::ReversionsSpent.to_string(), "the plan was reverted 3 times already");
+    assert_eq!(PlanTransitionRejection::ReversionsSpent.to_string(), "the plan was reverted 3 times already");
 }
 
 #[test]
@@ -101,30 +111,30 @@ fn what_constrains_a_plan_is_said_on_one_line() {
     assert!(why_constrained(&five).ends_with("conflict c: both changed; and 2 more"));
 }
 
-fn by_hand(version: u64, event: PlanEvent, job: Option<NewJob>) -> HandMove {
-    HandMove { version, event, job, request: json!({"only": ["a"]}), decisions: Vec::new() }
+fn by_hand(version: u64, event: PlanEvent, job: Option<NewJob>) -> ManualTransition {
+    ManualTransition { version, event, job, request: json!({"only": ["a"]}), decisions: Vec::new() }
 }
 
 fn of(
-    asked: &HandMove,
+    asked: &ManualTransition,
     plan: &Plan,
     live: Option<&Job>,
     known: Option<&Job>,
-) -> Result<HandMoved, PlanMoveError> {
-    asked.of(plan, live, known, Ms(20), WallMs(9))
+) -> Result<TransitionResult, PlanMoveError> {
+    asked.resolve(plan, live, known, Ms(20), WallMs(9))
 }
 
 #[test]
 fn a_move_by_hand_takes_its_job_along() {
-    let plan = plan_in(PlanState::Strategize(Work::Complete));
+    let plan = plan_in(PlanState::Strategize(WorkState::Complete));
     let job = new_job(Phase::Execute);
     let moved = of(&by_hand(7, PlanEvent::Advance, Some(job)), &plan, None, None);
     let mut expected = plan.moved(PlanEvent::Advance, Vec::new(), WallMs(9)).unwrap();
     expected.request = json!({"only": ["a"]});
     let job = Some(Job::new(job, Ms(20)));
-    assert_eq!(moved, Ok(HandMoved::Now { plan: Box::new(expected.clone()), job }));
+    assert_eq!(moved, Ok(TransitionResult::Now { plan: Box::new(expected.clone()), job }));
     let without = of(&by_hand(7, PlanEvent::Advance, None), &plan, None, None);
-    assert_eq!(without, Ok(HandMoved::Now { plan: Box::new(expected), job: None }));
+    assert_eq!(without, Ok(TransitionResult::Now { plan: Box::new(expected), job: None }));
 }
 
 #[test]
@@ -132,18 +142,18 @@ fn only_six_events_are_by_hand() {
     let by_hand_too: Vec<&str> =
         PlanEvent::ALL.iter().filter(|event| event.is_by_hand()).map(|event| event.as_str()).collect();
     assert_eq!(by_hand_too, ["advance", "reapply", "retry", "again", "revert", "cancel"]);
-    let state = PlanState::Execute(Work::Processing);
+    let state = PlanState::Execute(WorkState::Processing);
     let plan = plan_in(state);
     for event in [PlanEvent::Complete, PlanEvent::Fail, PlanEvent::Release] {
         assert!(state.next(event).is_ok());
-        let refused = PlanRefused::BadTransition(BadTransition { state, event });
+        let refused = PlanTransitionRejection::BadTransition(BadTransition { state, event });
         assert_eq!(of(&by_hand(7, event, None), &plan, None, None), Err(PlanMoveError::Refused(refused)));
     }
 }
 
 #[test]
 fn a_move_by_hand_is_refused_for_the_first_reason_that_holds() {
-    let plan = plan_in(PlanState::Execute(Work::Complete));
+    let plan = plan_in(PlanState::Execute(WorkState::Complete));
     let job = new_job(Phase::Apply);
     let live = Job::new(NewJob { id: JobId::from_u128(9), ..new_job(Phase::Execute) }, Ms(1));
     let advance = |version, job| by_hand(version, PlanEvent::Advance, job);
@@ -152,19 +162,22 @@ fn a_move_by_hand_is_refused_for_the_first_reason_that_holds() {
     let job_says = |refused| Err(PlanMoveError::Job(refused));
     assert_eq!(
         of(&advance(7, Some(elsewhere)), &plan, None, None),
-        job_says(JobRefused::OtherPlan { plan: PLAN })
+        job_says(JobTransitionRejection::OtherPlan { plan: PLAN })
     );
     assert_eq!(of(&advance(6, Some(job)), &plan, None, None), Err(moved.clone()));
     assert_eq!(of(&advance(8, None), &plan, Some(&live), None), Err(moved));
-    let busy = job_says(JobRefused::PlanBusy { job: live.id });
+    let busy = job_says(JobTransitionRejection::PlanBusy { job: live.id });
     assert_eq!(of(&advance(7, Some(job)), &plan, Some(&live), None), busy);
     let state = PlanState::Apply(ApplyState::Queued);
     let wrong = NewJob { phase: Phase::Execute, ..job };
-    assert_eq!(of(&advance(7, Some(wrong)), &plan, None, None), job_says(JobRefused::PlanNotReady { state }));
+    assert_eq!(
+        of(&advance(7, Some(wrong)), &plan, None, None),
+        job_says(JobTransitionRejection::PlanNotReady { state })
+    );
     // The job tells that the move was made before.
     let known = Job::new(job, Ms(1));
-    assert_eq!(of(&advance(6, Some(job)), &plan, Some(&known), Some(&known)), Ok(HandMoved::Before));
-    let taken = job_says(JobRefused::IdTaken { job: JOB });
+    assert_eq!(of(&advance(6, Some(job)), &plan, Some(&known), Some(&known)), Ok(TransitionResult::Before));
+    let taken = job_says(JobTransitionRejection::IdTaken { job: JOB });
     assert_eq!(of(&advance(7, Some(job)), &plan, None, Some(&known)), taken);
     assert_eq!(of(&advance(6, Some(wrong)), &plan, None, Some(&known)), taken);
 }
@@ -175,10 +188,13 @@ fn a_plan_waits_for_one_job_only() {
         let plan = plan_in(state);
         for phase in Phase::ALL {
             let waits = state.word() == "queued" && state.phase() == phase;
-            let expected = if waits { Ok(()) } else { Err(JobRefused::PlanNotReady { state }) };
+            let expected = if waits { Ok(()) } else { Err(JobTransitionRejection::PlanNotReady { state }) };
             assert_eq!(plan.waits_for(&new_job(phase)), expected, "{state} {phase}");
         }
     }
     let other = NewJob { plan: PlanId::from_u128(1), ..new_job(Phase::Strategize) };
-    assert_eq!(plan_in(PlanState::FIRST).waits_for(&other), Err(JobRefused::OtherPlan { plan: PLAN }));
+    assert_eq!(
+        plan_in(PlanState::FIRST).waits_for(&other),
+        Err(JobTransitionRejection::OtherPlan { plan: PLAN })
+    );
 }

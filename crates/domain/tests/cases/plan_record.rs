@@ -28,18 +28,22 @@ fn an_owner_writes_to_its_plan() {
     let (mut record, claim) = working();
     let other = ChangesetId::from_u128(2);
     assert_eq!(record.guard(&claim), Ok(()));
-    assert_eq!(record.start_changeset(&claim, other), Ok(Started { id: other, ordinal: 2 }));
-    let recorded = |changeset, seq, no| Ok(Recorded { changeset, seq, no });
+    assert_eq!(record.start_changeset(&claim, other), Ok(StartedChangeset { id: other, ordinal: 2 }));
+    let recorded = |changeset, seq, no| Ok(RecordedChange { changeset, seq, no });
     assert_eq!(record.record_latest(&claim, change(2, "two")), recorded(other, 1, 2));
     assert_eq!(record.record(&claim, SET, change(3, "three")), recorded(SET, 2, 3));
     let closed = record.close(&claim, other, Ms(3)).unwrap();
     let digest = changeset_digest(&record.changesets().get(other).unwrap().entries);
-    assert_eq!(closed, Closed { id: other, entries: 1, digest });
-    let finished: Vec<_> =
-        record.finish(&claim, Ending::Closed, Ms(4)).unwrap().into_iter().map(|closed| closed.id).collect();
+    assert_eq!(closed, ClosedChangeset { id: other, entries: 1, digest });
+    let finished: Vec<_> = record
+        .finish(&claim, ChangesetEnding::Closed, Ms(4))
+        .unwrap()
+        .into_iter()
+        .map(|closed| closed.id)
+        .collect();
     assert_eq!((finished, state_of(&record)), (vec![SET], ChangesetState::Closed));
     let failing = error(1, step(1, "code"), ErrorCategory::Resource);
-    let recovery = record.record_error(&claim, &Policy::default(), failing, Ms(7), 0).unwrap();
+    let recovery = record.record_error(&claim, &RecoveryPolicy::default(), failing, Ms(7), 0).unwrap();
     assert_eq!(
         recovery.command,
         format!("agents plan resume {PLAN}"),
@@ -68,8 +72,11 @@ fn a_stale_claim_changes_nothing() {
         assert_eq!(after.record(&claim, SET, change(9, "nine")), Err(refused.clone()));
         assert_eq!(after.record_latest(&claim, change(9, "nine")), Err(refused.clone()));
         assert_eq!(after.close(&claim, SET, Ms(1)), Err(refused.clone()));
-        assert_eq!(after.finish(&claim, Ending::Closed, Ms(1)), Err(lost(claim)));
-        assert_eq!(after.record_error(&claim, &Policy::default(), failing, Ms(1), 0), Err(lost(claim)));
+        assert_eq!(after.finish(&claim, ChangesetEnding::Closed, Ms(1)), Err(lost(claim)));
+        assert_eq!(
+            after.record_error(&claim, &RecoveryPolicy::default(), failing, Ms(1), 0),
+            Err(lost(claim))
+        );
         assert_eq!(after, record);
         assert_eq!(refused.class(), ErrorClass::Cancelled);
     }
@@ -130,7 +137,7 @@ fn a_refused_event_changes_nothing() {
     let before = record.clone();
     assert!(record.apply_job_event(JOB, &JobEvent::Succeed { fence: Fence(7) }, Ms(1)).is_err());
     let unknown = record.apply_job_event(NEXT_JOB, &claim_by(ANN), Ms(1)).cloned();
-    assert_eq!(unknown, Err(JobRefused::NotFound { job: NEXT_JOB }));
+    assert_eq!(unknown, Err(JobTransitionRejection::NotFound { job: NEXT_JOB }));
     assert_eq!(record, before);
 }
 
@@ -140,19 +147,22 @@ fn a_plan_has_one_live_job() {
     let first = record.enqueue(new_job(Phase::Strategize), Ms(5)).unwrap();
     assert_eq!(first, Job::new(new_job(Phase::Strategize), Ms(5)));
     let next = NewJob { id: NEXT_JOB, ..new_job(Phase::Execute) };
-    assert_eq!(record.enqueue(next, Ms(6)), Err(JobRefused::PlanBusy { job: JOB }));
+    assert_eq!(record.enqueue(next, Ms(6)), Err(JobTransitionRejection::PlanBusy { job: JOB }));
     assert_eq!(
         record.enqueue(new_job(Phase::Strategize), Ms(6)),
         Ok(first.clone()),
         "the same again is the same"
     );
-    assert_eq!(record.enqueue(new_job(Phase::Execute), Ms(6)), Err(JobRefused::IdTaken { job: JOB }));
+    assert_eq!(
+        record.enqueue(new_job(Phase::Execute), Ms(6)),
+        Err(JobTransitionRejection::IdTaken { job: JOB })
+    );
     let stranger = NewJob { plan: PlanId::from_u128(1), ..next };
-    assert_eq!(record.enqueue(stranger, Ms(6)), Err(JobRefused::OtherPlan { plan: PLAN }));
+    assert_eq!(record.enqueue(stranger, Ms(6)), Err(JobTransitionRejection::OtherPlan { plan: PLAN }));
     assert_eq!((record.live_job(), record.job(JOB), record.jobs().len()), (Some(&first), Some(&first), 1));
 
     let claim = record.apply_job_event(JOB, &claim_by(ANN), Ms(6)).unwrap().claim();
-    assert_eq!(record.enqueue(next, Ms(6)), Err(JobRefused::PlanBusy { job: JOB }));
+    assert_eq!(record.enqueue(next, Ms(6)), Err(JobTransitionRejection::PlanBusy { job: JOB }));
     record.apply_job_event(JOB, &JobEvent::Succeed { fence: claim.fence }, Ms(7)).unwrap();
     assert_eq!(record.live_job(), None);
     let second = record.enqueue(next, Ms(8)).unwrap();
@@ -214,7 +224,7 @@ proptest! {
                     newest.is_some_and(|claim| record.start_changeset(&claim, ChangesetId::from_u128(id)).is_ok())
                 }
                 Step::Record(id) => newest.is_some_and(|claim| record.record_latest(&claim, change(id, "x")).is_ok()),
-                Step::Finish => newest.is_some_and(|claim| record.finish(&claim, Ending::Closed, Ms(4)).is_ok()),
+                Step::Finish => newest.is_some_and(|claim| record.finish(&claim, ChangesetEnding::Closed, Ms(4)).is_ok()),
             };
             if !outcome {
                 prop_assert_eq!(&record, &before, "a refused call changes nothing");

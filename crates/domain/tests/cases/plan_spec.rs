@@ -24,22 +24,23 @@ fn bytes_are_text_in_json_where_they_can_be() {
 
 #[test]
 fn a_command_is_a_list_or_a_line_for_the_shell() {
-    let argv: Run = serde_json::from_value(json!(["make", "it's", [0xff]])).unwrap();
+    let argv: CommandLine = serde_json::from_value(json!(["make", "it's", [0xff]])).unwrap();
     let words = vec![ByteText::from("make"), "it's".into(), vec![0xff].into()];
-    assert_eq!(argv, Run::Argv(words.clone()));
+    assert_eq!(argv, CommandLine::Argv(words.clone()));
     assert_eq!(argv.argv(), words);
-    let shell: Run = serde_json::from_value(json!("make && make test")).unwrap();
-    assert_eq!(shell, Run::Shell("make && make test".to_owned()));
+    let shell: CommandLine = serde_json::from_value(json!("make && make test")).unwrap();
+    assert_eq!(shell, CommandLine::Shell("make && make test".to_owned()));
     assert_eq!(shell.argv(), ["sh", "-ec", "make && make test"].map(ByteText::from));
     for run in [argv, shell] {
         let json = serde_json::to_value(&run).unwrap();
-        assert_eq!(serde_json::from_value::<Run>(json).unwrap(), run);
+        assert_eq!(serde_json::from_value::<CommandLine>(json).unwrap(), run);
     }
 }
 
 #[test]
 fn a_shown_command_can_be_typed() {
-    let shown = |words: &[&str]| Run::Argv(words.iter().map(|word| ByteText::from(*word)).collect()).shown();
+    let shown =
+        |words: &[&str]| CommandLine::Argv(words.iter().map(|word| ByteText::from(*word)).collect()).render();
     assert_eq!(shown(&["cargo", "test", "-p", "domain"]), "cargo test -p domain");
     assert_eq!(shown(&["a=b:c@d%e+f,g", "./x/_y-z.rs"]), "a=b:c@d%e+f,g ./x/_y-z.rs");
     for (word, typed) in [
@@ -55,14 +56,18 @@ fn a_shown_command_can_be_typed() {
     ] {
         assert_eq!(shown(&[word]), typed);
     }
-    assert_eq!(Run::Shell("make | tee log".to_owned()).shown(), "make | tee log", "as it was written");
+    assert_eq!(
+        CommandLine::Shell("make | tee log".to_owned()).render(),
+        "make | tee log",
+        "as it was written"
+    );
 }
 
 #[test]
 fn the_shell_reads_a_shown_command_back() {
     let words = ["printf", "%s\\n", "", "it's", "a b", "$HOME `id`", "\"x\"", "*", "\\", "é", "a;b|c&d", "#"];
-    let run = Run::Argv(words.iter().map(|word| ByteText::from(*word)).collect());
-    let said = std::process::Command::new("sh").arg("-c").arg(run.shown()).output().unwrap();
+    let run = CommandLine::Argv(words.iter().map(|word| ByteText::from(*word)).collect());
+    let said = std::process::Command::new("sh").arg("-c").arg(run.render()).output().unwrap();
     let lines: Vec<String> = String::from_utf8(said.stdout).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(lines, words[2..]);
 }
@@ -76,13 +81,13 @@ fn a_spec_without_the_newer_fields_still_reads() {
     .unwrap();
     assert_eq!(
         (spec.apply, &spec.automation),
-        (Gate::Ask, &Automation::review()),
+        (GateDecision::Ask, &Automation::review()),
         "a person is asked unless somebody said otherwise"
     );
     let [only] = &spec.steps[..] else { panic!("a task is one step: {:?}", spec.steps) };
     let task = only.command().unwrap();
     assert_eq!((spec.validations.len(), task.network, task.timeout_s), (0, false, None));
-    assert_eq!((only.node.as_str(), only.shown().as_str(), only.retries), ("execute", "make", None));
+    assert_eq!((only.node.as_str(), only.render().as_str(), only.retries), ("execute", "make", None));
     let json = serde_json::to_value(&spec).unwrap();
     assert_eq!(serde_json::from_value::<PlanSpec>(json).unwrap(), spec);
 }
@@ -99,7 +104,7 @@ fn steps_of_an_older_plan_come_one_after_the_other_as_they_did() {
     }))
     .unwrap();
     let [look, make, wait] = &spec.steps[..] else { panic!("{:?}", spec.steps) };
-    assert_eq!((&look.needs, look.on, look.retries), (&None, On::Success, Some(2)));
+    assert_eq!((&look.needs, look.on, look.retries), (&None, NeedsCondition::Success, Some(2)));
     let command = make.command().unwrap();
     assert_eq!(
         (command.writes, command.expand, &command.stdin),
@@ -107,7 +112,7 @@ fn steps_of_an_older_plan_come_one_after_the_other_as_they_did() {
         "it is run as it stands"
     );
     assert_eq!((make.ends_after_s(), wait.ends_after_s()), (Some(5), None));
-    let graph = Graph::new(&spec.steps).unwrap();
+    let graph = PlanGraph::new(&spec.steps).unwrap();
     assert_eq!((graph.needs(0), graph.needs(1), graph.needs(2)), (&[][..], &[0][..], &[1][..]));
     assert_eq!((spec.parallel, spec.read_only, spec.strategist, spec.fix), (PARALLEL, false, None, None));
 }
@@ -119,7 +124,7 @@ fn a_spec_with_every_field_reads_back() {
         allow_loopback: vec![8080],
         writes: false,
         expand: true,
-        ..CommandTask::new(Run::Argv(vec!["codex".into()]))
+        ..CommandTask::new(CommandLine::Argv(vec!["codex".into()]))
     };
     let model = ModelTask {
         model: "openai/gpt-5".to_owned(),
@@ -130,29 +135,29 @@ fn a_spec_with_every_field_reads_back() {
         max_turns: 5,
         output: Some(json!({"type": "object"})),
     };
-    let whole = Step {
+    let whole = PlanStep {
         needs: Some(vec!["c".to_owned()]),
-        on: On::Failure,
+        on: NeedsCondition::Failure,
         only_if: Some("nodes.c.exit_code == 1".to_owned()),
         timeout_s: Some(9),
         retries: Some(1),
         ignore: vec!["*.log".to_owned()],
         repeat: Some(Repeat { until: "true".to_owned(), max: 3 }),
-        ..Step::new("m", Does::Model(model))
+        ..PlanStep::new("m", NodeKind::Model(model))
     };
     let steps = vec![
-        Step::new("c", Does::Command(command.clone())),
+        PlanStep::new("c", NodeKind::Command(command.clone())),
         whole,
-        Step::new("t", Does::Tool { name: "read_file".to_owned(), with: json!({"path": "a"}) }),
-        Step::new("x", Does::External(ExternalTask { command, prompt: "p".to_owned() })),
-        Step::new("s", Does::Actor { name: "other".to_owned(), result: "s/main".to_owned() }),
+        PlanStep::new("t", NodeKind::Tool { name: "read_file".to_owned(), with: json!({"path": "a"}) }),
+        PlanStep::new("x", NodeKind::External(ExternalTask { command, prompt: "p".to_owned() })),
+        PlanStep::new("s", NodeKind::Actor { name: "other".to_owned(), result: "s/main".to_owned() }),
     ];
     let old: PlanSpec = serde_json::from_value(json!({
         "task": {"run": ["make"]}, "max_file_bytes": 10, "sandbox": "auto", "isolation_required": true,
         "time_limit_s": 60,
     }))
     .unwrap();
-    let rule = Some(Rule::Never(vec!["*.snap".to_owned()]));
+    let rule = Some(InvariantRule::Never(vec!["*.snap".to_owned()]));
     let strategist = Strategist { name: "s".to_owned(), steps: steps.clone(), result: "m".to_owned() };
     let spec = PlanSpec {
         steps,
@@ -182,7 +187,7 @@ fn a_spec_with_every_field_reads_back() {
 
 #[test]
 fn a_variable_is_set_to_exactly_its_text() {
-    let mut plain = CommandTask::new(Run::Argv(Vec::new()));
+    let mut plain = CommandTask::new(CommandLine::Argv(Vec::new()));
     let mut open = CommandTask { expand: true, ..plain.clone() };
     for task in [&mut plain, &mut open] {
         task.set_variable("ITEM", &ByteText::from("{{prompt}}"));

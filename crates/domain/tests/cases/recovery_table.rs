@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 use crate::sample::{PLAN, error, step};
 
-const RETRY: Action = Action::Retry { after: Duration::ZERO, attempt: 1 };
+const RETRY: RecoveryAction = RecoveryAction::Retry { after: Duration::ZERO, attempt: 1 };
 
-fn policy(per_step: u32, per_plan: u32, replan: Gate, reversions_left: u8) -> Policy {
-    Policy::new(per_step, per_plan, replan, reversions_left).unwrap()
+fn policy(per_step: u32, per_plan: u32, replan: GateDecision, reversions_left: u8) -> RecoveryPolicy {
+    RecoveryPolicy::new(per_step, per_plan, replan, reversions_left).unwrap()
 }
 
 /// Records so many errors of one step, each after the other, and gives the last answer.
-fn nth(policy: &Policy, count: u128, make: impl Fn(u128) -> NewError) -> Recovery {
-    let mut history = ErrorHistory::of(PLAN);
+fn nth(policy: &RecoveryPolicy, count: u128, make: impl Fn(u128) -> NewError) -> RecoveryAdvice {
+    let mut history = ErrorHistory::new(PLAN);
     let mut last = None;
     for id in 1..=count {
         last = Some(history.record(policy, make(id), Ms(0), 0));
@@ -24,17 +24,17 @@ fn nth(policy: &Policy, count: u128, make: impl Fn(u128) -> NewError) -> Recover
 }
 
 /// As [`nth`], with an idempotent error of this category in execute.
-fn nth_of(category: ErrorCategory, count: u128) -> Action {
-    nth(&Policy::default(), count, |id| error(id, step(1, "code"), category).idempotent()).action
+fn nth_of(category: ErrorCategory, count: u128) -> RecoveryAction {
+    nth(&RecoveryPolicy::default(), count, |id| error(id, step(1, "code"), category).idempotent()).action
 }
 
-fn retry(after_ms: u64, attempt: u32) -> Action {
-    Action::Retry { after: Duration::from_millis(after_ms), attempt }
+fn retry(after_ms: u64, attempt: u32) -> RecoveryAction {
+    RecoveryAction::Retry { after: Duration::from_millis(after_ms), attempt }
 }
 
 #[test]
 fn each_category_recovers_as_the_table_says() {
-    use Action::{Ask, GiveUp, Revert};
+    use RecoveryAction::{Ask, GiveUp, Revert};
     // The first answer, the last retry, and what follows when the retries of the step are spent.
     let table = [
         (ErrorCategory::Timeout, [retry(500, 1), retry(2_000, 3), Ask]),
@@ -60,8 +60,8 @@ fn each_category_recovers_as_the_table_says() {
 
 #[test]
 fn a_tool_that_might_do_harm_is_not_run_again() {
-    let answer = nth(&Policy::default(), 1, |id| error(id, step(1, "code"), ErrorCategory::Tool));
-    assert_eq!(answer.action, Action::Ask);
+    let answer = nth(&RecoveryPolicy::default(), 1, |id| error(id, step(1, "code"), ErrorCategory::Tool));
+    assert_eq!(answer.action, RecoveryAction::Ask);
     assert_eq!(answer.hint, "running the tool again might do harm; say how to go on");
 }
 
@@ -73,59 +73,64 @@ fn nothing_is_retried_in_apply() {
             NewError::new(id, Phase::Apply, step(1, "apply"), category, "no").idempotent()
         };
         let expected = match category {
-            ErrorCategory::InvalidInput | ErrorCategory::Internal => Action::GiveUp,
-            ErrorCategory::Validation => Action::Revert,
-            _ => Action::Ask,
+            ErrorCategory::InvalidInput | ErrorCategory::Internal => RecoveryAction::GiveUp,
+            ErrorCategory::Validation => RecoveryAction::Revert,
+            _ => RecoveryAction::Ask,
         };
-        assert_eq!(nth(&Policy::default(), 1, failing).action, expected, "{category}");
+        assert_eq!(nth(&RecoveryPolicy::default(), 1, failing).action, expected, "{category}");
     }
     for phase in [Phase::Strategize, Phase::Execute] {
         let failing = |id| {
             NewError::new(ErrorId::from_u128(id), phase, step(1, "code"), ErrorCategory::Tool, "no")
                 .idempotent()
         };
-        assert_eq!(nth(&Policy::default(), 1, failing).action, RETRY);
+        assert_eq!(nth(&RecoveryPolicy::default(), 1, failing).action, RETRY);
     }
 }
 
 #[test]
 fn a_plan_reverts_by_itself_only_when_it_may() {
-    let answer = |category, count, policy: Policy| {
+    let answer = |category, count, policy: RecoveryPolicy| {
         nth(&policy, count, |id| error(id, step(1, "code"), category)).action
     };
     let validation = |replan, left| answer(ErrorCategory::Validation, 1, policy(0, 0, replan, left));
-    assert_eq!(validation(Gate::Auto, 1), Action::Revert);
-    assert_eq!(validation(Gate::Auto, 0), Action::Ask);
-    assert_eq!(validation(Gate::Ask, 3), Action::Ask);
+    assert_eq!(validation(GateDecision::Auto, 1), RecoveryAction::Revert);
+    assert_eq!(validation(GateDecision::Auto, 0), RecoveryAction::Ask);
+    assert_eq!(validation(GateDecision::Ask, 3), RecoveryAction::Ask);
     let model_output =
-        |count, left| answer(ErrorCategory::ModelOutput, count, policy(1, 30, Gate::Auto, left));
-    assert_eq!([1, 2].map(|count| model_output(count, 1)), [RETRY, Action::Revert]);
-    assert_eq!([1, 2].map(|count| model_output(count, 0)), [RETRY, Action::Ask]);
+        |count, left| answer(ErrorCategory::ModelOutput, count, policy(1, 30, GateDecision::Auto, left));
+    assert_eq!([1, 2].map(|count| model_output(count, 1)), [RETRY, RecoveryAction::Revert]);
+    assert_eq!([1, 2].map(|count| model_output(count, 0)), [RETRY, RecoveryAction::Ask]);
 }
 
 #[test]
 fn a_step_gets_one_new_sandbox_and_no_more() {
-    let mut history = ErrorHistory::of(PLAN);
+    let mut history = ErrorHistory::new(PLAN);
     let mut answer = |id, node, category| {
-        history.record(&Policy::default(), error(id, step(1, node), category), Ms(0), 0).action
+        history.record(&RecoveryPolicy::default(), error(id, step(1, node), category), Ms(0), 0).action
     };
     assert_eq!(answer(1, "a", ErrorCategory::Timeout), retry(500, 1));
     assert_eq!(answer(2, "a", ErrorCategory::Sandbox), retry(1_000, 2), "other retries do not use it up");
     assert_eq!(answer(3, "b", ErrorCategory::Sandbox), retry(500, 1), "each step has its own");
-    assert_eq!(answer(4, "a", ErrorCategory::Sandbox), Action::GiveUp);
+    assert_eq!(answer(4, "a", ErrorCategory::Sandbox), RecoveryAction::GiveUp);
     assert_eq!(answer(5, "a", ErrorCategory::Timeout), retry(2_000, 3));
     assert_eq!(answer(6, "c", ErrorCategory::Timeout), retry(500, 1));
     assert_eq!(answer(7, "c", ErrorCategory::Timeout), retry(1_000, 2));
     assert_eq!(answer(8, "c", ErrorCategory::Timeout), retry(2_000, 3));
-    assert_eq!(answer(9, "c", ErrorCategory::Sandbox), Action::GiveUp, "the step's own limit holds too");
-    let never = nth(&policy(0, 30, Gate::Auto, 3), 1, |id| error(id, step(1, "a"), ErrorCategory::Sandbox));
-    assert_eq!(never.action, Action::GiveUp);
+    assert_eq!(
+        answer(9, "c", ErrorCategory::Sandbox),
+        RecoveryAction::GiveUp,
+        "the step's own limit holds too"
+    );
+    let never =
+        nth(&policy(0, 30, GateDecision::Auto, 3), 1, |id| error(id, step(1, "a"), ErrorCategory::Sandbox));
+    assert_eq!(never.action, RecoveryAction::GiveUp);
 }
 
 #[test]
 fn the_limits_are_exact_per_step_and_per_plan() {
-    let policy = policy(2, 3, Gate::Auto, 3);
-    let mut history = ErrorHistory::of(PLAN);
+    let policy = policy(2, 3, GateDecision::Auto, 3);
+    let mut history = ErrorHistory::new(PLAN);
     let mut answer =
         |id, node, category| history.record(&policy, error(id, step(1, node), category), Ms(0), 0);
     assert_eq!(answer(1, "a", ErrorCategory::ModelOutput).action, retry(0, 1));
@@ -133,13 +138,13 @@ fn the_limits_are_exact_per_step_and_per_plan() {
     assert_eq!(answer(3, "b", ErrorCategory::ModelOutput).action, retry(0, 1));
     assert_eq!(
         answer(4, "a", ErrorCategory::ModelOutput).action,
-        Action::Revert,
+        RecoveryAction::Revert,
         "the step's limit speaks first"
     );
     let spent = answer(5, "b", ErrorCategory::ModelOutput);
     assert_eq!(
         (spent.action, spent.hint.as_str()),
-        (Action::Ask, "all 3 retries of the plan are used up; look at what fails, then resume",)
+        (RecoveryAction::Ask, "all 3 retries of the plan are used up; look at what fails, then resume",)
     );
     assert_eq!(
         (history.retries(&step(1, "a")), history.retries(&step(1, "b")), history.retries_total()),
@@ -150,8 +155,8 @@ fn the_limits_are_exact_per_step_and_per_plan() {
 #[test]
 fn a_visit_is_a_step_of_its_own() {
     let second_visit = StepId { visit: 2, ..step(1, "code") };
-    let mut history = ErrorHistory::of(PLAN);
-    let policy = policy(1, 30, Gate::Auto, 3);
+    let mut history = ErrorHistory::new(PLAN);
+    let policy = policy(1, 30, GateDecision::Auto, 3);
     history.record(&policy, error(1, step(1, "code"), ErrorCategory::ModelOutput), Ms(0), 0);
     let answer = history.record(&policy, error(2, second_visit, ErrorCategory::ModelOutput), Ms(0), 0);
     assert_eq!(answer.action, retry(0, 1));
@@ -159,18 +164,18 @@ fn a_visit_is_a_step_of_its_own() {
 
 #[test]
 fn a_newer_attempt_begins_afresh_and_an_older_one_is_over() {
-    let policy = policy(1, 30, Gate::Auto, 3);
-    let mut history = ErrorHistory::of(PLAN);
+    let policy = policy(1, 30, GateDecision::Auto, 3);
+    let mut history = ErrorHistory::new(PLAN);
     let mut answer = |id, attempt| {
         history.record(&policy, error(id, step(attempt, "code"), ErrorCategory::Tool).idempotent(), Ms(0), 0)
     };
     assert_eq!(answer(1, 1).action, retry(0, 1));
     assert_eq!(answer(2, 2).action, retry(0, 1));
     let late = answer(3, 1);
-    assert_eq!((late.seq, late.action), (3, Action::GiveUp));
+    assert_eq!((late.seq, late.action), (3, RecoveryAction::GiveUp));
     assert_eq!(late.hint, "its attempt is over; attempt 2 goes on");
     assert_eq!(late.command, format!("agents plan watch {PLAN}"));
-    assert_eq!(answer(4, 2).action, Action::Ask);
+    assert_eq!(answer(4, 2).action, RecoveryAction::Ask);
     assert_eq!(history.newest_attempt(), 2);
     assert_eq!((history.retries(&step(1, "code")), history.retries(&step(2, "code"))), (0, 1));
     assert_eq!((history.retries_total(), history.recorded()), (2, 4));
@@ -180,23 +185,24 @@ fn a_newer_attempt_begins_afresh_and_an_older_one_is_over() {
 fn a_hint_of_the_other_side_lengthens_the_wait_up_to_ten_minutes() {
     let answer = |wait: Duration| {
         let failing = |id| error(id, step(1, "code"), ErrorCategory::RateLimit).with_retry_after(wait);
-        nth(&Policy::default(), 1, failing).action
+        nth(&RecoveryPolicy::default(), 1, failing).action
     };
     assert_eq!(answer(Duration::from_millis(2_499)), retry(2_500, 1));
     assert_eq!(answer(Duration::from_millis(2_501)), retry(2_501, 1));
     assert_eq!(answer(Duration::from_secs(600)), retry(600_000, 1));
-    assert_eq!(answer(Duration::from_millis(600_001)), Action::Ask);
+    assert_eq!(answer(Duration::from_millis(600_001)), RecoveryAction::Ask);
 }
 
 #[test]
 fn a_policy_has_bounds_and_names_what_is_wrong() {
-    let refused = |per_step, per_plan| Policy::new(per_step, per_plan, Gate::Ask, 0).unwrap_err();
-    let per_step = PolicyError { key: "recovery.max_retries_per_step", value: 101, max: 100 };
-    let per_plan = PolicyError { key: "recovery.max_retries_per_plan", value: 1_001, max: 1_000 };
+    let refused =
+        |per_step, per_plan| RecoveryPolicy::new(per_step, per_plan, GateDecision::Ask, 0).unwrap_err();
+    let per_step = RecoveryPolicyError { key: "recovery.max_retries_per_step", value: 101, max: 100 };
+    let per_plan = RecoveryPolicyError { key: "recovery.max_retries_per_plan", value: 1_001, max: 1_000 };
     assert_eq!(refused(101, 1_000), per_step);
     assert_eq!(refused(100, 1_001), per_plan);
     assert_eq!(per_plan.to_string(), "recovery.max_retries_per_plan is 1001, allowed is 0..=1000");
-    let widest = policy(100, 1_000, Gate::Ask, 2);
+    let widest = policy(100, 1_000, GateDecision::Ask, 2);
     assert_eq!(
         (
             widest.max_retries_per_step(),
@@ -204,15 +210,16 @@ fn a_policy_has_bounds_and_names_what_is_wrong() {
             widest.replan(),
             widest.reversions_left()
         ),
-        (100, 1_000, Gate::Ask, 2)
+        (100, 1_000, GateDecision::Ask, 2)
     );
-    assert_eq!(Policy::default(), policy(3, 30, Gate::Auto, 3));
+    assert_eq!(RecoveryPolicy::default(), policy(3, 30, GateDecision::Auto, 3));
 }
 
 #[test]
 fn each_answer_says_what_to_type() {
     let told = |category, count| {
-        let told = nth(&policy(1, 30, Gate::Auto, 1), count, |id| error(id, step(1, "code"), category));
+        let told =
+            nth(&policy(1, 30, GateDecision::Auto, 1), count, |id| error(id, step(1, "code"), category));
         (told.hint, told.command.replace(&PLAN.to_string(), "ID"))
     };
     let table = [
@@ -288,41 +295,44 @@ fn each_answer_says_what_to_type() {
 
 #[test]
 fn each_reason_to_ask_says_what_to_do() {
-    let told = |policy: Policy, count, make: &dyn Fn(u128) -> NewError| {
+    let told = |policy: RecoveryPolicy, count, make: &dyn Fn(u128) -> NewError| {
         let told = nth(&policy, count, make);
-        assert_eq!(told.action, Action::Ask);
+        assert_eq!(told.action, RecoveryAction::Ask);
         (told.hint, told.command.replace(&PLAN.to_string(), "ID"))
     };
     let expect = |hint: &str, command: &str| (hint.to_owned(), command.to_owned());
     let replan = "agents plan prompt ID \"…\" --replan";
     let of = |category| move |id| error(id, step(1, "code"), category);
     assert_eq!(
-        told(policy(0, 0, Gate::Ask, 3), 1, &of(ErrorCategory::Validation)),
+        told(policy(0, 0, GateDecision::Ask, 3), 1, &of(ErrorCategory::Validation)),
         expect("say what to do differently, and the plan begins anew", replan)
     );
     assert_eq!(
-        told(policy(0, 0, Gate::Auto, 0), 1, &of(ErrorCategory::Validation)),
+        told(policy(0, 0, GateDecision::Auto, 0), 1, &of(ErrorCategory::Validation)),
         expect("the plan has begun anew as often as it may; say how to go on", replan)
     );
     assert_eq!(
-        told(policy(0, 0, Gate::Auto, 0), 1, &|id| of(ErrorCategory::Tool)(id).idempotent()),
+        told(policy(0, 0, GateDecision::Auto, 0), 1, &|id| of(ErrorCategory::Tool)(id).idempotent()),
         expect("the tool failed again after every retry; say how to go on", replan)
     );
     let in_apply = |id| {
         NewError::new(ErrorId::from_u128(id), Phase::Apply, step(1, "apply"), ErrorCategory::Timeout, "no")
     };
     assert_eq!(
-        told(Policy::default(), 1, &in_apply),
+        told(RecoveryPolicy::default(), 1, &in_apply),
         expect("an apply is not retried by itself; resume when the cause is gone", "agents plan resume ID")
     );
     for (secs, shown) in [(601, "10 min"), (3_599, "59 min")] {
         let waiting = |id| of(ErrorCategory::Timeout)(id).with_retry_after(Duration::from_secs(secs));
         let hint = format!("the other side asks to wait {shown}; resume when that is over");
-        assert_eq!(told(Policy::default(), 1, &waiting), expect(&hint, "agents plan resume ID"));
+        assert_eq!(told(RecoveryPolicy::default(), 1, &waiting), expect(&hint, "agents plan resume ID"));
     }
     for (secs, shown) in [(1, "1 s"), (119, "119 s"), (120, "2 min")] {
         let waiting = |id| of(ErrorCategory::Connection)(id).with_retry_after(Duration::from_secs(secs));
-        assert_eq!(nth(&Policy::default(), 1, waiting).hint, format!("retry 1 of this step in {shown}"));
+        assert_eq!(
+            nth(&RecoveryPolicy::default(), 1, waiting).hint,
+            format!("retry 1 of this step in {shown}")
+        );
     }
 }
 
@@ -330,9 +340,9 @@ fn each_reason_to_ask_says_what_to_do() {
 fn a_history_without_a_plan_speaks_of_the_last() {
     let mut history = ErrorHistory::default();
     let answer =
-        history.record(&Policy::default(), error(1, step(1, "a"), ErrorCategory::Resource), Ms(0), 0);
+        history.record(&RecoveryPolicy::default(), error(1, step(1, "a"), ErrorCategory::Resource), Ms(0), 0);
     assert_eq!(answer.command, "agents plan resume @last");
-    assert_eq!((history.plan(), ErrorHistory::of(PLAN).plan()), (None, Some(PLAN)));
+    assert_eq!((history.plan(), ErrorHistory::new(PLAN).plan()), (None, Some(PLAN)));
 }
 
 /// The formula in floating point, which is exact for these sizes.

@@ -343,7 +343,7 @@ fn a_diff_is_redacted_line_by_line() {
     let before = format!("user: ann\n{}\ntoken: abcdefgh1\nend\n", pem("PRIVATE KEY"));
     let after = before.replace("ann", "bob").replace("ab==", "cd==").replace("abcdefgh1", "abcdefgh2");
     let change = NetChange {
-        root: RootNo(0),
+        root: RootIndex(0),
         path: path("a.yaml"),
         from: None,
         before: Some(FileState::file(before.as_bytes(), 0o644)),
@@ -429,7 +429,7 @@ proptest! {
     #[test]
     fn a_redacted_diff_keeps_its_lines(before in text(), after in text()) {
         let change = NetChange {
-            root: RootNo(0), path: path("a.yaml"), from: None, base: Base::Known, calls: vec![],
+            root: RootIndex(0), path: path("a.yaml"), from: None, base: Base::Known, calls: vec![],
             before: Some(FileState::file(&before, 0o644)), after: Some(FileState::file(&after, 0o644)),
         };
         let plain = hunks(Some(&before), Some(&after), &change);

@@ -18,8 +18,15 @@ pub(crate) fn path(text: &str) -> RelPath {
 
 /// The creation of a file of this name and content, named by `id`.
 pub(crate) fn change(id: u128, content: &str) -> NewChange {
-    let draft = Draft::between(path("file"), None, Some(FileState::file(content.as_bytes(), 0o644))).unwrap();
-    NewChange { id: ChangeId::from_u128(id), call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
+    let draft =
+        ChangeDraft::between(path("file"), None, Some(FileState::file(content.as_bytes(), 0o644))).unwrap();
+    NewChange {
+        id: ChangeId::from_u128(id),
+        call: CallNumber(1),
+        root: RootIndex(0),
+        base: Base::Known,
+        draft,
+    }
 }
 
 /// The entry that `change` becomes.

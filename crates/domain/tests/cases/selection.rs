@@ -6,7 +6,7 @@ use crate::sample::path;
 
 fn change(root: u16, from: Option<&str>, at: &[u8]) -> NetChange {
     NetChange {
-        root: RootNo(root),
+        root: RootIndex(root),
         path: RelPath::new(at).unwrap(),
         from: from.map(path),
         before: None,
@@ -29,7 +29,7 @@ fn changes() -> Vec<(NetChange, u32)> {
 }
 
 fn aliases() -> Vec<ProjectAlias> {
-    let alias = |root, alias: &str| ProjectAlias { root: RootNo(root), alias: alias.to_owned() };
+    let alias = |root, alias: &str| ProjectAlias { root: RootIndex(root), alias: alias.to_owned() };
     vec![alias(0, "web"), alias(1, "api")]
 }
 
@@ -37,19 +37,19 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn choose(only: &[&str], reject: &[&str], take: &[&str]) -> Result<Vec<Chosen>, SelectionError> {
+fn choose(only: &[&str], reject: &[&str], take: &[&str]) -> Result<Vec<SelectedChange>, SelectionError> {
     let changes = changes();
-    let choosable: Vec<Choosable<'_>> =
-        changes.iter().map(|(change, hunks)| Choosable { change, hunks: *hunks }).collect();
-    Selection::parse(&owned(only), &owned(reject), &owned(take), &aliases()).choose(&choosable)
+    let choosable: Vec<SelectableChange<'_>> =
+        changes.iter().map(|(change, hunks)| SelectableChange { change, hunks: *hunks }).collect();
+    ChangeSelection::parse(&owned(only), &owned(reject), &owned(take), &aliases()).choose(&choosable)
 }
 
 /// A letter for each change: `.` none, `W` whole, else the numbers.
 fn parts(only: &[&str], reject: &[&str]) -> String {
-    let shown = |chosen: &Chosen| match &chosen.part {
-        ChosenPart::None => ".".to_owned(),
-        ChosenPart::Whole => "W".to_owned(),
-        ChosenPart::Hunks(numbers) => numbers.iter().map(u32::to_string).collect(),
+    let shown = |chosen: &SelectedChange| match &chosen.part {
+        SelectedPart::None => ".".to_owned(),
+        SelectedPart::Whole => "W".to_owned(),
+        SelectedPart::Hunks(numbers) => numbers.iter().map(u32::to_string).collect(),
     };
     choose(only, reject, &[]).unwrap().iter().map(shown).collect::<Vec<_>>().join(" ")
 }
@@ -90,11 +90,12 @@ fn a_name_is_a_name_before_it_is_anything_else() {
 #[test]
 fn a_file_named_like_a_hunk_is_itself() {
     let (named, other) = (change(0, None, b"a#1"), change(0, None, b"a"));
-    let choosable = [Choosable { change: &named, hunks: 1 }, Choosable { change: &other, hunks: 2 }];
-    let chosen = |word| Selection::parse(&owned(&[word]), &[], &[], &[]).choose(&choosable).unwrap();
-    let part = |part| Chosen { part, take: false };
-    assert_eq!(chosen("a#1"), [part(ChosenPart::Whole), part(ChosenPart::None)]);
-    assert_eq!(chosen("a#2"), [part(ChosenPart::None), part(ChosenPart::Hunks([2].into()))]);
+    let choosable =
+        [SelectableChange { change: &named, hunks: 1 }, SelectableChange { change: &other, hunks: 2 }];
+    let chosen = |word| ChangeSelection::parse(&owned(&[word]), &[], &[], &[]).choose(&choosable).unwrap();
+    let part = |part| SelectedChange { part, take: false };
+    assert_eq!(chosen("a#1"), [part(SelectedPart::Whole), part(SelectedPart::None)]);
+    assert_eq!(chosen("a#2"), [part(SelectedPart::None), part(SelectedPart::Hunks([2].into()))]);
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_word_that_fits_nothing_is_told_the_nearest() {
         let [only, reject, take] = words;
         assert!(matches!(choose(&only, &reject, &take), Err(SelectionError::NoSuchHunk { .. })));
     }
-    let none = Selection::parse(&owned(&["x"]), &[], &[], &[]).choose(&[]);
+    let none = ChangeSelection::parse(&owned(&["x"]), &[], &[], &[]).choose(&[]);
     assert_eq!(none, Err(SelectionError::NoSuchHunk { word: "x".to_owned(), nearest: None }));
 }
 

@@ -17,7 +17,7 @@ fn values() -> Values {
         text: "two {{task}}".to_owned(),
         json: json!({ "ok": false, "files": ["a", "b"], "deep": { "n": 1.5 } }),
         changed: 2,
-        usage: Usage::default(),
+        usage: TokenUsage::default(),
         guidance_seen: 0,
         started: WallMs(1),
         finished: WallMs(2),
@@ -87,7 +87,8 @@ fn a_line_for_the_shell_has_no_placeholder() {
 #[test]
 fn an_unknown_path_is_told_before_anything_runs() {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
-    let known = Known { args: set(&["from"]), nodes: set(&["survey"]), later: set(&["amend"]), in_run: true };
+    let known =
+        TemplateScope { args: set(&["from"]), nodes: set(&["survey"]), later: set(&["amend"]), in_run: true };
     let said = |path: &str| known.check(&TemplatePath::parse(path).unwrap()).err().map(|why| why.to_string());
     for fine in
         ["prompt", "from", "args.from", "nodes.survey.text", "nodes.survey.json", "nodes.survey.json.a.0.b"]
@@ -111,7 +112,7 @@ fn an_unknown_path_is_told_before_anything_runs() {
     ] {
         assert_eq!(said(path).as_deref(), Some(why));
     }
-    let early = Known { in_run: false, ..known.clone() };
+    let early = TemplateScope { in_run: false, ..known.clone() };
     assert!(early.check(&TemplatePath::parse("prompt").unwrap()).is_err(), "no plan is there yet");
     assert!(early.check(&TemplatePath::parse("from").unwrap()).is_ok());
 }
@@ -142,17 +143,20 @@ fn no_value_becomes_an_option_or_two_words() {
 fn a_nested_actor_is_given_templates() {
     let inner = Template::parse("look at {{topic}}: {{nodes.a.text}}").unwrap();
     let by = |path: &TemplatePath| match path.node() {
-        Some((node, rest)) => Some(Template::of(TemplatePath::of_node(&format!("sub/{node}"), rest))),
+        Some((node, rest)) => Some(Template::from_path(TemplatePath::of_node(&format!("sub/{node}"), rest))),
         None => Some(Template::parse("{{from}} \\{{x}}").unwrap()),
     };
-    assert_eq!(inner.replaced(&by).unwrap().to_string(), "look at {{from}} \\{{x}}: {{nodes.sub/a.text}}");
+    assert_eq!(
+        inner.replace_paths(&by).unwrap().to_string(),
+        "look at {{from}} \\{{x}}: {{nodes.sub/a.text}}"
+    );
     let two = Template::parse("{{topic}}{{from}}").unwrap();
     let ends_with = |sign: &'static str| {
         move |path: &TemplatePath| (path.to_string() == "topic").then(|| Template::literal(sign))
     };
     for sign in ["\\", "{"] {
         assert_eq!(
-            two.replaced(&ends_with(sign)),
+            two.replace_paths(&ends_with(sign)),
             Err(sign.to_owned()),
             "it would be read as another template"
         );

@@ -17,7 +17,7 @@ fn call(node: &str) -> ToolCall {
         requested: json!({"secret": "x".repeat(100_000)}),
         effective: json!(null),
     };
-    ToolCall { plan: PLAN, no: CallNo(3), started: WallMs(1), new, end: None }
+    ToolCall { plan: PLAN, no: CallNumber(3), started: WallMs(1), new, end: None }
 }
 
 #[test]

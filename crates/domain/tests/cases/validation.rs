@@ -6,7 +6,7 @@ fn check(name: &str, mode: ValidationMode) -> Validation {
     let (root, cwd) = Default::default();
     Validation {
         name: name.to_owned(),
-        run: Run::Shell("true".to_owned()),
+        run: CommandLine::Shell("true".to_owned()),
         mode,
         timeout_s: 60,
         root,
@@ -15,7 +15,7 @@ fn check(name: &str, mode: ValidationMode) -> Validation {
     }
 }
 
-fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
+fn result(name: &str, outcome: ValidationOutcome, net: &Hash) -> ValidationResult {
     ValidationResult {
         validation: name.to_owned(),
         // A result says of which mode its check was; the plan's own word counts.
@@ -24,7 +24,7 @@ fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
         message: String::new(),
         duration_ms: 1,
         attempt: 1,
-        call: CallNo(1),
+        call: CallNumber(1),
         net_hash: net.to_string(),
         base_stamp: serde_json::Value::Null,
     }
@@ -39,8 +39,8 @@ fn names(names: &[&str]) -> Vec<String> {
 
 #[test]
 fn checks_are_summed_up_as_the_table_says() {
-    use Outcome::{Errored, Failed, Passed};
-    let (now, old) = (Hash::of(b"now"), Hash::of(b"old"));
+    use ValidationOutcome::{Errored, Failed, Passed};
+    let (now, old) = (Hash::from_content(b"now"), Hash::from_content(b"old"));
     type Row<'a> = (
         &'a str,
         Vec<Validation>,

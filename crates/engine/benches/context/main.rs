@@ -1,21 +1,23 @@
 //! `cargo xtask bench context [--repo PATH] [--query TEXT] [--rounds N]`: what an index and a context cost.
 //!
-//! On a clone of a repository (this one, unless a path says which), at its newest commit; the query is that commit's message
-//! unless one is given. CPU seconds, seconds on the wall and the most memory of:
+//! On a clone of a repository (this one, unless a path says which), at its newest commit; the query is that
+//! commit's message unless one is given. CPU seconds, seconds on the wall and the most memory of:
 //!
-//! - `context_cold`: the index of a tree of which nothing is known, beside Aider's repo map without its tags and ripgrep;
+//! - `context_cold`: the index of a tree of which nothing is known, beside Aider's repo map without its tags
+//!   and ripgrep;
 //! - `context_edit`: the index after one file was edited, beside Aider's repo map after the same edit;
-//! - `context_warm`: a context of 1,024 tokens by a new process, beside Aider's repo map with its tags and ripgrep;
+//! - `context_warm`: a context of 1,024 tokens by a new process, beside Aider's repo map with its tags and
+//!   ripgrep;
 //! - `context_held`: the same by a process that has the snapshot in memory.
 //!
 //! # Fair
-//! All in turns, in one run, on one tree. Ours is a new process each time, from its start to its end, with the git that it
-//! runs; Aider's process has started before, and what Python costs to start is not counted. ripgrep searches for the words of
-//! the query, without regard to case, and prints the names of files.
+//! All in turns, in one run, on one tree. Ours is a new process each time, from its start to its end, with
+//! the git that it runs; Aider's process has started before, and what Python costs to start is not counted.
+//! ripgrep searches for the words of the query, without regard to case, and prints the names of files.
 //!
 //! # Not fair
-//! ripgrep ranks nothing and shows nothing. Ours also reads the history, which neither does. Aider is Python, as its users
-//! have it.
+//! ripgrep ranks nothing and shows nothing. Ours also reads the history, which neither does. Aider is Python,
+//! as its users have it.
 
 #![allow(
     clippy::unwrap_used,

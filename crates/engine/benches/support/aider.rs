@@ -1,7 +1,8 @@
 //! Aider's repo map, in a process of its own that has started before anything is measured.
 //!
 //! # Fair
-//! What starting Python and importing Aider costs is not counted, nor what our counter costs, which it asks here.
+//! What starting Python and importing Aider costs is not counted, nor what our counter costs, which it asks
+//! here.
 
 #![allow(dead_code, reason = "not every benchmark uses all of it")]
 

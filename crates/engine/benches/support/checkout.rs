@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. The repository itself is read only.
 //! 2. Nothing leads from the clone to a commit after the one it stands at: the history ends there.
-//! 3. A file that a checkout wrote is as old as no other checkout's: whoever goes by times sees the change, and nobody
-//!    has to take it for one that may still be written.
+//! 3. A file that a checkout wrote is as old as no other checkout's: whoever goes by times sees the change,
+//!    and nobody has to take it for one that may still be written.
 
 #![allow(dead_code, reason = "not every benchmark uses all of it")]
 
@@ -70,7 +70,8 @@ impl Checkout {
         git(&self.root(), &[&sparsely[..], &checkout].concat());
     }
 
-    /// What git is to write of a commit, as its patterns: all that is there. A clone may lack contents, large ones mostly.
+    /// What git is to write of a commit, as its patterns: all that is there. A clone may lack contents, large
+    /// ones mostly.
     fn there(&self, commit: &str) -> String {
         let listed = git(&self.root(), &["ls-tree", "-r", "-l", "-z", commit]);
         let lacking = listed.split('\0').filter_map(|entry| {

@@ -37,8 +37,8 @@ pub(crate) fn of_command(command: &mut Command) -> (String, Cost) {
     (printed, Cost { cpu_s, wall_s, peak_mb: ended.rusage.maxrss as f64 / MB })
 }
 
-/// Does something, and what it cost this process and the children that were waited for meanwhile. The memory is the most
-/// that this process has ever had.
+/// Does something, and what it cost this process and the children that were waited for meanwhile. The memory
+/// is the most that this process has ever had.
 pub(crate) fn of<T>(act: impl FnOnce() -> T) -> (T, Cost) {
     let (cpu, begun) = (own_cpu_s(), Instant::now());
     let done = act();

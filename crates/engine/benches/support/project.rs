@@ -6,16 +6,18 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use context::index::{Facts, Index, IndexConfig, Language, Oid, Outline, Parts, Snapshot};
-use context::ports::{Commit, FileStat, History, IsOver, Log, PortError, SystemWallClock, Tree, Walked};
+use context::index::{ContentParts, Facts, Index, IndexConfig, Language, Oid, Outline, Snapshot};
+use context::ports::{
+    Commit, CommitLog, FileStat, FileTree, History, PortError, StopPoll, SystemWallClock, WalkSummary,
+};
 use context::stages::Stages;
 use context::strategies::ContextStrategy;
 use context::{
-    Error, ExecutorConfig, LexicalCounter, Opened, ParallelStrategyExecutor, Pipeline, PipelineConfig,
-    PipelineParts, Projects, SnapshotCache, Source, Stop, Views,
+    Error, ExecutorConfig, IndexedContents, LexicalCounter, OpenedProjects, ParallelStrategyExecutor,
+    Pipeline, PipelineConfig, PipelineParts, Projects, SnapshotCache, StopCheck, Views,
 };
 use domain::context::{AssembledContext, Budget, ContextRequest, IndexLine};
-use domain::{ContextId, Hash, Redactor, RelPath, RootNo};
+use domain::{ContextId, Hash, Redactor, RelPath, RootIndex};
 use sandbox::git::log::GitHistory;
 use sandbox::project_tree::{ProjectTree, TreeFile};
 use sync::{CancellationToken, CircuitBreaker, SystemClock};
@@ -88,13 +90,13 @@ impl Project {
         self.indexed.index.snapshot()
     }
 
-    fn stop(&self) -> Stop {
-        Stop::new(CancellationToken::new().observe(), None, self.clock.clone())
+    fn stop(&self) -> StopCheck {
+        StopCheck::new(CancellationToken::new().observe(), None, self.clock.clone())
     }
 }
 
 impl Indexed {
-    fn open(&self, stop: &Stop) -> Result<context::index::Updated, Error> {
+    fn open(&self, stop: &StopCheck) -> Result<context::index::IndexUpdate, Error> {
         let history = self.history.as_ref().map(|history| history as &dyn History);
         // Nobody cancels a benchmark.
         let updated = self.index.update(&self.tree, history, stop).unwrap();
@@ -106,7 +108,7 @@ impl Indexed {
 struct Shared(Arc<Indexed>);
 
 impl Projects for Shared {
-    fn open(&self, stop: &Stop) -> Result<Opened, Error> {
+    fn open(&self, stop: &StopCheck) -> Result<OpenedProjects, Error> {
         let updated = self.0.open(stop)?;
         let index = IndexLine {
             files: updated.snapshot.files().len() as u32,
@@ -115,18 +117,18 @@ impl Projects for Shared {
             unfinished: updated.is_unfinished,
             ..IndexLine::default()
         };
-        let project = context::Project {
-            no: RootNo(0),
+        let project = context::IndexedRoot {
+            no: RootIndex(0),
             alias: "project".to_owned(),
             snapshot: updated.snapshot,
             source: Arc::new(Shared(Arc::clone(&self.0))),
             views: Views::default(),
         };
-        Ok(Opened { projects: vec![project], index, notes: updated.notes })
+        Ok(OpenedProjects { projects: vec![project], index, notes: updated.notes })
     }
 }
 
-impl Source for Shared {
+impl IndexedContents for Shared {
     fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>> {
         self.0.tree.read(path, max_bytes.saturating_add(1))
     }
@@ -135,37 +137,41 @@ impl Source for Shared {
         self.0.tree.read(path, 0).is_ok()
     }
 
-    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
+    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
         self.0.index.outlines(texts, stop)
     }
 
-    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+    fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
         self.0.index.parts(contents, stop)
     }
 
-    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+    fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
         self.0.index.keep_parts(parts);
     }
 
-    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
-        self.0.index.kept(key)
+    fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.0.index.load_derived(key)
     }
 
-    fn keep(&self, key: &Hash, bytes: &[u8]) {
-        self.0.index.keep(key, bytes);
+    fn store_derived(&self, key: &Hash, bytes: &[u8]) {
+        self.0.index.store_derived(key, bytes);
     }
 }
 
 struct Files(ProjectTree);
 
-impl Tree for Files {
-    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for Files {
+    fn walk(
+        &self,
+        is_over: &StopPoll<'_>,
+        sink: &(dyn Fn(FileStat) + Sync),
+    ) -> Result<WalkSummary, PortError> {
         let told = |file: TreeFile| {
             let TreeFile { path, size, mtime_ns, ctime_ns, inode } = file;
             sink(FileStat { path, size, mtime_ns, ctime_ns, inode });
         };
         let end = self.0.walk(is_over, &mut { told }).map_err(failed)?;
-        Ok(Walked { complete: end.is_complete, unread: end.unread })
+        Ok(WalkSummary { complete: end.is_complete, unread: end.unread })
     }
 
     fn size(&self, path: &RelPath) -> io::Result<u64> {
@@ -180,7 +186,7 @@ impl Tree for Files {
 struct Commits(GitHistory);
 
 impl History for Commits {
-    fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError> {
+    fn head(&self, stop: &StopCheck) -> Result<Option<Oid>, PortError> {
         let head = self.0.head(&|| stop.should_stop()).map_err(failed)?;
         Ok(head.and_then(|head| Oid::new(&head)))
     }
@@ -189,7 +195,7 @@ impl History for Commits {
         self.0.cut_at()
     }
 
-    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError> {
+    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &StopCheck) -> Result<CommitLog, PortError> {
         let paths_max = context::ports::COMMIT_PATHS_MAX;
         let told = self.0.log(stop_at.map(Oid::as_str), max, paths_max, &|| stop.should_stop());
         let told = told.map_err(failed)?;
@@ -197,7 +203,7 @@ impl History for Commits {
             let oid = Oid::new(&commit.oid)?;
             Some(Commit { oid, at: commit.at, message: commit.message, paths: commit.paths })
         });
-        Ok(Log { commits: commits.collect(), joins: told.joins })
+        Ok(CommitLog { commits: commits.collect(), joins: told.joins })
     }
 }
 

@@ -1,9 +1,10 @@
-//! `set aside`: gives up an apply that can be neither finished nor taken back, because its project will not come back.
+//! Abandons an apply that can be neither finished nor rolled back, because its project will not come back.
 //!
 //! # Invariants
 //! 1. Nothing of the user's is touched, and the journal is kept like those of applies that can be undone.
 //! 2. An apply that somebody who lives works on is not given up.
-//! 3. The journal goes first: who is killed before the store is told leaves what the next command ends the same way.
+//! 3. The journal goes first: who is killed before the store is told leaves what the next command ends the
+//!    same way.
 
 use std::io;
 
@@ -16,7 +17,7 @@ use crate::engine::Engine;
 
 /// An apply that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SetAside {
+pub struct AbandonedApply {
     /// Its name, and that of its journal.
     pub apply: ApplyId,
     /// Apply or undo.
@@ -25,7 +26,7 @@ pub struct SetAside {
 
 /// Why nothing was given up.
 #[derive(Debug, thiserror::Error)]
-pub enum SetAsideError {
+pub enum AbandonError {
     /// The plan has no apply that was broken off.
     #[error("plan {plan} has no apply that was broken off")]
     NotOpen {
@@ -51,28 +52,28 @@ impl Engine {
     ///
     /// # Errors
     /// Nothing is open, somebody works on it, or the journal or the store failed.
-    pub async fn set_aside(&self, plan: PlanId) -> Result<Vec<SetAside>, SetAsideError> {
+    pub async fn set_aside(&self, plan: PlanId) -> Result<Vec<AbandonedApply>, AbandonError> {
         let open: Vec<_> = self.open_applies().iter().filter(|open| open.plan == Some(plan)).collect();
         if open.is_empty() {
-            return Err(SetAsideError::NotOpen { plan });
+            return Err(AbandonError::NotOpen { plan });
         }
         let mut given_up = Vec::new();
         for open in open {
             let locks = RootLocks::try_take(open.projects.clone(), &RootLocks::default());
             let Some(_locks) = locks.filter(|_| open.why.may_be_set_aside()) else {
-                return Err(SetAsideError::Busy { plan });
+                return Err(AbandonError::Busy { plan });
             };
-            match self.house.journals.set_aside(open.apply) {
+            match self.inner.journals.abandon(open.apply) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    return Err(SetAsideError::Busy { plan });
+                    return Err(AbandonError::Busy { plan });
                 }
                 // Its journal is missing: only the store has to know.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
-            self.house.store.end_apply(open.apply, lost_journal::set_aside()).await?;
-            given_up.push(SetAside { apply: open.apply, kind: open.kind });
+            self.inner.store.end_apply(open.apply, lost_journal::set_aside()).await?;
+            given_up.push(AbandonedApply { apply: open.apply, kind: open.kind });
         }
         Ok(given_up)
     }

@@ -1,41 +1,42 @@
-//! Whether what the checks of a plan said holds for the user's tree as it is now.
+//! Decides if the check results of a plan are valid for the user's tree as it is now.
 //!
-//! A result belongs to the changes that it ran on and to the tree that they were in. An apply believes it only if both are
-//! the same; else the required checks run once more on what the tree would become.
+//! A result belongs to the changes that it ran on and to the tree that they were in. An apply believes it
+//! only if both are the same; else the required checks run once more on what the tree would become.
 //!
 //! # Invariants
-//! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so (`never`), which the
-//!    record of the apply tells.
+//! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so
+//!    (`never`), which the record of the apply tells.
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
-//! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here, whatever was
-//!    said of running checks again.
-//! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks that read ignored
-//!    files says `always`.
+//! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here,
+//!    whatever was said of running checks again.
+//! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks
+//!    that read ignored files says `always`.
 //!
 //! # Not here
-//! How checks are run again: `phases::recheck`. How trees are compared: [`sandbox::TreeStamp`].
+//! Running checks again: `run::phase::recheck`. Comparing trees: [`sandbox::TreeStamp`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::{
-    ApplyKind, ApplyStage, CallNo, Hash, NetChange, Outcome, Plan, PlanId, Reason, ValidationResult, net_hash,
+    ApplyKind, ApplyStage, CallNumber, ConstraintReason, Hash, NetChange, Plan, PlanId, ValidationOutcome,
+    ValidationResult, net_hash,
 };
 use sandbox::{CaptureRules, TreeComparison, TreeMoves, TreeStamp};
 use serde::{Deserialize, Serialize};
 use store::{PlanFilter, StoreError};
 
 use super::ApplySummary;
-use super::merge::Wanted;
+use super::merge::WantedChange;
 use super::transaction;
-use super::transaction::{Authority, CarryError, Errand};
-use crate::engine::House;
+use super::transaction::{ApplyJob, Authority, TransactionError};
+use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::{rechecks_of, results_of};
-use crate::run::plan_sandbox::content::Stored;
-use crate::run::{Recheck, Rechecked, red, required};
+use crate::run::plan_sandbox::content::StoreContents;
+use crate::run::{Recheck, RecheckResult, red, required};
 
-/// How often the checks are run again on a tree that does not come to rest.
+/// The number of times that the checks are run again on a tree that does not come to rest.
 const RECHECKS_MAX: u32 = 3;
 /// How many files and plans that came in between are named.
 const NAMED_MAX: usize = 20;
@@ -64,7 +65,7 @@ pub enum ConstrainedBy {
 
 impl ConstrainedBy {
     /// By the kinds of the reasons.
-    pub fn of(reasons: &[Reason]) -> ConstrainedBy {
+    pub fn from_reasons(reasons: &[ConstraintReason]) -> ConstrainedBy {
         let has = |kind| reasons.iter().any(|reason| reason.kind == kind);
         match (has(RECHECK_REASON), has(MOVING_REASON)) {
             (true, _) => ConstrainedBy::Recheck,
@@ -119,12 +120,12 @@ pub enum CheckedTree {
 pub struct RerunCheck {
     /// Its name.
     pub check: String,
-    /// How it ended.
-    pub outcome: Outcome,
+    /// Its end.
+    pub outcome: ValidationOutcome,
     /// How long it took.
     pub duration_ms: u64,
     /// The call that ran it; 0 for an apply that has no job.
-    pub call: CallNo,
+    pub call: CallNumber,
 }
 
 impl RerunCheck {
@@ -147,27 +148,28 @@ pub struct ChecksAtApply {
     pub ran: Vec<RerunCheck>,
 }
 
-/// Carries an apply through on a tree that its required checks passed on. `unrun` are the checks that have no result.
-pub(crate) async fn carry_checked(
-    house: &Arc<House>,
-    mut errand: Errand<'_>,
+/// Carries an apply through on a tree that its required checks passed on. `unrun` are the checks that have no
+/// result.
+pub(crate) async fn run_checked(
+    engine: &Arc<EngineInner>,
+    mut job: ApplyJob<'_>,
     authority: &Authority<'_>,
     when: RecheckWhen,
     unrun: &[String],
-) -> Result<ApplySummary, CarryError> {
-    let (plan, contents) = (errand.plan, Stored(house.store.as_ref()));
+) -> Result<ApplySummary, TransactionError> {
+    let (plan, contents) = (job.plan, StoreContents(engine.store.as_ref()));
     let is_checked = !required(plan).is_empty();
     if !is_checked || (when == RecheckWhen::Never && unrun.is_empty()) {
-        errand.summary.checks.on = if is_checked { CheckedTree::NotCompared } else { CheckedTree::None };
-        return transaction::carry(house, &errand, authority, &contents).await;
+        job.summary.checks.on = if is_checked { CheckedTree::NotCompared } else { CheckedTree::None };
+        return transaction::run_transaction(engine, &job, authority, &contents).await;
     }
-    errand.summary.checks.on = CheckedTree::ThisTree;
-    let changes = hash_wanted(&errand.wanted);
+    job.summary.checks.on = CheckedTree::ThisTree;
+    let changes = hash_wanted(&job.wanted);
     let mut known = match when {
-        RecheckWhen::Auto | RecheckWhen::Never => believed(house, plan, &changes).await?,
+        RecheckWhen::Auto | RecheckWhen::Never => believed(engine, plan, &changes).await?,
         RecheckWhen::Always => None,
     };
-    let (own, passed_before) = (known.clone(), errand.summary.validations.0);
+    let (own, passed_before) = (known.clone(), job.summary.validations.0);
     let (mut first, mut last) = (None, TreeMoves::default());
     let mut rechecks = 0;
     loop {
@@ -176,57 +178,61 @@ pub(crate) async fn carry_checked(
             None if rechecks == RECHECKS_MAX => break,
             None => {
                 rechecks += 1;
-                let recheck = Recheck { house, plan, authority, wanted: &errand.wanted, net_hash: changes };
-                let Rechecked { stamp, results } = recheck.run().await?;
+                let recheck = Recheck { engine, plan, authority, wanted: &job.wanted, net_hash: changes };
+                let RecheckResult { stamp, results } = recheck.run().await?;
                 let ran: Vec<RerunCheck> = results.iter().map(RerunCheck::new).collect();
                 let failed = red(results);
                 if !failed.is_empty() {
-                    let moved = moved(house, plan, own.as_ref(), first.as_ref()).await?;
-                    return Err(CarryError::Red { plan: plan.id, reasons: reasons(&failed, unrun, moved) });
+                    let moved = moved(engine, plan, own.as_ref(), first.as_ref()).await?;
+                    return Err(TransactionError::Red {
+                        plan: plan.id,
+                        reasons: reasons(&failed, unrun, moved),
+                    });
                 }
                 if !ran.is_empty() {
                     let ran_first = ran.iter().filter(|check| unrun.contains(&check.check)).count();
-                    errand.summary.validations.0 = passed_before + ran_first;
-                    errand.summary.checks = ChecksAtApply { on: CheckedTree::MergedTree, ran };
+                    job.summary.validations.0 = passed_before + ran_first;
+                    job.summary.checks = ChecksAtApply { on: CheckedTree::MergedTree, ran };
                 }
                 stamp
             }
         };
-        errand.checked = Some(stamp);
-        match transaction::carry(house, &errand, authority, &contents).await {
-            Err(CarryError::TreeMoved { moves }) => {
+        job.checked = Some(stamp);
+        match transaction::run_transaction(engine, &job, authority, &contents).await {
+            Err(TransactionError::TreeMoved { moves }) => {
                 first.get_or_insert_with(|| moves.clone());
                 last = moves;
             }
             carried => return carried,
         }
     }
-    let mut reasons = vec![Reason {
+    let mut reasons = vec![ConstraintReason {
         kind: MOVING_REASON.to_owned(),
         subject: "your tree".to_owned(),
         message: format!("it changed during each of {RECHECKS_MAX} runs of the checks"),
     }];
-    reasons.extend(moved(house, plan, None, Some(&last)).await?);
-    Err(CarryError::TreeMoving { plan: plan.id, reasons })
+    reasons.extend(moved(engine, plan, None, Some(&last)).await?);
+    Err(TransactionError::TreeMoving { plan: plan.id, reasons })
 }
 
 /// What moved in the trees of a plan since the stamp.
 pub(crate) async fn moves_since(
-    house: &House,
+    engine: &EngineInner,
     plan: &Plan,
     stamp: &TreeStamp,
     authority: &Authority<'_>,
-) -> Result<TreeMoves, CarryError> {
-    let failed = |why: &dyn std::fmt::Display| CarryError::Failed { plan: plan.id, why: why.to_string() };
+) -> Result<TreeMoves, TransactionError> {
+    let failed =
+        |why: &dyn std::fmt::Display| TransactionError::Failed { plan: plan.id, why: why.to_string() };
     let scope = authority.scope().clone();
-    let trees = PlanTrees::new(house, plan);
+    let trees = PlanTrees::new(engine, plan);
     let (stamp, asked) = (stamp.clone(), scope.clone());
     let compared = tokio::task::spawn_blocking(move || {
         let is_over = || asked.is_cancelled();
         trees.compare(&stamp, usize::MAX, true, &is_over)
     });
     let moves = compared.await.map_err(|error| failed(&error))?;
-    scope.check().map_err(|_| CarryError::Cancelled { plan: plan.id })?;
+    scope.check().map_err(|_| TransactionError::Cancelled { plan: plan.id })?;
     Ok(moves)
 }
 
@@ -238,12 +244,12 @@ pub(crate) struct PlanTrees {
 }
 
 impl PlanTrees {
-    pub(crate) fn new(house: &House, plan: &Plan) -> PlanTrees {
+    pub(crate) fn new(engine: &EngineInner, plan: &Plan) -> PlanTrees {
         PlanTrees {
             roots: plan.projects.iter().map(|project| path_of(&project.root)).collect(),
             // What is protected from the plan can be changed by others, and be read by checks.
             rules: CaptureRules { ignore: plan.spec.ignore.clone(), ..CaptureRules::default() },
-            leave_out: vec![house.options.data_dir.clone(), house.options.sandbox_dir.clone()],
+            leave_out: vec![engine.options.data_dir.clone(), engine.options.sandbox_dir.clone()],
         }
     }
 
@@ -260,20 +266,25 @@ impl PlanTrees {
 }
 
 /// What was chosen of the changes, as one hash: that of all of them when nothing was left out.
-fn hash_wanted(wanted: &[Wanted]) -> Hash {
+fn hash_wanted(wanted: &[WantedChange]) -> Hash {
     let changes: Vec<NetChange> = wanted.iter().map(|wanted| wanted.change.clone()).collect();
     net_hash(&changes)
 }
 
-/// The oldest tree that a required check passed on with these changes; `None` if one of them did not, or nothing is known of
-/// its tree.
-async fn believed(house: &House, plan: &Plan, changes: &Hash) -> Result<Option<TreeStamp>, StoreError> {
-    let calls = house.calls(plan).await?;
+/// The oldest tree that a required check passed on with these changes; `None` if one of them did not, or
+/// nothing is known of its tree.
+async fn believed(
+    engine: &EngineInner,
+    plan: &Plan,
+    changes: &Hash,
+) -> Result<Option<TreeStamp>, StoreError> {
+    let calls = engine.calls(plan).await?;
     let (changes, mut results) = (changes.to_string(), results_of(&calls));
     results.extend(rechecks_of(&calls));
     let stamp_of = |name: &str| -> Option<TreeStamp> {
         let is_it = |result: &&ValidationResult| result.validation == name && result.net_hash == changes;
-        let latest = results.iter().rfind(is_it).filter(|result| result.outcome == Outcome::Passed)?;
+        let latest =
+            results.iter().rfind(is_it).filter(|result| result.outcome == ValidationOutcome::Passed)?;
         serde_json::from_value(latest.base_stamp.clone()).ok()
     };
     let stamps: Option<Vec<TreeStamp>> = required(plan).iter().map(|check| stamp_of(&check.name)).collect();
@@ -281,45 +292,51 @@ async fn believed(house: &House, plan: &Plan, changes: &Hash) -> Result<Option<T
 }
 
 /// The failed checks, then what moved.
-fn reasons(failed: &[ValidationResult], unrun: &[String], moved: Vec<Reason>) -> Vec<Reason> {
+fn reasons(
+    failed: &[ValidationResult],
+    unrun: &[String],
+    moved: Vec<ConstraintReason>,
+) -> Vec<ConstraintReason> {
     let one = |result: &ValidationResult| {
         let said = result.message.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let what = match (result.outcome, unrun.contains(&result.validation)) {
-            (Outcome::Passed | Outcome::Failed, false) => "passed alone, fails on your present tree",
-            (Outcome::Errored, false) => "passed alone, could not be finished on your present tree",
-            (Outcome::Passed | Outcome::Failed, true) => "fails on your present tree",
-            (Outcome::Errored, true) => "could not be finished on your present tree",
+            (ValidationOutcome::Passed | ValidationOutcome::Failed, false) => {
+                "passed alone, fails on your present tree"
+            }
+            (ValidationOutcome::Errored, false) => "passed alone, could not be finished on your present tree",
+            (ValidationOutcome::Passed | ValidationOutcome::Failed, true) => "fails on your present tree",
+            (ValidationOutcome::Errored, true) => "could not be finished on your present tree",
         };
         let message = if said.is_empty() { what.to_owned() } else { format!("{what}: {}", said.trim()) };
-        Reason { kind: RECHECK_REASON.to_owned(), subject: result.validation.clone(), message }
+        ConstraintReason { kind: RECHECK_REASON.to_owned(), subject: result.validation.clone(), message }
     };
     failed.iter().map(one).chain(moved).collect()
 }
 
 /// What moved since the checks ran, and the plans that were applied or undone meanwhile.
 async fn moved(
-    house: &House,
+    engine: &EngineInner,
     plan: &Plan,
     since: Option<&TreeStamp>,
     moves: Option<&TreeMoves>,
-) -> Result<Vec<Reason>, StoreError> {
+) -> Result<Vec<ConstraintReason>, StoreError> {
     let mut reasons = Vec::new();
     if let Some(moves) = moves {
         let more = moves.more + moves.places.len().saturating_sub(NAMED_MAX);
-        reasons.extend(named_places(plan, moves).take(NAMED_MAX).map(|subject| Reason {
+        reasons.extend(named_places(plan, moves).take(NAMED_MAX).map(|subject| ConstraintReason {
             kind: MOVED_REASON.to_owned(),
             subject,
             message: "changed since the plan's checks ran".to_owned(),
         }));
-        reasons.extend((more > 0).then(|| Reason {
+        reasons.extend((more > 0).then(|| ConstraintReason {
             kind: MOVED_REASON.to_owned(),
             subject: "…".to_owned(),
             message: format!("and {more} more"),
         }));
     }
     if let Some(since) = since {
-        for (id, what, title) in applied_since(house, plan, since.at_ms()).await? {
-            reasons.push(Reason {
+        for (id, what, title) in applied_since(engine, plan, since.at_ms()).await? {
+            reasons.push(ConstraintReason {
                 kind: PLAN_REASON.to_owned(),
                 subject: id.to_string(),
                 message: format!("was {what} meanwhile: {title}"),
@@ -342,7 +359,7 @@ pub(crate) fn named_places<'a>(plan: &'a Plan, moves: &'a TreeMoves) -> impl Ite
 
 /// Other plans of the same projects that were applied or undone since then.
 async fn applied_since(
-    house: &House,
+    engine: &EngineInner,
     plan: &Plan,
     since_ms: u64,
 ) -> Result<Vec<(PlanId, &'static str, String)>, StoreError> {
@@ -354,10 +371,10 @@ async fn applied_since(
             root: Some(project.root.as_bytes().to_vec()),
             limit: PLANS_MAX,
         };
-        let (plans, _) = house.store.plans(&filter).await?;
+        let (plans, _) = engine.store.plans(&filter).await?;
         for other in plans.into_iter().filter(|other| other.id != plan.id) {
             let is_later = |at: Option<domain::WallMs>| at.is_some_and(|at| at.0 >= since_ms);
-            let applies = house.store.applies(other.id).await?;
+            let applies = engine.store.applies(other.id).await?;
             let last = applies.iter().rfind(|apply| {
                 let stands = matches!(apply.stage, ApplyStage::Applied);
                 stands && is_later(apply.ended)

@@ -2,12 +2,12 @@
 //!
 //! # Invariants
 //! 1. Rows are taken in order of resource, so that two applies never wait for each other in a circle.
-//! 2. Rows are renewed while held. The kernel's lock on a root is what guards it from other data directories, and it
-//!    goes with the process.
-//! 3. Whoever holds rows shows a life sign as long, and its rows name it. So a holder that is gone is known at once, and
-//!    nobody waits for its leases.
-//! 4. Who writes to a project has the lock of its root, be it an apply or the recovery of one. The locks of roots come
-//!    before that of a journal.
+//! 2. Rows are renewed while held. The kernel's lock on a root is what guards it from other data directories,
+//!    and it goes with the process.
+//! 3. The holder of rows is registered with a lock file as long, and its rows name it. So a holder that is
+//!    gone is known at once, and no process waits for its leases.
+//! 4. A process that writes to a project has the lock of its root, be it an apply or the recovery of one. The
+//!    locks of roots come before that of a journal.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -21,13 +21,13 @@ use sandbox::journal::JournalRoot;
 use store::{LockStoreError, StoreError};
 use tokio::task::JoinHandle;
 
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::plan::create::path_of;
-use crate::workers::registry::{Presence, Serves, is_present};
+use crate::workers::registry::{WorkerRegistration, WorkerScope, is_present};
 
 const LEASE: Duration = Duration::from_secs(2);
 const RENEW_EVERY: Duration = Duration::from_millis(500);
-/// How long another apply is waited for.
+/// The longest wait for another apply.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -60,45 +60,48 @@ pub enum LocksError {
 
 /// The locks of one apply.
 pub(crate) struct Locks {
-    house: Arc<House>,
+    engine: Arc<EngineInner>,
     rows: Vec<Lock>,
     renewing: JoinHandle<()>,
     roots: RootLocks,
     // Dropped last: without it the rows count for nothing.
-    _presence: Presence,
+    _presence: WorkerRegistration,
 }
 
 impl Locks {
     /// Takes the locks of the plan and of its projects, waiting for whoever has them.
-    pub(crate) async fn take(house: &Arc<House>, plan: &Plan, what: &str) -> Result<Self, LocksError> {
-        let deadline = house.clock.now().saturating_add(WAIT);
-        let holder = WorkerId::from_u128(house.ids.ulid());
-        let presence =
-            Presence::show(&house.options.data_dir, holder, Serves::Nobody).map_err(LocksError::Presence)?;
+    pub(crate) async fn take(engine: &Arc<EngineInner>, plan: &Plan, what: &str) -> Result<Self, LocksError> {
+        let deadline = engine.clock.now().saturating_add(WAIT);
+        let holder = WorkerId::from_u128(engine.ids.ulid());
+        let registration =
+            WorkerRegistration::register(&engine.options.data_dir, holder, WorkerScope::Nobody)
+                .map_err(LocksError::Presence)?;
         let owner = format!("{what} of plan {} {}", plan.id, signed(holder));
-        let projects =
-            plan.projects.iter().map(|project| LockResource::Project(Hash::of(project.root.as_bytes())));
+        let projects = plan
+            .projects
+            .iter()
+            .map(|project| LockResource::Project(Hash::from_content(project.root.as_bytes())));
         let mut resources: Vec<LockResource> = projects.chain([LockResource::Plan(plan.id)]).collect();
         resources.sort();
         let mut rows = Vec::new();
         for resource in resources {
-            match take_row(house, resource, &owner, deadline).await {
+            match take_row(engine, resource, &owner, deadline).await {
                 Ok(row) => rows.push(row),
                 Err(error) => {
-                    release(house, &rows).await;
+                    release(engine, &rows).await;
                     return Err(error);
                 }
             }
         }
-        let roots = match lock_roots(house, plan, deadline).await {
+        let roots = match lock_roots(engine, plan, deadline).await {
             Ok(roots) => roots,
             Err(error) => {
-                release(house, &rows).await;
+                release(engine, &rows).await;
                 return Err(error);
             }
         };
-        let renewing = tokio::spawn(renew(Arc::clone(house), rows.clone()));
-        Ok(Self { house: Arc::clone(house), rows, renewing, roots, _presence: presence })
+        let renewing = tokio::spawn(renew(Arc::clone(engine), rows.clone()));
+        Ok(Self { engine: Arc::clone(engine), rows, renewing, roots, _presence: registration })
     }
 
     /// Those of the projects' roots.
@@ -109,7 +112,7 @@ impl Locks {
     /// Frees them.
     pub(crate) async fn release(self) {
         self.renewing.abort();
-        release(&self.house, &self.rows).await;
+        release(&self.engine, &self.rows).await;
     }
 }
 
@@ -121,10 +124,10 @@ impl Drop for Locks {
 
 /// The kernel's locks on the roots of projects.
 #[derive(Debug, Default)]
-pub(crate) struct RootLocks(Vec<RootLock>);
+pub(crate) struct RootLocks(Vec<ProjectRootLock>);
 
 #[derive(Debug)]
-struct RootLock {
+struct ProjectRootLock {
     path: PathBuf,
     inode: (u64, u64),
     // Held for its lock.
@@ -132,8 +135,8 @@ struct RootLock {
 }
 
 impl RootLocks {
-    /// Takes the locks of these roots without waiting, but for those that `held` has; none when somebody else has one.
-    /// A root that cannot be opened has nothing to be guarded.
+    /// Takes the locks of these roots without waiting, but for those that `held` has; none when somebody else
+    /// has one. A root that cannot be opened has nothing to be guarded.
     pub(crate) fn try_take(roots: impl IntoIterator<Item = PathBuf>, held: &RootLocks) -> Option<RootLocks> {
         let mut taken = RootLocks::default();
         for path in roots {
@@ -143,14 +146,16 @@ impl RootLocks {
                 continue;
             }
             flock(&root, FlockOperation::NonBlockingLockExclusive).ok()?;
-            taken.0.push(RootLock { path, inode, _root: root });
+            taken.0.push(ProjectRootLock { path, inode, _root: root });
         }
         Some(taken)
     }
 
-    /// Whether one of a journal's roots is among these. A directory that was made anew in its place is another.
+    /// Returns true if one of a journal's roots is among these. A directory that was made anew in its place
+    /// is another.
     pub(crate) fn has_one_of(&self, roots: &[JournalRoot]) -> bool {
-        let is = |lock: &RootLock, root: &JournalRoot| lock.path == root.path && lock.inode.1 == root.ino;
+        let is =
+            |lock: &ProjectRootLock, root: &JournalRoot| lock.path == root.path && lock.inode.1 == root.ino;
         roots.iter().any(|root| self.0.iter().any(|lock| is(lock, root)))
     }
 }
@@ -170,21 +175,21 @@ fn holder_of(owner: &str) -> Option<WorkerId> {
 }
 
 async fn take_row(
-    house: &House,
+    engine: &EngineInner,
     resource: LockResource,
     owner: &str,
     deadline: Duration,
 ) -> Result<Lock, LocksError> {
     loop {
-        let request = LockRequest { resource, owner: owner.to_owned(), boot: house.boot, lease: LEASE };
-        match house.store.take_lock(request).await {
+        let request = LockRequest { resource, owner: owner.to_owned(), boot: engine.boot, lease: LEASE };
+        match engine.store.take_lock(request).await {
             Ok(row) => return Ok(row),
             Err(LockStoreError::Store(error)) => return Err(error.into()),
             Err(LockStoreError::Held(held)) => {
-                if free_of_the_dead(house, &held).await? {
+                if free_of_the_dead(engine, &held).await? {
                     continue;
                 }
-                if house.clock.now() >= deadline {
+                if engine.clock.now() >= deadline {
                     return Err(LocksError::Held { what: held.resource.to_string(), owner: held.owner });
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -193,33 +198,34 @@ async fn take_row(
     }
 }
 
-/// Frees a row whose holder is gone; says whether it is. The row's number sees to it that nobody else's is freed.
-async fn free_of_the_dead(house: &House, held: &LockHeld) -> Result<bool, StoreError> {
-    let is_gone = |holder| !is_present(&house.options.data_dir, holder);
+/// Frees a row whose holder is gone; says whether it is. The row's number sees to it that nobody else's is
+/// freed.
+async fn free_of_the_dead(engine: &EngineInner, held: &LockHeld) -> Result<bool, StoreError> {
+    let is_gone = |holder| !is_present(&engine.options.data_dir, holder);
     if !holder_of(&held.owner).is_some_and(is_gone) {
         return Ok(false);
     }
-    let rows = house.store.locks().await?;
+    let rows = engine.store.locks().await?;
     if let Some(row) = rows.iter().find(|row| row.resource == held.resource && row.owner == held.owner) {
-        house.store.release_lock(row).await?;
+        engine.store.release_lock(row).await?;
     }
     Ok(true)
 }
 
-async fn lock_roots(house: &House, plan: &Plan, deadline: Duration) -> Result<RootLocks, LocksError> {
+async fn lock_roots(engine: &EngineInner, plan: &Plan, deadline: Duration) -> Result<RootLocks, LocksError> {
     let mut paths: Vec<_> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
     paths.sort();
     let mut roots = RootLocks::default();
     for path in paths {
         let root = open_root(&path)?;
         while flock(&root.1, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if house.clock.now() >= deadline {
+            if engine.clock.now() >= deadline {
                 let what = path.display().to_string();
                 return Err(LocksError::Held { what, owner: "another process".to_owned() });
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        roots.0.push(RootLock { path, inode: root.0, _root: root.1 });
+        roots.0.push(ProjectRootLock { path, inode: root.0, _root: root.1 });
     }
     Ok(roots)
 }
@@ -230,20 +236,20 @@ fn open_root(path: &Path) -> Result<((u64, u64), File), LocksError> {
     Ok((inode_of(&root).map_err(failed)?, root))
 }
 
-async fn renew(house: Arc<House>, rows: Vec<Lock>) {
+async fn renew(engine: Arc<EngineInner>, rows: Vec<Lock>) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
         for row in &rows {
             // The kernel's lock still guards the files when a renewal fails.
-            let _ = house.store.renew_lock(row, LEASE).await;
+            let _ = engine.store.renew_lock(row, LEASE).await;
         }
     }
 }
 
-async fn release(house: &House, rows: &[Lock]) {
+async fn release(engine: &EngineInner, rows: &[Lock]) {
     for row in rows {
         // What is not freed runs out.
-        let _ = house.store.release_lock(row).await;
+        let _ = engine.store.release_lock(row).await;
     }
 }
 

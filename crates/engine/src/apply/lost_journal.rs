@@ -1,11 +1,13 @@
-//! Applies that the store knows as begun and whose journal is not there, or damaged: brought to the end that the files
-//! show.
+//! Applies that the store knows as begun and whose journal is not there, or damaged: brought to the end that
+//! the files show.
 //!
-//! How it comes about: power was lost after the seal was on the disk and before the journal was; or somebody removed the
-//! journal, or set it aside and was killed before the store was told. In the first case nothing was written.
+//! How it comes about: power was lost after the seal was on the disk and before the journal was; or somebody
+//! removed the journal, or set it aside and was killed before the store was told. In the first case nothing
+//! was written.
 //!
 //! # Invariants
-//! 1. Only the holder of the locks of the plan's projects ends such an apply: whoever lives and works on it has them.
+//! 1. Only the holder of the locks of the plan's projects ends such an apply: whoever lives and works on it
+//!    has them.
 //! 2. Nothing of the user's is touched.
 //! 3. While a project is not there, nothing can be told, and the apply stays open.
 //! 4. A damaged journal is set aside, never removed: it has the bytes of what was written over.
@@ -14,26 +16,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, NetChange, Plan, Reason};
+use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan};
 use sandbox::content::ContentSource;
-use sandbox::journal::{Header, UndoError};
+use sandbox::journal::{JournalHeader, UndoError};
 use store::PlanStoreError;
 
 use super::ApplyRequest;
 use super::crash_recovery::{
-    FoundJournal, OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, Recovery, RecoveryError,
+    CrashRecovery, JournalState, RecoveredApply, RecoveredEnd, RecoveryError, UnsettledApply, UnsettledReason,
 };
 use super::locks::RootLocks;
-use super::merge::{LeftBy, Roots, Wanted, merge_all};
+use super::merge::{ProjectRoots, UndoneJournal, WantedChange, merge_all};
 use super::undo::{left_by, wanted_back};
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::diff::aliases;
-use crate::run::plan_sandbox::content::Stored;
+use crate::run::plan_sandbox::content::StoreContents;
 
 /// What is told of an apply that was given up by hand.
 pub(crate) fn set_aside() -> ApplyEnd {
-    ApplyEnd::RolledBack(vec![Reason {
+    ApplyEnd::RolledBack(vec![ConstraintReason {
         kind: "set_aside".to_owned(),
         subject: String::new(),
         message: "the apply was broken off and set aside: its files are as it left them".to_owned(),
@@ -41,19 +43,19 @@ pub(crate) fn set_aside() -> ApplyEnd {
 }
 
 /// Ends the applies whose journal is gone.
-pub(crate) async fn end_missing(
-    house: &Arc<House>,
+pub(crate) async fn settle_missing(
+    engine: &Arc<EngineInner>,
     held: &RootLocks,
-    recovery: &mut Recovery,
+    recovery: &mut CrashRecovery,
 ) -> Result<(), RecoveryError> {
-    let sealed = house.store.open_applies().await?;
+    let sealed = engine.store.open_applies().await?;
     if sealed.is_empty() {
         return Ok(());
     }
     // Read after the rows: a journal is there before its row is, and goes after the row was ended.
-    let journals: BTreeSet<ApplyId> = house.journals.open_ids()?.iter().map(|journal| journal.id).collect();
+    let journals: BTreeSet<ApplyId> = engine.journals.open_ids()?.iter().map(|journal| journal.id).collect();
     for apply in sealed.into_iter().filter(|apply| !journals.contains(&apply.id)) {
-        let plan = match house.store.plan(apply.plan).await {
+        let plan = match engine.store.plan(apply.plan).await {
             Ok(plan) => plan,
             Err(PlanStoreError::Store(error)) => return Err(error.into()),
             // A plan that was never made, or is forgotten, waits for nothing.
@@ -69,50 +71,53 @@ pub(crate) async fn end_missing(
         let roots: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
         let Some(_locks) = RootLocks::try_take(roots.clone(), held) else { continue };
         // Whoever had the locks before may have ended it.
-        let now = house.store.apply(apply.id).await?;
+        let now = engine.store.apply(apply.id).await?;
         if now.is_none_or(|now| now.stage != ApplyStage::Sealed) {
             continue;
         }
         if roots.iter().any(|root| matches!(root.try_exists(), Ok(false))) {
-            recovery.open.push(OpenApply {
+            recovery.open.push(UnsettledApply {
                 apply: apply.id,
                 plan: Some(plan.id),
                 kind: apply.kind,
                 projects: roots,
                 since: Some(apply.started),
-                why: OpenWhy::ProjectAbsent,
+                why: UnsettledReason::ProjectAbsent,
             });
             continue;
         }
-        let (how, end, left) = match kept_end(house, apply.id)? {
+        let (how, end, left) = match retained_journal_end(engine, apply.id)? {
             Some(kept) => kept,
-            None => seen_end(look(house, &plan, &apply, LostJournal::Missing).await, LostJournal::Missing),
+            None => observed_end(
+                compare_files(engine, &plan, &apply, LostJournal::Missing).await,
+                LostJournal::Missing,
+            ),
         };
-        if house.store.end_apply(apply.id, how).await? {
+        if engine.store.end_apply(apply.id, how).await? {
             let (apply, plan, kind) = (apply.id, Some(plan.id), apply.kind);
-            let kept = house.journals.undo_path(apply);
-            let journal = if kept.exists() { FoundJournal::Damaged { kept } } else { FoundJournal::Missing };
+            let kept = engine.journals.undo_path(apply);
+            let journal = if kept.exists() { JournalState::Damaged { kept } } else { JournalState::Missing };
             recovery.ended.push(RecoveredApply { apply, plan, kind, end, left, journal });
         }
     }
     Ok(())
 }
 
-/// Ends an apply whose journal is damaged: sets the journal aside, and tells the store what the files show. Or why it
-/// stays open.
-pub(crate) async fn end_damaged(
-    house: &Arc<House>,
+/// Ends an apply whose journal is damaged: sets the journal aside, and tells the store what the files show.
+/// Or why it stays open.
+pub(crate) async fn settle_damaged(
+    engine: &Arc<EngineInner>,
     held: &RootLocks,
     id: ApplyId,
-    header: Option<&Header>,
+    header: Option<&JournalHeader>,
     is_locked: bool,
-) -> Result<Result<RecoveredApply, OpenWhy>, RecoveryError> {
-    let known = house.store.apply(id).await?;
+) -> Result<Result<RecoveredApply, UnsettledReason>, RecoveryError> {
+    let known = engine.store.apply(id).await?;
     let sealed = known.clone().filter(ApplyRecord::is_open);
     let plan = known.as_ref().map(|apply| apply.plan).or(header.map(|header| header.plan));
     let kind = known.as_ref().map(|apply| apply.kind).or(header.map(|header| header.kind));
     let found = match plan {
-        Some(plan) => house.store.plan(plan).await.ok(),
+        Some(plan) => engine.store.plan(plan).await.ok(),
         None => None,
     };
     let roots: Vec<PathBuf> =
@@ -120,33 +125,36 @@ pub(crate) async fn end_damaged(
     // A header that cannot be read any more does not name them, so that nobody has locked them yet.
     let to_lock = if is_locked { Vec::new() } else { roots.clone() };
     let Some(_locks) = RootLocks::try_take(to_lock, held) else {
-        return Ok(Err(OpenWhy::ProjectBusy));
+        return Ok(Err(UnsettledReason::ProjectBusy));
     };
     if roots.iter().any(|root| matches!(root.try_exists(), Ok(false))) {
-        return Ok(Err(OpenWhy::ProjectAbsent));
+        return Ok(Err(UnsettledReason::ProjectAbsent));
     }
     let (how, end, left) = match (&found, &sealed) {
         (Some(plan), Some(apply)) => {
-            seen_end(look(house, plan, apply, LostJournal::Damaged).await, LostJournal::Damaged)
+            observed_end(compare_files(engine, plan, apply, LostJournal::Damaged).await, LostJournal::Damaged)
         }
         // Nobody waits for its end.
         (_, None) | (None, Some(_)) => (set_aside(), RecoveredEnd::TakenBack, Vec::new()),
     };
-    house.journals.set_aside(id)?;
-    house.store.end_apply(id, how).await?;
+    engine.journals.abandon(id)?;
+    engine.store.end_apply(id, how).await?;
     let kind = kind.unwrap_or(ApplyKind::Apply);
-    let journal = FoundJournal::Damaged { kept: house.journals.undo_path(id) };
+    let journal = JournalState::Damaged { kept: engine.journals.undo_path(id) };
     Ok(Ok(RecoveredApply { apply: id, plan, kind, end, left, journal }))
 }
 
-type End = (ApplyEnd, RecoveredEnd, Vec<String>);
+type JournalResolution = (ApplyEnd, RecoveredEnd, Vec<String>);
 
 /// How it ended by its journal, when that lies among the kept ones.
-fn kept_end(house: &House, apply: ApplyId) -> Result<Option<End>, RecoveryError> {
-    if !house.journals.undo_ids()?.iter().any(|kept| kept.id == apply) {
+fn retained_journal_end(
+    engine: &EngineInner,
+    apply: ApplyId,
+) -> Result<Option<JournalResolution>, RecoveryError> {
+    if !engine.journals.undo_ids()?.iter().any(|kept| kept.id == apply) {
         return Ok(None);
     }
-    Ok(match house.journals.read_undo(apply) {
+    Ok(match engine.journals.read_undo(apply) {
         Ok(_) => Some((ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new())),
         // One that has no end was set aside.
         Err(UndoError::Expired { .. } | UndoError::RolledBack { .. }) => {
@@ -158,21 +166,22 @@ fn kept_end(house: &House, apply: ApplyId) -> Result<Option<End>, RecoveryError>
 }
 
 /// What the files show.
-enum Seen {
+enum ObservedFiles {
     /// All is as it was asked for.
     All,
     /// Nothing is.
     Nothing,
     /// These are, wholly or in part, others are not.
-    Some(Vec<Trace>),
+    Some(Vec<WrittenFile>),
     /// It cannot be told.
     Unknown(String),
 }
 
 /// A file in which an apply may have left something.
-struct Trace {
+struct WrittenFile {
     address: String,
-    /// Whether it is as the plan has it. Otherwise it is as nobody can tell: written in part, or edited since.
+    /// True if it is as the plan has it. Otherwise it is as nobody can tell: written in part, or edited
+    /// since.
     is_whole: bool,
 }
 
@@ -194,17 +203,17 @@ impl LostJournal {
     }
 }
 
-fn seen_end(seen: Seen, journal: LostJournal) -> End {
+fn observed_end(seen: ObservedFiles, journal: LostJournal) -> JournalResolution {
     let journal = journal.word();
     match seen {
-        Seen::All => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
-        Seen::Nothing => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
-        Seen::Some(traces) => {
-            let how = |trace: &Trace| match trace.is_whole {
+        ObservedFiles::All => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
+        ObservedFiles::Nothing => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
+        ObservedFiles::Some(traces) => {
+            let how = |trace: &WrittenFile| match trace.is_whole {
                 true => "it is as the plan has it",
                 false => "it is neither as it was nor as the plan has it",
             };
-            let reasons = traces.iter().map(|trace| Reason {
+            let reasons = traces.iter().map(|trace| ConstraintReason {
                 kind: "left".to_owned(),
                 subject: trace.address.clone(),
                 message: format!("{}, and the journal of the apply is {journal}", how(trace)),
@@ -215,47 +224,58 @@ fn seen_end(seen: Seen, journal: LostJournal) -> End {
             });
             (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, left.collect())
         }
-        Seen::Unknown(why) => {
+        ObservedFiles::Unknown(why) => {
             let message = format!("the journal of the apply is {journal}, and the files do not tell: {why}");
-            let reason = Reason { kind: "conflict".to_owned(), subject: String::new(), message };
+            let reason = ConstraintReason { kind: "conflict".to_owned(), subject: String::new(), message };
             (ApplyEnd::RolledBack(vec![reason]), RecoveredEnd::TakenBack, Vec::new())
         }
     }
 }
 
 /// Compares the files with what the apply was to make of them.
-async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord, journal: LostJournal) -> Seen {
+async fn compare_files(
+    engine: &Arc<EngineInner>,
+    plan: &Plan,
+    apply: &ApplyRecord,
+    journal: LostJournal,
+) -> ObservedFiles {
     match apply.kind {
         ApplyKind::Apply => {
             let request: Option<ApplyRequest> = serde_json::from_value(apply.selection.clone()).ok();
             let request = request.unwrap_or_default();
-            match house.chosen(plan, &request).await {
-                Err(error) => Seen::Unknown(error.to_string()),
-                Ok(_) if request.branch.is_some() => Seen::Nothing,
+            match engine.select_changes(plan, &request).await {
+                Err(error) => ObservedFiles::Unknown(error.to_string()),
+                Ok(_) if request.branch.is_some() => ObservedFiles::Nothing,
                 Ok(chosen) => {
-                    match compare(plan, &chosen.wanted, &Stored(house.store.as_ref()), None, journal) {
-                        Seen::All if request.commit.is_some() => {
-                            Seen::Unknown("see with `git log` whether its commit was made".to_owned())
-                        }
-                        seen @ (Seen::All | Seen::Nothing | Seen::Some(_) | Seen::Unknown(_)) => seen,
+                    match compare(plan, &chosen.wanted, &StoreContents(engine.store.as_ref()), None, journal)
+                    {
+                        ObservedFiles::All if request.commit.is_some() => ObservedFiles::Unknown(
+                            "see with `git log` whether its commit was made".to_owned(),
+                        ),
+                        seen @ (ObservedFiles::All
+                        | ObservedFiles::Nothing
+                        | ObservedFiles::Some(_)
+                        | ObservedFiles::Unknown(_)) => seen,
                     }
                 }
             }
         }
         ApplyKind::Undo => {
-            let applies = match house.store.applies(plan.id).await {
+            let applies = match engine.store.applies(plan.id).await {
                 Ok(applies) => applies,
-                Err(error) => return Seen::Unknown(error.to_string()),
+                Err(error) => return ObservedFiles::Unknown(error.to_string()),
             };
             let is_standing =
                 |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
-            let Some(standing) = applies.iter().rev().find(is_standing) else { return Seen::Nothing };
-            match house.journals.read_undo(standing.id) {
+            let Some(standing) = applies.iter().rev().find(is_standing) else {
+                return ObservedFiles::Nothing;
+            };
+            match engine.journals.read_undo(standing.id) {
                 Ok(images) => {
                     let wanted = wanted_back(&images, &aliases(plan));
                     compare(plan, &wanted, &images, left_by(&images), journal)
                 }
-                Err(error) => Seen::Unknown(error.to_string()),
+                Err(error) => ObservedFiles::Unknown(error.to_string()),
             }
         }
     }
@@ -263,41 +283,42 @@ async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord, journal: Los
 
 fn compare(
     plan: &Plan,
-    wanted: &[Wanted],
+    wanted: &[WantedChange],
     contents: &dyn ContentSource,
-    left_by: Option<LeftBy>,
+    left_by: Option<UndoneJournal>,
     journal: LostJournal,
-) -> Seen {
-    let merged = Roots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents, left_by));
+) -> ObservedFiles {
+    let merged = ProjectRoots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents, left_by));
     let merged = match merged {
         Ok(merged) => merged,
-        Err(error) => return Seen::Unknown(error.to_string()),
+        Err(error) => return ObservedFiles::Unknown(error.to_string()),
     };
-    let state = |image: &Option<sandbox::journal::Image>| image.as_ref().map(|image| image.state);
+    let state = |image: &Option<sandbox::journal::FileImage>| image.as_ref().map(|image| image.state);
     // A file that has the plan's lines beside others is merged into itself.
     let (there, due): (Vec<_>, Vec<_>) =
         merged.changes.iter().partition(|change| state(&change.pre) == state(&change.post));
     if due.is_empty() && merged.conflicts.is_empty() {
-        return Seen::All;
+        return ObservedFiles::All;
     }
     let mut found = merged.already;
     found.extend(there.iter().map(|change| change.path.to_string()));
     // A directory that only holds what was made says nothing by being there.
     let is_carrier = |file: &String| wanted.iter().any(|wanted| wanted.is_carrier && wanted.address == *file);
     found.retain(|file| !is_carrier(file));
-    let mut traces: Vec<Trace> = found.into_iter().map(|address| Trace { address, is_whole: true }).collect();
+    let mut traces: Vec<WrittenFile> =
+        found.into_iter().map(|address| WrittenFile { address, is_whole: true }).collect();
     // None was in conflict when the apply began: since then it was written in part, or edited.
     let mut unclear: BTreeSet<String> =
         merged.conflicts.into_iter().map(|conflict| conflict.address).collect();
     if journal == LostJournal::Damaged {
         let now: BTreeMap<_, _> =
             due.iter().map(|change| ((change.root, &change.path), state(&change.pre))).collect();
-        let is_other = |wanted: &&Wanted| {
+        let is_other = |wanted: &&WantedChange| {
             let NetChange { root, path, from, before, .. } = &wanted.change;
             from.is_none() && now.get(&(*root, path)).is_some_and(|now| now != before)
         };
         unclear.extend(wanted.iter().filter(is_other).map(|wanted| wanted.address.clone()));
     }
-    traces.extend(unclear.into_iter().map(|address| Trace { address, is_whole: false }));
-    if traces.is_empty() { Seen::Nothing } else { Seen::Some(traces) }
+    traces.extend(unclear.into_iter().map(|address| WrittenFile { address, is_whole: false }));
+    if traces.is_empty() { ObservedFiles::Nothing } else { ObservedFiles::Some(traces) }
 }

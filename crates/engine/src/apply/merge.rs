@@ -1,11 +1,14 @@
-//! A plan's changes merged with the user's files as they are now: what the journal is to do, or what stands in the way.
+//! A plan's changes merged with the user's files as they are now: what the journal is to do, or what stands
+//! in the way.
 //!
 //! # Invariants
 //! 1. Nothing is written here.
 //! 2. Every file is read beneath its project's root, through no link.
-//! 3. What is to be written over is named by its state, so that the journal finds out if it changed meanwhile.
+//! 3. What is to be written over is named by its state, so that the journal finds out if it changed
+//!    meanwhile.
 //! 4. A link that is removed by the same changes is on the way of nothing that is made in its place.
-//! 5. What a mode keeps us from reading is as a journal left it, if nothing touched it since: see [`LeftBy`].
+//! 5. What a mode keeps us from reading is as a journal left it, if nothing touched it since: see
+//!    [`UndoneJournal`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -13,45 +16,45 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use domain::{
-    ConflictKind, FileMerge, FileState, Hash, Kind, Merge, NetChange, Place, Plan, Region, RelPath, RootNo,
-    Sides, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
+    ConflictKind, FileMerge, FileState, Hash, Kind, Merge, MergePlacement, MergeSides, NetChange, Plan,
+    Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use sandbox::content::ContentSource;
 use sandbox::fs::beneath;
-use sandbox::fs::beneath::{BeneathError, Links};
-use sandbox::journal::{Attributes, Bytes, Change, Image};
+use sandbox::fs::beneath::{BeneathError, LinkPolicy};
+use sandbox::journal::{Attributes, FileImage, ImageBytes, JournalChange};
 
 use crate::plan::create::path_of;
 
 /// A change that a person wants to have.
-pub(crate) struct Wanted {
+pub(crate) struct WantedChange {
     pub(crate) change: NetChange,
-    /// What people call it.
+    /// Its name for users.
     pub(crate) address: String,
     /// The plan's content, when it is not the recorded one because only some hunks are wanted.
     pub(crate) content: Option<Vec<u8>>,
     /// Whom a file that is made anew shall belong to, and what hangs on it; none: as files made there.
     pub(crate) attributes: Option<Attributes>,
-    /// Whether the plan's file wins over a conflict.
+    /// True if the plan's file wins over a conflict.
     pub(crate) take: bool,
-    /// Whether it is only a directory that holds others of what is wanted: it is not counted.
+    /// True if it is only a directory that holds others of what is wanted: it is not counted.
     pub(crate) is_carrier: bool,
 }
 
-/// The files of the changes that have other names, which no change mentions: by device and inode, wherever the other names
-/// are.
+/// The files of the changes that have other names, which no change mentions: by device and inode, wherever
+/// the other names are.
 pub(crate) fn linked_elsewhere<'a>(
-    roots: &Roots,
+    roots: &ProjectRoots,
     changes: impl IntoIterator<Item = &'a NetChange>,
-) -> BTreeSet<(RootNo, RelPath)> {
+) -> BTreeSet<(RootIndex, RelPath)> {
     let mut names: BTreeMap<(u64, u64), (u64, Vec<&NetChange>)> = BTreeMap::new();
     for change in changes {
         let here = change.from.as_ref().unwrap_or(&change.path);
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let held = roots
-            .of(change.root)
-            .and_then(|root| beneath::open(root.as_fd(), here, flags, Mode::empty(), Links::Refuse).ok());
+        let held = roots.of(change.root).and_then(|root| {
+            beneath::open(root.as_fd(), here, flags, Mode::empty(), LinkPolicy::Refuse).ok()
+        });
         let Some(stat) = held.and_then(|held| rustix::fs::fstat(held).ok()) else { continue };
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
         if is_file && stat.st_nlink > 1 {
@@ -68,9 +71,9 @@ pub(crate) fn linked_elsewhere<'a>(
         .collect()
 }
 
-/// How many paths these changes touch that a person counts, and which.
-pub(crate) fn counted(changes: &[Change], wanted: &[Wanted]) -> BTreeSet<(RootNo, RelPath)> {
-    let carriers: BTreeSet<(RootNo, &RelPath)> = wanted
+/// The number of paths that these changes touch that a person counts, and which.
+pub(crate) fn counted(changes: &[JournalChange], wanted: &[WantedChange]) -> BTreeSet<(RootIndex, RelPath)> {
+    let carriers: BTreeSet<(RootIndex, &RelPath)> = wanted
         .iter()
         .filter(|wanted| wanted.is_carrier)
         .map(|wanted| (wanted.change.root, &wanted.change.path))
@@ -104,8 +107,8 @@ pub struct ConflictPlace {
 
 /// What came of merging.
 #[derive(Default)]
-pub(crate) struct Merged {
-    pub(crate) changes: Vec<Change>,
+pub(crate) struct MergeResult {
+    pub(crate) changes: Vec<JournalChange>,
     /// Files that have both the user's edits and the plan's.
     pub(crate) merged: Vec<String>,
     /// Files that are as the plan wants them already.
@@ -115,7 +118,7 @@ pub(crate) struct Merged {
 
 /// Why nothing could be merged.
 #[derive(Debug, thiserror::Error)]
-pub enum MergingError {
+pub enum MergeError {
     /// A path would leave its project.
     #[error("{path} leads out of its project")]
     Escapes {
@@ -139,43 +142,43 @@ pub enum MergingError {
     Io {
         /// The file.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 /// The roots of a plan's projects, held open.
-pub(crate) struct Roots(BTreeMap<RootNo, OwnedFd>);
+pub(crate) struct ProjectRoots(BTreeMap<RootIndex, OwnedFd>);
 
-impl Roots {
-    pub(crate) fn open(plan: &Plan) -> Result<Self, MergingError> {
+impl ProjectRoots {
+    pub(crate) fn open(plan: &Plan) -> Result<Self, MergeError> {
         let mut roots = BTreeMap::new();
         for (project, no) in plan.projects.iter().zip(0..) {
             let path = path_of(&project.root);
             let root = beneath::open_root(&path).map_err(|source| unreadable(&path, source))?;
-            roots.insert(RootNo(no), root);
+            roots.insert(RootIndex(no), root);
         }
         Ok(Self(roots))
     }
 
-    fn of(&self, root: RootNo) -> Option<&OwnedFd> {
+    fn of(&self, root: RootIndex) -> Option<&OwnedFd> {
         self.0.get(&root)
     }
 }
 
-fn unreadable(path: &Path, source: io::Error) -> MergingError {
-    MergingError::Io { address: path.display().to_string(), source }
+fn unreadable(path: &Path, source: io::Error) -> MergeError {
+    MergeError::Io { address: path.display().to_string(), source }
 }
 
 /// What an earlier journal left, for an undo: it says what is in files that nobody may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeftBy {
+pub(crate) struct UndoneJournal {
     /// When its last file had been written, in seconds and nanoseconds of the file system's clock.
     pub(crate) at: (i64, i64),
 }
 
-impl LeftBy {
-    /// Whether what has this record was not touched since.
+impl UndoneJournal {
+    /// Returns true if what has this record was not touched since.
     fn knows(self, stat: &Stat) -> bool {
         #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
         let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
@@ -184,33 +187,33 @@ impl LeftBy {
 }
 
 /// A file as it lies there now.
-struct Found {
+struct CurrentFile {
     state: FileState,
     /// The bytes of what may be merged by lines.
     bytes: Option<Vec<u8>>,
     inode: (u64, u64),
     links: u64,
-    /// Whether it could not be read, and a journal says what it is.
+    /// True if it could not be read, and a journal says what it is.
     is_unread: bool,
 }
 
 /// Merges everything that is wanted. `left_by` is the journal that is undone.
 pub(crate) fn merge_all(
-    roots: &Roots,
-    wanted: &[Wanted],
+    roots: &ProjectRoots,
+    wanted: &[WantedChange],
     contents: &dyn ContentSource,
-    left_by: Option<LeftBy>,
-) -> Result<Merged, MergingError> {
-    let mut merged = Merged::default();
-    let gone_links: BTreeSet<(RootNo, &RelPath)> = wanted.iter().filter_map(gone_link).collect();
+    left_by: Option<UndoneJournal>,
+) -> Result<MergeResult, MergeError> {
+    let mut merged = MergeResult::default();
+    let gone_links: BTreeSet<(RootIndex, &RelPath)> = wanted.iter().filter_map(gone_link).collect();
     let mut inodes: BTreeMap<(u64, u64), (Option<Hash>, String)> = BTreeMap::new();
     for wanted in wanted {
         let Some(root) = roots.of(wanted.change.root) else { continue };
         let here = wanted.change.from.as_ref().unwrap_or(&wanted.change.path);
         let look = |path: &RelPath, expected: Option<FileState>| {
-            let looking = Looking { root, address: &wanted.address, expected, left_by };
+            let looking = FileProbe { root, address: &wanted.address, expected, left_by };
             match looking.found(path) {
-                Err(MergingError::Escapes { .. }) if is_below(&gone_links, wanted.change.root, path) => {
+                Err(MergeError::Escapes { .. }) if is_below(&gone_links, wanted.change.root, path) => {
                     Ok(None)
                 }
                 found => found,
@@ -233,13 +236,13 @@ pub(crate) fn merge_all(
                 }
             }
         }
-        Merging { wanted, now, there, contents }.merge(&mut merged)?;
+        FileMerger { wanted, now, there, contents }.merge(&mut merged)?;
     }
     Ok(merged)
 }
 
 /// The link that a change removes, or puts something else in the place of.
-fn gone_link(wanted: &Wanted) -> Option<(RootNo, &RelPath)> {
+fn gone_link(wanted: &WantedChange) -> Option<(RootIndex, &RelPath)> {
     let change = &wanted.change;
     let is_link = |state: FileState| state.kind == Kind::Symlink;
     let goes =
@@ -247,7 +250,7 @@ fn gone_link(wanted: &Wanted) -> Option<(RootNo, &RelPath)> {
     goes.then(|| (change.root, change.from.as_ref().unwrap_or(&change.path)))
 }
 
-fn is_below(places: &BTreeSet<(RootNo, &RelPath)>, root: RootNo, path: &RelPath) -> bool {
+fn is_below(places: &BTreeSet<(RootIndex, &RelPath)>, root: RootIndex, path: &RelPath) -> bool {
     let mut above = path.parent();
     while let Some(directory) = above {
         if places.contains(&(root, &directory)) {
@@ -258,35 +261,35 @@ fn is_below(places: &BTreeSet<(RootNo, &RelPath)>, root: RootNo, path: &RelPath)
     false
 }
 
-fn conflict(wanted: &Wanted, kind: ConflictKind) -> Conflict {
+fn conflict(wanted: &WantedChange, kind: ConflictKind) -> Conflict {
     Conflict { address: wanted.address.clone(), kind, places: Vec::new() }
 }
 
 /// One change and what it meets.
-struct Merging<'a> {
-    wanted: &'a Wanted,
-    now: Option<Found>,
-    there: Option<Found>,
+struct FileMerger<'a> {
+    wanted: &'a WantedChange,
+    now: Option<CurrentFile>,
+    there: Option<CurrentFile>,
     contents: &'a dyn ContentSource,
 }
 
-impl Merging<'_> {
-    fn merge(&self, merged: &mut Merged) -> Result<(), MergingError> {
-        let state = |found: &Option<Found>| found.as_ref().map(|found| found.state);
-        let sides = Sides::of(&self.wanted.change, state(&self.now), state(&self.there));
+impl FileMerger<'_> {
+    fn merge(&self, merged: &mut MergeResult) -> Result<(), MergeError> {
+        let state = |found: &Option<CurrentFile>| found.as_ref().map(|found| found.state);
+        let sides = MergeSides::from_change(&self.wanted.change, state(&self.now), state(&self.there));
         match merge_file(&sides) {
             FileMerge::AlreadyThere => merged.already.push(self.wanted.address.clone()),
             FileMerge::Write(post) => merged.changes.push(self.write(post, self.plan_bytes(&post))),
             FileMerge::Remove => merged.changes.push(self.removal()),
             FileMerge::Move(post) => merged.changes.extend(self.movement(post, self.plan_bytes(&post))),
             FileMerge::MergeLines { mode } => self.merge_lines(mode, merged)?,
-            FileMerge::Conflict(_) if self.wanted.take => merged.changes.extend(self.taken(&sides)),
+            FileMerge::Conflict(_) if self.wanted.take => merged.changes.extend(self.take_plan_side(&sides)),
             FileMerge::Conflict(kind) => merged.conflicts.push(conflict(self.wanted, kind)),
         }
         Ok(())
     }
 
-    fn merge_lines(&self, mode: u16, merged: &mut Merged) -> Result<(), MergingError> {
+    fn merge_lines(&self, mode: u16, merged: &mut MergeResult) -> Result<(), MergeError> {
         let base = self.content(self.wanted.change.before)?;
         let plan = match &self.wanted.content {
             Some(content) => content.clone(),
@@ -314,8 +317,8 @@ impl Merging<'_> {
         }
         let post = FileState::file(&bytes, mode);
         match self.wanted.change.from {
-            Some(_) => merged.changes.extend(self.movement(post, Bytes::Here(bytes))),
-            None => merged.changes.push(self.write(post, Bytes::Here(bytes))),
+            Some(_) => merged.changes.extend(self.movement(post, ImageBytes::Here(bytes))),
+            None => merged.changes.push(self.write(post, ImageBytes::Here(bytes))),
         }
         Ok(())
     }
@@ -329,27 +332,27 @@ impl Merging<'_> {
     }
 
     /// The plan's file over whatever is there.
-    fn taken(&self, sides: &Sides) -> Vec<Change> {
+    fn take_plan_side(&self, sides: &MergeSides) -> Vec<JournalChange> {
         let Some(post) = sides.plan else { return vec![self.removal()] };
         match sides.place {
-            Place::Moves { .. } => self.movement(post, self.plan_bytes(&post)),
-            Place::Stays => vec![self.write(post, self.plan_bytes(&post))],
+            MergePlacement::Moves { .. } => self.movement(post, self.plan_bytes(&post)),
+            MergePlacement::Stays => vec![self.write(post, self.plan_bytes(&post))],
         }
     }
 
-    fn write(&self, post: FileState, bytes: Bytes) -> Change {
-        Change {
+    fn write(&self, post: FileState, bytes: ImageBytes) -> JournalChange {
+        JournalChange {
             root: self.wanted.change.root,
             path: self.wanted.change.path.clone(),
             from: None,
             pre: self.now.as_ref().map(as_found),
-            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
+            post: Some(FileImage { state: post, bytes, attributes: self.wanted.attributes.clone() }),
         }
     }
 
-    fn removal(&self) -> Change {
+    fn removal(&self) -> JournalChange {
         let path = self.wanted.change.from.as_ref().unwrap_or(&self.wanted.change.path);
-        Change {
+        JournalChange {
             root: self.wanted.change.root,
             path: path.clone(),
             from: None,
@@ -358,43 +361,44 @@ impl Merging<'_> {
         }
     }
 
-    fn movement(&self, post: FileState, bytes: Bytes) -> Vec<Change> {
-        let arrival = Change {
+    fn movement(&self, post: FileState, bytes: ImageBytes) -> Vec<JournalChange> {
+        let arrival = JournalChange {
             root: self.wanted.change.root,
             path: self.wanted.change.path.clone(),
             from: self.wanted.change.from.clone(),
             pre: self.there.as_ref().map(as_found),
-            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
+            post: Some(FileImage { state: post, bytes, attributes: self.wanted.attributes.clone() }),
         };
         let departure = self.now.is_some().then(|| self.removal());
         std::iter::once(arrival).chain(departure).collect()
     }
 
     /// Where the bytes of what is to be written are.
-    fn plan_bytes(&self, post: &FileState) -> Bytes {
-        let narrowed = self.wanted.content.as_ref().filter(|content| Hash::of(content) == post.hash);
+    fn plan_bytes(&self, post: &FileState) -> ImageBytes {
+        let narrowed =
+            self.wanted.content.as_ref().filter(|content| Hash::from_content(content) == post.hash);
         let present = self.now.as_ref().filter(|now| now.state.hash == post.hash);
         match (narrowed, present.and_then(|now| now.bytes.clone())) {
-            (Some(content), _) => Bytes::Here(content.clone()),
-            (None, Some(bytes)) => Bytes::Here(bytes),
-            (None, None) => Bytes::Content,
+            (Some(content), _) => ImageBytes::Here(content.clone()),
+            (None, Some(bytes)) => ImageBytes::Here(bytes),
+            (None, None) => ImageBytes::Content,
         }
     }
 
-    fn content(&self, state: Option<FileState>) -> Result<Vec<u8>, MergingError> {
-        let missing = || MergingError::ContentMissing { address: self.wanted.address.clone() };
+    fn content(&self, state: Option<FileState>) -> Result<Vec<u8>, MergeError> {
+        let missing = || MergeError::ContentMissing { address: self.wanted.address.clone() };
         let state = state.ok_or_else(missing)?;
         let mut bytes = Vec::new();
         let mut reader = self.contents.open(&state.hash).map_err(|_| missing())?;
         reader.read_to_end(&mut bytes).map_err(|_| missing())?;
         // A damaged base would merge into something that nobody wrote.
-        if Hash::of(&bytes) == state.hash { Ok(bytes) } else { Err(missing()) }
+        if Hash::from_content(&bytes) == state.hash { Ok(bytes) } else { Err(missing()) }
     }
 }
 
-fn as_found(found: &Found) -> Image {
-    let bytes = if found.is_unread { Bytes::Content } else { Bytes::AsFound };
-    Image { state: found.state, bytes, attributes: None }
+fn as_found(found: &CurrentFile) -> FileImage {
+    let bytes = if found.is_unread { ImageBytes::Content } else { ImageBytes::AsFound };
+    FileImage { state: found.state, bytes, attributes: None }
 }
 
 fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
@@ -403,22 +407,22 @@ fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
 }
 
 /// How one path is looked at.
-struct Looking<'a> {
+struct FileProbe<'a> {
     root: &'a OwnedFd,
     address: &'a str,
     /// What should lie there.
     expected: Option<FileState>,
-    left_by: Option<LeftBy>,
+    left_by: Option<UndoneJournal>,
 }
 
-impl Looking<'_> {
+impl FileProbe<'_> {
     /// What lies at a path now.
-    fn found(&self, path: &RelPath) -> Result<Option<Found>, MergingError> {
+    fn found(&self, path: &RelPath) -> Result<Option<CurrentFile>, MergeError> {
         let io_error = |source: io::Error| self.io_error(source);
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let file = match beneath::open(self.root.as_fd(), path, flags, Mode::empty(), Links::Refuse) {
+        let file = match beneath::open(self.root.as_fd(), path, flags, Mode::empty(), LinkPolicy::Refuse) {
             Ok(file) => file,
-            Err(BeneathError::Escapes { path }) => return Err(MergingError::Escapes { path }),
+            Err(BeneathError::Escapes { path }) => return Err(MergeError::Escapes { path }),
             Err(BeneathError::Io { source, .. }) => {
                 let is_absent =
                     matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
@@ -451,14 +455,23 @@ impl Looking<'_> {
             }
         } else {
             // A socket or a device: something is there, and it is nothing that can be merged.
-            (FileState { kind: Kind::File, mode, size: 0, hash: Hash::of(b"special"), text: false }, None)
+            (
+                FileState {
+                    kind: Kind::File,
+                    mode,
+                    size: 0,
+                    hash: Hash::from_content(b"special"),
+                    text: false,
+                },
+                None,
+            )
         };
         let inode = (stat.st_dev, stat.st_ino);
-        Ok(Some(Found { state, bytes, inode, links: stat.st_nlink, is_unread: false }))
+        Ok(Some(CurrentFile { state, bytes, inode, links: stat.st_nlink, is_unread: false }))
     }
 
     /// The file that may not be read, if it is what the journal left.
-    fn known(&self, stat: &Stat, mode: u16) -> Option<Found> {
+    fn known(&self, stat: &Stat, mode: u16) -> Option<CurrentFile> {
         let is_left = self.left_by.is_some_and(|left_by| left_by.knows(stat));
         let is_expected = |expected: &FileState| {
             expected.kind == Kind::File
@@ -468,13 +481,14 @@ impl Looking<'_> {
         self.expected.filter(|expected| is_left && is_expected(expected)).map(unread)
     }
 
-    /// Whether the directory that keeps us from the path is as the journal left it: then what lies in it is too.
+    /// Returns true if the directory that keeps us from the path is as the journal left it: then what lies in
+    /// it is too.
     fn is_way_known(&self, path: &RelPath) -> bool {
         let mut above = path.parent();
         while let Some(directory) = above {
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             if let Ok(held) =
-                beneath::open(self.root.as_fd(), &directory, flags, Mode::empty(), Links::Refuse)
+                beneath::open(self.root.as_fd(), &directory, flags, Mode::empty(), LinkPolicy::Refuse)
             {
                 let stat = rustix::fs::fstat(&held);
                 return self.left_by.zip(stat.ok()).is_some_and(|(left_by, stat)| left_by.knows(&stat));
@@ -484,18 +498,18 @@ impl Looking<'_> {
         false
     }
 
-    fn io_error(&self, source: io::Error) -> MergingError {
-        MergingError::Io { address: self.address.to_owned(), source }
+    fn io_error(&self, source: io::Error) -> MergeError {
+        MergeError::Io { address: self.address.to_owned(), source }
     }
 }
 
-fn unread(state: FileState) -> Found {
-    Found { state, bytes: None, inode: (0, 0), links: 1, is_unread: true }
+fn unread(state: FileState) -> CurrentFile {
+    CurrentFile { state, bytes: None, inode: (0, 0), links: 1, is_unread: true }
 }
 
 fn file_state(root: &OwnedFd, path: &RelPath, mode: u16) -> io::Result<(FileState, Option<Vec<u8>>)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Refuse)
+    let file = beneath::open(root.as_fd(), path, flags, Mode::empty(), LinkPolicy::Refuse)
         .map_err(BeneathError::into_io)?;
     let mut file = std::fs::File::from(file);
     let size = file.metadata()?.len();

@@ -2,11 +2,12 @@
 //!
 //! # Invariants
 //! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
-//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and is applied
-//!    again under its lock.
-//! 3. Asked again for an apply that stands, the answer is the earlier one. Asked for another choice, it is refused.
-//! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is taken over,
-//!    and ended as one that applied nothing. Whoever had it cannot seal it any more.
+//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and
+//!    is applied again under its lock.
+//! 3. Asked again for an apply that stands, the answer is the earlier one. Asked for another choice, it is
+//!    refused.
+//! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is
+//!    taken over, and ended as one that applied nothing. Whoever had it cannot seal it any more.
 
 pub(crate) mod abandon;
 pub(crate) mod check_validity;
@@ -25,8 +26,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, JobState, NetChange, Phase, Plan, PlanEvent,
-    PlanId, PlanState, Reason, RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
+    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, JobState, NetChange, Phase,
+    Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
+    WorkState,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanStoreError, StoreError};
@@ -35,16 +37,16 @@ use sync::{CancellationToken, Observed};
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
 use crate::run::ApplyAs;
-use crate::run::plan_sandbox::content::Stored;
+use crate::run::plan_sandbox::content::StoreContents;
 use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
 use locks::LocksError;
-use merge::{Conflict, MergingError, Roots};
-use transaction::{Authority, CarryError};
+use merge::{Conflict, MergeError, ProjectRoots};
+use transaction::{Authority, TransactionError};
 
-/// How often an apply that waits is replaced before others are let have their way.
+/// The number of times that an apply that waits is replaced before others are let have their way.
 const REPLACED_MAX: usize = 3;
 
-/// How long an apply that is stopped may take to end.
+/// The time that an apply that is stopped may take to end.
 const WITHDRAW_WAIT: Duration = Duration::from_secs(180);
 
 /// What a person wants to have applied.
@@ -57,7 +59,7 @@ pub struct ApplyRequest {
     pub reject: Vec<String>,
     /// The plan's file over a conflict.
     pub take: Vec<String>,
-    /// Whether nothing to apply is fine.
+    /// True if nothing to apply is fine.
     pub allow_empty: bool,
     /// Commit the changes, and nothing else, with this message.
     pub commit: Option<String>,
@@ -74,12 +76,13 @@ pub struct ApplyRequest {
 }
 
 impl ApplyRequest {
-    /// Whether it names a part of the changes.
+    /// Returns true if it names a part of the changes.
     pub fn is_partial(&self) -> bool {
         !self.only.is_empty() || !self.reject.is_empty()
     }
 
-    /// Returns whether the checks let it through, or missing trust alone stands in the way and the user waives that.
+    /// Returns whether the checks let it through, or missing trust alone stands in the way and the user
+    /// waives that.
     pub(crate) fn is_let_through(&self, checks: &ValidationSummary) -> bool {
         checks.may_be_applied() || (self.unchecked && checks.waits_for_trust())
     }
@@ -95,7 +98,7 @@ fn is_false(value: &bool) -> bool {
 pub struct ApplySummary {
     /// Its name.
     pub apply: ApplyId,
-    /// How many files it changed.
+    /// The number of files that it changed.
     pub files: usize,
     /// Lines added.
     pub insertions: u64,
@@ -116,14 +119,14 @@ pub struct ApplySummary {
     pub undo_until: WallMs,
     /// The commit that was made.
     pub commit: Option<String>,
-    /// Whether it stood already, and nothing was done now.
+    /// True if it stood already, and nothing was done now.
     #[serde(default)]
     pub already: bool,
 }
 
 /// What an apply would do.
 #[derive(Clone, Debug)]
-pub struct Preview {
+pub struct ApplyPreview {
     /// The plan.
     pub plan: Plan,
     /// Files that would change.
@@ -132,7 +135,7 @@ pub struct Preview {
     pub merged: Vec<String>,
     /// Files that are as the plan wants them already.
     pub already: Vec<String>,
-    /// What stands in the way.
+    /// The obstacles.
     pub conflicts: Vec<Conflict>,
     /// What the person left out.
     pub left_out: Vec<String>,
@@ -150,7 +153,7 @@ pub enum ApplyError {
     NotReady {
         /// The plan.
         plan: PlanId,
-        /// Where it stands.
+        /// Its state.
         state: PlanState,
     },
     /// Another process works on it.
@@ -158,7 +161,7 @@ pub enum ApplyError {
     Busy {
         /// The plan.
         plan: PlanId,
-        /// Who has it.
+        /// Its owner.
         worker: String,
     },
     /// It is being applied with another choice.
@@ -174,7 +177,7 @@ pub enum ApplyError {
     AlreadyApplied {
         /// The plan.
         plan: PlanId,
-        /// How many files were applied, as a whole or in part.
+        /// The number of files that were applied, as a whole or in part.
         files: usize,
         /// How many the plan changed.
         of: usize,
@@ -210,7 +213,7 @@ pub enum ApplyError {
         /// The plan.
         plan: PlanId,
         /// The checks, then what moved since they passed.
-        reasons: Vec<Reason>,
+        reasons: Vec<ConstraintReason>,
     },
     /// The tree changed during every run of the checks. Nothing was written.
     #[error("the tree that plan {plan} is to be applied to does not come to rest")]
@@ -218,7 +221,7 @@ pub enum ApplyError {
         /// The plan.
         plan: PlanId,
         /// What moved last.
-        reasons: Vec<Reason>,
+        reasons: Vec<ConstraintReason>,
     },
     /// Files are too large to be kept.
     #[error("{} files of plan {plan} are too large to be applied", files.len())]
@@ -236,7 +239,7 @@ pub enum ApplyError {
         /// Where.
         conflicts: Vec<Conflict>,
         /// What stands in the way in other words, where the places are not known any more.
-        reasons: Vec<Reason>,
+        reasons: Vec<ConstraintReason>,
     },
     /// Its journal is gone.
     #[error("plan {plan} cannot be undone any more: its journal is gone")]
@@ -281,15 +284,16 @@ pub enum ApplyError {
     Failed {
         /// The plan.
         plan: PlanId,
-        /// What stood in the way.
+        /// The obstacle.
         why: String,
     },
-    /// It can be neither finished nor rolled back now. The next process that opens the data directory tries again.
+    /// It can be neither finished nor rolled back now. The next process that opens the data directory tries
+    /// again.
     #[error("the apply of plan {plan} is stuck: {why}")]
     Stuck {
         /// The plan.
         plan: PlanId,
-        /// What stands in the way.
+        /// The obstacles.
         why: String,
     },
     /// The locks were not to be had.
@@ -297,7 +301,7 @@ pub enum ApplyError {
     Locks(#[from] LocksError),
     /// The files cannot be read.
     #[error(transparent)]
-    Merging(#[from] MergingError),
+    Merging(#[from] MergeError),
     /// The plan cannot be read or moved.
     #[error(transparent)]
     Plan(#[from] PlanStoreError),
@@ -332,17 +336,18 @@ impl Engine {
     ///
     /// # Errors
     /// A word names nothing, or a file or content cannot be read.
-    pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<Preview, ApplyError> {
-        let plan = self.house.store.plan(id).await?;
-        let chosen = self.house.chosen(&plan, request).await?;
-        let validations = self.house.checks_of_chosen(&plan, &chosen).await?;
-        let roots = Roots::open(&plan)?;
-        let merged = merge::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()), None)?;
+    pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplyPreview, ApplyError> {
+        let plan = self.inner.store.plan(id).await?;
+        let chosen = self.inner.select_changes(&plan, request).await?;
+        let validations = self.inner.checks_of_selection(&plan, &chosen).await?;
+        let roots = ProjectRoots::open(&plan)?;
+        let merged =
+            merge::merge_all(&roots, &chosen.wanted, &StoreContents(self.inner.store.as_ref()), None)?;
         let wanted = chosen.wanted.iter().map(|wanted| &wanted.change);
         let linked = addresses(&merge::linked_elsewhere(&roots, wanted), &plan);
         let files = merge::counted(&merged.changes, &chosen.wanted);
         let files = files.iter().map(|(_, path)| path.to_string()).collect();
-        Ok(Preview {
+        Ok(ApplyPreview {
             plan,
             files,
             merged: merged.merged,
@@ -354,10 +359,10 @@ impl Engine {
         })
     }
 
-    /// The files of these changes of a plan that have other names, which they do not mention; a file that cannot be
-    /// looked at has none. It blocks while it looks.
+    /// The files of these changes of a plan that have other names, which they do not mention; a file that
+    /// cannot be looked at has none. It blocks while it looks.
     pub fn linked(&self, plan: &Plan, changes: &[NetChange]) -> Vec<String> {
-        let Ok(roots) = Roots::open(plan) else { return Vec::new() };
+        let Ok(roots) = ProjectRoots::open(plan) else { return Vec::new() };
         addresses(&merge::linked_elsewhere(&roots, changes), plan)
     }
 
@@ -379,23 +384,23 @@ impl Engine {
         request: &ApplyRequest,
         stop: &Observed,
     ) -> Result<ApplySummary, ApplyError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         let state = plan.state;
         match state {
             PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
                 return self.earlier(&plan, request).await;
             }
-            PlanState::Execute(Work::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
+            PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
                 return Err(ApplyError::NotReady { plan: id, state });
             }
         }
         self.may_apply(&plan, request).await?;
         if state == PlanState::Apply(ApplyState::Applied) {
-            return match transaction::apply(&self.house, &plan, request, &Authority::LockHolder { stop })
+            return match transaction::apply(&self.inner, &plan, request, &Authority::LockHolder { stop })
                 .await
             {
-                Err(CarryError::Settled { .. }) => self.earlier(&plan, request).await,
+                Err(TransactionError::Settled { .. }) => self.earlier(&plan, request).await,
                 carried => Ok(carried?),
             };
         }
@@ -411,7 +416,7 @@ impl Engine {
         };
         ran?;
         match self.outcome(id, request).await {
-            Err(ApplyError::NotReady { plan, state: PlanState::Execute(Work::Complete) })
+            Err(ApplyError::NotReady { plan, state: PlanState::Execute(WorkState::Complete) })
                 if stop.is_cancelled() =>
             {
                 Err(ApplyError::Withdrawn { plan })
@@ -425,11 +430,11 @@ impl Engine {
         if plan.spec.read_only {
             return Err(ApplyError::ReadOnly { plan: plan.id });
         }
-        let chosen = self.house.chosen(plan, request).await?;
+        let chosen = self.inner.select_changes(plan, request).await?;
         if chosen.wanted.is_empty() && !request.allow_empty {
             return Err(ApplyError::NothingToApply { plan: plan.id });
         }
-        let summary = self.house.checks_of_chosen(plan, &chosen).await?;
+        let summary = self.inner.checks_of_selection(plan, &chosen).await?;
         if !request.is_let_through(&summary) {
             return Err(ApplyError::Validation { plan: plan.id, summary });
         }
@@ -442,7 +447,7 @@ impl Engine {
         let id = plan.id;
         for _ in 0..REPLACED_MAX {
             let event = match plan.state {
-                PlanState::Execute(Work::Complete) => PlanEvent::Advance,
+                PlanState::Execute(WorkState::Complete) => PlanEvent::Advance,
                 PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
                 PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
                 PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
@@ -452,7 +457,7 @@ impl Engine {
                         return Ok(());
                     }
                     self.replace(&plan).await?;
-                    plan = self.house.store.plan(id).await?;
+                    plan = self.inner.store.plan(id).await?;
                     continue;
                 }
                 // It came to its end meanwhile, which is told by its outcome.
@@ -465,8 +470,8 @@ impl Engine {
         Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
     }
 
-    /// Ends an apply that waits without applying anything, unless somebody who lives works on it or it has begun to
-    /// write.
+    /// Ends an apply that waits without applying anything, unless somebody who lives works on it or it has
+    /// begun to write.
     async fn replace(&self, plan: &Plan) -> Result<(), ApplyError> {
         let other = |worker: String| ApplyError::OtherChoice { plan: plan.id, worker };
         let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
@@ -474,7 +479,7 @@ impl Engine {
             return Err(other("an apply that has begun to write".to_owned()));
         }
         let owner = job.worker.filter(|_| job.state == JobState::Running);
-        if let Some(worker) = owner.filter(|_| !self.house.owner_is_gone(&job)) {
+        if let Some(worker) = owner.filter(|_| !self.inner.owner_is_gone(&job)) {
             return Err(other(format!("worker {worker}, which lives")));
         }
         match self.run_live_job(plan.id, ApplyAs::Replaced).await {
@@ -486,14 +491,14 @@ impl Engine {
 
     /// What became of an apply that ran as a job.
     async fn outcome(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         match plan.state {
             PlanState::Apply(ApplyState::Applied) => {
                 let summary = self.earlier(&plan, request).await?;
                 Ok(ApplySummary { already: false, ..summary })
             }
             PlanState::Apply(ApplyState::Constrained) => {
-                match ConstrainedBy::of(&plan.constrained_by) {
+                match ConstrainedBy::from_reasons(&plan.constrained_by) {
                     ConstrainedBy::Recheck => {
                         return Err(ApplyError::Recheck { plan: id, reasons: plan.constrained_by });
                     }
@@ -517,11 +522,11 @@ impl Engine {
             }
             PlanState::Apply(ApplyState::Cancelled) => Err(ApplyError::Cancelled { plan: id }),
             PlanState::Apply(ApplyState::Errored) => {
-                let history = self.house.store.history(id).await?;
+                let history = self.inner.store.history(id).await?;
                 let last = history.last_failure().map(|record| record.error.message().to_owned());
                 let why = last.unwrap_or_else(|| "it failed".to_owned());
                 // Its journal is neither carried out nor rolled back: files may be written.
-                let is_open = self.house.store.applies(id).await?.iter().any(ApplyRecord::is_open);
+                let is_open = self.inner.store.applies(id).await?.iter().any(ApplyRecord::is_open);
                 Err(match is_open {
                     true => ApplyError::Stuck { plan: id, why },
                     false => ApplyError::Failed { plan: id, why },
@@ -536,7 +541,7 @@ impl Engine {
 
     /// The summary of the apply that stands, if it is of the same choice.
     async fn earlier(&self, plan: &Plan, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
-        let applies = self.house.store.applies(plan.id).await?;
+        let applies = self.inner.store.applies(plan.id).await?;
         let stands = applies
             .iter()
             .rev()
@@ -559,7 +564,10 @@ impl Engine {
         applied: &ApplyRequest,
         request: &ApplyRequest,
     ) -> Result<(), ApplyError> {
-        let (was, asked) = (self.house.chosen(plan, applied).await?, self.house.chosen(plan, request).await?);
+        let (was, asked) = (
+            self.inner.select_changes(plan, applied).await?,
+            self.inner.select_changes(plan, request).await?,
+        );
         let has_same_end = (&applied.commit, &applied.branch) == (&request.commit, &request.branch);
         if has_same_end && asked.is_covered_by(&was) {
             return Ok(());
@@ -573,16 +581,16 @@ impl Engine {
     }
 }
 
-impl From<CarryError> for ApplyError {
-    fn from(error: CarryError) -> Self {
+impl From<TransactionError> for ApplyError {
+    fn from(error: TransactionError) -> Self {
         error.into_apply_error()
     }
 }
 
 /// What people call these files of a plan.
-fn addresses(places: &BTreeSet<(RootNo, RelPath)>, plan: &Plan) -> Vec<String> {
-    let alias = |root: RootNo| plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1);
-    let address = |(root, path): &(RootNo, RelPath)| match alias(*root) {
+fn addresses(places: &BTreeSet<(RootIndex, RelPath)>, plan: &Plan) -> Vec<String> {
+    let alias = |root: RootIndex| plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1);
+    let address = |(root, path): &(RootIndex, RelPath)| match alias(*root) {
         Some(project) => format!("{}:{path}", project.alias),
         None => path.to_string(),
     };

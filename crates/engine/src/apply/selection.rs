@@ -1,61 +1,63 @@
-//! What a person chose of a plan's changes, and what its checks say about them.
+//! The changes of a plan that the user selected, and the check results for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNo, Choosable, ChosenPart, Kind, Narrowed, NetChange, Outcome, Plan, ProjectAlias, RootNo, Selection,
-    ValidationResult, ValidationSummary, fold, fold_all, narrow, net_hash,
+    CallNumber, ChangeSelection, Kind, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex,
+    SelectableChange, SelectedPart, ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all,
+    narrow, net_hash,
 };
 use store::StoreError;
 
 use super::invariants::what_breaks;
-use super::merge::Wanted;
+use super::merge::WantedChange;
 use super::{ApplyError, ApplyRequest};
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::query::details::verdicts_of;
 use crate::query::diff::aliases;
 
 /// What a person chose of a plan's changes.
-pub(crate) struct ChosenChanges {
+pub(crate) struct SelectedChanges {
     pub(crate) net: Vec<NetChange>,
-    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) wanted: Vec<WantedChange>,
     pub(crate) left_out: Vec<String>,
 }
 
-impl ChosenChanges {
-    /// Whether whoever has `other` has these: the same files and hunks, and the plan's file wherever that is to win.
-    pub(crate) fn is_covered_by(&self, other: &ChosenChanges) -> bool {
-        let parts = |chosen: &ChosenChanges| -> Vec<(String, Option<Vec<u8>>)> {
+impl SelectedChanges {
+    /// Whether whoever has `other` has these: the same files and hunks, and the plan's file wherever that is
+    /// to win.
+    pub(crate) fn is_covered_by(&self, other: &SelectedChanges) -> bool {
+        let parts = |chosen: &SelectedChanges| -> Vec<(String, Option<Vec<u8>>)> {
             chosen.wanted.iter().map(|wanted| (wanted.address.clone(), wanted.content.clone())).collect()
         };
-        let taken = |chosen: &ChosenChanges| -> BTreeSet<String> {
+        let taken = |chosen: &SelectedChanges| -> BTreeSet<String> {
             chosen.wanted.iter().filter(|wanted| wanted.take).map(|wanted| wanted.address.clone()).collect()
         };
         parts(self) == parts(other) && taken(self).is_subset(&taken(other))
     }
 }
 
-impl House {
+impl EngineInner {
     /// The changes of a plan's present attempt, cut down to what was chosen.
-    pub(crate) async fn chosen(
+    pub(crate) async fn select_changes(
         self: &Arc<Self>,
         plan: &Plan,
         request: &ApplyRequest,
-    ) -> Result<ChosenChanges, ApplyError> {
+    ) -> Result<SelectedChanges, ApplyError> {
         let entries = self.entries(plan).await?;
         let net = fold(&entries);
         let names = aliases(plan);
-        let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
+        let selection = ChangeSelection::parse(&request.only, &request.reject, &request.take, &names);
         let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
         let diffs: Vec<_> = if is_plain {
             Vec::new()
         } else {
             net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
         };
-        let choosable: Vec<Choosable<'_>> = diffs
+        let choosable: Vec<SelectableChange<'_>> = diffs
             .iter()
-            .map(|diff| Choosable {
+            .map(|diff| SelectableChange {
                 change: &diff.change,
                 hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
             })
@@ -64,7 +66,7 @@ impl House {
         let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
         for (at, change) in net.iter().enumerate() {
             let address = domain::change_address(change, &names);
-            let whole = |take| Wanted {
+            let whole = |take| WantedChange {
                 change: change.clone(),
                 address: address.clone(),
                 content: None,
@@ -77,18 +79,18 @@ impl House {
                 continue;
             };
             match &chosen.part {
-                ChosenPart::None => left_out.push(address),
-                ChosenPart::Whole => wanted.push(whole(chosen.take)),
-                ChosenPart::Hunks(numbers) => {
+                SelectedPart::None => left_out.push(address),
+                SelectedPart::Whole => wanted.push(whole(chosen.take)),
+                SelectedPart::Hunks(numbers) => {
                     let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
                     match narrowed {
-                        Narrowed::Nothing => left_out.push(address),
-                        Narrowed::Whole => wanted.push(whole(chosen.take)),
-                        Narrowed::Part { change, content } => {
+                        NarrowedChange::Nothing => left_out.push(address),
+                        NarrowedChange::Whole => wanted.push(whole(chosen.take)),
+                        NarrowedChange::Part { change, content } => {
                             let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
                             let missing = all.filter(|number| !numbers.contains(number));
                             left_out.extend(missing.map(|number| format!("{address}#{number}")));
-                            wanted.push(Wanted {
+                            wanted.push(WantedChange {
                                 change,
                                 address,
                                 content: Some(content),
@@ -102,15 +104,15 @@ impl House {
             }
         }
         add_carriers(&mut wanted, fold_all(&entries), &names);
-        Ok(ChosenChanges { net, wanted, left_out })
+        Ok(SelectedChanges { net, wanted, left_out })
     }
 
-    /// What the checks say about what was chosen. The rules among the invariants need no process: they are held against
-    /// that alone. The other checks have run on all changes.
-    pub(crate) async fn checks_of_chosen(
+    /// What the checks say about what was chosen. The rules among the invariants need no process: they are
+    /// held against that alone. The other checks have run on all changes.
+    pub(crate) async fn checks_of_selection(
         &self,
         plan: &Plan,
-        chosen: &ChosenChanges,
+        chosen: &SelectedChanges,
     ) -> Result<ValidationSummary, StoreError> {
         let rules = plan.spec.invariant_checks();
         if rules.is_empty() {
@@ -122,11 +124,11 @@ impl House {
             ValidationResult {
                 validation: rule.name.clone(),
                 mode: rule.mode,
-                outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
+                outcome: if what.is_some() { ValidationOutcome::Failed } else { ValidationOutcome::Passed },
                 message: what.unwrap_or_default(),
                 duration_ms: 0,
                 attempt: plan.attempt,
-                call: CallNo(0),
+                call: CallNumber(0),
                 net_hash: present.to_string(),
                 base_stamp: serde_json::Value::Null,
             }
@@ -136,7 +138,7 @@ impl House {
         self.sum_up_checks(plan, &results, &present).await
     }
 
-    /// What the checks say about these changes.
+    /// The check results for these changes.
     pub(crate) async fn checks(
         &self,
         plan: &Plan,
@@ -150,9 +152,9 @@ impl House {
 }
 
 /// Adds the directories that the plan made above what is wanted, with their modes, whoever chose what.
-fn add_carriers(wanted: &mut Vec<Wanted>, all: Vec<NetChange>, names: &[ProjectAlias]) {
-    let is_made = |wanted: &&Wanted| wanted.change.after.is_some();
-    let made: BTreeSet<(RootNo, Vec<u8>)> = wanted
+fn add_carriers(wanted: &mut Vec<WantedChange>, all: Vec<NetChange>, names: &[ProjectAlias]) {
+    let is_made = |wanted: &&WantedChange| wanted.change.after.is_some();
+    let made: BTreeSet<(RootIndex, Vec<u8>)> = wanted
         .iter()
         .filter(is_made)
         .map(|wanted| (wanted.change.root, wanted.change.path.as_bytes().to_vec()))
@@ -165,7 +167,7 @@ fn add_carriers(wanted: &mut Vec<Wanted>, all: Vec<NetChange>, names: &[ProjectA
         if is_new_dir && holds && !made.contains(&(change.root, change.path.as_bytes().to_vec())) {
             let address = domain::change_address(&change, names);
             let (content, attributes) = (None, None);
-            wanted.push(Wanted { change, address, content, attributes, take: false, is_carrier: true });
+            wanted.push(WantedChange { change, address, content, attributes, take: false, is_carrier: true });
         }
     }
 }

@@ -2,26 +2,26 @@
 //!
 //! # Invariants
 //! 1. What was before comes from the apply's own journal, so that undo needs neither git nor the changeset.
-//! 2. Once it is stored that the plan is undone, neither the apply's journal nor the undo's own is read again: both go, and
-//!    what they held is stored among the contents once.
+//! 2. Once it is stored that the plan is undone, neither the apply's journal nor the undo's own is read
+//!    again: both go, and what they held is stored among the contents once.
 //! 3. Edits made since are kept where they go together with the undo; where not, nothing is written.
 
 use std::io::Read;
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, Base, End, FileState, LinesChanged, NetChange, Plan,
-    PlanId, PlanState, ProjectAlias, carriers, hunks, lines_changed,
+    ApplyKind, ApplyRecord, ApplyStage, ApplyState, Base, FileState, LinesChanged, NetChange, PathChange,
+    Plan, PlanId, PlanState, ProjectAlias, carriers, hunks, lines_changed,
 };
 use sandbox::content::ContentSource;
-use sandbox::journal::{Image, UndoError, UndoJournal};
+use sandbox::journal::{FileImage, UndoError, UndoJournal};
 use serde_json::Value;
 use sync::{CancellationToken, Observed};
 
 use super::check_validity::ChecksAtApply;
-use super::git_commit::GitWish;
-use super::merge::{LeftBy, MergingError, Wanted};
+use super::git_commit::GitAction;
+use super::merge::{MergeError, UndoneJournal, WantedChange};
 use super::transaction;
-use super::transaction::{Authority, CarryError, Errand};
+use super::transaction::{ApplyJob, Authority, TransactionError};
 use super::{ApplyError, ApplyRequest, ApplySummary};
 use crate::engine::Engine;
 use crate::query::diff::aliases;
@@ -40,14 +40,14 @@ impl Engine {
     /// # Errors
     /// As [`undo`](Self::undo), and [`ApplyError::Withdrawn`].
     pub async fn undo_unless(&self, id: PlanId, stop: &Observed) -> Result<ApplySummary, ApplyError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         if plan.state != PlanState::Apply(ApplyState::Applied) || plan.undone_at.is_some() {
             return Err(ApplyError::NotReady { plan: id, state: plan.state });
         }
         let standing = self.standing_apply(&plan).await?;
         let apply = standing.id;
-        let damaged = || ApplyError::UndoDamaged { plan: id, journal: self.house.journals.undo_path(apply) };
-        let images = self.house.journals.read_undo(apply).map_err(|error| match error {
+        let damaged = || ApplyError::UndoDamaged { plan: id, journal: self.inner.journals.undo_path(apply) };
+        let images = self.inner.journals.read_undo(apply).map_err(|error| match error {
             UndoError::Damaged { .. } => damaged(),
             UndoError::Expired { .. } | UndoError::RolledBack { .. } | UndoError::Io { .. } => {
                 ApplyError::UndoExpired { plan: id }
@@ -67,40 +67,41 @@ impl Engine {
             left_out: Vec::new(),
             validations: (0, 0),
             checks: ChecksAtApply::default(),
-            undo_until: transaction::undo_until(&self.house),
+            undo_until: transaction::undo_until(&self.inner),
             commit: None,
             already: false,
         };
         // What was written through to other names is taken back through them.
         let asked: Option<ApplyRequest> = serde_json::from_value(standing.selection.clone()).ok();
-        let errand = Errand {
+        let job = ApplyJob {
             plan: &plan,
             kind: ApplyKind::Undo,
             wanted,
             net_hash: images.header().net_hash,
             selection: Value::Null,
             summary,
-            git: GitWish::Nothing,
+            git: GitAction::Nothing,
             refs: images.refs().iter().map(|(root, moved)| (*root, moved.reversed())).collect(),
             left_by: left_by(&images),
             through_links: asked.is_some_and(|asked| asked.through_links),
             checked: None,
         };
-        let undone = transaction::carry(&self.house, &errand, &Authority::LockHolder { stop }, &images).await;
+        let undone =
+            transaction::run_transaction(&self.inner, &job, &Authority::LockHolder { stop }, &images).await;
         let undone = undone.map_err(|error| {
             // What was before comes from the journal alone.
-            let is_damaged = matches!(error, CarryError::Merging(MergingError::ContentMissing { .. }));
+            let is_damaged = matches!(error, TransactionError::Merging(MergeError::ContentMissing { .. }));
             if is_damaged { damaged() } else { error.into() }
         })?;
         for spent in [apply, undone.apply] {
             // `gc` removes what stays.
-            let _ = self.house.journals.forget_spent(spent);
+            let _ = self.inner.journals.forget_spent(spent);
         }
         Ok(undone)
     }
 
     async fn standing_apply(&self, plan: &Plan) -> Result<ApplyRecord, ApplyError> {
-        let applies = self.house.store.applies(plan.id).await?;
+        let applies = self.inner.store.applies(plan.id).await?;
         let is_standing = |kind, stage| kind == ApplyKind::Apply && stage == ApplyStage::Applied;
         let standing = applies.iter().rev().find(|apply| is_standing(apply.kind, apply.stage));
         standing.cloned().ok_or(ApplyError::UndoExpired { plan: plan.id })
@@ -108,16 +109,16 @@ impl Engine {
 }
 
 /// When the journal that is undone had written its last file.
-pub(crate) fn left_by(images: &UndoJournal) -> Option<LeftBy> {
-    images.ended_at().map(|at| LeftBy { at })
+pub(crate) fn left_by(images: &UndoJournal) -> Option<UndoneJournal> {
+    images.ended_at().map(|at| UndoneJournal { at })
 }
 
 /// What an undo of these changes is to make of the files.
-pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<Wanted> {
+pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<WantedChange> {
     let ends = images.changes().iter().map(|change| {
-        let state = |image: &Option<Image>| image.as_ref().map(|image| image.state);
+        let state = |image: &Option<FileImage>| image.as_ref().map(|image| image.state);
         // What the apply made to hold others is no more counted when it goes.
-        End::of(change.root, &change.path, state(&change.pre), state(&change.post))
+        PathChange::new(change.root, &change.path, state(&change.pre), state(&change.post))
     });
     let carriers = carriers(ends);
     let wanted = images.changes().iter().enumerate().map(|(at, change)| {
@@ -133,7 +134,7 @@ pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<W
         let address = domain::change_address(&back, names);
         let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
         let is_carrier = carriers.contains(&at);
-        Wanted { change: back, address, content: None, attributes, take: false, is_carrier }
+        WantedChange { change: back, address, content: None, attributes, take: false, is_carrier }
     });
     wanted.collect()
 }

@@ -1,10 +1,10 @@
 //! A context as the tool `request_context` answers it, to a node and to other programs alike.
 
-use domain::context::{AssembledContext, Depth, Fragment, Outcome, Place, Receipt};
+use domain::context::{AssembledContext, Depth, FileLocation, Fragment, Receipt, StrategyOutcome};
 use serde_json::{Value, json};
 
 /// The answer; `shown` says how a place's path is written.
-pub fn context_answer(given: &AssembledContext, shown: &dyn Fn(&Place) -> String) -> Value {
+pub fn context_answer(given: &AssembledContext, shown: &dyn Fn(&FileLocation) -> String) -> Value {
     let included: Vec<Value> = included(given)
         .map(|(fragment, place)| {
             let (from, to) = place.span.unzip();
@@ -18,9 +18,10 @@ pub fn context_answer(given: &AssembledContext, shown: &dyn Fn(&Place) -> String
 }
 
 /// The pieces; of a file of which pieces are shown not its header too.
-fn included(given: &AssembledContext) -> impl Iterator<Item = (&Fragment, &Place)> {
+fn included(given: &AssembledContext) -> impl Iterator<Item = (&Fragment, &FileLocation)> {
     let pieces = given.fragments.iter().filter_map(|fragment| Some((fragment, fragment.place.as_ref()?)));
-    let is_same = |one: &Place, other: &Place| one.project == other.project && one.path == other.path;
+    let is_same =
+        |one: &FileLocation, other: &FileLocation| one.project == other.project && one.path == other.path;
     let mut pieces = pieces.peekable();
     std::iter::from_fn(move || {
         loop {
@@ -36,12 +37,15 @@ fn included(given: &AssembledContext) -> impl Iterator<Item = (&Fragment, &Place
 /// What did not go as it should, with the strategies that failed.
 fn notes(receipt: &Receipt) -> Vec<String> {
     let failed = receipt.strategies.iter().filter(|line| match line.outcome {
-        Outcome::Open { .. }
-        | Outcome::Failed(_)
-        | Outcome::Panicked(_)
-        | Outcome::TimedOut
-        | Outcome::Hung => true,
-        Outcome::Ok | Outcome::Empty | Outcome::Unavailable(_) | Outcome::NotStarted => false,
+        StrategyOutcome::Open { .. }
+        | StrategyOutcome::Failed(_)
+        | StrategyOutcome::Panicked(_)
+        | StrategyOutcome::TimedOut
+        | StrategyOutcome::Hung => true,
+        StrategyOutcome::Ok
+        | StrategyOutcome::Empty
+        | StrategyOutcome::Unavailable(_)
+        | StrategyOutcome::NotStarted => false,
     });
     let failed = failed.map(|line| format!("{}: {}", line.name, line.outcome));
     receipt.notes.iter().cloned().chain(failed).collect()
@@ -50,11 +54,11 @@ fn notes(receipt: &Receipt) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::context::{FragmentKind, Reason, StrategyLine};
-    use domain::{ContextId, Hash, RelPath, RootNo};
+    use domain::context::{ExclusionReason, FragmentKind, StrategyLine};
+    use domain::{ContextId, Hash, RelPath, RootIndex};
 
     fn fragment(path: &str, span: Option<(u32, u32)>, depth: Depth) -> Fragment {
-        let place = Place { project: RootNo(0), path: RelPath::new(path).unwrap(), span };
+        let place = FileLocation { project: RootIndex(0), path: RelPath::new(path).unwrap(), span };
         Fragment {
             place: Some(place),
             kind: FragmentKind::Code,
@@ -62,7 +66,7 @@ mod tests {
             text: String::new(),
             tokens: 0,
             score: 1.0,
-            hash: Hash::of(b""),
+            hash: Hash::from_content(b""),
             is_whole: false,
             why: Vec::new(),
         }
@@ -87,16 +91,17 @@ mod tests {
             proposed: 0,
             cut: 0,
             ms: 1,
-            outcome: Outcome::TimedOut,
+            outcome: StrategyOutcome::TimedOut,
         };
         let receipt = Receipt {
             notes: vec!["the index is read-only".to_owned()],
             strategies: vec![failed],
-            excluded_by: [(Reason::Budget, 3), (Reason::Secret, 1)].into(),
+            excluded_by: [(ExclusionReason::Budget, 3), (ExclusionReason::Secret, 1)].into(),
             ..Receipt::default()
         };
         let (id, text) = (ContextId::from_u128(1), "t".to_owned());
-        let given = AssembledContext { id, text, tokens: 7, fragments, hash: Hash::of(b"t"), receipt };
+        let given =
+            AssembledContext { id, text, tokens: 7, fragments, hash: Hash::from_content(b"t"), receipt };
         let told = context_answer(&given, &|place| format!("x:{}", place.path));
         let expected = json!({
             "text": "t", "tokens": 7, "left_out": 4,

@@ -1,7 +1,8 @@
-//! What the nodes of a plan were given to read, as it was kept.
+//! The contexts that were delivered to the nodes of a plan, as they were stored.
 //!
 //! # Invariants
-//! The text is what the model was given, byte for byte, or it is told that it is not kept any more: it is never made anew.
+//! The text is what the model was given, byte for byte, or it is told that it is not kept any more: it is
+//! never made anew.
 
 use std::io::Read;
 
@@ -14,10 +15,10 @@ use crate::engine::Engine;
 /// Why the text of a context cannot be told.
 #[derive(Debug, thiserror::Error)]
 #[error("the text of context {id} is not kept any more, or cannot be read: {source}")]
-pub struct TextUnread {
+pub struct ReadContextError {
     /// Which.
     pub id: domain::ContextId,
-    /// What the store said.
+    /// The error of the store.
     #[source]
     pub source: std::io::Error,
 }
@@ -28,21 +29,21 @@ impl Engine {
     /// # Errors
     /// There is no such plan, or the store failed.
     pub async fn given_contexts(&self, id: PlanId) -> Result<Vec<ContextRecord>, PlanStoreError> {
-        let plan = self.house.store.plan(id).await?;
-        Ok(self.house.store.contexts(plan.id).await?)
+        let plan = self.inner.store.plan(id).await?;
+        Ok(self.inner.store.contexts(plan.id).await?)
     }
 
     /// The text of one of them.
     ///
     /// # Errors
     /// It is gone, or the store failed.
-    pub fn given_text(&self, given: &ContextRecord) -> Result<String, TextUnread> {
-        let unread = |source| TextUnread { id: given.id, source };
-        if given.text == Hash::of(b"") {
+    pub fn given_text(&self, given: &ContextRecord) -> Result<String, ReadContextError> {
+        let unread = |source| ReadContextError { id: given.id, source };
+        if given.text == Hash::from_content(b"") {
             return Ok(String::new());
         }
         let mut text = String::new();
-        let content = self.house.store.open_content(&given.text);
+        let content = self.inner.store.open_content(&given.text);
         content.and_then(|mut content| content.read_to_string(&mut text)).map_err(unread)?;
         Ok(text)
     }

@@ -3,23 +3,23 @@
 use std::error::Error;
 use std::path::Path;
 
-use context::Stop;
+use context::StopCheck;
 use context::index::Oid;
-use context::ports::{COMMIT_PATHS_MAX, Commit, History, Log, PortError};
+use context::ports::{COMMIT_PATHS_MAX, Commit, CommitLog, History, PortError};
 use sandbox::git::log::{GitCommit, GitHistory};
 
 /// The history of the repository that a project is or lies in.
-pub(super) struct OfGit(GitHistory);
+pub(super) struct GitCommitHistory(GitHistory);
 
-impl OfGit {
+impl GitCommitHistory {
     /// None if it lies in none.
-    pub(super) fn around(project: &Path) -> Option<OfGit> {
-        GitHistory::around(project).map(OfGit)
+    pub(super) fn around(project: &Path) -> Option<GitCommitHistory> {
+        GitHistory::around(project).map(GitCommitHistory)
     }
 }
 
-impl History for OfGit {
-    fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError> {
+impl History for GitCommitHistory {
+    fn head(&self, stop: &StopCheck) -> Result<Option<Oid>, PortError> {
         let head = self.0.head(&|| stop.should_stop()).map_err(not_told)?;
         Ok(head.and_then(|head| Oid::new(&head)))
     }
@@ -28,10 +28,10 @@ impl History for OfGit {
         self.0.cut_at()
     }
 
-    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError> {
+    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &StopCheck) -> Result<CommitLog, PortError> {
         let stop_at = stop_at.map(Oid::as_str);
         let log = self.0.log(stop_at, max, COMMIT_PATHS_MAX, &|| stop.should_stop()).map_err(not_told)?;
-        Ok(Log { commits: log.commits.into_iter().filter_map(commit).collect(), joins: log.joins })
+        Ok(CommitLog { commits: log.commits.into_iter().filter_map(commit).collect(), joins: log.joins })
     }
 }
 

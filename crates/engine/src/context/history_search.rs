@@ -1,13 +1,13 @@
-//! What happened before, looked through by who works on a plan: decisions, errors, contexts, commits.
+//! Searches the history for actors that work on a plan: decisions, errors, contexts, commits.
 //!
 //! # Invariants
-//! 1. A match holds the text that was asked for in its own text, whatever the case of its letters. The newest comes first;
-//!    of one moment the order is that of the kinds, then of the ids.
+//! 1. A match holds the text that was asked for in its own text, whatever the case of its letters. The newest
+//!    comes first; of one moment the order is that of the kinds, then of the ids.
 //! 2. What is told is redacted, and each match is bounded.
 //! 3. Commits are those of the projects alone; outside a plan there is nothing else.
 //!
 //! # Not here
-//! Who may ask, and how the call is kept: the gate of tools, and the program.
+//! Permission to ask, and the record of the call: `run::call::tool`, and the program.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use store::{Store, StoreError};
 use crate::engine::Engine;
 use crate::query::error_times::{ErrorMoment, error_moments};
 
-/// How many commits of a project are looked through.
+/// The number of commits of a project that are looked through.
 const COMMITS_MAX: u32 = 2_000;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct HistoryMatch {
     /// What it was.
     pub kind: HistoryKind,
     /// Its name.
@@ -42,28 +42,32 @@ pub struct Past {
 /// Why the commits of a project cannot be told.
 #[derive(Debug, thiserror::Error)]
 #[error("the history of {} cannot be read", project.display())]
-pub struct CommitsUnread {
+pub struct ReadCommitsError {
     /// Where.
     pub project: PathBuf,
-    /// What git said.
+    /// The error of git.
     #[source]
     pub source: GitLogError,
 }
 
 /// What the question asks for of all that happened, as tools answer it.
-pub fn answer(question: &HistoryQuestion, mut past: Vec<Past>, redact: &dyn Fn(&str) -> String) -> Value {
+pub fn answer(
+    question: &HistoryQuestion,
+    mut past: Vec<HistoryMatch>,
+    redact: &dyn Fn(&str) -> String,
+) -> Value {
     let wanted = question.text.to_lowercase();
     past.retain(|one| question.wants(one.kind));
     past.sort_by(|a, b| (Reverse(a.at), a.kind, &a.id).cmp(&(Reverse(b.at), b.kind, &b.id)));
     // Redacted before it is looked through: nobody finds out a secret by asking for parts of it.
-    let told = past.into_iter().map(|one| Past { text: redact(&one.text), ..one });
+    let told = past.into_iter().map(|one| HistoryMatch { text: redact(&one.text), ..one });
     let mut found = told.filter(|one| one.text.to_lowercase().contains(&wanted));
     let limit = usize::try_from(question.limit).unwrap_or(usize::MAX);
     let matches: Vec<Value> = found.by_ref().take(limit).map(|one| shown(&one)).collect();
     json!({ "matches": matches, "truncated": found.next().is_some() })
 }
 
-fn shown(one: &Past) -> Value {
+fn shown(one: &HistoryMatch) -> Value {
     json!({ "kind": one.kind.as_str(), "id": one.id, "at": stamp(one.at), "text": cut(&one.text) })
 }
 
@@ -76,14 +80,14 @@ fn cut(text: &str) -> String {
 
 fn stamp(at: WallMs) -> String {
     let seconds = at.0 / 1_000 % 86_400;
-    format!("{}T{:02}:{:02}:{:02}Z", Day::of(at), seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    format!("{}T{:02}:{:02}:{:02}Z", Day::from_wall(at), seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// What happened in a plan.
 ///
 /// # Errors
 /// The store failed.
-pub(crate) async fn of_plan(store: &dyn Store, plan: PlanId) -> Result<Vec<Past>, StoreError> {
+pub(crate) async fn of_plan(store: &dyn Store, plan: PlanId) -> Result<Vec<HistoryMatch>, StoreError> {
     let decisions = store.decisions(plan).await?;
     let (errors, moments) = (store.history(plan).await?, error_moments(store, plan).await?);
     let contexts = store.contexts(plan).await?;
@@ -92,7 +96,7 @@ pub(crate) async fn of_plan(store: &dyn Store, plan: PlanId) -> Result<Vec<Past>
     Ok(all.collect())
 }
 
-fn decision(decision: &Decision) -> Past {
+fn decision(decision: &Decision) -> HistoryMatch {
     let new = &decision.new;
     let parts = [new.question.as_str(), new.chosen.as_str(), new.rationale.as_str()];
     let [question, chosen, why] = parts.map(str::trim);
@@ -107,36 +111,42 @@ fn decision(decision: &Decision) -> Past {
     if !decision.is_live() {
         text.insert_str(0, "(superseded) ");
     }
-    Past { kind: HistoryKind::Decision, id: decision.id.to_string(), at: decision.created, text }
+    HistoryMatch { kind: HistoryKind::Decision, id: decision.id.to_string(), at: decision.created, text }
 }
 
-fn failures<'a>(history: &'a ErrorHistory, moments: &'a [ErrorMoment]) -> impl Iterator<Item = Past> + 'a {
+fn failures<'a>(
+    history: &'a ErrorHistory,
+    moments: &'a [ErrorMoment],
+) -> impl Iterator<Item = HistoryMatch> + 'a {
     history.records().map(|record| {
         let of_it = |moment: &&ErrorMoment| moment.seq == record.recovery.seq;
         let error = &record.error;
         let text = format!("{}: {}: {}", error.step().node, error.category().as_str(), error.message());
         let at = moments.iter().find(of_it).map(|moment| moment.at).unwrap_or_default();
-        Past { kind: HistoryKind::Error, id: error.id().to_string(), at, text }
+        HistoryMatch { kind: HistoryKind::Error, id: error.id().to_string(), at, text }
     })
 }
 
-fn given(context: &ContextRecord) -> Past {
+fn given(context: &ContextRecord) -> HistoryMatch {
     let text = format!("{}, {} tokens: {}", context.node, context.tokens(), context.query());
-    Past { kind: HistoryKind::Context, id: context.id.to_string(), at: context.at, text }
+    HistoryMatch { kind: HistoryKind::Context, id: context.id.to_string(), at: context.at, text }
 }
 
 /// The commits of a project, the newest first; none where there is no git.
 ///
 /// # Errors
 /// Git cannot be run, says no, or was stopped.
-pub(crate) fn commits(project: &Path, is_over: &dyn Fn() -> bool) -> Result<Vec<Past>, CommitsUnread> {
-    let unread = |source| CommitsUnread { project: project.to_owned(), source };
+pub(crate) fn commits(
+    project: &Path,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<HistoryMatch>, ReadCommitsError> {
+    let unread = |source| ReadCommitsError { project: project.to_owned(), source };
     let Some(history) = GitHistory::around(project) else { return Ok(Vec::new()) };
     if history.head(is_over).map_err(unread)?.is_none() {
         return Ok(Vec::new());
     }
     let log = history.log(None, COMMITS_MAX, 1, is_over).map_err(unread)?;
-    let past = log.commits.into_iter().map(|commit| Past {
+    let past = log.commits.into_iter().map(|commit| HistoryMatch {
         kind: HistoryKind::Commit,
         id: commit.oid,
         at: WallMs(u64::try_from(commit.at).unwrap_or(0).saturating_mul(1_000)),
@@ -154,16 +164,16 @@ impl Engine {
         &self,
         roots: Vec<PathBuf>,
         question: HistoryQuestion,
-    ) -> Result<Value, CommitsUnread> {
-        let house = Arc::clone(&self.house);
+    ) -> Result<Value, ReadCommitsError> {
+        let engine = Arc::clone(&self.inner);
         let looked = tokio::task::spawn_blocking(move || {
             let wanted = roots.iter().filter(|_| question.wants(HistoryKind::Commit));
             let all = wanted.map(|root| commits(root, &|| false)).collect::<Result<Vec<_>, _>>()?;
-            Ok(answer(&question, all.concat(), &|text| house.redactor.redact_text(text)))
+            Ok(answer(&question, all.concat(), &|text| engine.redactor.redact_text(text)))
         });
         looked.await.unwrap_or_else(|error| {
             let source = GitLogError::Failed { message: error.to_string() };
-            Err(CommitsUnread { project: PathBuf::new(), source })
+            Err(ReadCommitsError { project: PathBuf::new(), source })
         })
     }
 }
@@ -172,11 +182,11 @@ impl Engine {
 mod tests {
     use super::*;
 
-    fn past(kind: HistoryKind, id: &str, at: u64, text: &str) -> Past {
-        Past { kind, id: id.to_owned(), at: WallMs(at), text: text.to_owned() }
+    fn past(kind: HistoryKind, id: &str, at: u64, text: &str) -> HistoryMatch {
+        HistoryMatch { kind, id: id.to_owned(), at: WallMs(at), text: text.to_owned() }
     }
 
-    fn all() -> Vec<Past> {
+    fn all() -> Vec<HistoryMatch> {
         vec![
             past(HistoryKind::Commit, "c1", 1_000, "Mend the LOGIN\n\nbody"),
             past(HistoryKind::Error, "e1", 3_000, "code: timeout: login hung"),

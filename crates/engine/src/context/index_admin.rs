@@ -1,4 +1,4 @@
-//! The index of a project itself: brought up to date, thrown away, held against the files.
+//! Updates, drops and verifies the index of a project.
 //!
 //! # Invariants
 //! 1. An index is a cache: throwing it away loses nothing but time.
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use context::index::Snapshot;
-use context::{Error, Stopped};
+use context::{Error, StopCause};
 use domain::RelPath;
 use sync::Observed;
 
-use super::projects::{Ready, millis};
+use super::projects::{OpenProject, millis};
 use super::{ContextError, ContextProject, Contexts, PipelineError};
 
-/// How often a project that changes all the time is looked at.
+/// The number of times that a project that changes all the time is looked at.
 const LOOKS_MAX: u32 = 4;
-/// How many paths are told that differ.
+/// The number of paths that are told that differ.
 const DIFFERENT_MAX: usize = 20;
 
 /// How the index of a project stands.
@@ -31,13 +31,13 @@ pub struct IndexState {
     pub bytes: u64,
     /// Commits that it knows.
     pub commits: u64,
-    /// How many files there are in each language.
+    /// The number of files that there are in each language.
     pub languages: BTreeMap<&'static str, u64>,
     /// Files that had changed since it was last asked.
     pub changed: u32,
-    /// Whether there are files that it does not know.
+    /// True if there are files that it does not know.
     pub partial: bool,
-    /// Whether there was no time for all of them, and the next time goes on.
+    /// True if there was no time for all of them, and the next time goes on.
     pub unfinished: bool,
     /// How long it took to bring it up to date.
     pub ms: u32,
@@ -47,7 +47,7 @@ pub struct IndexState {
 
 /// Whether an index says what the files say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verified {
+pub enum IndexVerification {
     /// It does.
     Same,
     /// It does not, of these files; or of the history, if there is none.
@@ -94,36 +94,40 @@ impl Contexts {
     ///
     /// # Errors
     /// The project or its settings cannot be read; or a cancel.
-    pub fn verify_index(&self, project: &ContextProject, stop: &Observed) -> Result<Verified, ContextError> {
+    pub fn verify_index(
+        &self,
+        project: &ContextProject,
+        stop: &Observed,
+    ) -> Result<IndexVerification, ContextError> {
         let (ready, stop) = (self.ready_one(project)?, self.stop(stop));
         let mut last: Option<Arc<Snapshot>> = None;
         for _ in 0..LOOKS_MAX {
             let found = ready.verify(&stop).map_err(cancelled)?;
             if found.is_same() {
-                return Ok(Verified::Same);
+                return Ok(IndexVerification::Same);
             }
             // What was written between the two looks differs by right: only what differs while nothing moves is wrong.
             let snapshot = found.updated.snapshot;
             if last.is_some_and(|last| last == snapshot) {
                 let mut paths = found.differing;
                 paths.truncate(DIFFERENT_MAX);
-                return Ok(Verified::Different(paths));
+                return Ok(IndexVerification::Different(paths));
             }
             last = Some(snapshot);
         }
-        Ok(Verified::Moving)
+        Ok(IndexVerification::Moving)
     }
 
-    fn ready_one(&self, project: &ContextProject) -> Result<Ready, ContextError> {
+    fn ready_one(&self, project: &ContextProject) -> Result<OpenProject, ContextError> {
         let settings = self.settings(std::slice::from_ref(project))?;
         let own = settings.projects.into_iter().next().unwrap_or_default();
         self.ready(&project.root, &own)
     }
 }
 
-fn cancelled(stopped: Stopped) -> ContextError {
+fn cancelled(stopped: StopCause) -> ContextError {
     ContextError::Pipeline(match stopped {
-        Stopped::Cancelled(reason) => Error::Cancelled(reason),
-        Stopped::DeadlinePassed => PipelineError::Projects(stopped.to_string()),
+        StopCause::Cancelled(reason) => Error::Cancelled(reason),
+        StopCause::DeadlinePassed => PipelineError::Projects(stopped.to_string()),
     })
 }

@@ -1,4 +1,5 @@
-//! What the index knows of one file: what it defines, refers to, is referred to by, and changes with.
+//! The facts of the index about one file: its definitions, its references in both directions, and the files
+//! that change with it.
 //!
 //! # Invariants
 //! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
@@ -13,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use context::index::{File, Snapshot, module_name, terms};
-use context::{Filter, LexicalCounter, Opened, Projects, left_out};
+use context::{LexicalCounter, OpenedProjects, Projects, ViewFilter, left_out};
 use domain::context::{
-    AssembledContext, Budget, ContextRequest, Depth, Focus, Name, ProjectNo, Reason, View,
+    AssembledContext, Budget, ContextRequest, ContextView, Depth, ExclusionReason, Focus, Name, ProjectIndex,
 };
 use domain::{ContextId, RelPath};
 use sync::Observed;
 
 use super::{ContextAsk, ContextError, ContextProject, Contexts, PipelineError};
 
-/// How many neighbours of a kind are told.
+/// The number of neighbours of a kind that are told.
 const NEIGHBOURS_MAX: usize = 20;
-/// How many names say why two files are neighbours.
+/// The number of names that say why two files are neighbours.
 const NAMES_MAX: usize = 5;
 /// A name that more files define says nothing about where it comes from.
 const DEFINERS_MAX: usize = 20;
@@ -37,28 +38,28 @@ const TOKENS: u32 = 1_000_000;
 
 /// What is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum InspectTarget {
     /// A file.
-    Path(ProjectNo, RelPath),
+    Path(ProjectIndex, RelPath),
     /// Whatever is defined under this name: the first file that does.
     Symbol(String),
 }
 
 /// What the index knows of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inspected {
+pub struct FileInspection {
     /// The project.
-    pub project: ProjectNo,
+    pub project: ProjectIndex,
     /// The file.
     pub path: RelPath,
     /// What it is written in.
     pub language: &'static str,
-    /// How many lines it has; none if it was not read.
+    /// The number of lines that it has; none if it was not read.
     pub lines: Option<u32>,
     /// How long it is.
     pub bytes: u64,
     /// Why only its path is known.
-    pub path_only: Option<Reason>,
+    pub path_only: Option<ExclusionReason>,
     /// What it costs at each depth; of one that is only listed the first.
     pub tokens: Vec<(Depth, u32)>,
     /// What it defines, by line.
@@ -70,7 +71,7 @@ pub struct Inspected {
     /// Files that commits changed together with it.
     pub changes_with: Vec<(RelPath, u32)>,
     /// Of a symbol: all places that define it.
-    pub defined_at: Vec<(ProjectNo, RelPath, u32)>,
+    pub defined_at: Vec<(ProjectIndex, RelPath, u32)>,
     /// What did not go as it should.
     pub notes: Vec<String>,
 }
@@ -109,18 +110,18 @@ impl Contexts {
     pub fn inspect(
         &self,
         projects: &[ContextProject],
-        sought: &Sought,
+        sought: &InspectTarget,
         stop: &Observed,
-    ) -> Result<Inspected, ContextError> {
+    ) -> Result<FileInspection, ContextError> {
         let opened = self.in_view(projects, stop)?;
         let (project, file, defined_at) = match (find(&opened, sought), sought) {
             (Ok(found), _) => found,
             // Whether it is hidden or not there is the pipeline's to say.
-            (Err(error), Sought::Path(no, path)) => {
+            (Err(error), InspectTarget::Path(no, path)) => {
                 self.about(projects, Focus::Path(*no, path.clone()), Depth::Listing, stop)?;
                 return Err(error.into());
             }
-            (Err(error), Sought::Symbol(_)) => return Err(error.into()),
+            (Err(error), InspectTarget::Symbol(_)) => return Err(error.into()),
         };
         let snapshot = &opened.projects[usize::from(project.0)].snapshot;
         let at = snapshot.position(&file.path);
@@ -137,7 +138,7 @@ impl Contexts {
             from: def.start,
             to: def.end,
         };
-        Ok(Inspected {
+        Ok(FileInspection {
             project,
             path: file.path.clone(),
             language: file.facts.language.name(),
@@ -187,13 +188,13 @@ impl Contexts {
     }
 
     /// The projects, and of their files those that the default view shows.
-    fn in_view(&self, projects: &[ContextProject], stop: &Observed) -> Result<Opened, ContextError> {
+    fn in_view(&self, projects: &[ContextProject], stop: &Observed) -> Result<OpenedProjects, ContextError> {
         let settings = self.settings(projects)?;
-        let of_user = settings.pipeline.views.resolve(View::Default);
+        let of_user = settings.pipeline.views.resolve(ContextView::Default);
         let mut opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
         for project in &mut opened.projects {
-            let own = project.views.resolve(View::Default);
-            let filter = Filter::compile(&[&of_user, &own]).map_err(PipelineError::from)?;
+            let own = project.views.resolve(ContextView::Default);
+            let filter = ViewFilter::compile(&[&of_user, &own]).map_err(PipelineError::from)?;
             let hidden = project.snapshot.files().iter().filter(|file| !filter.admits(&file.path));
             let hidden: Vec<_> = hidden.map(|file| (file.path.clone(), None)).collect();
             if !hidden.is_empty() {
@@ -207,7 +208,7 @@ impl Contexts {
     fn costs(
         &self,
         projects: &[ContextProject],
-        project: ProjectNo,
+        project: ProjectIndex,
         file: &File,
         stop: &Observed,
     ) -> Result<Vec<(Depth, u32)>, ContextError> {
@@ -218,7 +219,8 @@ impl Contexts {
         let mut costs = Vec::new();
         for depth in depths {
             let context = self.about(projects, Focus::Path(project, file.path.clone()), *depth, stop)?;
-            let is_its = |place: &domain::context::Place| place.project == project && place.path == file.path;
+            let is_its =
+                |place: &domain::context::FileLocation| place.project == project && place.path == file.path;
             let of_file = context.receipt.included.iter().filter(|line| is_its(&line.place));
             costs.push((*depth, of_file.map(|line| line.tokens).sum()));
         }
@@ -244,18 +246,18 @@ impl Contexts {
     }
 }
 
-type Found<'a> = (ProjectNo, &'a File, Vec<(ProjectNo, RelPath, u32)>);
+type LocatedFile<'a> = (ProjectIndex, &'a File, Vec<(ProjectIndex, RelPath, u32)>);
 
-fn find<'a>(opened: &'a Opened, sought: &Sought) -> Result<Found<'a>, PipelineError> {
+fn find<'a>(opened: &'a OpenedProjects, sought: &InspectTarget) -> Result<LocatedFile<'a>, PipelineError> {
     let not_found = |focus| PipelineError::FocusNotFound { focus };
     match sought {
-        Sought::Path(no, path) => {
+        InspectTarget::Path(no, path) => {
             let project = opened.projects.iter().find(|project| project.no == *no);
             let file = project.and_then(|project| project.snapshot.file(path));
             let file = file.ok_or_else(|| not_found(Focus::Path(*no, path.clone())))?;
             Ok((*no, file, Vec::new()))
         }
-        Sought::Symbol(name) => {
+        InspectTarget::Symbol(name) => {
             let mut first = None;
             let mut places = Vec::new();
             for project in &opened.projects {

@@ -1,24 +1,25 @@
-//! The context pipeline of this process: what a request is answered from, and with what.
+//! The context pipeline of this process: answers requests from the indexes of their projects.
 //!
 //! # Use
 //! 1. [`Contexts::new`] once for a process and a data directory; an engine has its own (`Engine::contexts`).
-//! 2. Say what is looked into: [`ContextProject`]s, or those of a plan (`Engine::plan_sight`).
+//! 2. Say what is looked into: [`ContextProject`]s, or those of a plan (`Engine::plan_context_view`).
 //! 3. [`Contexts::assemble`], on a thread that may block, until it is answered or `stop` says so.
 //!
-//! `projects` opens what a request looks into, `tree` and `history` join the ports of the pipeline to the sandbox's
-//! trees and to git, `of_plan` tells what a plan changed and decided, `factors` how models count, `given` what they were
-//! given; `inspect` and `keep` are what people ask of the index itself.
+//! `projects` opens the projects of a request. `trees` and `git_history` join the ports of the pipeline to
+//! the sandbox's trees and to git. `plan_view` reads what a plan changed and decided, `token_factors` learns
+//! how models count, and `delivered` reads the contexts that they were given. `inspect` and `index_admin`
+//! serve commands on the index itself.
 //!
 //! # Invariants
-//! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows from
-//!    snapshots, however many requests it answers at once.
+//! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows
+//!    from snapshots, however many requests it answers at once.
 //! 2. Without a redactor nothing is assembled: no text of a file is ever shown raw.
-//! 3. What a breaker does is told once, to the sink. A reset that a person asks for, in any process, is done before the next
-//!    context.
+//! 3. What a breaker does is told once, to the sink. A reset that a person asks for, in any process, is done
+//!    before the next context.
 //! 4. No file of a hidden path is indexed, named or read.
 //!
 //! # Not here
-//! Keeping contexts (`plans`), and where settings come from: whoever implements [`ContextRules`].
+//! Storing contexts (`run::call::tool`), and the source of settings: an implementation of [`ContextRules`].
 
 #[cfg(not(shuttle))]
 pub(crate) mod answer;
@@ -39,12 +40,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use context::index::Indexes;
+use context::index::IndexCache;
 use context::ports::SystemWallClock;
 use context::stages::{Stages, StrategyExecutor};
 use context::strategies::ContextStrategy;
 use context::{
-    Batch, BatchCancelled, ExecutorConfigError, Pipeline, PipelineParts, Run, SnapshotCache, Stop,
+    Batch, BatchCancelled, ExecutorConfigError, Pipeline, PipelineParts, SnapshotCache, StopCheck,
+    StrategyRun,
 };
 use domain::Redactor;
 use domain::context::{Candidate, ContextRequest};
@@ -56,12 +58,12 @@ pub use context::{
     Error as PipelineError, ExecutorConfig, LexicalCounter, PipelineConfig, PipelineConfigError,
     TokenCounter, ViewRules, Views,
 };
-pub use delivered::TextUnread;
+pub use delivered::ReadContextError;
 pub use domain::context::{AssembledContext, Name};
-pub use index_admin::{IndexState, Verified};
-pub use inspect::{Inspected, InspectedDef, Neighbour, Sought};
-pub use plan_view::PlanSight;
-pub use projects::{Changes, ContextProject};
+pub use index_admin::{IndexState, IndexVerification};
+pub use inspect::{FileInspection, InspectTarget, InspectedDef, Neighbour};
+pub use plan_view::PlanContextView;
+pub use projects::{ContextProject, ProjectChanges};
 pub use settings::{ContextRules, ContextSettings, DefaultRules, ProjectSettings, RulesError};
 
 use crate::models::ProviderSettings;
@@ -77,7 +79,7 @@ const INDEX_DIR: &str = "index";
 /// What the contexts of a process are made with.
 #[derive(Clone, Debug)]
 pub struct ContextsSetup {
-    /// How many strategies run at once, and how long.
+    /// The number of strategies that run at once, and how long.
     pub executor: ExecutorConfig,
     /// How often a strategy may fail, and how long it is skipped then.
     pub breakers: BreakerConfig,
@@ -136,7 +138,7 @@ pub enum ContextError {
     Root {
         /// Where it should be.
         root: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -158,7 +160,7 @@ struct Shared {
     breakers: CircuitBreaker,
     resets: BreakerResets,
     known: Vec<Arc<dyn ContextStrategy>>,
-    indexes: Indexes,
+    indexes: IndexCache,
     cache: Arc<SnapshotCache>,
     secrets: Arc<Secrets>,
     clock: Arc<dyn Clock>,
@@ -179,12 +181,18 @@ impl Contexts {
         data_dir: &Path,
         providers: &BTreeMap<String, ProviderSettings>,
     ) -> Result<Contexts, ExecutorConfigError> {
-        let secrets = Arc::new(Secrets::of(data_dir, providers));
+        let secrets = Arc::new(Secrets::new(data_dir, providers));
         let clock: Arc<dyn Clock> = Arc::new(crate::clock::BootClock);
-        Contexts::of(setup, data_dir, secrets, clock, crate::workers::breaker_log::breakers_told(data_dir))
+        Contexts::with_secrets(
+            setup,
+            data_dir,
+            secrets,
+            clock,
+            crate::workers::breaker_log::breaker_event_sink(data_dir),
+        )
     }
 
-    pub(crate) fn of(
+    pub(crate) fn with_secrets(
         setup: &ContextsSetup,
         data_dir: &Path,
         secrets: Arc<Secrets>,
@@ -196,7 +204,7 @@ impl Contexts {
         let breakers = made.unwrap_or_default();
         let executor =
             ContextStrategies::new(setup.executor.clone(), breakers.clone(), Arc::clone(&clock), sink)?;
-        let indexes = Indexes::new(
+        let indexes = IndexCache::new(
             Some(data_dir.join(INDEX_DIR)),
             IndexConfig::default(),
             setup.memory_bytes_max,
@@ -223,8 +231,8 @@ impl Contexts {
     /// Answers a request, on a thread that may block. Whoever stops waiting cancels `stop`.
     ///
     /// # Errors
-    /// Bad input, no project, settings that cannot be used, or a cancel. What else goes wrong gives less context and a
-    /// note.
+    /// Bad input, no project, settings that cannot be used, or a cancel. What else goes wrong gives less
+    /// context and a note.
     pub async fn assemble(&self, ask: ContextAsk, stop: Observed) -> Result<AssembledContext, ContextError> {
         let contexts = self.clone();
         let done = tokio::task::spawn_blocking(move || contexts.assemble_here(ask, &stop)).await;
@@ -254,7 +262,8 @@ impl Contexts {
         Ok(context)
     }
 
-    /// How many tokens a text about these projects may cost where nobody says how many: `context.max_tokens`.
+    /// The number of tokens that a text about these projects may cost where nobody says how many:
+    /// `context.max_tokens`.
     ///
     /// # Errors
     /// The settings cannot be read.
@@ -281,13 +290,13 @@ impl Contexts {
         self.shared.secrets.redactor().ok_or(ContextError::NoRedactor)
     }
 
-    fn executing(&self, deadline: Duration) -> Executing {
+    fn executing(&self, deadline: Duration) -> DeadlineExecutor {
         let (strategies, clock) = (Arc::clone(&self.shared.strategies), Arc::clone(&self.shared.clock));
-        Executing { strategies, deadline, clock }
+        DeadlineExecutor { strategies, deadline, clock }
     }
 
-    fn stop(&self, observed: &Observed) -> Stop {
-        Stop::new(observed.clone(), None, Arc::clone(&self.shared.clock))
+    fn stop(&self, observed: &Observed) -> StopCheck {
+        StopCheck::new(observed.clone(), None, Arc::clone(&self.shared.clock))
     }
 }
 
@@ -300,17 +309,20 @@ fn less_than_asked(request: &ContextRequest, given: &AssembledContext) -> Option
 }
 
 /// Runs the strategies of a request with the process's executor, within the time that its projects allow.
-struct Executing {
+struct DeadlineExecutor {
     strategies: Arc<ContextStrategies<dyn ContextStrategy>>,
     deadline: Duration,
     clock: Arc<dyn Clock>,
 }
 
-impl StrategyExecutor for Executing {
-    fn execute(&self, batch: Batch<dyn ContextStrategy>) -> Result<Vec<Run<Candidate>>, BatchCancelled> {
+impl StrategyExecutor for DeadlineExecutor {
+    fn execute(
+        &self,
+        batch: Batch<dyn ContextStrategy>,
+    ) -> Result<Vec<StrategyRun<Candidate>>, BatchCancelled> {
         let left = batch.stop.remaining().map_or(self.deadline, |left| left.min(self.deadline));
         let due = self.clock.now().saturating_add(left);
-        let stop = Stop::new(batch.stop.observed().clone(), Some(due), Arc::clone(&self.clock));
+        let stop = StopCheck::new(batch.stop.observed().clone(), Some(due), Arc::clone(&self.clock));
         self.strategies.execute(Batch { stop, ..batch })
     }
 }

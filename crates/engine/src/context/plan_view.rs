@@ -1,4 +1,5 @@
-//! A plan as the context pipeline sees it: its projects with what it changed, and what it decided and was told.
+//! A plan as the context pipeline sees it: its projects with what it changed, and what it decided and was
+//! told.
 //!
 //! # Invariants
 //! 1. A plan that is applied or cancelled is seen without its changes: your files are what they are.
@@ -8,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::context::{DecisionFact, Place, PlanFacts, ProjectNo};
+use domain::context::{DecisionFact, FileLocation, PlanFacts, ProjectIndex};
 use domain::{
-    Decision, DecisionKind, FileState, Hash, Kind, NetChange, Outcome, Plan, PlanId, RelPath, RootNo, fold,
+    Decision, DecisionKind, FileState, Hash, Kind, NetChange, Plan, PlanId, RelPath, RootIndex,
+    ValidationOutcome, fold,
 };
 use store::{PlanStoreError, StoreError};
 
-use super::trees::Kept;
-use super::{Changes, ContextProject};
-use crate::engine::{Engine, House};
+use super::trees::StoredChangesTree;
+use super::{ContextProject, ProjectChanges};
+use crate::engine::{Engine, EngineInner};
 use crate::plan::create::path_of;
 use crate::query::details::results_of;
 
@@ -26,7 +28,7 @@ const FINDINGS_MAX: usize = 50;
 const FINDING_CHARS_MAX: usize = 300;
 
 /// A plan as the context pipeline sees it.
-pub struct PlanSight {
+pub struct PlanContextView {
     /// Its projects, with what it changed.
     pub projects: Vec<ContextProject>,
     /// What it decided, changed and was told.
@@ -36,22 +38,22 @@ pub struct PlanSight {
 impl Engine {
     /// The pipeline of this process.
     pub fn contexts(&self) -> &super::Contexts {
-        &self.house.contexts
+        &self.inner.contexts
     }
 
     /// What a request of a plan looks into, as the store has it, and what is known of the plan.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn plan_sight(&self, id: PlanId) -> Result<PlanSight, PlanStoreError> {
-        let plan = self.house.store.plan(id).await?;
-        Ok(self.house.plan_sight(&plan).await?)
+    pub async fn plan_context_view(&self, id: PlanId) -> Result<PlanContextView, PlanStoreError> {
+        let plan = self.inner.store.plan(id).await?;
+        Ok(self.inner.plan_context_view(&plan).await?)
     }
 }
 
-impl House {
+impl EngineInner {
     /// The projects of a plan with its changes as the store has them, and what is known of it.
-    pub(crate) async fn plan_sight(&self, plan: &Plan) -> Result<PlanSight, StoreError> {
+    pub(crate) async fn plan_context_view(&self, plan: &Plan) -> Result<PlanContextView, StoreError> {
         let net = match plan.state.is_final() {
             true => Vec::new(),
             false => fold(&self.entries(plan).await?),
@@ -60,19 +62,19 @@ impl House {
         let numbered = plan.projects.iter().zip(0..);
         let projects = numbered.map(|(project, no)| {
             let of_plan = ContextProject::at(path_of(&project.root), project.alias.clone());
-            let files = kept_files(&net, RootNo(no));
+            let files = kept_files(&net, RootIndex(no));
             if files.is_empty() {
                 return of_plan;
             }
             let paths = Arc::new(files.keys().cloned().collect::<BTreeSet<_>>());
-            let tree = Arc::new(Kept { store: Arc::clone(&self.store), files });
-            of_plan.with(Changes { tree, paths })
+            let tree = Arc::new(StoredChangesTree { store: Arc::clone(&self.store), files });
+            of_plan.with(ProjectChanges { tree, paths })
         });
-        Ok(PlanSight { projects: projects.collect(), facts })
+        Ok(PlanContextView { projects: projects.collect(), facts })
     }
 
-    /// What is known of a plan that has changed `net`: what stands of its decisions, newest first, what it touched, what
-    /// its failed checks said of a place.
+    /// What is known of a plan that has changed `net`: what stands of its decisions, newest first, what it
+    /// touched, what its failed checks said of a place.
     pub(crate) async fn context_facts(
         &self,
         plan: &Plan,
@@ -80,11 +82,11 @@ impl House {
     ) -> Result<PlanFacts, StoreError> {
         let decisions = self.store.decisions(plan.id).await?;
         let stand = decisions.iter().rev().filter(|decision| is_told(decision));
-        let touched = net.iter().flat_map(changed_paths).map(|(root, path)| Place::file(root, path));
+        let touched = net.iter().flat_map(changed_paths).map(|(root, path)| FileLocation::file(root, path));
         let mut findings = Vec::new();
         let net_hash = domain::net_hash(net).to_string();
         for result in results_of(&self.calls(plan).await?) {
-            let is_news = result.outcome != Outcome::Passed && result.net_hash == net_hash;
+            let is_news = result.outcome != ValidationOutcome::Passed && result.net_hash == net_hash;
             if is_news {
                 findings.extend(places_in(&result.message, plan));
             }
@@ -116,13 +118,14 @@ fn is_told(decision: &Decision) -> bool {
 }
 
 /// A file's path and, of one that was moved, where it was.
-fn changed_paths(change: &NetChange) -> Vec<(ProjectNo, RelPath)> {
+fn changed_paths(change: &NetChange) -> Vec<(ProjectIndex, RelPath)> {
     let paths = std::iter::once(&change.path).chain(&change.from);
     paths.map(|path| (change.root, path.clone())).collect()
 }
 
-/// What is where in a project after these changes, and how long; nothing where a file was, or where no file is.
-fn kept_files(net: &[NetChange], root: RootNo) -> BTreeMap<RelPath, Option<(Hash, u64)>> {
+/// What is where in a project after these changes, and how long; nothing where a file was, or where no file
+/// is.
+fn kept_files(net: &[NetChange], root: RootIndex) -> BTreeMap<RelPath, Option<(Hash, u64)>> {
     let mut files = BTreeMap::new();
     for change in net.iter().filter(|change| change.root == root) {
         if let Some(from) = &change.from {
@@ -138,13 +141,13 @@ fn kept_files(net: &[NetChange], root: RootNo) -> BTreeMap<RelPath, Option<(Hash
 }
 
 /// The places that a check's output names, as `PATH:LINE`, each with the line of output that does.
-fn places_in(output: &str, plan: &Plan) -> Vec<(Place, String)> {
+fn places_in(output: &str, plan: &Plan) -> Vec<(FileLocation, String)> {
     let mut found = BTreeMap::new();
     for line in output.lines() {
         for (path, number) in line.split_whitespace().filter_map(place_in) {
             let Some((project, path)) = in_project(path, plan) else { continue };
             let said = || line.trim().chars().take(FINDING_CHARS_MAX).collect::<String>();
-            found.entry(Place::lines(project, path, number, number)).or_insert_with(said);
+            found.entry(FileLocation::lines(project, path, number, number)).or_insert_with(said);
         }
     }
     found.into_iter().take(FINDINGS_MAX).collect()
@@ -160,16 +163,17 @@ fn place_in(word: &str) -> Option<(&str, u32)> {
     (is_path && number > 0).then_some((path, number))
 }
 
-/// Which project a path that a check named lies in. One that is not absolute is meant from the first project's root.
-fn in_project(path: &str, plan: &Plan) -> Option<(ProjectNo, RelPath)> {
+/// Which project a path that a check named lies in. One that is not absolute is meant from the first
+/// project's root.
+fn in_project(path: &str, plan: &Plan) -> Option<(ProjectIndex, RelPath)> {
     let path = Path::new(path.trim_start_matches("./"));
     if path.is_relative() {
-        return Some((RootNo(0), RelPath::new(path.to_str()?).ok()?));
+        return Some((RootIndex(0), RelPath::new(path.to_str()?).ok()?));
     }
     let numbered = plan.projects.iter().zip(0..);
     let mut below = numbered.filter_map(|(project, no)| {
         let rest = path.strip_prefix(path_of(&project.root)).ok()?;
-        Some((RootNo(no), RelPath::new(rest.to_str()?).ok()?))
+        Some((RootIndex(no), RelPath::new(rest.to_str()?).ok()?))
     });
     below.next()
 }

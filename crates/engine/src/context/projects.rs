@@ -1,8 +1,10 @@
-//! What a request looks into: its projects, opened for it, each as its plan sees it.
+//! The projects of a request, opened for it, each as its plan sees it.
 //!
 //! # Invariants
-//! 1. The index is that of the project; what a plan changed is laid over its snapshot and never written into it.
-//! 2. A path that a plan changed is read from the plan's tree and nowhere else, every other one from the project.
+//! 1. The index is that of the project; what a plan changed is laid over its snapshot and never written into
+//!    it.
+//! 2. A path that a plan changed is read from the plan's tree and nowhere else, every other one from the
+//!    project.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use context::index::{Facts, Index, Language, Outline, Parts, Updated, Verified};
-use context::ports::Tree;
-use context::{Error, Opened, Project, Projects, Source, Stop, Stopped};
-use domain::context::{IndexLine, ProjectNo};
-use domain::{Hash, RelPath, RootNo};
+use context::index::{ContentParts, Facts, Index, IndexComparison, IndexUpdate, Language, Outline};
+use context::ports::FileTree;
+use context::{Error, IndexedContents, IndexedRoot, OpenedProjects, Projects, StopCause, StopCheck};
+use domain::context::{IndexLine, ProjectIndex};
+use domain::{Hash, RelPath, RootIndex};
 use sandbox::project_tree::ProjectTree;
 
-use super::git_history::OfGit;
-use super::trees::OnDisk;
+use super::git_history::GitCommitHistory;
+use super::trees::DiskTree;
 use super::{ContextError, ContextSettings, Contexts, ProjectSettings};
 
 /// A project to look into.
@@ -29,17 +31,17 @@ pub struct ContextProject {
     /// What it is called where several are.
     pub alias: String,
     /// What a plan changed in it.
-    pub changes: Option<Changes>,
+    pub changes: Option<ProjectChanges>,
 }
 
 /// What a plan changed in a project, and where it is read.
 #[derive(Clone)]
-pub struct Changes {
-    pub(super) tree: Arc<dyn Tree>,
+pub struct ProjectChanges {
+    pub(super) tree: Arc<dyn FileTree>,
     pub(super) paths: Arc<BTreeSet<RelPath>>,
 }
 
-impl Changes {
+impl ProjectChanges {
     /// What changed.
     pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
         self.paths.iter()
@@ -58,25 +60,25 @@ impl ContextProject {
 
     /// The same, as a plan sees it.
     #[must_use]
-    pub fn with(self, changes: Changes) -> ContextProject {
+    pub fn with(self, changes: ProjectChanges) -> ContextProject {
         ContextProject { changes: Some(changes), ..self }
     }
 }
 
 /// A project whose index is at hand.
-pub(super) struct Ready {
+pub(super) struct OpenProject {
     pub(super) index: Arc<Index>,
-    tree: Arc<OnDisk>,
-    history: Option<OfGit>,
+    tree: Arc<DiskTree>,
+    history: Option<GitCommitHistory>,
 }
 
-impl Ready {
-    pub(super) fn update(&self, stop: &Stop) -> Result<Updated, Stopped> {
+impl OpenProject {
+    pub(super) fn update(&self, stop: &StopCheck) -> Result<IndexUpdate, StopCause> {
         let history = self.history.as_ref().map(|history| history as &dyn context::ports::History);
         self.index.update(&*self.tree, history, stop)
     }
 
-    pub(super) fn verify(&self, stop: &Stop) -> Result<Verified, Stopped> {
+    pub(super) fn verify(&self, stop: &StopCheck) -> Result<IndexComparison, StopCause> {
         let history = self.history.as_ref().map(|history| history as &dyn context::ports::History);
         self.index.verify(&*self.tree, history, stop)
     }
@@ -84,40 +86,40 @@ impl Ready {
 
 impl Contexts {
     /// The index of a project, with what it is brought up to date from.
-    pub(super) fn ready(&self, root: &Path, settings: &ProjectSettings) -> Result<Ready, ContextError> {
+    pub(super) fn ready(&self, root: &Path, settings: &ProjectSettings) -> Result<OpenProject, ContextError> {
         let tree =
             ProjectTree::open(root).map_err(|source| ContextError::Root { root: root.to_owned(), source })?;
-        let tree = tree.hiding(self.hidden());
+        let tree = tree.with_hidden(self.hidden());
         let history = match settings.index.history_commits {
             0 => None,
-            1.. => OfGit::around(root),
+            1.. => GitCommitHistory::around(root),
         };
         let index = self.shared.indexes.with(root, &settings.index);
-        Ok(Ready { index, tree: Arc::new(OnDisk(tree)), history })
+        Ok(OpenProject { index, tree: Arc::new(DiskTree(tree)), history })
     }
 
-    pub(super) fn opening(&self, projects: Vec<ContextProject>, settings: ContextSettings) -> Opening {
-        Opening { contexts: self.clone(), projects, settings }
+    pub(super) fn opening(&self, projects: Vec<ContextProject>, settings: ContextSettings) -> ProjectOpener {
+        ProjectOpener { contexts: self.clone(), projects, settings }
     }
 }
 
 /// Opens the projects of one request.
-pub(super) struct Opening {
+pub(super) struct ProjectOpener {
     contexts: Contexts,
     projects: Vec<ContextProject>,
     settings: ContextSettings,
 }
 
-impl Projects for Opening {
-    fn open(&self, stop: &Stop) -> Result<Opened, Error> {
+impl Projects for ProjectOpener {
+    fn open(&self, stop: &StopCheck) -> Result<OpenedProjects, Error> {
         let began = self.contexts.shared.clock.now();
-        let mut opened = Opened { notes: self.settings.notes.clone(), ..Opened::default() };
+        let mut opened = OpenedProjects { notes: self.settings.notes.clone(), ..OpenedProjects::default() };
         for ((project, settings), no) in self.projects.iter().zip(&self.settings.projects).zip(0..) {
             let ready = self.contexts.ready(&project.root, settings);
             let ready = ready.map_err(|error| Error::Projects(error.to_string()))?;
             let updated = ready.update(stop).map_err(|stopped| match stopped {
-                Stopped::Cancelled(reason) => Error::Cancelled(reason),
-                Stopped::DeadlinePassed => Error::Projects(stopped.to_string()),
+                StopCause::Cancelled(reason) => Error::Cancelled(reason),
+                StopCause::DeadlinePassed => Error::Projects(stopped.to_string()),
             })?;
             add(&mut opened.index, &updated);
             let several = self.projects.len() > 1;
@@ -125,14 +127,14 @@ impl Projects for Opening {
                 true => format!("{}: {note}", project.alias),
                 false => note.clone(),
             }));
-            opened.projects.push(seen(project, settings, RootNo(no), &ready, &updated));
+            opened.projects.push(seen(project, settings, RootIndex(no), &ready, &updated));
         }
         opened.index.ms = millis(self.contexts.shared.clock.now().saturating_sub(began));
         Ok(opened)
     }
 }
 
-fn add(line: &mut IndexLine, updated: &Updated) {
+fn add(line: &mut IndexLine, updated: &IndexUpdate) {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     line.files = line.files.saturating_add(count(updated.snapshot.files().len()));
     line.changed = line.changed.saturating_add(updated.changed);
@@ -148,10 +150,10 @@ pub(super) fn millis(span: Duration) -> u32 {
 fn seen(
     project: &ContextProject,
     settings: &ProjectSettings,
-    no: ProjectNo,
-    ready: &Ready,
-    updated: &Updated,
-) -> Project {
+    no: ProjectIndex,
+    ready: &OpenProject,
+    updated: &IndexUpdate,
+) -> IndexedRoot {
     let snapshot = match &project.changes {
         Some(changes) if !changes.paths.is_empty() => {
             let changed: Vec<RelPath> = changes.paths.iter().cloned().collect();
@@ -160,19 +162,19 @@ fn seen(
         Some(_) | None => Arc::clone(&updated.snapshot),
     };
     let (index, tree) = (Arc::clone(&ready.index), Arc::clone(&ready.tree));
-    let source = Reading { index, tree, changes: project.changes.clone() };
+    let source = ProjectFileReader { index, tree, changes: project.changes.clone() };
     let (alias, views) = (project.alias.clone(), settings.views.clone());
-    Project { no, alias, snapshot, source: Arc::new(source), views }
+    IndexedRoot { no, alias, snapshot, source: Arc::new(source), views }
 }
 
 /// Where the files of one project are read for one request.
-struct Reading {
+struct ProjectFileReader {
     index: Arc<Index>,
-    tree: Arc<OnDisk>,
-    changes: Option<Changes>,
+    tree: Arc<DiskTree>,
+    changes: Option<ProjectChanges>,
 }
 
-impl Source for Reading {
+impl IndexedContents for ProjectFileReader {
     fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>> {
         let max = max_bytes.saturating_add(1);
         match &self.changes {
@@ -188,23 +190,23 @@ impl Source for Reading {
         }
     }
 
-    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
+    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
         self.index.outlines(texts, stop)
     }
 
-    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+    fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
         self.index.parts(contents, stop)
     }
 
-    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+    fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
         self.index.keep_parts(parts);
     }
 
-    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
-        self.index.kept(key)
+    fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.index.load_derived(key)
     }
 
-    fn keep(&self, key: &Hash, bytes: &[u8]) {
-        self.index.keep(key, bytes);
+    fn store_derived(&self, key: &Hash, bytes: &[u8]) {
+        self.index.store_derived(key, bytes);
     }
 }

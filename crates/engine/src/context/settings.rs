@@ -1,8 +1,8 @@
-//! What holds for the projects of a request: a port, since settings are read by the program.
+//! The settings for the projects of a request: a port, because the program reads settings.
 //!
 //! # Invariants
-//! 1. A project narrows what its user allows and never widens it: whoever implements the port sees to it for single
-//!    values, the pipeline for what each project shows.
+//! 1. A project narrows what its user allows and never widens it: the implementation of the port ensures it
+//!    for single values, the pipeline for what each project shows.
 
 use std::error::Error;
 use std::fmt;
@@ -17,7 +17,7 @@ use context::{ExecutorConfig, PipelineConfig, Views};
 pub struct ContextSettings {
     /// Of the pipeline; its views are the user's.
     pub pipeline: PipelineConfig,
-    /// How long the strategies may take together.
+    /// The time that the strategies may take together.
     pub deadline: Duration,
     /// Of each project, in their order.
     pub projects: Vec<ProjectSettings>,
@@ -38,7 +38,7 @@ pub struct ProjectSettings {
 #[derive(Debug, thiserror::Error)]
 #[error("the settings for contexts cannot be used: {source}")]
 pub struct RulesError {
-    /// What is wrong with them.
+    /// The problem.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }

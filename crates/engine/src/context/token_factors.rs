@@ -1,13 +1,14 @@
-//! How much more than the lexical count the vocabulary of a model takes, learnt from its replies.
+//! The factor between the lexical count and the tokens of a model, learnt from its replies.
 //!
 //! # Invariants
-//! 1. A factor only rises, and never above [`FACTOR_MAX`]: a server that says what it likes makes contexts smaller, not
-//!    none.
-//! 2. Nothing is learnt from a short question, of which most is what providers put round it, nor from a reply that does not
-//!    say how much it read.
+//! 1. A factor only rises, and never above [`FACTOR_MAX`]: a server that says what it likes makes contexts
+//!    smaller, not none.
+//! 2. Nothing is learnt from a short question, of which most is what providers put round it, nor from a reply
+//!    that does not say how much it read.
 //!
 //! # Not here
-//! The count itself: [`LexicalCounter`]. What a call reserves of a plan's limits: that is an estimate by bytes.
+//! The count itself: [`LexicalCounter`]. What a call reserves of a plan's limits: that is an estimate by
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ const KNOWN_FACTOR: u32 = 100;
 const FOREIGN_FACTOR: u32 = 115;
 /// The most that is believed.
 const FACTOR_MAX: u32 = 400;
-/// How many models are remembered; of more, nothing is learnt.
+/// The number of models that are remembered; of more, nothing is learnt.
 const MODELS_MAX: usize = 256;
 /// What providers put round a message, a tool, and tools in general. In tokens.
 const AROUND_MESSAGE: u64 = 8;

@@ -2,24 +2,29 @@
 //!
 //! # Invariants
 //! 1. A path is opened beneath its root by the kernel; see `sandbox::project_tree`.
-//! 2. The tree of a plan's stored changes has those and nothing else: a path that the plan did not change is not in it.
+//! 2. The tree of a plan's stored changes has those and nothing else: a path that the plan did not change is
+//!    not in it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
+use context::ports::{FileStat, FileTree, PortError, StopPoll, WalkSummary};
 use domain::{Hash, RelPath};
 use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
 use store::Store;
 
 /// A tree on the disk.
-pub(super) struct OnDisk(pub(super) ProjectTree);
+pub(super) struct DiskTree(pub(super) ProjectTree);
 
-impl Tree for OnDisk {
-    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+impl FileTree for DiskTree {
+    fn walk(
+        &self,
+        is_over: &StopPoll<'_>,
+        sink: &(dyn Fn(FileStat) + Sync),
+    ) -> Result<WalkSummary, PortError> {
         match self.0.walk(is_over, &mut |file| sink(stat(file))) {
-            Ok(WalkEnd { is_complete, unread }) => Ok(Walked { complete: is_complete, unread }),
+            Ok(WalkEnd { is_complete, unread }) => Ok(WalkSummary { complete: is_complete, unread }),
             Err(why) => Err(PortError {
                 message: format!("the files cannot be listed: {why}"),
                 source: Some(Box::new(why)),
@@ -42,22 +47,22 @@ fn stat(file: TreeFile) -> FileStat {
 }
 
 /// What a plan changed, as the store keeps it.
-pub(super) struct Kept {
+pub(super) struct StoredChangesTree {
     pub(super) store: Arc<dyn Store>,
     /// What is at each path, and how long it is; none: nothing any more.
     pub(super) files: BTreeMap<RelPath, Option<(Hash, u64)>>,
 }
 
-impl Kept {
+impl StoredChangesTree {
     fn at(&self, path: &RelPath) -> io::Result<(Hash, u64)> {
         Ok(self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?)
     }
 }
 
-impl Tree for Kept {
+impl FileTree for StoredChangesTree {
     /// Nobody walks it: it is looked at path by path.
-    fn walk(&self, _: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
-        Ok(Walked::stopped())
+    fn walk(&self, _: &StopPoll<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
+        Ok(WalkSummary::stopped())
     }
 
     fn size(&self, path: &RelPath) -> io::Result<u64> {

@@ -1,60 +1,60 @@
-//! `doctor`: what this machine offers, found out by trying, and what a crash left behind.
+//! Probes this machine for `doctor`: its sandboxes, its isolation, its disk, and the leftovers of a crash.
 
 use std::path::{Path, PathBuf};
 
-use domain::RootNo;
+use domain::RootIndex;
 use sandbox::RootSpec;
 use sandbox::isolation::{Isolation, IsolationPolicy};
 use store::StoreError;
 
 use super::retained_sandboxes;
-use super::retained_sandboxes::KeptSandbox;
-use crate::apply::crash_recovery::OpenApply;
+use super::retained_sandboxes::RetainedSandbox;
+use crate::apply::crash_recovery::UnsettledApply;
 use crate::engine::{Engine, EngineOptions};
-use crate::workers::registry::bury_the_dead;
+use crate::workers::registry::release_dead_leases;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// What.
     pub name: String,
-    /// Whether it works.
+    /// True if it works.
     pub works: bool,
     /// How, or why not.
     pub detail: String,
 }
 
-/// What a crash left behind.
+/// The leftovers of a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Sandboxes without an owner that were removed now.
     pub sandboxes: u64,
-    /// What could not be removed, and why.
+    /// The files that could not be removed, each with the reason.
     pub stuck: Vec<String>,
     /// Leases of dead workers that were ended now.
     pub leases: usize,
     /// Applies that were finished or taken back when this engine was opened.
     pub applies: usize,
     /// Applies that were begun and have not come to their end.
-    pub open: Vec<OpenApply>,
+    pub open: Vec<UnsettledApply>,
     /// Sandboxes that stay: what was done in them could not be captured yet.
-    pub kept: Vec<KeptSandbox>,
+    pub kept: Vec<RetainedSandbox>,
 }
 
 /// What this machine offers.
 #[derive(Clone, Debug)]
 pub struct DoctorReport {
     /// The rungs of the sandbox ladder, best first.
-    pub sandbox: Vec<Finding>,
+    pub sandbox: Vec<DoctorFinding>,
     /// The rungs of isolation, best first.
-    pub isolation: Vec<Finding>,
+    pub isolation: Vec<DoctorFinding>,
     /// The git program.
-    pub git: Finding,
+    pub git: DoctorFinding,
     /// The disk that data and sandboxes lie on.
-    pub disk: Finding,
+    pub disk: DoctorFinding,
     /// The store.
-    pub store: Finding,
-    /// What a crash left behind.
+    pub store: DoctorFinding,
+    /// The leftovers of a crash.
     pub leftovers: Leftovers,
 }
 
@@ -62,39 +62,39 @@ pub struct DoctorReport {
 const DISK_BYTES_LOW: u64 = 256 * 1024 * 1024;
 
 /// What was tried without the store.
-struct Tried {
-    sandbox: Vec<Finding>,
-    isolation: Vec<Finding>,
+struct ProbeResults {
+    sandbox: Vec<DoctorFinding>,
+    isolation: Vec<DoctorFinding>,
 }
 
-/// Tries what plans will need though the store cannot be used, for the reason `why`. Nothing is cleared: who needs what
-/// lies there is written in the store.
+/// Tries what plans will need though the store cannot be used, for the reason `why`. Nothing is cleared: who
+/// needs what lies there is written in the store.
 pub async fn doctor_without_store(options: &EngineOptions, project: &Path, why: String) -> DoctorReport {
     let tried = tried(options, project).await.unwrap_or_else(|error| {
-        let broken = Finding { name: "probe".to_owned(), works: false, detail: error.to_string() };
-        Tried { sandbox: vec![broken.clone()], isolation: vec![broken] }
+        let broken = DoctorFinding { name: "probe".to_owned(), works: false, detail: error.to_string() };
+        ProbeResults { sandbox: vec![broken.clone()], isolation: vec![broken] }
     });
     DoctorReport {
         sandbox: tried.sandbox,
         isolation: tried.isolation,
         git: git(),
         disk: disk(&options.data_dir),
-        store: Finding { name: "store".to_owned(), works: false, detail: why },
+        store: DoctorFinding { name: "store".to_owned(), works: false, detail: why },
         leftovers: Leftovers::default(),
     }
 }
 
-async fn tried(options: &EngineOptions, project: &Path) -> Result<Tried, tokio::task::JoinError> {
+async fn tried(options: &EngineOptions, project: &Path) -> Result<ProbeResults, tokio::task::JoinError> {
     let (dir, child) = (options.sandbox_dir.clone(), options.child.clone());
     let project = project.to_path_buf();
     let finding = |name: &str, tried: Result<(), String>| match tried {
-        Ok(()) => Finding { name: name.to_owned(), works: true, detail: "works".to_owned() },
-        Err(why) => Finding { name: name.to_owned(), works: false, detail: why },
+        Ok(()) => DoctorFinding { name: name.to_owned(), works: true, detail: "works".to_owned() },
+        Err(why) => DoctorFinding { name: name.to_owned(), works: false, detail: why },
     };
     tokio::task::spawn_blocking(move || {
-        let sandbox = sandbox::probe(&dir, &[RootSpec { no: RootNo(0), path: project, read_only: false }]);
+        let sandbox = sandbox::probe(&dir, &[RootSpec { no: RootIndex(0), path: project, read_only: false }]);
         let isolation = Isolation::new(IsolationPolicy::Required, child).probe();
-        Tried {
+        ProbeResults {
             sandbox: sandbox.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
             isolation: isolation.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
         }
@@ -108,22 +108,22 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn doctor(&self, project: &Path) -> Result<DoctorReport, StoreError> {
-        let house = &self.house;
+        let engine = &self.inner;
         let broken = |error: tokio::task::JoinError| StoreError::Broken { why: error.to_string() };
-        let tried = tried(&house.options, project).await.map_err(broken)?;
-        let dir = house.options.sandbox_dir.clone();
+        let tried = tried(&engine.options, project).await.map_err(broken)?;
+        let dir = engine.options.sandbox_dir.clone();
         let swept = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await.map_err(broken)?;
-        let freed = bury_the_dead(&house.options.data_dir, house.store.as_ref());
+        let freed = release_dead_leases(&engine.options.data_dir, engine.store.as_ref());
         let leases = freed.await.map_err(crate::query::details::store_error)?.leases;
         Ok(DoctorReport {
             sandbox: tried.sandbox,
             isolation: tried.isolation,
             git: git(),
-            disk: disk(&house.options.data_dir),
-            store: Finding {
+            disk: disk(&engine.options.data_dir),
+            store: DoctorFinding {
                 name: "store".to_owned(),
                 works: true,
-                detail: house.options.data_dir.display().to_string(),
+                detail: engine.options.data_dir.display().to_string(),
             },
             leftovers: Leftovers {
                 sandboxes: swept.removed.len() as u64,
@@ -131,28 +131,28 @@ impl Engine {
                 leases,
                 applies: self.recovered().len(),
                 open: self.open_applies().to_vec(),
-                kept: retained_sandboxes::known(house, &swept.kept).await?,
+                kept: retained_sandboxes::known(engine, &swept.kept).await?,
             },
         })
     }
 }
 
-fn git() -> Finding {
+fn git() -> DoctorFinding {
     let name = "git".to_owned();
     match sandbox::git_version() {
-        Ok(detail) => Finding { name, works: true, detail },
-        Err(error) => Finding { name, works: false, detail: error.to_string() },
+        Ok(detail) => DoctorFinding { name, works: true, detail },
+        Err(error) => DoctorFinding { name, works: false, detail: error.to_string() },
     }
 }
 
-fn disk(dir: &PathBuf) -> Finding {
+fn disk(dir: &PathBuf) -> DoctorFinding {
     let name = "disk".to_owned();
     match rustix::fs::statvfs(dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
             let detail = format!("{} MiB free at {}", free / (1024 * 1024), dir.display());
-            Finding { name, works: free >= DISK_BYTES_LOW, detail }
+            DoctorFinding { name, works: free >= DISK_BYTES_LOW, detail }
         }
-        Err(error) => Finding { name, works: false, detail: error.to_string() },
+        Err(error) => DoctorFinding { name, works: false, detail: error.to_string() },
     }
 }

@@ -1,22 +1,23 @@
-//! `gc`: clears what nobody needs any more, and what a crash left behind.
+//! Removes (`gc`) data that is no longer needed, and the leftovers of a crash.
 //!
 //! # Invariants
 //! 1. A plan that is not final is never touched, nor a journal that is open.
-//! 2. A sandbox that is kept for changes which could not be captured goes only when its plan is final or unknown.
-//! 3. Contents go only when no entry and no call names them. What a journal needs it has itself or has linked, so a
-//!    collection takes nothing from an undo.
+//! 2. A sandbox that is kept for changes which could not be captured goes only when its plan is final or
+//!    unknown.
+//! 3. Contents go only when no entry and no call names them. What a journal needs it has itself or has
+//!    linked, so a collection takes nothing from an undo.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{PlanId, WallMs};
-use store::{EndedPlans, GivenBack, StoreError};
+use store::{FinishedPlans, ReclaimedSpace, StoreError};
 
 use super::retained_sandboxes;
 use crate::engine::Engine;
 
-/// How many plans one write forgets: others write in between.
+/// The number of plans that one write forgets: others write in between.
 const FORGOTTEN_AT_ONCE: usize = 200;
 
 /// What to clear.
@@ -35,7 +36,7 @@ pub struct GcRequest {
 pub struct GcReport {
     /// Sandboxes without an owner.
     pub sandboxes: u64,
-    /// What could not be removed, and why.
+    /// The files that could not be removed, each with the reason.
     pub stuck: Vec<String>,
     /// Plans forgotten.
     pub plans: Vec<PlanId>,
@@ -48,7 +49,7 @@ pub struct GcReport {
     /// Their bytes.
     pub content_bytes: u64,
     /// What the store's own file gave back to the disk.
-    pub given_back: GivenBack,
+    pub given_back: ReclaimedSpace,
 }
 
 /// Why something could not be cleared.
@@ -68,36 +69,36 @@ impl Engine {
     /// # Errors
     /// The store or the data directory failed; what was cleared before stays cleared.
     pub async fn gc(&self, request: GcRequest) -> Result<GcReport, GcError> {
-        let house = &self.house;
+        let engine = &self.inner;
         let mut report = GcReport::default();
         let swept = if request.dry_run {
-            sandbox::survey(&house.options.sandbox_dir)
+            sandbox::survey(&engine.options.sandbox_dir)
         } else {
-            sandbox::sweep(&house.options.sandbox_dir)
+            sandbox::sweep(&engine.options.sandbox_dir)
         };
         report.sandboxes = swept.removed.len() as u64;
         report.stuck = swept.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
         self.clear_kept(&swept.kept, request, &mut report).await?;
         let older = u64::try_from(request.older.as_millis()).unwrap_or(u64::MAX);
-        let before = WallMs(house.wall().0.saturating_sub(older));
-        let EndedPlans { plans, applies } = house.store.ended_plans(before).await?;
+        let before = WallMs(engine.wall().0.saturating_sub(older));
+        let FinishedPlans { plans, applies } = engine.store.ended_plans(before).await?;
         let applies = applies.iter().map(|apply| apply.as_u128()).collect();
         self.forget_undo(&applies, request, &mut report)?;
-        report.undo_bytes += house.journals.sweep_contents(request.dry_run)?;
+        report.undo_bytes += engine.journals.sweep_contents(request.dry_run)?;
         if request.dry_run {
             report.plans = plans;
         } else {
             for batch in plans.chunks(FORGOTTEN_AT_ONCE) {
-                report.plans.extend(house.store.forget(batch.to_vec()).await?);
+                report.plans.extend(engine.store.forget(batch.to_vec()).await?);
             }
         }
         let collected = match request.dry_run {
-            true => house.store.collectable(&report.plans)?,
-            false => house.store.collect(false)?,
+            true => engine.store.collectable(&report.plans)?,
+            false => engine.store.collect(false)?,
         };
         (report.contents, report.content_bytes) = (collected.contents, collected.bytes);
         if !request.dry_run {
-            report.given_back = house.store.give_back()?;
+            report.given_back = engine.store.give_back()?;
         }
         Ok(report)
     }
@@ -109,7 +110,7 @@ impl Engine {
         request: GcRequest,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
-        for kept in retained_sandboxes::known(&self.house, kept).await?.iter().filter(|kept| kept.is_over) {
+        for kept in retained_sandboxes::known(&self.inner, kept).await?.iter().filter(|kept| kept.is_over) {
             match if request.dry_run { Ok(()) } else { sandbox::discard(&kept.dir) } {
                 Ok(()) => report.sandboxes += 1,
                 Err(why) => report.stuck.push(format!("{}: {why}", kept.dir.display())),
@@ -126,14 +127,14 @@ impl Engine {
     ) -> Result<(), GcError> {
         let mut bytes = 0_u64;
         // Newest first: what does not fit any more is the oldest.
-        for journal in self.house.journals.undo_ids()?.into_iter().rev() {
+        for journal in self.inner.journals.undo_ids()?.into_iter().rev() {
             bytes = bytes.saturating_add(journal.bytes);
             let is_old = applies.contains(&journal.id.as_u128());
             if !is_old && bytes <= request.max_bytes {
                 continue;
             }
             if !request.dry_run {
-                self.house.journals.forget_undo(journal.id)?;
+                self.inner.journals.forget_undo(journal.id)?;
             }
             report.undo_journals += 1;
             report.undo_bytes += journal.bytes;

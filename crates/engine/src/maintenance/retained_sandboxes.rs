@@ -1,55 +1,58 @@
-//! Sandboxes that are kept because what their command changed could not be captured: whose they are, and which of them
-//! nobody will capture any more.
+//! Sandboxes that are retained because the changes of their command could not be captured: their owners, and
+//! those that no process will capture any more.
 //!
 //! # Invariants
-//! A sandbox is cleared only when its plan is final, is in a later attempt, or is not known any more: else resuming the
-//! plan captures it.
+//! A sandbox is cleared only when its plan is final, is in a later attempt, or is not known any more: else
+//! resuming the plan captures it.
 //!
 //! # Not here
-//! How they come to be and are captured: `phases`.
+//! Retaining and capturing them: `run::plan_sandbox::retained`.
 
 use std::path::{Path, PathBuf};
 
 use domain::{NewError, PlanId};
 use store::{PlanStoreError, StoreError};
 
-use crate::engine::House;
-use crate::run::plan_sandbox::location::whose;
+use crate::engine::EngineInner;
+use crate::run::plan_sandbox::location::owner_of;
 
 /// The detail of an error that says where the sandbox is kept.
 pub(crate) const KEPT_IN: &str = "sandbox_kept_in";
 
 /// Where the sandbox is kept that an error tells of; none when it tells of none.
-pub fn kept_in(error: &NewError) -> Option<&str> {
+pub fn retained_dir_of(error: &NewError) -> Option<&str> {
     error.detail().get(KEPT_IN).and_then(|dir| dir.as_str())
 }
 
 /// A sandbox that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptSandbox {
+pub struct RetainedSandbox {
     /// The plan.
     pub plan: PlanId,
     /// Its attempt.
     pub attempt: u32,
     /// Where it lies.
     pub dir: PathBuf,
-    /// Whether nobody will capture it any more: its plan is final, in a later attempt, or not known.
+    /// True if nobody will capture it any more: its plan is final, in a later attempt, or not known.
     pub is_over: bool,
 }
 
-impl KeptSandbox {
+impl RetainedSandbox {
     /// By its name; none when it is not one of ours.
     fn at(dir: &Path) -> Option<Self> {
-        let (plan, attempt) = whose(dir)?;
+        let (plan, attempt) = owner_of(dir)?;
         Some(Self { plan, attempt, dir: dir.to_owned(), is_over: false })
     }
 }
 
 /// Whose these are.
-pub(crate) async fn known(house: &House, dirs: &[PathBuf]) -> Result<Vec<KeptSandbox>, StoreError> {
+pub(crate) async fn known(
+    engine: &EngineInner,
+    dirs: &[PathBuf],
+) -> Result<Vec<RetainedSandbox>, StoreError> {
     let mut known = Vec::new();
-    for kept in dirs.iter().filter_map(|dir| KeptSandbox::at(dir)) {
-        let is_over = match house.store.plan(kept.plan).await {
+    for kept in dirs.iter().filter_map(|dir| RetainedSandbox::at(dir)) {
+        let is_over = match engine.store.plan(kept.plan).await {
             Ok(plan) => plan.state.is_final() || plan.attempt > kept.attempt,
             Err(PlanStoreError::NotFound { .. }) => true,
             Err(PlanStoreError::Store(error)) => return Err(error),
@@ -61,7 +64,7 @@ pub(crate) async fn known(house: &House, dirs: &[PathBuf]) -> Result<Vec<KeptSan
                 | PlanStoreError::Job(_),
             ) => false,
         };
-        known.push(KeptSandbox { is_over, ..kept });
+        known.push(RetainedSandbox { is_over, ..kept });
     }
     Ok(known)
 }

@@ -1,27 +1,27 @@
-//! Takes plans on to their next phase that were left to the workers, as far as their gates say yes.
+//! Moves detached plans to their next phase, as far as their gates allow it.
 //!
 //! # Invariants
-//! 1. A plan whose last job was held is moved by nobody here: whoever serves it does that.
-//! 2. A gate that waits for a person is never passed.
+//! 1. A plan whose last job was held is not moved here: the process that serves it does that.
+//! 2. A gate that waits for the user is never passed.
 //! 3. Two workers that move one plan move it once: the store knows which version each has seen.
 
 use std::collections::BTreeSet;
 
-use domain::{Gate, NewJob, Plan, PlanId, PlanState, Work};
+use domain::{GateDecision, NewJob, Plan, PlanId, PlanState, WorkState};
 use store::{PlanFilter, StoreError};
 
-use super::gates::{Next, by_whom, phase_behind};
+use super::gates::{NextAction, gate_actor, gated_phase};
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
-use crate::plan::gates::Gated;
+use crate::plan::gates::GateStatus;
 use crate::query::details::store_error;
 
-/// How many plans are looked at that may have been left behind.
+/// The number of plans that are looked at that may have been left behind.
 const LEFT_BEHIND_MAX: usize = 10_000;
 
 /// Plans that were between two phases without anybody to move them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftBehind {
+pub(crate) struct StrandedPlans {
     /// How many go on now.
     pub(crate) moved: usize,
     /// How many could not be moved: the queue is full, or the store did not answer.
@@ -34,27 +34,28 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub(crate) async fn advance(&self, id: PlanId) -> Result<bool, ExecuteError> {
-        let plan = self.house.store.plan(id).await?;
-        let jobs = self.house.store.jobs(Some(id)).await.map_err(store_error)?;
+        let plan = self.inner.store.plan(id).await?;
+        let jobs = self.inner.store.jobs(Some(id)).await.map_err(store_error)?;
         let Some(last) = jobs.last().filter(|job| !job.is_held() && job.state.is_final()) else {
             return Ok(false);
         };
-        let Next::Pass(point) = self.next(&plan).await? else { return Ok(false) };
-        let phase = phase_behind(point);
+        let NextAction::Pass(point) = self.next_action(&plan).await? else { return Ok(false) };
+        let phase = gated_phase(point);
         let job = NewJob::after(last, self.new_job(id, phase, domain::Ms(0)).id, phase);
-        match self.pass(&plan, point, job, by_whom(point)).await {
+        match self.pass_gate(&plan, point, job, gate_actor(point)).await {
             // Somebody else was faster.
             Err(ExecuteError::Busy { .. }) => Ok(false),
             moved => moved.map(|_| true),
         }
     }
 
-    /// Moves all on whose worker died between two phases. One that cannot be moved keeps none of the others from it.
+    /// Moves all on whose worker died between two phases. One that cannot be moved keeps none of the others
+    /// from it.
     ///
     /// # Errors
     /// The store failed as a whole.
-    pub(crate) async fn advance_left_behind(&self) -> Result<LeftBehind, ExecuteError> {
-        let mut found = LeftBehind::default();
+    pub(crate) async fn advance_stranded(&self) -> Result<StrandedPlans, ExecuteError> {
+        let mut found = StrandedPlans::default();
         // Those that failed may have been about to begin again with another strategy.
         let places = [("strategize", "complete"), ("execute", "complete")];
         let failed = ["strategize", "execute", "apply"].map(|phase| (phase, "errored"));
@@ -65,7 +66,7 @@ impl Engine {
                 root: None,
                 limit: LEFT_BEHIND_MAX,
             };
-            let plans = self.house.store.newest_plans(&filter).await?;
+            let plans = self.inner.store.newest_plans(&filter).await?;
             for plan in plans.iter().filter(|plan| may_go_on(plan)) {
                 match self.advance(plan.id).await {
                     Ok(is_moved) => found.moved += usize::from(is_moved),
@@ -76,22 +77,24 @@ impl Engine {
         Ok(found)
     }
 
-    /// Whether a worker that lives is about to queue the next phase of a plan that has no job, and stands at this gate.
+    /// Whether a worker that lives is about to queue the next phase of a plan that has no job, and stands at
+    /// this gate.
     ///
     /// # Errors
     /// The store failed.
-    pub(crate) async fn goes_on(&self, plan: &Plan, gate: Option<Gated>) -> Result<bool, StoreError> {
+    pub(crate) async fn goes_on(&self, plan: &Plan, gate: Option<GateStatus>) -> Result<bool, StoreError> {
         let goes = gate.is_some_and(|gated| gated.goes());
         if !goes || !self.has_worker_for(&BTreeSet::new()) {
             return Ok(false);
         }
-        let jobs = self.house.store.jobs(Some(plan.id)).await.map_err(store_error)?;
+        let jobs = self.inner.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         Ok(jobs.last().is_some_and(|job| !job.is_held() && job.state.is_final()))
     }
 }
 
-/// Whether the plan may go on by itself: one whose work is done does so only if a yes to applying it was given before.
+/// Whether the plan may go on by itself: one whose work is done does so only if a yes to applying it was
+/// given before.
 pub(crate) fn may_go_on(plan: &Plan) -> bool {
-    let has_a_yes = plan.spec.apply == Gate::Auto || plan.spec.automation.apply == Gate::Auto;
-    plan.state != PlanState::Execute(Work::Complete) || has_a_yes
+    let has_a_yes = plan.spec.apply == GateDecision::Auto || plan.spec.automation.apply == GateDecision::Auto;
+    plan.state != PlanState::Execute(WorkState::Complete) || has_a_yes
 }

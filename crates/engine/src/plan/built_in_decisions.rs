@@ -1,10 +1,12 @@
-//! The decisions that nobody else takes: what a plan was asked to do, what must hold, a strategy that needs no thought,
-//! what a person said, and going back.
+//! Decisions that are recorded without an actor: the task of a plan, its invariants, a strategy that needs no
+//! thought, the guidance of the user, and reverting.
 //!
 //! # Not here
-//! What strategists and other actors decide (`phases`), and how decisions are kept.
+//! Decisions of strategists and other actors (`run::node::decisions`), and storing decisions.
 
-use domain::{Decision, DecisionKind, Does, Invariant, InvariantScope, NewDecision, Phase, PlanSpec, Step};
+use domain::{
+    Decision, DecisionKind, Invariant, InvariantScope, NewDecision, NodeKind, Phase, PlanSpec, PlanStep,
+};
 
 /// What is chosen by a plan that goes back by itself: the recovery is told apart from a person by it.
 const BY_ITSELF: &str = "back to strategize, by recovery";
@@ -49,7 +51,7 @@ fn of_whom(scope: InvariantScope) -> &'static str {
 /// Without a strategist the strategy is what was asked for.
 pub(crate) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
     let chosen = match spec.steps.as_slice() {
-        [Step { does: Does::Command(_), .. }] => "one step: the command itself".to_owned(),
+        [PlanStep { does: NodeKind::Command(_), .. }] => "one step: the command itself".to_owned(),
         [_] => "one step: the task itself".to_owned(),
         steps => format!("{} steps, as they were asked for", steps.len()),
     };
@@ -88,7 +90,7 @@ fn reversion(chosen: &str, why: &str) -> NewDecision {
     }
 }
 
-/// How often the plan went back by itself, in all its attempts.
+/// The number of times that the plan went back by itself, in all its attempts.
 pub(crate) fn reversions_by_itself(decisions: &[Decision]) -> u32 {
     let is_one = |decision: &&Decision| {
         decision.new.kind == DecisionKind::Reversion && decision.new.chosen == BY_ITSELF

@@ -1,26 +1,26 @@
-//! `cancel`: stops a plan for good, whoever runs it, and says when nothing of it can happen any more.
+//! Cancels a plan, whichever process runs it, and reports when nothing of it can happen any more.
 //!
 //! # Invariants
 //! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
 //! 2. An owner that is dead is replaced by this process, which finishes the cancel.
-//! 3. What was recorded is kept.
+//! 3. Everything that was recorded is retained.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{APPLY_WITHDRAWN, Job, JobRefused, Phase, Plan, PlanEvent, PlanId, PlanState};
+use domain::{APPLY_WITHDRAWN, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState};
 use serde_json::Value;
 use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
-use crate::maintenance::retained_sandboxes::kept_in;
+use crate::maintenance::retained_sandboxes::retained_dir_of;
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
 use crate::run::ApplyAs;
-use crate::workers::notify::{Hint, Waiter};
-use crate::workers::registry::bury_the_dead;
+use crate::workers::notify::{Notification, PlanWaiter};
+use crate::workers::registry::release_dead_leases;
 
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_millis(100);
@@ -30,9 +30,9 @@ const LOOK_LAST: Duration = Duration::from_millis(100);
 pub struct CancelReport {
     /// The plan as it stands.
     pub plan: Plan,
-    /// Whether it was cancelled before.
+    /// True if it was cancelled before.
     pub already: bool,
-    /// How many entries it keeps.
+    /// The number of entries that it keeps.
     pub entries_kept: usize,
     /// Where a sandbox of it is kept, because what its command changed could not be captured.
     pub kept_in: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub enum CancelError {
     Final {
         /// The plan.
         plan: PlanId,
-        /// How it ended.
+        /// Its end.
         state: PlanState,
     },
     /// Its owner has not answered in time.
@@ -78,7 +78,7 @@ impl From<StoreError> for CancelError {
 }
 
 /// The run of a job that was taken over.
-type Taking = JoinHandle<Result<(), ExecuteError>>;
+type TakeoverTask = JoinHandle<Result<(), ExecuteError>>;
 
 impl Engine {
     /// Cancels a plan and waits, as long as `wait`, until nothing of it can happen any more.
@@ -91,7 +91,7 @@ impl Engine {
         reason: &str,
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         if is_cancelled(plan.state) {
             return self.report(plan, true).await;
         }
@@ -100,7 +100,7 @@ impl Engine {
         }
         // A plan that moves meanwhile is looked at again, a few times.
         for _ in 0..3 {
-            let plan = self.house.store.plan(id).await?;
+            let plan = self.inner.store.plan(id).await?;
             let moved = match self.live_job(id).await? {
                 Some(job) => self.cancel_job(&plan, &job, reason, wait).await,
                 None => self.cancel_idle(&plan).await,
@@ -110,7 +110,7 @@ impl Engine {
                 other => return other,
             }
         }
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         Err(CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan) }))
     }
 
@@ -131,21 +131,21 @@ impl Engine {
             request: Value::Null,
             decisions: Vec::new(),
         };
-        match self.house.store.move_plan(request).await {
-            Err(PlanStoreError::Job(JobRefused::CancelTooLate)) => {
+        match self.inner.store.move_plan(request).await {
+            Err(PlanStoreError::Job(JobTransitionRejection::CancelTooLate)) => {
                 Err(CancelError::TooLate { plan: plan.id })
             }
             moved => self.report(moved?, false).await,
         }
     }
 
-    /// Stops an apply that waits, and leaves the plan as it was before it. Waits, as long as `wait`, until nothing of it can
-    /// happen any more.
+    /// Stops an apply that waits, and leaves the plan as it was before it. Waits, as long as `wait`, until
+    /// nothing of it can happen any more.
     ///
     /// # Errors
     /// It has begun to write, or its owner does not answer.
     pub async fn withdraw_apply(&self, id: PlanId, wait: Duration) -> Result<(), CancelError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         match self.live_job(id).await?.filter(|job| job.phase == Phase::Apply) {
             Some(job) => self.end_job(&plan, &job, APPLY_WITHDRAWN, wait).await.map(drop),
             None => Ok(()),
@@ -160,7 +160,7 @@ impl Engine {
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
         let is_first = self.end_job(plan, job, reason, wait).await?;
-        let plan = self.house.store.plan(plan.id).await?;
+        let plan = self.inner.store.plan(plan.id).await?;
         match plan.state {
             state if is_cancelled(state) => self.report(plan, !is_first).await,
             state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
@@ -177,52 +177,59 @@ impl Engine {
         wait: Duration,
     ) -> Result<bool, CancelError> {
         let moved = || CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan.clone()) });
-        let waiter = self.waiter(plan.id);
-        let is_first = match self.house.store.cancel_first(job.id, reason).await {
+        let waiter = self.plan_waiter(plan.id);
+        let is_first = match self.inner.store.cancel_first(job.id, reason).await {
             Ok((_, is_first)) => is_first,
-            Err(JobStoreError::Refused(JobRefused::CancelTooLate)) => {
+            Err(JobStoreError::Refused(JobTransitionRejection::CancelTooLate)) => {
                 return Err(CancelError::TooLate { plan: plan.id });
             }
             Err(JobStoreError::Refused(_)) => return Err(moved()),
             Err(other) => return Err(store_error(other).into()),
         };
         self.hint();
-        self.house.send_hint(Hint::Cancel(job.id));
-        bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
+        self.inner.send_notification(Notification::Cancel(job.id));
+        release_dead_leases(&self.inner.options.data_dir, self.inner.store.as_ref())
+            .await
+            .map_err(store_error)?;
         self.await_end(job, waiter, wait).await?;
         Ok(is_first)
     }
 
-    /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says. An owner
-    /// that is gone, or goes meanwhile, is replaced by this process.
+    /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store
+    /// says. An owner that is gone, or goes meanwhile, is replaced by this process.
     pub(crate) async fn await_end(
         &self,
         job: &Job,
-        mut waiter: Waiter,
+        mut waiter: PlanWaiter,
         wait: Duration,
     ) -> Result<(), CancelError> {
-        let deadline = self.house.clock.now().saturating_add(wait);
+        let deadline = self.inner.clock.now().saturating_add(wait);
         let (mut pause, mut taking) = (LOOK_FIRST, None);
         loop {
-            let now = self.house.store.job(job.id).await.map_err(store_error)?;
+            let now = self.inner.store.job(job.id).await.map_err(store_error)?;
             if now.state.is_final() {
                 return Ok(());
             }
             taking = self.take_over(&now, taking).await?;
-            if self.house.clock.now() >= deadline {
+            if self.inner.clock.now() >= deadline {
                 let worker = now.worker.map_or_else(|| "nobody".to_owned(), |worker| worker.to_string());
                 return Err(CancelError::Unconfirmed { plan: now.plan, worker });
             }
             waiter.wait(pause).await;
             // Said again, should the owner not have heard it.
-            self.house.send_hint(Hint::Cancel(job.id));
+            self.inner.send_notification(Notification::Cancel(job.id));
             pause = (pause * 2).min(LOOK_LAST);
         }
     }
 
-    /// Takes the job of an owner that is gone; the run that this begins finds the cancel and finishes it. On a task of its
-    /// own: it comes to its end, and shows that it lives until then, also when nobody waits any longer.
-    async fn take_over(&self, job: &Job, taking: Option<Taking>) -> Result<Option<Taking>, CancelError> {
+    /// Takes the job of an owner that is gone; the run that this begins finds the cancel and finishes it. On
+    /// a task of its own: it comes to its end, and shows that it lives until then, also when nobody waits any
+    /// longer.
+    async fn take_over(
+        &self,
+        job: &Job,
+        taking: Option<TakeoverTask>,
+    ) -> Result<Option<TakeoverTask>, CancelError> {
         match taking {
             Some(task) if task.is_finished() => {
                 if let Ok(outcome) = task.await {
@@ -230,7 +237,7 @@ impl Engine {
                 }
                 Ok(None)
             }
-            None if self.house.owner_is_gone(job) => {
+            None if self.inner.owner_is_gone(job) => {
                 let (engine, id) = (self.clone(), job.plan);
                 let run = async move { engine.run_live_job(id, ApplyAs::Asked).await.map(drop) };
                 Ok(Some(tokio::spawn(run)))
@@ -241,8 +248,9 @@ impl Engine {
 
     async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
         let entries_kept = self.entries(&plan).await?.len();
-        let errors = self.house.recovery.history(plan.id).await?;
-        let told = errors.records().rev().find_map(|record| kept_in(&record.error)).map(PathBuf::from);
+        let errors = self.inner.recovery.history(plan.id).await?;
+        let told =
+            errors.records().rev().find_map(|record| retained_dir_of(&record.error)).map(PathBuf::from);
         // One that was captured since is gone.
         let kept_in = told.filter(|dir| dir.exists());
         Ok(CancelReport { plan, already, entries_kept, kept_in })
@@ -250,7 +258,7 @@ impl Engine {
 
     /// The workers of this process look at their jobs now.
     pub(crate) fn hint(&self) {
-        let workers = lock(&self.house.workers).clone();
+        let workers = lock(&self.inner.workers).clone();
         workers.iter().for_each(crate::AsyncWorker::hint);
     }
 }

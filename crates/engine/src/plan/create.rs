@@ -1,11 +1,11 @@
-//! `use`: makes a plan, checked in full before anything is stored, and queues its first phase.
+//! Creates a plan (`plan use`): checks it in full before anything is stored, and queues its first phase.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, CommandTask, Does, Graph, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId,
-    PlanSpec, ProjectLink, RelPath, SpendKind, Step, TITLE_CHARS_MAX,
+    ByteText, CommandTask, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, NodeKind, Phase, Plan, PlanGraph,
+    PlanId, PlanSpec, PlanStep, ProjectLink, RelPath, SpendKind, TITLE_CHARS_MAX,
 };
 use store::PlanStoreError;
 
@@ -13,7 +13,7 @@ use super::built_in_decisions;
 pub(super) use super::built_in_decisions::strategy;
 use crate::engine::Engine;
 use crate::tools::{Catalog, step_denied, unknown_words};
-use crate::workers::notify::Hint;
+use crate::workers::notify::Notification;
 use crate::{mcp_servers, models};
 use definitions::ServerTool;
 
@@ -58,47 +58,47 @@ impl Engine {
     /// As [`use_plan`](Self::use_plan).
     pub async fn use_and_leave(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
         let plan = self.make(request, Ms(0)).await?;
-        self.house.send_hint(Hint::Work);
+        self.inner.send_notification(Notification::Work);
         Ok(plan)
     }
 
     async fn make(&self, request: NewPlanRequest, not_before: Ms) -> Result<Plan, UseError> {
-        let house = &self.house;
-        let mut findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
-        findings.extend(models::preflight(house, &request.spec));
-        findings.extend(mcp_servers::preflight(house, &request.spec));
+        let engine = &self.inner;
+        let mut findings = preflight(&request, &engine.options.sandbox_dir, &engine.options.data_dir);
+        findings.extend(models::preflight(engine, &request.spec));
+        findings.extend(mcp_servers::preflight(engine, &request.spec));
         if !findings.is_empty() {
             return Err(UseError::Preflight { findings });
         }
         let NewPlanRequest { title, mut spec, projects } = request;
-        spec.keys = house.key_variables(&spec);
-        house.redactor.know_passed(spec.commands().flat_map(|task| &task.pass_env).map(String::as_str));
+        spec.keys = engine.key_variables(&spec);
+        engine.redactor.register_passed(spec.commands().flat_map(|task| &task.pass_env).map(String::as_str));
         for said in &mut spec.instructions {
-            said.text = house.redactor.redact_text(&said.text);
+            said.text = engine.redactor.redact_text(&said.text);
         }
         // Calls, events and decisions name them.
         for check in &mut spec.validations {
-            check.name = house.redactor.redact_text(&check.name);
+            check.name = engine.redactor.redact_text(&check.name);
         }
         for invariant in &mut spec.invariants {
-            invariant.text = house.redactor.redact_text(&invariant.text);
+            invariant.text = engine.redactor.redact_text(&invariant.text);
         }
         // Cut afterwards: half of a secret is not known as one.
-        let title = cut(house.redactor.redact_text(&title), TITLE_CHARS_MAX);
-        let asked = if spec.prompt.is_empty() { spec.shown() } else { spec.prompt.clone() };
-        let shown = house.redactor.redact_text(&asked);
+        let title = cut(engine.redactor.redact_text(&title), TITLE_CHARS_MAX);
+        let asked = if spec.prompt.is_empty() { spec.render() } else { spec.prompt.clone() };
+        let shown = engine.redactor.redact_text(&asked);
         // The newest plan is the one with the last id, also when the wall clock was set back.
-        if let Some(newest) = house.store.newest_plan(None).await.map_err(PlanStoreError::from)? {
-            house.ids.rise_above(newest.as_u128());
+        if let Some(newest) = engine.store.newest_plan(None).await.map_err(PlanStoreError::from)? {
+            engine.ids.rise_above(newest.as_u128());
         }
-        let id = PlanId::from_u128(house.ids.ulid());
+        let id = PlanId::from_u128(engine.ids.ulid());
         let (decisions, phase) = beginning(&spec, &shown);
         let job = self.new_job(id, phase, not_before);
-        Ok(house.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
+        Ok(engine.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
     }
 
     pub(crate) fn new_job(&self, plan: PlanId, phase: Phase, not_before: Ms) -> NewJob {
-        NewJob { id: JobId::from_u128(self.house.ids.ulid()), plan, phase, not_before }
+        NewJob { id: JobId::from_u128(self.inner.ids.ulid()), plan, phase, not_before }
     }
 }
 
@@ -110,7 +110,8 @@ fn cut(text: String, chars_max: usize) -> String {
     }
 }
 
-/// The first decisions and the first phase: what has no strategist needs no thought, and begins with its work.
+/// The first decisions and the first phase: what has no strategist needs no thought, and begins with its
+/// work.
 fn beginning(spec: &PlanSpec, shown: &str) -> (Vec<NewDecision>, Phase) {
     let mut decisions = vec![built_in_decisions::prompt(shown)];
     decisions.extend(built_in_decisions::invariants(spec, 1));
@@ -137,7 +138,7 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
     let tools = Catalog::builtin();
     for steps in [&request.spec.steps[..], of_strategist] {
         findings.extend(steps.iter().filter_map(|step| step_finding(step, request)));
-        findings.extend(Graph::new(steps).err().into_iter().flatten().map(|flaw| flaw.to_string()));
+        findings.extend(PlanGraph::new(steps).err().into_iter().flatten().map(|flaw| flaw.to_string()));
         findings.extend(steps.iter().filter_map(|step| tool_finding(step, &tools)));
         findings.extend(steps.iter().filter_map(|step| step_denied(&request.spec.deny_tools, step)));
     }
@@ -172,35 +173,35 @@ fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) 
     None
 }
 
-fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
+fn step_finding(step: &PlanStep, request: &NewPlanRequest) -> Option<String> {
     match &step.does {
-        Does::Command(task) => command_finding(task, request),
-        Does::External(task) => command_finding(&task.command, request),
-        Does::Read { path } | Does::Write { path, .. } | Does::Edit { path, .. } => {
+        NodeKind::Command(task) => command_finding(task, request),
+        NodeKind::External(task) => command_finding(&task.command, request),
+        NodeKind::Read { path } | NodeKind::Write { path, .. } | NodeKind::Edit { path, .. } => {
             let wrong = RelPath::new(path.as_bytes()).err();
             wrong.map(|error| format!("step {} cannot use the path {path}: {error}", step.node))
         }
-        Does::Wait { .. } | Does::Tool { .. } | Does::Model(_) | Does::Actor { .. } => None,
+        NodeKind::Wait { .. } | NodeKind::Tool { .. } | NodeKind::Model(_) | NodeKind::Actor { .. } => None,
     }
 }
 
 /// A tool that nobody has. Those of servers are known when a node begins.
-fn tool_finding(step: &Step, tools: &Catalog) -> Option<String> {
-    let is_of_server = |name: &str| ServerTool::of(name).is_some();
+fn tool_finding(step: &PlanStep, tools: &Catalog) -> Option<String> {
+    let is_of_server = |name: &str| ServerTool::parse(name).is_some();
     let error = match &step.does {
-        Does::Tool { name, .. } if !is_of_server(name) => tools.find(name).err(),
-        Does::Model(task) => {
+        NodeKind::Tool { name, .. } if !is_of_server(name) => tools.find(name).err(),
+        NodeKind::Model(task) => {
             let own: Vec<String> = task.tools.iter().filter(|name| !is_of_server(name)).cloned().collect();
             tools.only(&own).err()
         }
-        Does::Tool { .. }
-        | Does::Command(_)
-        | Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::External(_)
-        | Does::Actor { .. } => None,
+        NodeKind::Tool { .. }
+        | NodeKind::Command(_)
+        | NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::External(_)
+        | NodeKind::Actor { .. } => None,
     };
     error.map(|error| format!("step {}: {error}", step.node))
 }
@@ -213,7 +214,8 @@ fn command_finding(task: &CommandTask, request: &NewPlanRequest) -> Option<Strin
     }
 }
 
-/// A program without a slash is looked up on PATH, as the command will be; with one it may be made by the plan itself.
+/// A program without a slash is looked up on PATH, as the command will be; with one it may be made by the
+/// plan itself.
 fn program_finding(program: &ByteText, task: &CommandTask, request: &NewPlanRequest) -> Option<String> {
     let name = path_of(program);
     let missing = |place: &str| Some(format!("the program `{program}` was not found {place}"));

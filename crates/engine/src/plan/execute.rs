@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, GatePoint, HELD, JobRefused, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanId,
-    PlanState, Work,
+    ApplyState, GatePoint, HELD, JobState, JobTransitionRejection, NewDecision, NewJob, Phase, Plan,
+    PlanEvent, PlanId, PlanState, WorkState,
 };
 use serde_json::Value;
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -19,16 +19,16 @@ use sync::CancellationToken;
 use sync::primitives::lock;
 use tokio::sync::broadcast;
 
-use super::gates::{Next, by_whom, phase_behind};
-use crate::engine::{Engine, House};
-use crate::query::details::{PlanFacts, store_error};
+use super::gates::{NextAction, gate_actor, gated_phase};
+use crate::engine::{Engine, EngineInner};
+use crate::query::details::{PlanDetails, store_error};
 use crate::run::{ApplyAs, PhaseRunner};
-use crate::workers::notify::{Ear, Hearing, Hint};
-use crate::workers::registry::{Presence, Serves, bury_the_dead};
+use crate::workers::notify::{ListenerKind, Notification, NotificationListener};
+use crate::workers::registry::{WorkerRegistration, WorkerScope, release_dead_leases};
 use worker::TokioRuntime;
-use worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
+use worker::{AsyncWorker, Ports, StopMode, WorkerConfig, WorkerConfigError, WorkerNews, WorkerStartError};
 
-/// How often a plan is looked at that another process may have moved.
+/// The interval at which a plan is looked at that another process may have moved.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many failures the store is not asked for work any more.
 const STORE_ERRORS_MAX: u64 = 25;
@@ -50,7 +50,7 @@ pub enum ExecuteError {
     Busy {
         /// The plan.
         plan: PlanId,
-        /// Who has it.
+        /// Its owner.
         worker: String,
     },
     /// Its work is done.
@@ -64,7 +64,7 @@ pub enum ExecuteError {
     NotReady {
         /// The plan.
         plan: PlanId,
-        /// Where it stands.
+        /// Its state.
         state: PlanState,
     },
     /// It has ended for good.
@@ -72,7 +72,7 @@ pub enum ExecuteError {
     Final {
         /// The plan.
         plan: PlanId,
-        /// How it ended.
+        /// Its end.
         state: PlanState,
     },
     /// The plan cannot be read or moved.
@@ -97,8 +97,8 @@ impl From<StoreError> for ExecuteError {
     }
 }
 
-impl From<StartError> for ExecuteError {
-    fn from(error: StartError) -> Self {
+impl From<WorkerStartError> for ExecuteError {
+    fn from(error: WorkerStartError) -> Self {
         Self::NoWorker(error.to_string())
     }
 }
@@ -114,22 +114,22 @@ impl Engine {
     ///
     /// # Errors
     /// It is not to be executed in its state, somebody else has it, or this process cannot work.
-    pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+    pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanDetails, ExecuteError> {
         self.begin(id, options).await?;
         self.go_on(id, options).await
     }
 
-    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked for. Whoever
-    /// executes a plan that waits with its strategy says yes to that.
+    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked
+    /// for. Whoever executes a plan that waits with its strategy says yes to that.
     pub(crate) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
-        let plan = self.house.store.plan(id).await?;
-        if options.again && plan.state == PlanState::Execute(Work::Complete) {
+        let plan = self.inner.store.plan(id).await?;
+        if options.again && plan.state == PlanState::Execute(WorkState::Complete) {
             self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
             return Ok(());
         }
-        if plan.state == PlanState::Strategize(Work::Complete) {
+        if plan.state == PlanState::Strategize(WorkState::Complete) {
             let job = self.new_job(id, Phase::Execute, HELD);
-            self.pass(&plan, GatePoint::Execute, job, "person").await?;
+            self.pass_gate(&plan, GatePoint::Execute, job, "person").await?;
             return Ok(());
         }
         may_execute(&plan)
@@ -139,33 +139,33 @@ impl Engine {
     ///
     /// # Errors
     /// It is final, has an owner that lives, or nothing of it failed.
-    pub async fn resume(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+    pub async fn resume(&self, id: PlanId) -> Result<PlanDetails, ExecuteError> {
         self.retry(id).await?;
         self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
     }
 
     /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
     pub(crate) async fn retry(&self, id: PlanId) -> Result<(), ExecuteError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         // What was to begin again, and was left before it did, is not tried the old way.
-        if self.next(&plan).await? == Next::Pass(GatePoint::Replan) {
+        if self.next_action(&plan).await? == NextAction::Pass(GatePoint::Replan) {
             let job = self.new_job(id, Phase::Strategize, HELD);
-            self.pass(&plan, GatePoint::Replan, job, by_whom(GatePoint::Replan)).await?;
+            self.pass_gate(&plan, GatePoint::Replan, job, gate_actor(GatePoint::Replan)).await?;
             return Ok(());
         }
         match plan.state {
             state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
-            PlanState::Strategize(Work::Errored) => {
+            PlanState::Strategize(WorkState::Errored) => {
                 self.move_on(&plan, PlanEvent::Retry, Phase::Strategize, "person").await?;
             }
-            PlanState::Execute(Work::Errored) => {
+            PlanState::Execute(WorkState::Errored) => {
                 self.move_on(&plan, PlanEvent::Retry, Phase::Execute, "person").await?;
             }
             PlanState::Apply(ApplyState::Errored) => {
                 let request = plan.request.clone();
                 self.move_with(&plan, PlanEvent::Retry, Phase::Apply, "person", request).await?;
             }
-            PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(Work::Complete) => {
+            PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(WorkState::Complete) => {
                 return Err(ExecuteError::NotReady { plan: id, state: plan.state });
             }
             // Queued, processing under an owner that may be dead, or waiting for its next phase.
@@ -174,35 +174,39 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+    pub(crate) async fn go_on(
+        &self,
+        id: PlanId,
+        options: ExecuteOptions,
+    ) -> Result<PlanDetails, ExecuteError> {
         self.clear_leftovers().await?;
-        let working = Working::begin(&self.house, id, ApplyAs::Asked)?;
+        let working = SinglePlanWorker::begin(&self.inner, id, ApplyAs::Asked)?;
         let mut settled = 0;
         let outcome = loop {
-            let plan = match self.house.store.plan(id).await {
+            let plan = match self.inner.store.plan(id).await {
                 Ok(plan) => plan,
                 Err(error) => break Err(error.into()),
             };
-            let next = match self.next(&plan).await {
+            let next = match self.next_action(&plan).await {
                 Ok(next) => next,
                 Err(error) => break Err(error.into()),
             };
             match next {
-                Next::Stop => break Ok(()),
-                Next::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
-                Next::Pass(point) => {
-                    let job = self.new_job(id, phase_behind(point), HELD);
-                    match self.pass(&plan, point, job, by_whom(point)).await {
+                NextAction::Stop => break Ok(()),
+                NextAction::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
+                NextAction::Pass(point) => {
+                    let job = self.new_job(id, gated_phase(point), HELD);
+                    match self.pass_gate(&plan, point, job, gate_actor(point)).await {
                         // Somebody else moved it on: it is looked at again.
                         Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
                         Err(error) => break Err(error),
                     }
                 }
-                Next::Run => {
+                NextAction::Run => {
                     if let Err(error) = self.refuse_live_owner(&plan, &working).await {
                         break Err(error);
                     }
-                    match working.look_again(settled).await {
+                    match working.poll(settled).await {
                         Ok(now) => settled = now,
                         Err(error) => break Err(error),
                     }
@@ -211,29 +215,29 @@ impl Engine {
         };
         working.end().await;
         outcome?;
-        Ok(self.facts(id).await?)
+        Ok(self.plan_details(id).await?)
     }
 
     /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
     pub(crate) async fn run_live_job(&self, id: PlanId, apply: ApplyAs) -> Result<(), ExecuteError> {
         self.clear_leftovers().await?;
         let Some(job) = self.live_job(id).await? else { return Ok(()) };
-        let working = Working::begin(&self.house, id, apply)?;
+        let working = SinglePlanWorker::begin(&self.inner, id, apply)?;
         let mut settled = 0;
         let outcome = loop {
-            match self.house.store.job(job.id).await {
+            match self.inner.store.job(job.id).await {
                 Err(error) => break Err(store_error(error).into()),
                 Ok(now) if now.state.is_final() => break Ok(()),
                 Ok(_) => {}
             }
-            let plan = match self.house.store.plan(id).await {
+            let plan = match self.inner.store.plan(id).await {
                 Ok(plan) => plan,
                 Err(error) => break Err(error.into()),
             };
             if let Err(error) = self.refuse_live_owner(&plan, &working).await {
                 break Err(error);
             }
-            match working.look_again(settled).await {
+            match working.poll(settled).await {
                 Ok(now) => settled = now,
                 Err(error) => break Err(error),
             }
@@ -244,17 +248,19 @@ impl Engine {
 
     /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
     pub(crate) async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
-        bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
-        let dir = self.house.options.sandbox_dir.clone();
+        release_dead_leases(&self.inner.options.data_dir, self.inner.store.as_ref())
+            .await
+            .map_err(store_error)?;
+        let dir = self.inner.options.sandbox_dir.clone();
         // What cannot be removed is told by doctor.
         let _ = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await;
         Ok(())
     }
 
     /// Another process that lives and works on the plan is not waited for.
-    async fn refuse_live_owner(&self, plan: &Plan, working: &Working) -> Result<(), ExecuteError> {
+    async fn refuse_live_owner(&self, plan: &Plan, working: &SinglePlanWorker) -> Result<(), ExecuteError> {
         let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
-        let lives = job.state == JobState::Running && !self.house.owner_is_gone(&job);
+        let lives = job.state == JobState::Running && !self.inner.owner_is_gone(&job);
         match job.worker {
             Some(worker) if lives && !working.is(worker) => {
                 Err(ExecuteError::Busy { plan: plan.id, worker: format!("worker {worker}") })
@@ -306,8 +312,8 @@ impl Engine {
             request,
             decisions,
         };
-        match self.house.store.move_plan(request).await {
-            Err(PlanStoreError::Job(JobRefused::PlanBusy { job })) => {
+        match self.inner.store.move_plan(request).await {
+            Err(PlanStoreError::Job(JobTransitionRejection::PlanBusy { job })) => {
                 Err(ExecuteError::Busy { plan: plan.id, worker: format!("job {job}") })
             }
             Err(PlanStoreError::Moved { plan }) => {
@@ -322,16 +328,16 @@ impl Engine {
 fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
     let (id, state) = (plan.id, plan.state);
     match state {
-        PlanState::Strategize(Work::Queued | Work::Processing | Work::Complete)
-        | PlanState::Execute(Work::Queued | Work::Processing) => Ok(()),
-        PlanState::Execute(Work::Complete) => Err(ExecuteError::Complete { plan: id }),
-        PlanState::Strategize(Work::Errored)
-        | PlanState::Execute(Work::Errored)
+        PlanState::Strategize(WorkState::Queued | WorkState::Processing | WorkState::Complete)
+        | PlanState::Execute(WorkState::Queued | WorkState::Processing) => Ok(()),
+        PlanState::Execute(WorkState::Complete) => Err(ExecuteError::Complete { plan: id }),
+        PlanState::Strategize(WorkState::Errored)
+        | PlanState::Execute(WorkState::Errored)
         | PlanState::Apply(
             ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
         ) => Err(ExecuteError::NotReady { plan: id, state }),
-        PlanState::Strategize(Work::Cancelled)
-        | PlanState::Execute(Work::Cancelled)
+        PlanState::Strategize(WorkState::Cancelled)
+        | PlanState::Execute(WorkState::Cancelled)
         | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => {
             Err(ExecuteError::Final { plan: id, state })
         }
@@ -339,11 +345,11 @@ fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
 }
 
 /// A worker of this process that serves one plan.
-pub(crate) struct Working {
+pub(crate) struct SinglePlanWorker {
     pub(crate) worker: AsyncWorker,
     plan: PlanId,
-    house: Arc<House>,
-    presence: Presence,
+    engine: Arc<EngineInner>,
+    registration: WorkerRegistration,
     relay: AbortOnDrop,
 }
 
@@ -357,26 +363,26 @@ impl Drop for AbortOnDrop {
 }
 
 /// Passes hints on: from other processes to the worker, and from the worker to who waits elsewhere.
-async fn relay(
-    house: Arc<House>,
+async fn forward_news(
+    engine: Arc<EngineInner>,
     worker: AsyncWorker,
     mut news: broadcast::Receiver<WorkerNews>,
-    mut hearing: Option<Hearing>,
+    mut listener: Option<NotificationListener>,
 ) {
     loop {
         let hint = async {
-            match &mut hearing {
-                Some(hearing) => hearing.next().await,
+            match &mut listener {
+                Some(listener) => listener.next().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             hint = hint => match hint {
-                Hint::Cancel(job) => worker.nudge(job),
-                Hint::Work | Hint::Ended(_) => worker.look(),
+                Notification::Cancel(job) => worker.nudge(job),
+                Notification::Work | Notification::Ended(_) => worker.poke(),
             },
             news = news.recv() => match news {
-                Ok(WorkerNews::Settled(job, _)) => house.tell_ended(job.plan),
+                Ok(WorkerNews::Settled(job, _)) => engine.notify_ended(job.plan),
                 Ok(WorkerNews::Claimed(_)) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return,
             },
@@ -384,46 +390,46 @@ async fn relay(
     }
 }
 
-impl Working {
-    fn begin(house: &Arc<House>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
-        let mut config = WorkerConfig::new(house.boot);
+impl SinglePlanWorker {
+    fn begin(engine: &Arc<EngineInner>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
+        let mut config = WorkerConfig::new(engine.boot);
         config.max_workers = 1;
         config.only = Some(plan);
-        config.plan_concurrency = house.options.plan_concurrency;
-        config.lease = house.options.lease;
-        config.wind_down_wait = house.wind_down_wait();
+        config.plan_concurrency = engine.options.plan_concurrency;
+        config.lease = engine.options.lease;
+        config.wind_down_wait = engine.wind_down_wait();
         let ports = Ports {
-            store: Arc::clone(&house.store),
-            runner: Arc::new(PhaseRunner::new(Arc::clone(house), apply)),
+            store: Arc::clone(&engine.store),
+            runner: Arc::new(PhaseRunner::new(Arc::clone(engine), apply)),
             runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
-            clock: Arc::clone(&house.clock),
-            ids: Arc::clone(&house.ids),
+            clock: Arc::clone(&engine.clock),
+            ids: Arc::clone(&engine.ids),
             token: CancellationToken::new(),
         };
         let worker = AsyncWorker::new(config, ports)?;
         let id = worker.report().worker;
-        let presence = Presence::show(&house.options.data_dir, id, Serves::One(plan))
+        let registration = WorkerRegistration::register(&engine.options.data_dir, id, WorkerScope::One(plan))
             .map_err(|error| ExecuteError::NoWorker(error.to_string()))?;
         // Without it others are heard of later, by looking.
-        let hearing = Hearing::begin(&house.options.data_dir, id, Ear::One).ok();
-        let relay = tokio::spawn(relay(Arc::clone(house), worker.clone(), worker.news(), hearing));
+        let listener = NotificationListener::begin(&engine.options.data_dir, id, ListenerKind::One).ok();
+        let relay = tokio::spawn(forward_news(Arc::clone(engine), worker.clone(), worker.news(), listener));
         worker.start()?;
         // Workers that take any plan make room for it.
-        house.send_hint(Hint::Work);
-        lock(&house.workers).push(worker.clone());
-        Ok(Self { worker, plan, house: Arc::clone(house), presence, relay: AbortOnDrop(relay) })
+        engine.send_notification(Notification::Work);
+        lock(&engine.workers).push(worker.clone());
+        Ok(Self { worker, plan, engine: Arc::clone(engine), registration, relay: AbortOnDrop(relay) })
     }
 
-    /// Completes when a run of this worker was settled, or when it is time to look at the store again: somebody else may
-    /// have ended the job.
-    async fn look_again(&self, settled: u64) -> Result<u64, ExecuteError> {
+    /// Completes when a run of this worker was settled, or when it is time to look at the store again:
+    /// somebody else may have ended the job.
+    async fn poll(&self, settled: u64) -> Result<u64, ExecuteError> {
         self.worker.hint();
         let now = tokio::select! {
             now = self.worker.settled(settled) => now,
             () = tokio::time::sleep(LOOK_EVERY) => settled,
         };
         let report = self.worker.report();
-        let failure = lock(&self.house.last_failure).clone();
+        let failure = lock(&self.engine.last_failure).clone();
         if let Some(why) = failure.filter(|_| report.unsettled > 0) {
             return Err(ExecuteError::Unstored { plan: self.plan, why });
         }
@@ -441,13 +447,13 @@ impl Working {
     }
 
     pub(crate) async fn end(self) {
-        self.worker.stop(Stop::Release).await;
+        self.worker.stop(StopMode::Release).await;
         drop(self.relay);
-        self.house.tell_ended(self.plan);
+        self.engine.notify_ended(self.plan);
         let report = self.worker.report();
-        lock(&self.house.workers).retain(|worker| worker.report().worker != report.worker);
+        lock(&self.engine.workers).retain(|worker| worker.report().worker != report.worker);
         if report.unsettled > 0 {
-            self.presence.die();
+            self.registration.leave_as_dead();
         }
     }
 }

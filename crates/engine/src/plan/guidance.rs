@@ -1,17 +1,17 @@
-//! `prompt`: what a person says to a plan that was made, and what becomes of the plan by that.
+//! Guidance (`plan prompt`): messages of the user to an existing plan, and the transitions that they cause.
 //!
 //! # Invariants
-//! 1. What was said, the counters and the move that it brings are one step: all of it is kept, or nothing.
-//! 2. Of a plan that somebody works on nothing is moved: it reads what was said by itself. One that is to begin again is
-//!    stopped first (`replan`).
-//! 3. A look at what would happen writes nothing.
+//! 1. The message, the counters and the transition are one transaction: all of it is stored, or nothing.
+//! 2. A plan that a process works on is not moved: it reads the message by itself. One that is to begin again
+//!    is stopped first (`replan`).
+//! 3. A preview of the effect writes nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState, REVERSIONS_MAX,
-    Work,
+    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection,
+    REVERSIONS_MAX, WorkState,
 };
 use serde_json::Value;
 use store::{DecisionStoreError, PlanStoreError, StoreError};
@@ -20,9 +20,9 @@ use super::built_in_decisions;
 use super::execute::{ExecuteError, ExecuteOptions};
 use crate::engine::Engine;
 use crate::query::decisions::Affected;
-use crate::query::details::PlanFacts;
+use crate::query::details::PlanDetails;
 
-/// How long the owner of a plan that is to begin again may take to stop: as long as for a cancel.
+/// The time that the owner of a plan that is to begin again may take to stop: as long as for a cancel.
 const REPLAN_WAIT: Duration = Duration::from_secs(180);
 
 /// How long what a person says may be.
@@ -30,7 +30,7 @@ pub const GUIDANCE_BYTES_MAX: usize = 16 * 1024;
 
 /// How to take what a person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum GuidanceMode {
     /// As something to be heeded besides.
     Besides,
     /// As a reason to begin again with a new strategy.
@@ -39,7 +39,7 @@ pub enum Taken {
 
 /// What became of a plan to which something was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guided {
+pub enum GuidanceOutcome {
     /// It stands where it stood, and heeds it when it goes on.
     Kept,
     /// It had failed, and its phase is queued once more.
@@ -52,7 +52,7 @@ pub enum Guided {
 
 /// Why nothing was said to a plan.
 #[derive(Debug, thiserror::Error)]
-pub enum GuideError {
+pub enum GuidanceError {
     /// There is nothing said, or too much.
     #[error("a word to a plan has from 1 to {GUIDANCE_BYTES_MAX} bytes, this has {bytes}")]
     Length {
@@ -64,7 +64,7 @@ pub enum GuideError {
     Final {
         /// The plan.
         plan: PlanId,
-        /// How it ended.
+        /// Its end.
         state: PlanState,
     },
     /// It waits or is worked on, and cannot be moved now.
@@ -72,7 +72,7 @@ pub enum GuideError {
     Busy {
         /// The plan.
         plan: PlanId,
-        /// Where it stands.
+        /// Its state.
         state: PlanState,
     },
     /// It is asked to stop, and its owner has not answered in time. It begins again when it has.
@@ -95,13 +95,13 @@ pub enum GuideError {
     Decision(#[from] DecisionStoreError),
 }
 
-impl From<StoreError> for GuideError {
+impl From<StoreError> for GuidanceError {
     fn from(error: StoreError) -> Self {
         Self::Plan(error.into())
     }
 }
 
-impl From<ExecuteError> for GuideError {
+impl From<ExecuteError> for GuidanceError {
     fn from(error: ExecuteError) -> Self {
         match error {
             ExecuteError::Plan(error) => Self::Plan(error),
@@ -110,7 +110,7 @@ impl From<ExecuteError> for GuideError {
             ExecuteError::Busy { plan, .. }
             | ExecuteError::Complete { plan }
             | ExecuteError::Unstored { plan, .. } => {
-                Self::Busy { plan, state: PlanState::Execute(Work::Processing) }
+                Self::Busy { plan, state: PlanState::Execute(WorkState::Processing) }
             }
             ExecuteError::NoWorker(why) => Self::Plan(StoreError::Broken { why }.into()),
         }
@@ -121,37 +121,42 @@ impl Engine {
     /// Says something to a plan.
     ///
     /// # Errors
-    /// As [`GuideError`] says; then nothing was written.
-    pub async fn guide(&self, id: PlanId, text: &str, taken: Taken) -> Result<Guided, GuideError> {
+    /// As [`GuidanceError`] says; then nothing was written.
+    pub async fn guide(
+        &self,
+        id: PlanId,
+        text: &str,
+        taken: GuidanceMode,
+    ) -> Result<GuidanceOutcome, GuidanceError> {
         if text.trim().is_empty() || text.len() > GUIDANCE_BYTES_MAX {
-            return Err(GuideError::Length { bytes: text.trim().len().max(text.len()) });
+            return Err(GuidanceError::Length { bytes: text.trim().len().max(text.len()) });
         }
-        let plan = self.house.store.plan(id).await?;
-        let said = built_in_decisions::guidance(&self.house.redactor.redact_text(text.trim()));
-        match (taken, after_a_word(&plan)?) {
-            (Taken::Replan, _) if is_processing(plan.state) => {
+        let plan = self.inner.store.plan(id).await?;
+        let said = built_in_decisions::guidance(&self.inner.redactor.redact_text(text.trim()));
+        match (taken, phase_after_guidance(&plan)?) {
+            (GuidanceMode::Replan, _) if is_processing(plan.state) => {
                 may_replan(&plan)?;
                 // Kept whatever becomes of the rest: should this process die now, the plan heeds it as it is.
-                self.house.store.add_guidance(id, said).await?;
+                self.inner.store.add_guidance(id, said).await?;
                 self.stop_to_replan(id, REPLAN_WAIT).await
             }
-            (Taken::Replan, _) => {
+            (GuidanceMode::Replan, _) => {
                 may_replan(&plan)?;
                 let holds = built_in_decisions::invariants(&plan.spec, plan.attempt);
                 let decisions = std::iter::once(built_in_decisions::reversion_by_person())
                     .chain(holds)
                     .chain([said])
                     .collect();
-                self.move_said(&plan, PlanEvent::Revert, Phase::Strategize, decisions).await?;
-                Ok(Guided::Replanned)
+                self.apply_guidance(&plan, PlanEvent::Revert, Phase::Strategize, decisions).await?;
+                Ok(GuidanceOutcome::Replanned)
             }
-            (Taken::Besides, Some(phase)) => {
-                self.move_said(&plan, PlanEvent::Retry, phase, vec![said]).await?;
-                Ok(Guided::Retried)
+            (GuidanceMode::Besides, Some(phase)) => {
+                self.apply_guidance(&plan, PlanEvent::Retry, phase, vec![said]).await?;
+                Ok(GuidanceOutcome::Retried)
             }
-            (Taken::Besides, None) => {
-                self.house.store.add_guidance(id, said).await?;
-                Ok(Guided::Kept)
+            (GuidanceMode::Besides, None) => {
+                self.inner.store.add_guidance(id, said).await?;
+                Ok(GuidanceOutcome::Kept)
             }
         }
     }
@@ -159,15 +164,15 @@ impl Engine {
     /// What would give way if this were said, without saying it.
     ///
     /// # Errors
-    /// As [`GuideError`] says.
-    pub async fn would_affect(&self, id: PlanId, taken: Taken) -> Result<Affected, GuideError> {
-        let plan = self.house.store.plan(id).await?;
-        after_a_word(&plan)?;
-        if taken == Taken::Besides {
+    /// As [`GuidanceError`] says.
+    pub async fn would_affect(&self, id: PlanId, taken: GuidanceMode) -> Result<Affected, GuidanceError> {
+        let plan = self.inner.store.plan(id).await?;
+        phase_after_guidance(&plan)?;
+        if taken == GuidanceMode::Besides {
             return Ok(Affected::default());
         }
         may_replan(&plan)?;
-        let all = self.house.store.decisions(id).await?;
+        let all = self.inner.store.decisions(id).await?;
         let below_root = all.iter().filter(|decision| decision.seq > 1 && decision.is_live());
         let decisions: BTreeSet<u32> = below_root.map(|decision| decision.seq).collect();
         let mut since: BTreeSet<u32> = decisions.clone();
@@ -180,7 +185,7 @@ impl Engine {
     ///
     /// # Errors
     /// Somebody else has it, or this process cannot work.
-    pub async fn carry_on(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+    pub async fn resume_guided(&self, id: PlanId) -> Result<PlanDetails, ExecuteError> {
         self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
     }
 
@@ -188,26 +193,26 @@ impl Engine {
     ///
     /// # Errors
     /// Somebody works on it.
-    pub async fn leave_guided(&self, id: PlanId) -> Result<(), ExecuteError> {
-        self.let_go(id).await
+    pub async fn detach_guided(&self, id: PlanId) -> Result<(), ExecuteError> {
+        self.release_to_workers(id).await
     }
 
-    async fn move_said(
+    async fn apply_guidance(
         &self,
         plan: &Plan,
         event: PlanEvent,
         phase: Phase,
         decisions: Vec<NewDecision>,
-    ) -> Result<(), GuideError> {
+    ) -> Result<(), GuidanceError> {
         let job = self.new_job(plan.id, phase, HELD);
         let moved = self.move_for(plan, event, job, "person", Value::Null, decisions).await;
         match moved {
-            Err(ExecuteError::Plan(PlanStoreError::Refused(PlanRefused::ReversionsSpent))) => {
-                Err(GuideError::ReversionsSpent { plan: plan.id })
+            Err(ExecuteError::Plan(PlanStoreError::Refused(PlanTransitionRejection::ReversionsSpent))) => {
+                Err(GuidanceError::ReversionsSpent { plan: plan.id })
             }
             Err(ExecuteError::Busy { .. }) => {
-                let now = self.house.store.plan(plan.id).await?;
-                Err(GuideError::Busy { plan: plan.id, state: now.state })
+                let now = self.inner.store.plan(plan.id).await?;
+                Err(GuidanceError::Busy { plan: plan.id, state: now.state })
             }
             moved => {
                 moved?;
@@ -218,35 +223,37 @@ impl Engine {
 }
 
 /// The phase that is done once more after a word; none when the plan stays where it is.
-fn after_a_word(plan: &Plan) -> Result<Option<Phase>, GuideError> {
+fn phase_after_guidance(plan: &Plan) -> Result<Option<Phase>, GuidanceError> {
     match plan.state {
-        state if state.is_final() => Err(GuideError::Final { plan: plan.id, state }),
-        PlanState::Strategize(Work::Errored) => Ok(Some(Phase::Strategize)),
-        PlanState::Execute(Work::Errored) => Ok(Some(Phase::Execute)),
+        state if state.is_final() => Err(GuidanceError::Final { plan: plan.id, state }),
+        PlanState::Strategize(WorkState::Errored) => Ok(Some(Phase::Strategize)),
+        PlanState::Execute(WorkState::Errored) => Ok(Some(Phase::Execute)),
         // An apply that failed is not helped by words.
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => Ok(None),
     }
 }
 
-/// Whether somebody works on it.
+/// Returns true if somebody works on it.
 fn is_processing(state: PlanState) -> bool {
     match state {
-        PlanState::Strategize(work) | PlanState::Execute(work) => work == Work::Processing,
+        PlanState::Strategize(work) | PlanState::Execute(work) => work == WorkState::Processing,
         PlanState::Apply(apply) => apply == ApplyState::Processing,
     }
 }
 
 /// Whether the plan can begin again; one that is worked on, once it is stopped.
-fn may_replan(plan: &Plan) -> Result<(), GuideError> {
+fn may_replan(plan: &Plan) -> Result<(), GuidanceError> {
     if is_processing(plan.state) {
         let is_spent = plan.reversions >= REVERSIONS_MAX;
-        return if is_spent { Err(GuideError::ReversionsSpent { plan: plan.id }) } else { Ok(()) };
+        return if is_spent { Err(GuidanceError::ReversionsSpent { plan: plan.id }) } else { Ok(()) };
     }
     match plan.moved(PlanEvent::Revert, Vec::new(), plan.updated) {
         Ok(_) => Ok(()),
-        Err(PlanRefused::ReversionsSpent) => Err(GuideError::ReversionsSpent { plan: plan.id }),
-        Err(PlanRefused::BadTransition(_) | PlanRefused::Decision(_)) => {
-            Err(GuideError::Busy { plan: plan.id, state: plan.state })
+        Err(PlanTransitionRejection::ReversionsSpent) => {
+            Err(GuidanceError::ReversionsSpent { plan: plan.id })
+        }
+        Err(PlanTransitionRejection::BadTransition(_) | PlanTransitionRejection::Decision(_)) => {
+            Err(GuidanceError::Busy { plan: plan.id, state: plan.state })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The limits of a plan, set anew by a person.
+//! Sets new limits of a plan, as the user asks.
 
 use domain::{Ledger, LimitTooLow, PlanId, PlanState, SpendKind};
 use store::{LedgerStoreError, PlanStoreError};
@@ -13,7 +13,7 @@ pub enum LimitsError {
     Final {
         /// The plan.
         plan: PlanId,
-        /// How it ended.
+        /// Its end.
         state: PlanState,
     },
     /// One is below what the plan has used already.
@@ -50,10 +50,10 @@ impl Engine {
         id: PlanId,
         limits: Vec<(SpendKind, Option<u64>)>,
     ) -> Result<Ledger, LimitsError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         if plan.state.is_final() {
             return Err(LimitsError::Final { plan: id, state: plan.state });
         }
-        Ok(self.house.store.set_limits(id, limits).await?)
+        Ok(self.inner.store.set_limits(id, limits).await?)
     }
 }

@@ -9,9 +9,9 @@
 use domain::{Hash, Plan, Validation, ValidationResult, ValidationSummary, sum_up};
 use store::StoreError;
 
-use crate::engine::House;
+use crate::engine::EngineInner;
 
-impl House {
+impl EngineInner {
     /// Returns whether a check of a plan may be run: it is the user's own, or the user trusts it.
     pub(crate) async fn may_run_check(&self, plan: &Plan, check: &Validation) -> Result<bool, StoreError> {
         if !check.needs_trust {
@@ -24,7 +24,8 @@ impl House {
         }
     }
 
-    /// Sums up the checks of a plan for the changes with this hash, and names those that wait for trust or got it since.
+    /// Sums up the checks of a plan for the changes with this hash, and names those that wait for trust or
+    /// got it since.
     pub(crate) async fn sum_up_checks(
         &self,
         plan: &Plan,

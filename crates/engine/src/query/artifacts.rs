@@ -1,8 +1,8 @@
 //! `artifacts`: the files that a plan made or changed, as they are after it, listed or written out.
 //!
 //! # Invariants
-//! Written out, each lies at its path below the directory that was named, and nowhere else: directories are made one by
-//! one, and no link is followed.
+//! Written out, each lies at its path below the directory that was named, and nowhere else: directories are
+//! made one by one, and no link is followed.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use store::{PlanStoreError, StoreError};
 
 use super::diff::aliases;
-use crate::engine::{Engine, House};
-use crate::run::plan_sandbox::content::Stored;
+use crate::engine::{Engine, EngineInner};
+use crate::run::plan_sandbox::content::StoreContents;
 
 /// A file that a plan made or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
-    /// What people call it.
+    /// Its name for users.
     pub address: String,
     /// What it is.
     pub state: FileState,
@@ -52,12 +52,13 @@ impl From<StoreError> for ArtifactsError {
 }
 
 impl Engine {
-    /// The files of a plan's present attempt; written below `out` when one is named, which must not hold them yet.
+    /// The files of a plan's present attempt; written below `out` when one is named, which must not hold them
+    /// yet.
     ///
     /// # Errors
     /// There is no such plan, or a file cannot be written.
     pub async fn artifacts(&self, id: PlanId, out: Option<&Path>) -> Result<Vec<Artifact>, ArtifactsError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         let names = aliases(&plan);
         let mut artifacts = Vec::new();
         for change in fold(&self.entries(&plan).await?) {
@@ -67,7 +68,7 @@ impl Engine {
                 // With several projects each has a directory of its own.
                 let project = names.iter().find(|name| names.len() > 1 && name.root == change.root);
                 let home = project.map_or_else(|| dir.to_path_buf(), |project| dir.join(&project.alias));
-                let written = self.house.write_out(&home, change.path.as_bytes(), &state);
+                let written = self.inner.write_out(&home, change.path.as_bytes(), &state);
                 written.map_err(|source| ArtifactsError::Write {
                     address: address.clone(),
                     dir: dir.to_path_buf(),
@@ -80,10 +81,10 @@ impl Engine {
     }
 }
 
-impl House {
+impl EngineInner {
     fn write_out(&self, home: &Path, path: &[u8], state: &FileState) -> io::Result<()> {
         let (dir, name) = make_parents(home, path)?;
-        let stored = Stored(self.store.as_ref());
+        let stored = StoreContents(self.store.as_ref());
         match state.kind {
             Kind::Dir => Ok(mkdirat(&dir, name, Mode::from_raw_mode(0o755))?),
             Kind::Symlink => Ok(symlinkat(stored.read(&state.hash)?.as_slice(), &dir, name)?),

@@ -1,9 +1,10 @@
-//! What a plan decided, for whoever asks: all of it, one decision with what hangs on it, found by its name.
+//! The decisions of a plan: all of them, or one that is found by its name, with everything that depends on
+//! it.
 //!
 //! # Invariants
 //! 1. A word names a decision by its name, the beginning of its name, or `PLAN:NUMBER`.
-//! 2. What a decision affects is told for the plan as it stands: of decisions those that stand, of files those that its
-//!    present attempt changed after the decision.
+//! 2. What a decision affects is told for the plan as it stands: of decisions those that stand, of files
+//!    those that its present attempt changed after the decision.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::diff::aliases;
 use crate::engine::Engine;
 use crate::query::find::FindError;
 
-/// How many letters of a name tell when the decision was taken.
+/// The number of letters of a name that tell when the decision was taken.
 const TIME_CHARS: usize = 10;
 /// How many are told that a word may mean.
 const CANDIDATES_MAX: usize = 10;
@@ -31,7 +32,7 @@ pub struct Affected {
 
 /// One decision of a plan.
 #[derive(Clone, Debug)]
-pub struct DecisionFacts {
+pub struct DecisionDetails {
     /// The plan.
     pub plan: Plan,
     /// The decision.
@@ -48,13 +49,13 @@ pub enum FindDecisionError {
     /// There is none.
     #[error("there is no decision `{word}`")]
     NotFound {
-        /// What was asked for.
+        /// The argument as it was given.
         word: String,
     },
     /// Several begin so.
     #[error("`{word}` is the beginning of several decisions' names")]
     Ambiguous {
-        /// What was asked for.
+        /// The argument as it was given.
         word: String,
         /// Some that begin so: their names, and as `PLAN:NUMBER`.
         candidates: Vec<String>,
@@ -73,10 +74,11 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
-        self.house.store.decisions(plan).await
+        self.inner.store.decisions(plan).await
     }
 
-    /// The decision that `word` names: its plan and its number. `here` is the project in which `@last` is looked for.
+    /// The decision that `word` names: its plan and its number. `here` is the project in which `@last` is
+    /// looked for.
     ///
     /// # Errors
     /// None or several are meant, or the store failed.
@@ -89,7 +91,7 @@ impl Engine {
         if let Some((plan, number)) = word.rsplit_once(':') {
             let plan = self.find(plan, here).await?;
             let seq: u32 = number.parse().map_err(|_| not_found())?;
-            let known = self.house.store.decisions(plan).await?;
+            let known = self.inner.store.decisions(plan).await?;
             return match known.iter().any(|decision| decision.seq == seq) {
                 true => Ok((plan, seq)),
                 false => Err(not_found()),
@@ -113,15 +115,16 @@ impl Engine {
         }
     }
 
-    /// The decisions whose names begin so. No plan decides before it is made, so that later ones are not asked.
+    /// The decisions whose names begin so. No plan decides before it is made, so that later ones are not
+    /// asked.
     async fn decisions_like(&self, prefix: &str) -> Result<Vec<(PlanId, Decision)>, StoreError> {
         let when = prefix.get(..TIME_CHARS).unwrap_or(prefix);
         let mut found = Vec::new();
-        for plan in self.house.store.plans_like("", usize::MAX).await?.into_iter().rev() {
+        for plan in self.inner.store.plans_like("", usize::MAX).await?.into_iter().rev() {
             if plan.to_string().get(..when.len()).is_some_and(|made| made > when) {
                 continue;
             }
-            let decisions = self.house.store.decisions(plan).await?;
+            let decisions = self.inner.store.decisions(plan).await?;
             let alike = decisions.into_iter().filter(|decision| decision.id.to_string().starts_with(prefix));
             found.extend(alike.map(|decision| (plan, decision)));
             if found.len() >= CANDIDATES_MAX {
@@ -136,15 +139,15 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn explain(&self, plan: PlanId, seq: u32) -> Result<Option<DecisionFacts>, PlanStoreError> {
-        let plan = self.house.store.plan(plan).await?;
-        let all = self.house.store.decisions(plan.id).await?;
+    pub async fn explain(&self, plan: PlanId, seq: u32) -> Result<Option<DecisionDetails>, PlanStoreError> {
+        let plan = self.inner.store.plan(plan).await?;
+        let all = self.inner.store.decisions(plan.id).await?;
         let Some(decision) = all.iter().find(|decision| decision.seq == seq).cloned() else {
             return Ok(None);
         };
         let decisions = affected(&all, seq);
         let files = self.files_since(&plan, &all, &decisions).await?;
-        Ok(Some(DecisionFacts { plan, decision, all, affected: Affected { decisions, files } }))
+        Ok(Some(DecisionDetails { plan, decision, all, affected: Affected { decisions, files } }))
     }
 
     /// The files that the present attempt changed after the first of these decisions was taken.

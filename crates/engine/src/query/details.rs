@@ -1,20 +1,20 @@
-//! All that is known of a plan, gathered for whoever shows it.
+//! Everything that is known of a plan, read for the commands that print it.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::{ApplyRecord, ChangeEntry, End, EventKind, EventRecord, JobState, Ms, carriers};
+use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
-    CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, Outcome,
-    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold,
-    net_hash, phase_times,
+    CallNumber, CallState, CaptureOmissions, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun,
+    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome, ValidationResult, ValidationSummary,
+    WallMs, fold, net_hash, phase_times,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
 use super::effective_changes::{TAKE_BACK, standing};
 use super::result_text::answer;
 use crate::engine::Engine;
-use crate::plan::gates::Gated;
+use crate::plan::gates::GateStatus;
 use crate::query::queue_position::QueuePlace;
 use crate::workers::registry::is_present;
 
@@ -39,36 +39,36 @@ pub const ASK_MODEL: &str = "ask_model";
 /// The tool that lets time pass.
 pub(crate) const WAIT: &str = "wait";
 
-/// How often a plan that moves all the time is looked at.
+/// The number of times that a plan that moves all the time is looked at.
 const LOOKS_MAX: u32 = 5;
 
 /// One thing that a plan did in its present attempt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StepFacts {
+pub struct StepDetails {
     /// Its node.
     pub node: String,
     /// How it settled; none when it has not.
     pub outcome: Option<NodeOutcome>,
     /// How its last call ended, or that it runs.
     pub state: CallState,
-    /// How often it was tried.
+    /// The number of times that it was tried.
     pub tries: u32,
     /// How long the last try took, of a model all that it was asked and called; none while it runs.
     pub duration_ms: Option<u64>,
-    /// How many entries it recorded.
+    /// The number of entries that it recorded.
     pub changed: usize,
 }
 
-impl StepFacts {
+impl StepDetails {
     /// What is known of a node before it is looked at closely.
-    fn of(node: &str, state: CallState) -> StepFacts {
-        StepFacts { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
+    fn new(node: &str, state: CallState) -> StepDetails {
+        StepDetails { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
     }
 }
 
 /// What a node waits for, that passes by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitReason {
     /// The node.
     pub node: String,
     /// What for, redacted.
@@ -77,7 +77,7 @@ pub struct Waits {
     pub until: Option<WallMs>,
 }
 
-impl Waits {
+impl WaitReason {
     /// What is left of it.
     pub fn left(&self, now: WallMs) -> Option<Duration> {
         self.until.map(|until| Duration::from_millis(until.0.saturating_sub(now.0)))
@@ -86,41 +86,41 @@ impl Waits {
 
 /// All that is known of a plan.
 #[derive(Clone, Debug)]
-pub struct PlanFacts {
+pub struct PlanDetails {
     /// The plan itself.
     pub plan: Plan,
     /// Its command as a person would type it, without secrets.
     pub shown: String,
     /// The job that waits or runs.
     pub live_job: Option<Job>,
-    /// Where it stands in the queue; none when it does not wait there.
+    /// Its position in the queue; `None` if it does not wait there.
     pub place: Option<QueuePlace>,
-    /// Whether it is between two phases, and a worker that lives is about to queue the next.
+    /// True if it is between two phases, and a worker that lives is about to queue the next.
     pub goes_on: bool,
     /// The gate that it stands at; none when it stands at none.
-    pub gate: Option<Gated>,
-    /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
+    pub gate: Option<GateStatus>,
+    /// True if that job runs under a worker that is no more: it can be resumed or cancelled.
     pub owner_is_gone: bool,
     /// The sandbox of the present attempt.
     pub sandbox: Option<SandboxRecord>,
     /// What capture left out of the present attempt.
-    pub not_captured: NotCaptured,
+    pub not_captured: CaptureOmissions,
     /// The calls of the present attempt.
     pub calls: Vec<ToolCall>,
     /// The same, told by node.
-    pub steps: Vec<StepFacts>,
+    pub steps: Vec<StepDetails>,
     /// What the present attempt changed all in all.
     pub net: Vec<NetChange>,
     /// Lines added, of text files.
     pub insertions: u64,
     /// Lines removed, of text files.
     pub deletions: u64,
-    /// What the checks say about these changes.
+    /// The check results for these changes.
     pub validations: ValidationSummary,
     /// Every check that ran in the present attempt.
     pub results: Vec<ValidationResult>,
     /// What a node of it waits for at this moment; none when none does.
-    pub waits: Option<Waits>,
+    pub waits: Option<WaitReason>,
     /// What it answers: the text of its actor's result; none while there is none.
     pub answer: Option<String>,
     /// What failed.
@@ -138,7 +138,7 @@ pub struct PlanFacts {
 pub struct PlanRow {
     /// The plan.
     pub plan: Plan,
-    /// How many files its present attempt changed.
+    /// The number of files that its present attempt changed.
     pub files: usize,
 }
 
@@ -147,40 +147,40 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn facts(&self, id: PlanId) -> Result<PlanFacts, PlanStoreError> {
+    pub async fn plan_details(&self, id: PlanId) -> Result<PlanDetails, PlanStoreError> {
         let mut tries = LOOKS_MAX;
         loop {
-            let facts = self.gather(self.house.store.plan(id).await?).await?;
+            let facts = self.load(self.inner.store.plan(id).await?).await?;
             // A plan that moved while it was looked at would seem to be worked on by nobody.
             tries -= 1;
-            if tries == 0 || self.house.store.plan(id).await?.version == facts.plan.version {
+            if tries == 0 || self.inner.store.plan(id).await?.version == facts.plan.version {
                 return Ok(facts);
             }
         }
     }
 
-    async fn gather(&self, plan: Plan) -> Result<PlanFacts, PlanStoreError> {
-        let (store, id) = (&self.house.store, plan.id);
+    async fn load(&self, plan: Plan) -> Result<PlanDetails, PlanStoreError> {
+        let (store, id) = (&self.inner.store, plan.id);
         let entries = self.entries(&plan).await?;
-        let calls = self.house.calls(&plan).await?;
+        let calls = self.inner.calls(&plan).await?;
         let mut runs = store.node_runs(id).await?;
         runs.retain(|run| run.attempt == plan.attempt);
         let sandboxes = store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let net = fold(&entries);
         let results = results_of(&calls);
-        let validations = self.house.sum_up_checks(&plan, &verdicts_of(&calls), &net_hash(&net)).await?;
+        let validations = self.inner.sum_up_checks(&plan, &verdicts_of(&calls), &net_hash(&net)).await?;
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
         // What was left to the workers is taken over by one that lives.
         let is_taken_over = |job: &Job| !job.is_held() && self.has_worker_for(&job.keys);
         let owner_is_gone =
-            live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job) && !is_taken_over(job));
+            live_job.as_ref().is_some_and(|job| self.inner.owner_is_gone(job) && !is_taken_over(job));
         let place = match &live_job {
-            Some(job) => self.house.queue_place(job).await?,
+            Some(job) => self.inner.queue_place(job).await?,
             None => None,
         };
-        let gate = self.house.gate(&plan).await?;
+        let gate = self.inner.gate(&plan).await?;
         let goes_on = self.goes_on(&plan, gate).await?;
         let is_worked_on =
             live_job.as_ref().is_some_and(|job| job.state == JobState::Running) && !owner_is_gone;
@@ -188,8 +188,8 @@ impl Engine {
             true => self.waits(id, &calls, &runs).await?,
             false => None,
         };
-        Ok(PlanFacts {
-            shown: self.house.redactor.redact_text(&plan.spec.shown()),
+        Ok(PlanDetails {
+            shown: self.inner.redactor.redact_text(&plan.spec.render()),
             live_job,
             place,
             goes_on,
@@ -215,7 +215,7 @@ impl Engine {
     }
 
     async fn phase_times(&self, id: PlanId) -> Result<Vec<PhaseTime>, StoreError> {
-        Ok(phase_times(&self.house.store.events_of(id, EventKind::PlanMoved).await?))
+        Ok(phase_times(&self.inner.store.events_of(id, EventKind::PlanMoved).await?))
     }
 
     /// What was last waited for, while that lasts.
@@ -224,9 +224,9 @@ impl Engine {
         id: PlanId,
         calls: &[ToolCall],
         runs: &[NodeRun],
-    ) -> Result<Option<Waits>, StoreError> {
-        let told = self.house.store.events_of(id, EventKind::NodeWaiting).await?;
-        let now = self.house.wall();
+    ) -> Result<Option<WaitReason>, StoreError> {
+        let told = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
+        let now = self.inner.wall();
         Ok(told.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
     }
 
@@ -235,14 +235,14 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn list(&self, filter: &PlanFilter) -> Result<(Vec<PlanRow>, usize), StoreError> {
-        let (plans, total) = self.house.store.plans(filter).await?;
+        let (plans, total) = self.inner.store.plans(filter).await?;
         let mut rows = Vec::with_capacity(plans.len());
         let ids: Vec<PlanId> = plans.iter().map(|plan| plan.id).collect();
-        let known = self.house.store.files_changed(&ids).await?;
+        let known = self.inner.store.files_changed(&ids).await?;
         for plan in plans {
             let files = match known.get(&plan.id) {
                 Some(files) => *files,
-                None => match self.house.net_changes(&plan).await {
+                None => match self.inner.net_changes(&plan).await {
                     Ok(net) => net.len(),
                     // Whoever looks at that plan is told; the others are listed.
                     Err(StoreError::Damaged { .. }) => 0,
@@ -256,7 +256,7 @@ impl Engine {
 
     /// The entries of the present attempt, in order.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        self.house.entries(plan).await
+        self.inner.entries(plan).await
     }
 
     /// Where the plan stands in the queue; none when it does not wait there.
@@ -265,33 +265,34 @@ impl Engine {
     /// The store failed.
     pub async fn queue_place(&self, plan: PlanId) -> Result<Option<QueuePlace>, StoreError> {
         match self.live_job(plan).await? {
-            Some(job) => self.house.queue_place(&job).await,
+            Some(job) => self.inner.queue_place(&job).await,
             None => Ok(None),
         }
     }
 
     pub(crate) async fn live_job(&self, plan: PlanId) -> Result<Option<Job>, StoreError> {
-        let jobs = self.house.store.jobs(Some(plan)).await.map_err(store_error)?;
+        let jobs = self.inner.store.jobs(Some(plan)).await.map_err(store_error)?;
         Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
     }
 }
 
 impl Engine {
-    /// Whether the job runs under a worker that is no more, whatever its lease says.
+    /// Returns true if the job runs under a worker that is no more, whatever its lease says.
     pub fn owner_is_gone(&self, job: &Job) -> bool {
-        self.house.owner_is_gone(job)
+        self.inner.owner_is_gone(job)
     }
 }
 
-impl crate::engine::House {
-    /// Whether the job runs under a worker that is no more.
+impl crate::engine::EngineInner {
+    /// Returns true if the job runs under a worker that is no more.
     pub(crate) fn owner_is_gone(&self, job: &Job) -> bool {
         let Some(worker) = job.worker.filter(|_| job.state == JobState::Running) else { return false };
         let now = Ms::from(self.clock.now());
         job.boot != Some(self.boot) || job.lease_until <= now || !is_present(&self.options.data_dir, worker)
     }
 
-    /// The entries of the plan's present attempt that stand, in order. A changeset belongs to the attempt of its calls.
+    /// The entries of the plan's present attempt that stand, in order. A changeset belongs to the attempt of
+    /// its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
         let entries = self.store.entries(plan.id, plan.attempt).await?;
         if entries.is_empty() {
@@ -327,14 +328,14 @@ pub(crate) fn rechecks_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     said_by(RECHECK, calls)
 }
 
-/// What the checks said that count for a plan: those that ran in its sandbox and, of a check that did not run there because
-/// the user trusted it later, the run at an apply that it passed.
+/// What the checks said that count for a plan: those that ran in its sandbox and, of a check that did not run
+/// there because the user trusted it later, the run at an apply that it passed.
 pub(crate) fn verdicts_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     let mut results = results_of(calls);
     let is_first = |again: &ValidationResult| {
         let is_same =
             |own: &ValidationResult| own.validation == again.validation && own.net_hash == again.net_hash;
-        again.outcome == Outcome::Passed && !results.iter().any(is_same)
+        again.outcome == ValidationOutcome::Passed && !results.iter().any(is_same)
     };
     let first: Vec<_> = rechecks_of(calls).into_iter().filter(is_first).collect();
     results.extend(first);
@@ -347,21 +348,22 @@ fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
 }
 
 /// What was done, in the order in which it began; what was passed over comes where it settled.
-fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
-    let mut changed: HashMap<CallNo, usize> = HashMap::new();
-    let ends = entries.iter().map(|entry| End::of(entry.root, &entry.path, entry.before, entry.after));
+fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepDetails> {
+    let mut changed: HashMap<CallNumber, usize> = HashMap::new();
+    let ends =
+        entries.iter().map(|entry| PathChange::new(entry.root, &entry.path, entry.before, entry.after));
     let carriers = carriers(ends);
     for (_, entry) in entries.iter().enumerate().filter(|(at, _)| !carriers.contains(at)) {
         *changed.entry(entry.call).or_default() += 1;
     }
-    let mut steps: Vec<StepFacts> = Vec::new();
+    let mut steps: Vec<StepDetails> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     // What the calls of nodes of models took so far: between them a plan may rest for as long as it likes.
     let mut asked: HashMap<&str, u64> = HashMap::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
         let place = *places.entry(&call.new.node).or_insert(steps.len());
         if place == steps.len() {
-            steps.push(StepFacts::of(&call.new.node, call.state()));
+            steps.push(StepDetails::new(&call.new.node, call.state()));
         }
         let step = &mut steps[place];
         step.state = call.state();
@@ -382,7 +384,7 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
         let least_tries = u32::from(places.contains_key(run.path.as_str()));
         let place = *places.entry(&run.path).or_insert(steps.len());
         if place == steps.len() {
-            steps.push(StepFacts::of(&run.path, CallState::Cancelled));
+            steps.push(StepDetails::new(&run.path, CallState::Cancelled));
         }
         let step = &mut steps[place];
         step.outcome = Some(run.outcome);
@@ -392,8 +394,9 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
     steps
 }
 
-/// The wait that the event tells of, unless it is over: its time has passed, or its node went on or has settled.
-fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: WallMs) -> Option<Waits> {
+/// The wait that the event tells of, unless it is over: its time has passed, or its node went on or has
+/// settled.
+fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: WallMs) -> Option<WaitReason> {
     let node = event.data["path"].as_str()?;
     let until = event.data["ms"].as_u64().map(|ms| WallMs(event.at.0.saturating_add(ms)));
     let is_past = until.is_some_and(|until| until <= now);
@@ -402,7 +405,7 @@ fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: W
     if is_past || went_on || has_settled {
         return None;
     }
-    Some(Waits { node: node.to_owned(), why: event.data["why"].as_str()?.to_owned(), until })
+    Some(WaitReason { node: node.to_owned(), why: event.data["why"].as_str()?.to_owned(), until })
 }
 
 /// A question about jobs that only the store itself can fail.

@@ -1,20 +1,20 @@
-//! What a plan changed, with contents and hunks: what is reviewed.
+//! The changes of a plan with contents and hunks, for review.
 
 use domain::{
-    CallNo, FileState, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias,
-    ProjectLink, RootNo, fold, hunks, lines_changed,
+    CallNumber, CaptureOmissions, FileState, Hunk, Kind, LinesChanged, NetChange, Plan, PlanId, ProjectAlias,
+    ProjectLink, RootIndex, fold, hunks, lines_changed,
 };
 use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
 
-use crate::engine::{Engine, House};
-use crate::run::plan_sandbox::content::Stored;
+use crate::engine::{Engine, EngineInner};
+use crate::run::plan_sandbox::content::StoreContents;
 
 /// What to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRequest {
     /// Only what this call changed, against what it found.
-    pub call: Option<CallNo>,
+    pub call: Option<CallNumber>,
 }
 
 /// One changed file.
@@ -34,15 +34,15 @@ pub struct FileDiff {
     pub hunks: Vec<Hunk>,
     /// Lines added and removed.
     pub lines: LinesChanged,
-    /// Whether it is a file that has no lines.
+    /// True if it is a file that has no lines.
     pub binary: bool,
     /// What of it could not be read when it was captured.
-    pub unread: Unread,
+    pub unread: UnreadContent,
 }
 
 /// What of a changed file could not be read when it was captured: nobody knows whether it has lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum UnreadContent {
     /// Nothing: all was read.
     Nothing,
     /// What it was made upon.
@@ -51,13 +51,13 @@ pub enum Unread {
     Content,
 }
 
-impl Unread {
-    fn of(change: &NetChange) -> Unread {
+impl UnreadContent {
+    fn from_change(change: &NetChange) -> UnreadContent {
         let is_unread = |state: Option<FileState>| state.is_some_and(|state| state.hash == UNKNOWN_CONTENT);
         match (is_unread(change.before), is_unread(change.after)) {
-            (false, false) => Unread::Nothing,
-            (true, false) => Unread::Base,
-            (_, true) => Unread::Content,
+            (false, false) => UnreadContent::Nothing,
+            (true, false) => UnreadContent::Base,
+            (_, true) => UnreadContent::Content,
         }
     }
 }
@@ -70,20 +70,20 @@ pub struct ChangedFiles {
     /// Each change, in order of project and path.
     pub changes: Vec<NetChange>,
     /// What capture left out.
-    pub not_captured: NotCaptured,
+    pub not_captured: CaptureOmissions,
     /// What people call its projects.
     pub aliases: Vec<ProjectAlias>,
 }
 
 /// What a plan changed.
 #[derive(Clone, Debug)]
-pub struct DiffFacts {
+pub struct DiffDetails {
     /// The plan.
     pub plan: Plan,
     /// Each file, in order of project and path.
     pub files: Vec<FileDiff>,
     /// What capture left out.
-    pub not_captured: NotCaptured,
+    pub not_captured: CaptureOmissions,
 }
 
 impl Engine {
@@ -91,10 +91,10 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn diff(&self, id: PlanId, request: &DiffRequest) -> Result<DiffFacts, PlanStoreError> {
+    pub async fn diff(&self, id: PlanId, request: &DiffRequest) -> Result<DiffDetails, PlanStoreError> {
         let ChangedFiles { plan, changes, not_captured, aliases } = self.changed_files(id, request).await?;
         let files = changes.into_iter().map(|change| self.file_diff(change, &aliases)).collect();
-        Ok(DiffFacts { plan, files, not_captured })
+        Ok(DiffDetails { plan, files, not_captured })
     }
 
     /// The same without contents and hunks, for a reader of one file after the other.
@@ -106,16 +106,16 @@ impl Engine {
         id: PlanId,
         request: &DiffRequest,
     ) -> Result<ChangedFiles, PlanStoreError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         let changes = match request.call {
             Some(call) => {
                 let mut entries = self.entries(&plan).await?;
                 entries.retain(|entry| entry.call == call);
                 fold(&entries)
             }
-            None => self.house.net_changes(&plan).await?,
+            None => self.inner.net_changes(&plan).await?,
         };
-        let sandboxes = self.house.store.sandboxes(id).await?;
+        let sandboxes = self.inner.store.sandboxes(id).await?;
         let of_attempt = sandboxes.iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let not_captured = of_attempt.map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default();
         let aliases = aliases(&plan);
@@ -124,14 +124,14 @@ impl Engine {
 
     /// One changed file, with its contents and hunks. It blocks while it reads.
     pub fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
-        self.house.file_diff(change, aliases)
+        self.inner.file_diff(change, aliases)
     }
 
     /// Lines added and removed by these changes.
     pub(crate) fn count_lines(&self, net: &[NetChange]) -> (u64, u64) {
         let mut sum = LinesChanged::default();
         for change in net {
-            let lines = self.house.file_diff(change.clone(), &[]).lines;
+            let lines = self.inner.file_diff(change.clone(), &[]).lines;
             sum.insertions += lines.insertions;
             sum.deletions += lines.deletions;
         }
@@ -139,9 +139,9 @@ impl Engine {
     }
 }
 
-impl House {
+impl EngineInner {
     pub(crate) fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
-        let stored = Stored(self.store.as_ref());
+        let stored = StoreContents(self.store.as_ref());
         let shown = |state: Option<FileState>| {
             let is_shown = |state: &FileState| state.text || state.kind == Kind::Symlink;
             state.filter(is_shown).and_then(|state| stored.read(&state.hash).ok())
@@ -155,7 +155,7 @@ impl House {
             alias: alias_of(aliases, change.root),
             lines: lines_changed(&hunks),
             binary: change.before.is_some_and(is_binary) || change.after.is_some_and(is_binary),
-            unread: Unread::of(&change),
+            unread: UnreadContent::from_change(&change),
             before,
             after,
             hunks,
@@ -171,10 +171,10 @@ pub(crate) fn aliases(plan: &Plan) -> Vec<ProjectAlias> {
 
 pub(crate) fn aliases_of(projects: &[ProjectLink]) -> Vec<ProjectAlias> {
     let numbered = projects.iter().zip(0..);
-    numbered.map(|(project, no)| ProjectAlias { root: RootNo(no), alias: project.alias.clone() }).collect()
+    numbered.map(|(project, no)| ProjectAlias { root: RootIndex(no), alias: project.alias.clone() }).collect()
 }
 
-fn alias_of(aliases: &[ProjectAlias], root: RootNo) -> String {
+fn alias_of(aliases: &[ProjectAlias], root: RootIndex) -> String {
     let known = aliases.iter().find(|project| project.root == root);
     known.map(|project| project.alias.clone()).unwrap_or_default()
 }

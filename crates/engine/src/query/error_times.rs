@@ -1,4 +1,5 @@
-//! When the errors of a plan were recorded, by the clock that people read: also those that are only counted any more.
+//! The wall-clock times at which the errors of a plan were recorded, also of those that are only counted any
+//! more.
 
 use domain::{ErrorCategory, EventKind, EventRecord, PlanId, WallMs};
 use store::{Store, StoreError};

@@ -1,4 +1,4 @@
-//! Which plan is meant: by id, by a prefix that only one plan has, or by `@last`.
+//! Finds the plan that an argument names: by id, by a prefix that only one plan has, or by `@last`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub enum FindError {
     /// None has this name.
     #[error("there is no plan `{word}`")]
     NotFound {
-        /// What was asked for.
+        /// The argument as it was given.
         word: String,
     },
     /// `@last` was asked for where no plan is; the newest of all is elsewhere.
@@ -34,7 +34,7 @@ pub enum FindError {
     /// Several begin so.
     #[error("`{word}` names several plans")]
     Ambiguous {
-        /// What was asked for.
+        /// The argument as it was given.
         word: String,
         /// Some of them.
         candidates: Vec<PlanId>,
@@ -59,7 +59,7 @@ impl Engine {
         if !is_prefix || !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(not_found());
         }
-        let candidates = self.house.store.plans_like(&prefix, CANDIDATES_MAX).await?;
+        let candidates = self.inner.store.plans_like(&prefix, CANDIDATES_MAX).await?;
         match candidates.as_slice() {
             [] => Err(not_found()),
             [one] => Ok(*one),
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     async fn last(&self, here: Option<&Path>) -> Result<Option<PlanId>, FindError> {
-        let store = &self.house.store;
+        let store = &self.inner.store;
         if let Some(here) = here
             && let Some(newest) = store.newest_plan(Some(here.as_os_str().as_bytes())).await?
         {
@@ -86,7 +86,7 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn short_ids(&self, plans: &[PlanId]) -> Result<Vec<String>, StoreError> {
-        let neighbours = self.house.store.neighbours(plans).await?;
+        let neighbours = self.inner.store.neighbours(plans).await?;
         let short = |(plan, Neighbours { before, after }): (&PlanId, Neighbours)| {
             let names: Vec<String> = before.iter().chain(&after).map(ToString::to_string).collect();
             shortest(&plan.to_string(), &names, SHORT_ID_CHARS_MIN).to_owned()
@@ -104,8 +104,8 @@ impl Engine {
     }
 }
 
-/// The beginning of `name` that no other of `names` has, of at least `chars_min` letters. `names` are sorted: only the
-/// neighbours can have more in common with it.
+/// The beginning of `name` that no other of `names` has, of at least `chars_min` letters. `names` are sorted:
+/// only the neighbours can have more in common with it.
 pub fn shortest<'a>(name: &'a str, names: &[String], chars_min: usize) -> &'a str {
     let place = names.partition_point(|other| other.as_str() < name);
     let after = names.get(place..).unwrap_or_default().iter().find(|other| *other != name);

@@ -1,23 +1,23 @@
-//! What happened in a plan, call by call: what commands wrote, what tools answered, what models were asked and said.
+//! The calls of a plan with their output: of commands, of tools, and of models.
 //!
 //! # Invariants
 //! 1. The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
-//! 2. A call whose process died is told as such as soon as nobody can be at it any more: the plan rests, or has another
-//!    owner than the one under whom the call began.
+//! 2. A call whose process died is told as such as soon as nobody can be at it any more: the plan rests, or
+//!    has another owner than the one under whom the call began.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use domain::{CallNo, CallState, EventKind, JobState, KeptOutput, Plan, PlanId, ToolCall, WallMs};
+use domain::{CallNumber, CallState, EventKind, JobState, Plan, PlanId, StoredOutput, ToolCall, WallMs};
 use serde_json::Value;
 use store::{PlanStoreError, StoreError};
 
 use super::details::{ASK_MODEL, END_SERVER, RECHECK, RUN_COMMAND, START_SERVER, VALIDATE};
 use super::effective_changes::TAKE_BACK;
 use super::result_text::{answer, speaker};
-use crate::engine::{Engine, House};
-use crate::run::plan_sandbox::content::Stored;
+use crate::engine::{Engine, EngineInner};
+use crate::run::plan_sandbox::content::StoreContents;
 use crate::run::plan_sandbox::location::log_dir;
 
 /// Whether secrets are shown.
@@ -34,17 +34,17 @@ pub enum Reveal {
 pub struct CallLog {
     /// The call.
     pub call: ToolCall,
-    /// Whether what there is to see of it is what a process printed, and not an answer.
+    /// True if what there is to see of it is what a process printed, and not an answer.
     pub is_printed: bool,
     /// What it wrote to its output, or answered, as far as it was kept.
     pub stdout: Vec<u8>,
     /// What it wrote to its error output, as far as it was kept.
     pub stderr: Vec<u8>,
-    /// How many bytes of both were not kept.
+    /// The number of bytes of both that were not kept.
     pub left_out: u64,
-    /// Whether nobody knows how it ended, since its process is gone.
+    /// True if nobody knows how it ended, since its process is gone.
     pub is_broken_off: bool,
-    /// Whether what it says is the plan's answer.
+    /// True if what it says is the plan's answer.
     pub is_answer: bool,
 }
 
@@ -56,33 +56,37 @@ impl Engine {
     pub async fn logs(
         &self,
         id: PlanId,
-        only: Option<CallNo>,
+        only: Option<CallNumber>,
         reveal: Reveal,
     ) -> Result<Vec<CallLog>, PlanStoreError> {
-        let plan = self.house.store.plan(id).await?;
-        let calls = self.house.calls(&plan).await?;
+        let plan = self.inner.store.plan(id).await?;
+        let calls = self.inner.calls(&plan).await?;
         let answering = self.answering_call(&plan, &calls).await?;
         let lived_since = self.lived_since(id, &calls).await?;
-        let sandboxes = self.house.store.sandboxes(id).await?;
+        let sandboxes = self.inner.store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rfind(|sandbox| sandbox.attempt == plan.attempt);
         // Between its beginning and the store's word a sandbox lies where one does that nobody held.
         let dir = sandbox
-            .map_or_else(|| self.house.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
+            .map_or_else(|| self.inner.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
         let wanted = |call: &ToolCall| only.is_none_or(|no| no == call.no);
         let logs = calls.into_iter().filter(wanted).map(|call| CallLog {
             is_broken_off: call.end.is_none() && lived_since.is_none_or(|since| call.started < since),
             is_answer: answering == Some(call.no),
-            ..self.house.log_of(&dir, call)
+            ..self.inner.log_of(&dir, call)
         });
         Ok(match reveal {
-            Reveal::Hidden => logs.map(|log| self.house.hidden(log)).collect(),
+            Reveal::Hidden => logs.map(|log| self.inner.hidden(log)).collect(),
             Reveal::Shown => logs.collect(),
         })
     }
 
     /// The question to a model whose answer is the plan's.
-    async fn answering_call(&self, plan: &Plan, calls: &[ToolCall]) -> Result<Option<CallNo>, StoreError> {
-        let runs = self.house.store.node_runs(plan.id).await?;
+    async fn answering_call(
+        &self,
+        plan: &Plan,
+        calls: &[ToolCall],
+    ) -> Result<Option<CallNumber>, StoreError> {
+        let runs = self.inner.store.node_runs(plan.id).await?;
         let Some(node) = answer(plan, &runs).map(|run| speaker(&plan.spec, run)) else { return Ok(None) };
         let is_it = |call: &&ToolCall| {
             call.new.tool == ASK_MODEL && call.new.node == node && call.state() == CallState::Ok
@@ -90,7 +94,8 @@ impl Engine {
         Ok(calls.iter().rfind(is_it).map(|call| call.no))
     }
 
-    /// Since when whoever works on the plan does; none when nobody does. Not looked up when all calls have ended.
+    /// Since when whoever works on the plan does; none when nobody does. Not looked up when all calls have
+    /// ended.
     async fn lived_since(&self, id: PlanId, calls: &[ToolCall]) -> Result<Option<WallMs>, StoreError> {
         if calls.iter().all(|call| call.end.is_some()) {
             return Ok(None);
@@ -99,13 +104,13 @@ impl Engine {
         if !job.is_some_and(|job| job.state == JobState::Running && !self.owner_is_gone(&job)) {
             return Ok(None);
         }
-        let moves = self.house.store.events_of(id, EventKind::JobMoved).await?;
+        let moves = self.inner.store.events_of(id, EventKind::JobMoved).await?;
         let claimed = moves.iter().rfind(|event| event.data["to"] == JobState::Running.as_str());
         Ok(claimed.map(|event| event.at))
     }
 }
 
-impl House {
+impl EngineInner {
     fn hidden(&self, log: CallLog) -> CallLog {
         let hide = |bytes: Vec<u8>| match self.redactor.redactor() {
             Some(redactor) => redactor.redact(&bytes).into_owned(),
@@ -115,8 +120,10 @@ impl House {
     }
 
     fn log_of(&self, sandbox: &Path, call: ToolCall) -> CallLog {
-        let kept = |output: Option<KeptOutput>| {
-            output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
+        let kept = |output: Option<StoredOutput>| {
+            output
+                .and_then(|output| StoreContents(self.store.as_ref()).read(&output.hash).ok())
+                .unwrap_or_default()
         };
         let is_printed = is_printed(&call.new.tool);
         let (stdout, stderr, left_out) = match &call.end {
@@ -137,7 +144,7 @@ impl House {
     }
 }
 
-/// Whether what there is to see of such a call is what its process printed.
+/// Returns true if what there is to see of such a call is what its process printed.
 fn is_printed(tool: &str) -> bool {
     [RUN_COMMAND, VALIDATE, RECHECK, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
 }

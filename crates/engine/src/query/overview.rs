@@ -1,12 +1,13 @@
-//! Many plans at a glance: what a table shows of each, looked at again and again without reading any content.
+//! Summaries of many plans, for a table that is refreshed often: no content is read for them.
 //!
 //! # Invariants
-//! 1. Every plan that is worked on is seen, however many there are that wait or have ended.
-//! 2. What cannot have changed is not read again: a plan that rests by its version, one that is worked on by its events.
+//! 1. Every plan that is worked on is listed, however many there are that wait or have ended.
+//! 2. A plan that cannot have changed is not read again: a plan that rests by its version, one that is worked
+//!    on by its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Job, JobState, Plan, PlanId, PlanState, Work};
+use domain::{Job, JobState, Plan, PlanId, PlanState, WorkState};
 use store::{PlanFilter, PlanStoreError, StoreError};
 
 use super::details::store_error;
@@ -14,82 +15,82 @@ use super::effective_changes::TAKE_BACK;
 use crate::engine::Engine;
 use crate::plan::advance::may_go_on;
 use crate::query::queue_position::QueuePlace;
-use crate::workers::registry::{Served, served};
+use crate::workers::registry::{LiveWorkers, live_workers};
 
 /// How many plans that wait for their turn are seen, the first first.
 const QUEUED_MAX: usize = 100;
-/// How many plans are seen beside those with a job, the newest first.
+/// The number of plans that are seen beside those with a job, the newest first.
 const RESTING_MAX: usize = 100;
 
-/// What is seen of a plan at a glance.
+/// The summary of one plan.
 #[derive(Clone, Debug)]
-pub struct Glance {
+pub struct PlanSummary {
     /// The plan.
     pub plan: Plan,
     /// The shortest text that names it.
     pub short: String,
     /// The job that waits or runs.
     pub job: Option<Job>,
-    /// Where it stands in the queue; none when it does not wait there.
+    /// Its position in the queue; `None` if it does not wait there.
     pub place: Option<QueuePlace>,
-    /// Whether it is between two phases, and a worker that lives is about to queue the next.
+    /// True if it is between two phases, and a worker that lives is about to queue the next.
     pub goes_on: bool,
-    /// Whether that job runs under a worker that is no more.
+    /// True if that job runs under a worker that is no more.
     pub owner_is_gone: bool,
     /// What it does at the moment; none while it does nothing.
-    pub step: Option<GlanceStep>,
-    /// How many files its present attempt changed.
+    pub step: Option<CurrentStep>,
+    /// The number of files that its present attempt changed.
     pub files: usize,
 }
 
-/// What a plan does at the moment.
+/// The node that a plan runs at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GlanceStep {
+pub struct CurrentStep {
     /// The node.
     pub node: String,
     /// Its number, from 1, and how many there are; none when it is none of the plan's steps, as a check.
     pub place: Option<(usize, usize)>,
 }
 
-/// What is seen of all plans.
+/// The summaries of all plans at one moment.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct OverviewSnapshot {
     /// The plans, in no order.
-    pub plans: Vec<Glance>,
+    pub plans: Vec<PlanSummary>,
     /// How many wait for their turn, also those that are not among the plans.
     pub queued: usize,
     /// How many may be worked on at once (`plan.concurrency`).
     pub slots: u32,
-    /// Whether a worker lives that takes any plan.
+    /// True if a worker lives that takes any plan.
     pub has_worker: bool,
-    /// Whether a plan changed files, or moved, since the last look.
+    /// True if a plan changed files, or moved, since the last look.
     pub is_news: bool,
 }
 
-/// What was seen before, so that only the rest has to be read.
+/// Reads the summaries again and again; caches those of plans that have not changed.
 #[derive(Debug, Default)]
-pub struct Glances {
-    known: BTreeMap<PlanId, Known>,
+pub struct PlanOverview {
+    known: BTreeMap<PlanId, CachedPlan>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedPlan {
     version: u64,
     event: u64,
     short: String,
-    step: Option<GlanceStep>,
+    step: Option<CurrentStep>,
     files: usize,
 }
 
-impl Glances {
+impl PlanOverview {
     /// Looks at all plans.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn look(&mut self, engine: &Engine) -> Result<Seen, StoreError> {
-        let house = &engine.house;
-        let live = house.store.live_jobs().await.map_err(store_error)?;
-        let served = served(&house.options.data_dir);
+    pub async fn refresh(&mut self, engine: &Engine) -> Result<OverviewSnapshot, StoreError> {
+        let inner = &engine.inner;
+        let live = inner.store.live_jobs().await.map_err(store_error)?;
+        let served = live_workers(&inner.options.data_dir);
         let waits = |job: &Job| !job.is_held() || served.plans.contains(&job.plan);
         let queued = live.iter().filter(|job| job.state == JobState::Queued && waits(job)).count();
         let has_worker = served.has_for(&BTreeSet::new());
@@ -99,24 +100,24 @@ impl Glances {
             let job = live.iter().rev().find(|job| job.plan == plan.id).cloned();
             let known = self.known(engine, &plan, job.is_some()).await?;
             is_news |= known.1;
-            let Known { short, step, files, .. } = known.0;
+            let CachedPlan { short, step, files, .. } = known.0;
             let (short, step, files) = (short.clone(), step.clone(), *files);
             // What the gate of a plan goes by may be all its changes: it is looked at only where that matters.
             let has_gate = job.is_none() && has_worker && may_go_on(&plan);
-            let gate = if has_gate { house.gate(&plan).await? } else { None };
+            let gate = if has_gate { inner.gate(&plan).await? } else { None };
             let goes_on = engine.goes_on(&plan, gate).await?;
-            let place = job.as_ref().and_then(|job| house.place_among(job, &live, &served));
+            let place = job.as_ref().and_then(|job| inner.position_in_queue(job, &live, &served));
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));
-            seen.push(Glance { plan, short, job, place, goes_on, owner_is_gone, step, files });
+            seen.push(PlanSummary { plan, short, job, place, goes_on, owner_is_gone, step, files });
         }
         self.known.retain(|id, _| seen.iter().any(|glance| glance.plan.id == *id));
-        let slots = house.options.plan_concurrency;
-        Ok(Seen { plans: seen, queued, slots, has_worker: !served.any.is_empty(), is_news })
+        let slots = inner.options.plan_concurrency;
+        Ok(OverviewSnapshot { plans: seen, queued, slots, has_worker: !served.any.is_empty(), is_news })
     }
 
     /// The plans to look at.
     async fn plans(&self, engine: &Engine, live: &[Job]) -> Result<Vec<Plan>, StoreError> {
-        let store = &engine.house.store;
+        let store = &engine.inner.store;
         let filter = PlanFilter { limit: RESTING_MAX, ..PlanFilter::default() };
         let mut plans = store.newest_plans(&filter).await?;
         let running = live.iter().filter(|job| job.state == JobState::Running);
@@ -148,11 +149,11 @@ impl Glances {
         engine: &Engine,
         plan: &Plan,
         is_live: bool,
-    ) -> Result<(&Known, bool), StoreError> {
+    ) -> Result<(&CachedPlan, bool), StoreError> {
         let before = self.known.get(&plan.id).map(|known| (known.version, known.event));
         let mut event = before.map_or(0, |(_, event)| event);
         if is_live || before.is_none() {
-            event = engine.house.store.last_event(plan.id).await?;
+            event = engine.inner.store.last_event(plan.id).await?;
         }
         let is_news = before != Some((plan.version, event));
         if is_news {
@@ -160,12 +161,12 @@ impl Glances {
                 Some(known) => known.short,
                 None => engine.short_id(plan.id).await?,
             };
-            let files = match engine.house.store.files_changed(&[plan.id]).await?.get(&plan.id) {
+            let files = match engine.inner.store.files_changed(&[plan.id]).await?.get(&plan.id) {
                 Some(files) => *files,
-                None => engine.house.net_changes(plan).await?.len(),
+                None => engine.inner.net_changes(plan).await?.len(),
             };
             let step = engine.step_now(plan).await?;
-            self.known.insert(plan.id, Known { version: plan.version, event, short, step, files });
+            self.known.insert(plan.id, CachedPlan { version: plan.version, event, short, step, files });
         }
         // It was there, or was put there just now.
         let known =
@@ -174,27 +175,28 @@ impl Glances {
     }
 }
 
-/// Whether nobody goes on with a job: its worker is no more, and no other takes over what was left to the workers.
-fn is_left(engine: &Engine, job: &Job, served: &Served) -> bool {
-    engine.house.owner_is_gone(job) && (job.is_held() || !served.has_for(&job.keys))
+/// Returns true if nobody goes on with a job: its worker is no more, and no other takes over what was left to
+/// the workers.
+fn is_left(engine: &Engine, job: &Job, served: &LiveWorkers) -> bool {
+    engine.inner.owner_is_gone(job) && (job.is_held() || !served.has_for(&job.keys))
 }
 
 impl Engine {
-    async fn step_now(&self, plan: &Plan) -> Result<Option<GlanceStep>, StoreError> {
-        if plan.state != PlanState::Execute(Work::Processing) {
+    async fn step_now(&self, plan: &Plan) -> Result<Option<CurrentStep>, StoreError> {
+        if plan.state != PlanState::Execute(WorkState::Processing) {
             return Ok(None);
         }
-        let calls = self.house.calls(plan).await?;
+        let calls = self.inner.calls(plan).await?;
         let Some(last) = calls.iter().rev().find(|call| call.new.tool != TAKE_BACK) else { return Ok(None) };
         let node = last.new.node.clone();
         let steps = &plan.spec.steps;
         let place = steps.iter().position(|step| step.node == node).map(|no| (no + 1, steps.len()));
-        Ok(Some(GlanceStep { node, place }))
+        Ok(Some(CurrentStep { node, place }))
     }
 }
 
-impl Glance {
-    /// Whether a worker has it in hand.
+impl PlanSummary {
+    /// Returns true if a worker has it in hand.
     pub fn is_running(&self) -> bool {
         !self.owner_is_gone && self.job.as_ref().is_some_and(|job| job.state == JobState::Running)
     }

@@ -1,42 +1,44 @@
-//! Where a plan stands in the queue: how many slots are busy, and how many plans come before it.
+//! The position of a plan in the queue: the number of busy slots, and of plans before it.
 //!
 //! # Invariants
-//! Who waits for a person is no part of the queue: a held job counts when a process that lives serves its plan.
+//! Who waits for a person is no part of the queue: a held job counts when a process that lives serves its
+//! plan.
 
 use domain::{Job, JobState, Ms, Phase};
 use store::StoreError;
 
 use super::details::store_error;
-use crate::engine::House;
-use crate::workers::registry::{Served, served};
+use crate::engine::EngineInner;
+use crate::workers::registry::{LiveWorkers, live_workers};
 
 /// Where a queued plan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {
-    /// How many plans may work at once (`plan.concurrency`).
+    /// The number of plans that may work at once (`plan.concurrency`).
     pub slots: u32,
     /// How many of these do.
     pub busy: usize,
-    /// How many plans wait and come first.
+    /// The number of plans that wait and come first.
     pub before: usize,
-    /// Whether a process lives that will take it up.
+    /// True if a process lives that will take it up.
     pub is_served: bool,
-    /// Whether it waits for a process of its own, and not for a worker.
+    /// True if it waits for a process of its own, and not for a worker.
     pub is_held: bool,
 }
 
 impl QueuePlace {
-    /// Whether it has to wait for a slot.
+    /// Returns true if it has to wait for a slot.
     pub fn waits_for_slot(&self) -> bool {
         usize::try_from(self.slots).is_ok_and(|slots| self.busy >= slots)
     }
 }
 
-impl House {
-    /// How many plans wait before all that were left to the workers, each with a process of its own that lives. A worker
-    /// that takes any plan leaves as many slots to them: they would never be faster than one that is at work already.
+impl EngineInner {
+    /// How many plans wait before all that were left to the workers, each with a process of its own that
+    /// lives. A worker that takes any plan leaves as many slots to them: they would never be faster than one
+    /// that is at work already.
     pub(crate) async fn waiting_first(&self) -> Result<usize, StoreError> {
-        let served = served(&self.options.data_dir);
+        let served = live_workers(&self.options.data_dir);
         if served.plans.is_empty() {
             return Ok(0);
         }
@@ -52,13 +54,18 @@ impl House {
         if job.state != JobState::Queued {
             return Ok(None);
         }
-        let served = served(&self.options.data_dir);
+        let served = live_workers(&self.options.data_dir);
         let live = self.store.live_jobs().await.map_err(store_error)?;
-        Ok(self.place_among(job, &live, &served))
+        Ok(self.position_in_queue(job, &live, &served))
     }
 
     /// The same, among these jobs.
-    pub(crate) fn place_among(&self, job: &Job, live: &[Job], served: &Served) -> Option<QueuePlace> {
+    pub(crate) fn position_in_queue(
+        &self,
+        job: &Job,
+        live: &[Job],
+        served: &LiveWorkers,
+    ) -> Option<QueuePlace> {
         // An apply that is held for a process of its own waits for no slot.
         if job.state != JobState::Queued || (job.phase == Phase::Apply && job.is_held()) {
             return None;

@@ -1,10 +1,11 @@
-//! What a plan answers: the text of the node that its actor names as its result.
+//! The result text of a plan: the text of the node that its actor names as its result.
 //!
 //! # Invariants
-//! 1. Only a node that succeeded answers. Where it was done again to mend what a check found, its last word counts.
+//! 1. Only a node that succeeded has a result. If it ran again to repair the findings of a check, its last
+//!    text counts.
 //! 2. The text has lost its secrets where it was made, and has the bound of every node's text.
 
-use domain::{Does, NodeOutcome, NodeRun, Phase, Plan, PlanSpec};
+use domain::{NodeKind, NodeOutcome, NodeRun, Phase, Plan, PlanSpec};
 
 /// What stands between the name of a node and the number of a round that mends.
 const MEND_MARK: &str = ".fix";
@@ -27,7 +28,7 @@ pub(crate) fn speaker<'a>(spec: &'a PlanSpec, run: &'a NodeRun) -> &'a str {
     // Nested actors are no deeper than their steps are many.
     for _ in &spec.steps {
         match spec.steps.iter().find(|step| step.node == node).map(|step| &step.does) {
-            Some(Does::Actor { result, .. }) => node = result,
+            Some(NodeKind::Actor { result, .. }) => node = result,
             Some(_) | None => break,
         }
     }

@@ -1,24 +1,27 @@
-//! What a run may use: every call and every step is counted in the step that admits it, and the time of every run.
+//! Accounts for a run: counts every call and every step in the transaction that admits it, and the time of
+//! every run.
 //!
 //! # Invariants
-//! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the accounts.
-//! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a call of the plan
-//!    and no step of it; a question to a model is no call of a tool, and begins its node's step.
-//! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it worked: it
-//!    counts for nothing.
+//! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the
+//!    accounts.
+//! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a
+//!    call of the plan and no step of it; a question to a model is no call of a tool, and begins its node's
+//!    step.
+//! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it
+//!    worked: it counts for nothing.
 
 use std::time::Duration;
 
 use domain::{
-    Account, CallEnd, CallNo, CountAs, ErrorCategory, ErrorId, KeptCall, LimitReached, Ms, NewCall, NewError,
-    NodeRun, Plan, Scope, SpendKind, StepId, ToolCall,
+    Account, CallCategory, CallEnd, CallNumber, ErrorCategory, ErrorId, LedgerScope, LimitReached, Ms,
+    NewCall, NewError, NodeRun, Plan, SettledCall, SpendKind, StepId, ToolCall,
 };
-use store::{By, LedgerStoreError};
+use store::{CallAuthority, LedgerStoreError};
 use sync::primitives::{Mutex, lock};
 use sync::{Effect, Finisher};
 
-use super::Stopped;
-use crate::engine::House;
+use super::RunError;
+use crate::engine::EngineInner;
 use crate::query::details::{ASK_MODEL, VALIDATE};
 use worker::{JobRun, RunFailure};
 
@@ -27,41 +30,41 @@ const RUN_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Admits a call and counts it.
 pub(crate) async fn begin(
-    house: &House,
+    engine: &EngineInner,
     run: &JobRun,
     effect: &Effect,
     new: NewCall,
-) -> Result<ToolCall, Stopped> {
+) -> Result<ToolCall, RunError> {
     let (node, count_as) = (new.node.clone(), counts_as(&new));
-    let begun = house.store.begin_counted(effect, &run.claim(), new, count_as).await;
+    let begun = engine.store.begin_counted(effect, &run.claim(), new, count_as).await;
     begun.map_err(|error| stopped(error, &node))
 }
 
 /// Keeps and counts a call that has ended and changed nothing.
 pub(crate) async fn keep(
-    house: &House,
+    engine: &EngineInner,
     run: &JobRun,
     effect: &Effect,
     new: NewCall,
     end: CallEnd,
-) -> Result<CallNo, Stopped> {
+) -> Result<CallNumber, RunError> {
     let node = new.node.clone();
-    let kept = house.store.keep_calls(effect, &run.claim(), vec![kept_call(new, end)]).await;
+    let kept = engine.store.keep_calls(effect, &run.claim(), vec![settled_call(new, end)]).await;
     let kept = kept.map_err(|error| stopped(error, &node))?;
     kept.first()
         .map(|call| call.no)
-        .ok_or_else(|| Stopped::failed(ErrorCategory::Internal, "a call was not kept"))
+        .ok_or_else(|| RunError::failed(ErrorCategory::Internal, "a call was not kept"))
 }
 
 /// A call that has ended, changed nothing and is not kept yet.
-pub(crate) struct Unkept {
+pub(crate) struct UnrecordedCall {
     effect: Effect,
-    call: KeptCall,
+    call: SettledCall,
 }
 
-impl Unkept {
+impl UnrecordedCall {
     pub(crate) fn new(effect: Effect, new: NewCall, end: CallEnd) -> Self {
-        Self { effect, call: kept_call(new, end) }
+        Self { effect, call: settled_call(new, end) }
     }
 
     /// The same with the end of the node whose only call it is.
@@ -72,35 +75,39 @@ impl Unkept {
 }
 
 /// Keeps and counts such calls: all of them, or none when a limit says no to one.
-pub(crate) async fn keep_all(house: &House, run: &JobRun, unkept: &[&Unkept]) -> Result<(), Stopped> {
-    let Some(Unkept { effect, call }) = unkept.first() else { return Ok(()) };
+pub(crate) async fn record_all(
+    engine: &EngineInner,
+    run: &JobRun,
+    unkept: &[&UnrecordedCall],
+) -> Result<(), RunError> {
+    let Some(UnrecordedCall { effect, call }) = unkept.first() else { return Ok(()) };
     let calls = unkept.iter().map(|unkept| unkept.call.clone()).collect();
-    let kept = house.store.keep_calls(effect, &run.claim(), calls).await;
+    let kept = engine.store.keep_calls(effect, &run.claim(), calls).await;
     kept.map(drop).map_err(|error| stopped(error, &call.call.node))
 }
 
-fn kept_call(call: NewCall, end: CallEnd) -> KeptCall {
+fn settled_call(call: NewCall, end: CallEnd) -> SettledCall {
     let count_as = counts_as(&call);
-    KeptCall { call, count_as, end, settles: Vec::new() }
+    SettledCall { call, count_as, end, settles: Vec::new() }
 }
 
-fn counts_as(new: &NewCall) -> CountAs {
+fn counts_as(new: &NewCall) -> CallCategory {
     match new.tool.as_str() {
-        VALIDATE => CountAs::Call,
-        ASK_MODEL => CountAs::Turn,
-        _ => CountAs::Step,
+        VALIDATE => CallCategory::Call,
+        ASK_MODEL => CallCategory::Turn,
+        _ => CallCategory::Step,
     }
 }
 
 /// What ends a node whose accounts say no.
-pub(crate) fn stopped(error: LedgerStoreError, node: &str) -> Stopped {
+pub(crate) fn stopped(error: LedgerStoreError, node: &str) -> RunError {
     match error {
-        LedgerStoreError::Limit(reached) => Stopped::Limit { node: node.to_owned(), reached },
+        LedgerStoreError::Limit(reached) => RunError::Limit { node: node.to_owned(), reached },
         LedgerStoreError::Store(error) => error.into(),
         LedgerStoreError::TooLow(_)
         | LedgerStoreError::IdTaken { .. }
         | LedgerStoreError::NotReserved { .. }
-        | LedgerStoreError::NotFound { .. } => Stopped::failed(ErrorCategory::Internal, error),
+        | LedgerStoreError::NotFound { .. } => RunError::failed(ErrorCategory::Internal, error),
     }
 }
 
@@ -119,12 +126,17 @@ pub(crate) struct RunTime(Mutex<Option<Ms>>);
 
 impl RunTime {
     /// Begins to count, if any time is left to the plan.
-    pub(crate) async fn begin(&self, house: &House, run: &JobRun, plan: &Plan) -> Result<TimeLeft, Stopped> {
-        let account = house.store.ledger(plan.id).await?.account(SpendKind::Time);
+    pub(crate) async fn begin(
+        &self,
+        engine: &EngineInner,
+        run: &JobRun,
+        plan: &Plan,
+    ) -> Result<TimeLeft, RunError> {
+        let account = engine.store.ledger(plan.id).await?.account(SpendKind::Time);
         let max = account.max.unwrap_or(u64::MAX);
         let Account { used, reserved, .. } = account;
         let reached = LimitReached {
-            scope: Scope::Plan(plan.id),
+            scope: LedgerScope::Plan(plan.id),
             kind: SpendKind::Time,
             max,
             used,
@@ -133,19 +145,22 @@ impl RunTime {
         };
         let left = max.saturating_sub(account.taken()).min(ms(RUN_MAX));
         if left == 0 {
-            return Err(Stopped::Limit { node: run.job().phase.to_string(), reached });
+            return Err(RunError::Limit { node: run.job().phase.to_string(), reached });
         }
-        *lock(&self.0) = Some(Ms::from(house.clock.now()));
+        *lock(&self.0) = Some(Ms::from(engine.clock.now()));
         let reached = LimitReached { used: max, ..reached };
         Ok(TimeLeft { left: Duration::from_millis(left), reached })
     }
 
     /// Adds what the run took.
-    pub(crate) async fn end(&self, house: &House, run: &JobRun, finisher: &Finisher) {
+    pub(crate) async fn end(&self, engine: &EngineInner, run: &JobRun, finisher: &Finisher) {
         let Some(began) = lock(&self.0).take() else { return };
-        let took = ms(Ms::from(house.clock.now()).since(began)).max(1);
+        let took = ms(Ms::from(engine.clock.now()).since(began)).max(1);
         // Who lost the lease adds nothing more.
-        let _ = house.store.add_spent(By::Finisher(finisher), &run.claim(), SpendKind::Time, took).await;
+        let _ = engine
+            .store
+            .add_spent(CallAuthority::Finisher(finisher), &run.claim(), SpendKind::Time, took)
+            .await;
     }
 }
 
@@ -154,20 +169,20 @@ fn ms(time: Duration) -> u64 {
 }
 
 /// Tells the recovery that a limit is reached. `node` is what would have begun.
-pub(crate) async fn told(
-    house: &House,
+pub(crate) async fn report_limit(
+    engine: &EngineInner,
     run: &JobRun,
     plan: &Plan,
     node: String,
     reached: &LimitReached,
 ) -> RunFailure {
     let message = reached.to_string();
-    *lock(&house.last_failure) = Some(message.clone());
+    *lock(&engine.last_failure) = Some(message.clone());
     let step = StepId { attempt: plan.attempt, node, visit: 1 };
-    let id = ErrorId::from_u128(house.ids.ulid());
+    let id = ErrorId::from_u128(engine.ids.ulid());
     let error = NewError::new(id, run.job().phase, step, ErrorCategory::Budget, message.clone())
         .with_detail(reached.detail());
     // What the store does not take is told by the job's own end.
-    let _ = house.recovery.record_error(&run.claim(), error).await;
+    let _ = engine.recovery.record_error(&run.claim(), error).await;
     RunFailure::failed(message)
 }

@@ -1,21 +1,22 @@
-//! The place of a node's work: its plan, its run, what is alive of the run, and the scope that ends the work.
+//! The context of a node's calls: its plan, its run, the live state of the run, and the scope that ends the
+//! work.
 
 use std::sync::Arc;
 
 use domain::Plan;
 use sync::{Effect, Observed};
 
-use super::Stopped;
-use super::state::LiveRun;
-use crate::engine::House;
+use super::RunError;
+use super::state::RunState;
+use crate::engine::EngineInner;
 use worker::JobRun;
 
-/// The place of a node's work. `Clone` is the same place.
+/// The context of a node's calls. `Clone` is the same context.
 #[derive(Clone)]
-pub(crate) struct Site<'a> {
-    pub(crate) house: &'a Arc<House>,
+pub(crate) struct NodeContext<'a> {
+    pub(crate) engine: &'a Arc<EngineInner>,
     pub(crate) run: &'a JobRun,
-    pub(crate) live: &'a Arc<LiveRun>,
+    pub(crate) live: &'a Arc<RunState>,
     pub(crate) plan: &'a Plan,
     /// The path of the node.
     pub(crate) path: &'a str,
@@ -23,8 +24,8 @@ pub(crate) struct Site<'a> {
     pub(crate) scope: Observed,
 }
 
-impl Site<'_> {
-    /// The same place, for what is due although the node was stopped: it ends with the run only.
+impl NodeContext<'_> {
+    /// The same context for work that is due although the node was stopped: it ends with the run only.
     pub(crate) fn until_run_ends(&self) -> Self {
         Self { scope: self.run.scope().clone(), ..self.clone() }
     }
@@ -33,7 +34,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// The node was stopped, or the run is over.
-    pub(crate) fn enter(&self) -> Result<Effect, Stopped> {
+    pub(crate) fn enter(&self) -> Result<Effect, RunError> {
         self.scope.check()?;
         Ok(self.run.enter()?)
     }

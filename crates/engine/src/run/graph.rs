@@ -1,96 +1,98 @@
-//! Runs the graph of an actor: what is ready begins beside what runs, until nothing is left to begin.
+//! Runs the graph of an actor: nodes that are ready begin while others run, until nothing is left to begin.
 //!
 //! # How a failure goes
-//! It is told to the recovery. If the node may be tried again, no other node begins; those that run come to their end, and
-//! the round is over ([`RoundEnd::Again`]): the next one begins as after a crash, on a tree without what the failed try
-//! changed. If it may not, the node has failed. A failure that a node handles (`on: failure`) goes to that node. Any other
-//! stops what runs beside it, and when that has settled the actor has failed with that cause; what fails meanwhile is told
-//! to the recovery like everything else.
+//! It is told to the recovery. If the node may be tried again, no other node begins; those that run come to
+//! their end, and the round is over ([`RoundEnd::Again`]): the next one begins as after a crash, on a tree
+//! without what the failed try changed. If it may not, the node has failed. A failure that a node handles
+//! (`on: failure`) goes to that node. Any other stops what runs beside it, and when that has settled the
+//! actor has failed with that cause; what fails meanwhile is told to the recovery like everything else.
 //!
 //! # Invariants
-//! 1. Ends of nodes are stored before anything that needs them begins, so a run that is broken off goes on after the last
-//!    node that settled, and a branch that was not taken stays so.
-//! 2. At most `limits.parallel` nodes run beside each other. Which begin next depends on the graph and on what settled.
+//! 1. Ends of nodes are stored before anything that needs them begins, so a run that is broken off goes on
+//!    after the last node that settled, and a branch that was not taken stays so.
+//! 2. At most `limits.parallel` nodes run beside each other. Which begin next depends on the graph and on
+//!    what settled.
 //! 3. Only here a node is tried again, beside a model that asks its provider again.
-//! 4. Nodes go on while the end of another is stored: nothing here waits for what a node holds that stands still.
+//! 4. Nodes go on while the end of another is stored: nothing here waits for what a node holds that stands
+//!    still.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Action, Does, ErrorCategory, Expr, Graph, GraphEnd, Next, NodeOutcome, NodeRun, NodeState, Phase, Plan,
-    Step, ToolCall, Usage, Values, WallMs,
+    ErrorCategory, Expr, GraphEnd, NextSteps, NodeKind, NodeOutcome, NodeRun, NodeState, Phase, Plan,
+    PlanGraph, PlanStep, RecoveryAction, TokenUsage, ToolCall, Values, WallMs,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use store::By;
+use store::CallAuthority;
 use sync::{CancelReason, CancellationToken};
 
-use super::accounting::{Unkept, keep_all};
-use super::context::Site;
-use super::node::{Done, End, Left, Node};
+use super::accounting::{UnrecordedCall, record_all};
+use super::context::NodeContext;
+use super::node::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use super::node::{command, prompt};
-use super::state::LiveRun;
-use super::{Failure, Stopped, Told, tell};
-use crate::engine::House;
+use super::state::RunState;
+use super::{PhaseFailure, ReportedFailure, RunError, report_failure};
+use crate::engine::EngineInner;
 use crate::query::details::store_error;
 use worker::JobRun;
 
-/// An actor at work: the graph of one phase of a plan.
-pub(crate) struct Actor<'a> {
-    pub(crate) house: &'a Arc<House>,
+/// One run of an actor's graph, for one phase of a plan.
+pub(crate) struct GraphRun<'a> {
+    pub(crate) engine: &'a Arc<EngineInner>,
     pub(crate) run: &'a JobRun,
-    pub(crate) live: &'a Arc<LiveRun>,
+    pub(crate) live: &'a Arc<RunState>,
     pub(crate) plan: &'a Plan,
     pub(crate) phase: Phase,
-    pub(crate) steps: &'a [Step],
+    pub(crate) steps: &'a [PlanStep],
 }
 
-impl Actor<'_> {
+impl GraphRun<'_> {
     /// The place of what the phase itself does.
-    pub(crate) fn site(&self) -> Site<'_> {
-        let Actor { house, run, live, plan, .. } = *self;
-        Site { house, run, live, plan, path: "", scope: run.scope().clone() }
+    pub(crate) fn node_context(&self) -> NodeContext<'_> {
+        let GraphRun { engine, run, live, plan, .. } = *self;
+        NodeContext { engine, run, live, plan, path: "", scope: run.scope().clone() }
     }
 
     /// What a node is told that begins now, and the number of the last thing that a person said.
-    pub(crate) async fn told(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), Stopped> {
+    pub(crate) async fn brief_values(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), RunError> {
         if self.plan.spec.prompt.is_empty() {
             return Ok((Arc::clone(values), 0));
         }
-        let decisions = self.house.store.decisions(self.plan.id).await?;
+        let decisions = self.engine.store.decisions(self.plan.id).await?;
         let (values, seen) = prompt::with_brief(self.plan, values, &decisions);
         Ok((Arc::new(values), seen))
     }
 
     /// Stores the ends of nodes.
-    pub(crate) async fn settle(&self, runs: Vec<NodeRun>) -> Result<(), Stopped> {
+    pub(crate) async fn settle(&self, runs: Vec<NodeRun>) -> Result<(), RunError> {
         let effect = self.run.enter()?;
-        self.house.store.settle_nodes(By::Effect(&effect), &self.run.claim(), runs).await?;
+        self.engine.store.settle_nodes(CallAuthority::Effect(&effect), &self.run.claim(), runs).await?;
         Ok(())
     }
 }
 
-impl Actor<'_> {
+impl GraphRun<'_> {
     /// A node came to its end: deaths of workers before that are not held against a plan that gets on.
-    async fn got_on(&self) -> Result<(), Stopped> {
+    async fn forgive_lost_leases(&self) -> Result<(), RunError> {
         if self.run.job().lost_leases == 0 {
             return Ok(());
         }
         let effect = self.run.enter()?;
-        let forgiven = self.house.store.settled_node(&effect, &self.run.claim()).await;
+        let forgiven = self.engine.store.settled_node(&effect, &self.run.claim()).await;
         Ok(forgiven.map_err(store_error)?)
     }
 }
 
-/// How far an actor has come.
-pub(crate) struct Progress {
-    graph: Graph,
+/// The progress of a graph run.
+pub(crate) struct GraphProgress {
+    graph: PlanGraph,
     states: Vec<NodeState>,
     values: Arc<Values>,
-    /// How often each node was begun, by its place.
+    /// The number of times that each node was begun, by its place.
     tries: BTreeMap<usize, u32>,
     /// What settled nodes left, by their places.
     runs: BTreeMap<usize, NodeRun>,
@@ -102,21 +104,21 @@ pub(crate) struct Progress {
     calls: Vec<ToolCall>,
 }
 
-/// How often a node was begun before: as its stored end says, and as its calls tell. One that makes a single call makes it
-/// in each try; of a model that made calls and has no end it is known that it was begun.
-fn tries(step: &Step, ended: Option<&NodeRun>, calls: &[ToolCall]) -> u32 {
+/// How often a node was begun before: as its stored end says, and as its calls tell. One that makes a single
+/// call makes it in each try; of a model that made calls and has no end it is known that it was begun.
+fn tries(step: &PlanStep, ended: Option<&NodeRun>, calls: &[ToolCall]) -> u32 {
     let made = calls.iter().filter(|call| call.new.node == step.node).count();
     let made = u32::try_from(made).unwrap_or(u32::MAX);
     let by_calls = match step.does {
-        Does::Actor { .. } => 0,
-        Does::Model(_) => made.min(1),
-        Does::Command(_)
-        | Does::External(_)
-        | Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::Tool { .. } => made,
+        NodeKind::Actor { .. } => 0,
+        NodeKind::Model(_) => made.min(1),
+        NodeKind::Command(_)
+        | NodeKind::External(_)
+        | NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Tool { .. } => made,
     };
     ended.map_or(0, |run| run.tries).max(by_calls)
 }
@@ -133,20 +135,20 @@ pub(crate) enum RoundEnd {
     },
 }
 
-impl Progress {
+impl GraphProgress {
     /// Where the actor stands, by the ends that were stored.
-    pub(crate) fn of(
-        actor: &Actor<'_>,
+    pub(crate) fn from_runs(
+        actor: &GraphRun<'_>,
         runs: &[NodeRun],
         values: Values,
         calls: Vec<ToolCall>,
-    ) -> Result<Progress, Stopped> {
-        let graph = Graph::new(actor.steps).map_err(|flaws| {
+    ) -> Result<GraphProgress, RunError> {
+        let graph = PlanGraph::new(actor.steps).map_err(|flaws| {
             let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
-            Stopped::failed(ErrorCategory::InvalidInput, flaws.join("; "))
+            RunError::failed(ErrorCategory::InvalidInput, flaws.join("; "))
         })?;
         let of_this = |run: &&NodeRun| run.phase == actor.phase && run.attempt == actor.plan.attempt;
-        let known = |step: &Step| runs.iter().filter(of_this).find(|run| run.path == step.node);
+        let known = |step: &PlanStep| runs.iter().filter(of_this).find(|run| run.path == step.node);
         let ends: Vec<Option<NodeOutcome>> =
             actor.steps.iter().map(|step| known(step).map(|run| run.outcome)).collect();
         let states = graph.resumed(&ends);
@@ -156,7 +158,7 @@ impl Progress {
             mended.filter(|run| run.outcome == NodeOutcome::Succeeded).map(|run| run.path.clone()).collect();
         let begun = actor.steps.iter().enumerate().map(|(at, step)| (at, tries(step, known(step), &calls)));
         let begun = begun.filter(|(_, tries)| *tries > 0).collect();
-        let mut progress = Progress {
+        let mut progress = GraphProgress {
             graph,
             states,
             values: Arc::new(values),
@@ -175,14 +177,14 @@ impl Progress {
     }
 
     /// The paths of the nodes, and of the rounds of mending, whose ends stand.
-    pub(crate) fn settled(&self, steps: &[Step]) -> BTreeSet<String> {
+    pub(crate) fn settled(&self, steps: &[PlanStep]) -> BTreeSet<String> {
         let is_settled = |at: usize| matches!(self.states.get(at), Some(NodeState::Settled(_)));
         let nodes =
             steps.iter().enumerate().filter(|(at, _)| is_settled(*at)).map(|(_, step)| step.node.clone());
         nodes.chain(self.mended.iter().cloned()).collect()
     }
 
-    /// How many rounds of mending have succeeded.
+    /// The number of rounds of mending that have succeeded.
     pub(crate) fn rounds_mended(&self) -> usize {
         self.mended.len()
     }
@@ -200,16 +202,16 @@ impl Progress {
 }
 
 /// Runs what is left of the graph.
-pub(crate) async fn run(actor: &Actor<'_>, progress: &mut Progress) -> Result<RoundEnd, Stopped> {
-    let mut round = Round { actor, progress, stops: BTreeMap::new(), again: None, halted: None };
-    let mut running = Running { nodes: FuturesUnordered::new(), ended: VecDeque::new() };
+pub(crate) async fn run(actor: &GraphRun<'_>, progress: &mut GraphProgress) -> Result<RoundEnd, RunError> {
+    let mut round = GraphRound { actor, progress, stops: BTreeMap::new(), again: None, halted: None };
+    let mut running = RunningNodes { nodes: FuturesUnordered::new(), ended: VecDeque::new() };
     loop {
         let next = round.next();
         if let Some(end) = next.end.filter(|_| next.settled.is_empty()) {
             return round.ended(end);
         }
         let is_new = !next.settled.is_empty();
-        running.beside(round.settle(next.settled)).await;
+        running.run_alongside(round.settle(next.settled)).await;
         next.stop.into_iter().for_each(|at| round.stop(at));
         if is_new || round.begin_ready(&next.ready, &mut running).await {
             continue;
@@ -218,31 +220,31 @@ pub(crate) async fn run(actor: &Actor<'_>, progress: &mut Progress) -> Result<Ro
         if ended.is_empty() {
             break;
         }
-        running.beside(round.take_all(ended)).await;
+        running.run_alongside(round.take_all(ended)).await;
     }
     match (round.halted, round.again) {
         (Some(stopped), _) => Err(stopped),
         (None, Some(after)) => Ok(RoundEnd::Again { after }),
-        (None, None) => Err(Stopped::Cancelled),
+        (None, None) => Err(RunError::Cancelled),
     }
 }
 
 /// A node by its place, and what it came to.
-type Ended = (usize, Result<Done, Stopped>);
+type EndedNode = (usize, Result<NodeResult, RunError>);
 
 /// The nodes that run, and those that have ended and were not taken yet.
-struct Running<'a> {
-    nodes: FuturesUnordered<BoxFuture<'a, Ended>>,
-    ended: VecDeque<Ended>,
+struct RunningNodes<'a> {
+    nodes: FuturesUnordered<BoxFuture<'a, EndedNode>>,
+    ended: VecDeque<EndedNode>,
 }
 
-impl Running<'_> {
+impl RunningNodes<'_> {
     fn len(&self) -> usize {
         self.nodes.len() + self.ended.len()
     }
 
     /// What nodes came to: one, and all that ended with it. Nothing when none runs.
-    async fn next(&mut self) -> Vec<Ended> {
+    async fn next(&mut self) -> Vec<EndedNode> {
         if self.ended.is_empty() {
             self.ended.extend(self.nodes.next().await);
         }
@@ -253,7 +255,7 @@ impl Running<'_> {
     }
 
     /// Does this while the nodes go on: one that stood still could hold what this waits for.
-    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+    async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -266,29 +268,29 @@ impl Running<'_> {
 }
 
 /// One round: from where the actor stands to where nothing runs.
-struct Round<'a, 'b> {
-    actor: &'a Actor<'a>,
-    progress: &'b mut Progress,
+struct GraphRound<'a, 'b> {
+    actor: &'a GraphRun<'a>,
+    progress: &'b mut GraphProgress,
     /// Stops a node that runs.
     stops: BTreeMap<usize, CancellationToken>,
     /// The longest wait of those that are to be tried again.
     again: Option<Duration>,
     /// Why nothing goes on, whatever the graph says.
-    halted: Option<Stopped>,
+    halted: Option<RunError>,
 }
 
-impl<'a> Round<'a, '_> {
+impl<'a> GraphRound<'a, '_> {
     /// What the graph says by now; nothing once nothing goes on.
-    fn next(&self) -> Next {
+    fn next(&self) -> NextSteps {
         match self.halted {
-            Some(_) => Next::default(),
+            Some(_) => NextSteps::default(),
             None => self.progress.graph.next(&self.progress.states),
         }
     }
 
-    /// Begins what can begin, in the order of the file and as far as there is room; true when one of them has settled
-    /// instead, so that others may be ready.
-    async fn begin_ready(&mut self, ready: &[usize], running: &mut Running<'a>) -> bool {
+    /// Begins what can begin, in the order of the file and as far as there is room; true when one of them has
+    /// settled instead, so that others may be ready.
+    async fn begin_ready(&mut self, ready: &[usize], running: &mut RunningNodes<'a>) -> bool {
         let room = usize::try_from(self.actor.plan.spec.parallel).unwrap_or(1).max(1);
         for at in ready.iter().copied() {
             if self.halted.is_some() || self.again.is_some() || running.len() >= room {
@@ -300,8 +302,8 @@ impl<'a> Round<'a, '_> {
                     running.nodes.push(self.begin(at));
                     continue;
                 }
-                Ok(false) => running.beside(self.settle(vec![(at, NodeOutcome::Skipped)])).await,
-                Err(stopped) => running.beside(self.take(at, Err(stopped))).await,
+                Ok(false) => running.run_alongside(self.settle(vec![(at, NodeOutcome::Skipped)])).await,
+                Err(stopped) => running.run_alongside(self.take(at, Err(stopped))).await,
             }
             return true;
         }
@@ -309,16 +311,16 @@ impl<'a> Round<'a, '_> {
     }
 
     /// Nothing begins any more, and what runs is stopped.
-    fn halt(&mut self, stopped: Stopped) {
+    fn halt(&mut self, stopped: RunError) {
         self.halted.get_or_insert(stopped);
         self.stops.keys().for_each(|at| self.stop(*at));
     }
 
-    fn ended(self, end: GraphEnd) -> Result<RoundEnd, Stopped> {
+    fn ended(self, end: GraphEnd) -> Result<RoundEnd, RunError> {
         match end {
             GraphEnd::Succeeded => Ok(RoundEnd::Done),
-            GraphEnd::Cancelled => Err(Stopped::Cancelled),
-            GraphEnd::Failed { node } => Err(Stopped::Told(self.cause(node))),
+            GraphEnd::Cancelled => Err(RunError::Cancelled),
+            GraphEnd::Failed { node } => Err(RunError::Reported(self.cause(node))),
         }
     }
 
@@ -338,23 +340,23 @@ impl<'a> Round<'a, '_> {
     }
 
     /// Stores the ends of nodes that were not begun.
-    async fn settled(&mut self, settled: Vec<(usize, NodeOutcome)>) -> Result<(), Stopped> {
+    async fn settled(&mut self, settled: Vec<(usize, NodeOutcome)>) -> Result<(), RunError> {
         if settled.is_empty() {
             return Ok(());
         }
-        let now = self.actor.house.wall();
+        let now = self.actor.engine.wall();
         let mut runs = Vec::new();
         for (at, outcome) in settled {
             let run = match &self.actor.steps[at].does {
-                Does::Actor { result, .. } => self.whole(at, result, outcome, now),
-                Does::Command(_)
-                | Does::Read { .. }
-                | Does::Write { .. }
-                | Does::Edit { .. }
-                | Does::Wait { .. }
-                | Does::Tool { .. }
-                | Does::Model(_)
-                | Does::External(_) => self.node_run(at, (now, now), outcome, Left::default()),
+                NodeKind::Actor { result, .. } => self.whole(at, result, outcome, now),
+                NodeKind::Command(_)
+                | NodeKind::Read { .. }
+                | NodeKind::Write { .. }
+                | NodeKind::Edit { .. }
+                | NodeKind::Wait { .. }
+                | NodeKind::Tool { .. }
+                | NodeKind::Model(_)
+                | NodeKind::External(_) => self.node_run(at, (now, now), outcome, NodeOutput::default()),
             };
             self.progress.add(at, run.clone());
             runs.push(run);
@@ -368,13 +370,13 @@ impl<'a> Round<'a, '_> {
         let of_members = || self.progress.runs.values().filter(|run| run.path.starts_with(&members));
         let is_leaf = |run: &&NodeRun| !run.path[members.len()..].contains(domain::MEMBER_SEPARATOR);
         let said = of_members().find(|run| run.path == result);
-        let left = Left {
+        let left = NodeOutput {
             exit: said.and_then(|run| run.exit),
             text: said.map(|run| run.text.clone()).unwrap_or_default(),
             json: said.map(|run| run.json.clone()).unwrap_or_default(),
             guidance_seen: of_members().map(|run| run.guidance_seen).max().unwrap_or(0),
             changed: of_members().filter(is_leaf).map(|run| run.changed).sum(),
-            usage: of_members().filter(is_leaf).fold(Usage::default(), |sum, run| sum.plus(run.usage)),
+            usage: of_members().filter(is_leaf).fold(TokenUsage::default(), |sum, run| sum.plus(run.usage)),
         };
         let started = of_members().map(|run| run.started).min().unwrap_or(now);
         self.node_run(at, (started, now), outcome, left)
@@ -385,7 +387,7 @@ impl<'a> Round<'a, '_> {
         at: usize,
         (started, finished): (WallMs, WallMs),
         outcome: NodeOutcome,
-        left: Left,
+        left: NodeOutput,
     ) -> NodeRun {
         NodeRun {
             attempt: self.actor.plan.attempt,
@@ -396,7 +398,7 @@ impl<'a> Round<'a, '_> {
         }
     }
 
-    fn begin(&mut self, at: usize) -> BoxFuture<'a, Ended> {
+    fn begin(&mut self, at: usize) -> BoxFuture<'a, EndedNode> {
         let token = self.actor.run.scope().child();
         let scope = token.observe();
         self.stops.insert(at, token);
@@ -408,16 +410,16 @@ impl<'a> Round<'a, '_> {
         let began =
             self.progress.calls.iter().find(|call| call.new.node == step.node).map(|call| call.started);
         Box::pin(async move {
-            let Actor { house, run, live, plan, phase, .. } = *actor;
-            let (path, started) = (step.node.as_str(), house.wall());
-            let (values, guidance_seen) = match actor.told(&values).await {
+            let GraphRun { engine, run, live, plan, phase, .. } = *actor;
+            let (path, started) = (step.node.as_str(), engine.wall());
+            let (values, guidance_seen) = match actor.brief_values(&values).await {
                 Ok(told) => told,
                 Err(stopped) => return (at, Err(stopped)),
             };
             let values = &values;
             live.forget_changed(path);
-            let node = Node {
-                house,
+            let node = ActiveNode {
+                engine,
                 run,
                 live,
                 plan,
@@ -443,10 +445,10 @@ impl<'a> Round<'a, '_> {
     }
 
     /// What nodes came to that ended together.
-    async fn take_all(&mut self, mut ended: Vec<Ended>) {
-        match self.keep_together(&mut ended).await {
+    async fn take_all(&mut self, mut ended: Vec<EndedNode>) {
+        match self.record_together(&mut ended).await {
             // Each is kept, and told, by itself.
-            Ok(()) | Err(Stopped::Limit { .. }) => {}
+            Ok(()) | Err(RunError::Limit { .. }) => {}
             Err(stopped) => return self.halt(stopped),
         }
         for (at, done) in ended {
@@ -455,113 +457,124 @@ impl<'a> Round<'a, '_> {
     }
 
     /// Stores in one step what only has to be kept of several.
-    async fn keep_together(&self, ended: &mut [Ended]) -> Result<(), Stopped> {
+    async fn record_together(&self, ended: &mut [EndedNode]) -> Result<(), RunError> {
         let ends = || ended.iter().filter_map(|(_, done)| Some(&done.as_ref().ok()?.end));
-        let unkept: Vec<&Unkept> = ends().filter_map(End::unkept).collect();
+        let unkept: Vec<&UnrecordedCall> = ends().filter_map(NodePersistence::unkept).collect();
         if unkept.len() < 2 {
             return Ok(());
         }
-        keep_all(self.actor.house, self.actor.run, &unkept).await?;
+        record_all(self.actor.engine, self.actor.run, &unkept).await?;
         for (_, done) in ended {
-            if let Ok(Done { end, .. }) = done
+            if let Ok(NodeResult { end, .. }) = done
                 && end.unkept().is_some()
             {
-                *end = End::Stored;
+                *end = NodePersistence::Stored;
             }
         }
         Ok(())
     }
 
     /// What a node that ran came to.
-    async fn take(&mut self, at: usize, done: Result<Done, Stopped>) {
+    async fn take(&mut self, at: usize, done: Result<NodeResult, RunError>) {
         self.stops.remove(&at);
         if let Err(stopped) = self.taken(at, done).await {
             self.halt(stopped);
         }
     }
 
-    async fn taken(&mut self, at: usize, done: Result<Done, Stopped>) -> Result<(), Stopped> {
-        let Actor { house, run, plan, live, .. } = *self.actor;
+    async fn taken(&mut self, at: usize, done: Result<NodeResult, RunError>) -> Result<(), RunError> {
+        let GraphRun { engine, run, plan, live, .. } = *self.actor;
         let step = &self.actor.steps[at];
         match done {
             Ok(done) => {
-                let run = done.stored(house, run).await?;
+                let run = done.persist(engine, run).await?;
                 self.progress.add(at, run);
                 live.close_changeset(&step.node).await?;
-                self.actor.got_on().await
+                self.actor.forgive_lost_leases().await
             }
-            Err(Stopped::Failed { category, message, left, call }) => {
-                let failure = Failure { category, message, call };
-                let Told { message, recovery } = tell(house, run, plan, Some(step), failure).await;
+            Err(RunError::Failed { category, message, left, call }) => {
+                let failure = PhaseFailure { category, message, call };
+                let ReportedFailure { message, recovery } =
+                    report_failure(engine, run, plan, Some(step), failure).await;
                 match recovery.map(|recovery| recovery.action) {
-                    Some(Action::Retry { after, .. }) => {
+                    Some(RecoveryAction::Retry { after, .. }) => {
                         self.progress.states[at] = NodeState::Waiting;
                         self.again = self.again.max(Some(after));
                         Ok(())
                     }
-                    Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
-                        self.failed(at, message, left).await
-                    }
+                    Some(
+                        RecoveryAction::Revert
+                        | RecoveryAction::Ask
+                        | RecoveryAction::GiveUp
+                        | RecoveryAction::Told,
+                    )
+                    | None => self.failed(at, message, left).await,
                 }
             }
-            Err(Stopped::Told(message)) => self.failed(at, message, None).await,
+            Err(RunError::Reported(message)) => self.failed(at, message, None).await,
             // Stopped by itself: the run goes on.
-            Err(Stopped::Cancelled) if !run.scope().is_cancelled() => {
-                let left = Left { changed: self.changed_by(at), ..Left::default() };
+            Err(RunError::Cancelled) if !run.scope().is_cancelled() => {
+                let left = NodeOutput { changed: self.changed_by(at), ..NodeOutput::default() };
                 self.ran(at, NodeOutcome::Cancelled, left).await
             }
-            Err(stopped @ (Stopped::Cancelled | Stopped::Limit { .. } | Stopped::Constrained(_))) => {
+            Err(stopped @ (RunError::Cancelled | RunError::Limit { .. } | RunError::Constrained(_))) => {
                 Err(stopped)
             }
         }
     }
 
-    async fn failed(&mut self, at: usize, message: String, left: Option<Box<Left>>) -> Result<(), Stopped> {
-        let left = left.map_or_else(|| Left { text: message.clone(), ..Left::default() }, |left| *left);
-        let left = Left { changed: self.changed_by(at), ..left };
+    async fn failed(
+        &mut self,
+        at: usize,
+        message: String,
+        left: Option<Box<NodeOutput>>,
+    ) -> Result<(), RunError> {
+        let left =
+            left.map_or_else(|| NodeOutput { text: message.clone(), ..NodeOutput::default() }, |left| *left);
+        let left = NodeOutput { changed: self.changed_by(at), ..left };
         self.progress.causes.insert(at, message);
         self.ran(at, NodeOutcome::Failed, left).await
     }
 
-    /// How many changes a node has recorded that did not succeed.
+    /// The number of changes that a node has recorded that did not succeed.
     fn changed_by(&self, at: usize) -> u32 {
         self.actor.live.changed_by(&self.actor.steps[at].node)
     }
 
     /// A node that was begun has settled, and has not stored it.
-    async fn ran(&mut self, at: usize, outcome: NodeOutcome, left: Left) -> Result<(), Stopped> {
-        let now = self.actor.house.wall();
+    async fn ran(&mut self, at: usize, outcome: NodeOutcome, left: NodeOutput) -> Result<(), RunError> {
+        let now = self.actor.engine.wall();
         let run = self.node_run(at, (now, now), outcome, left);
         self.progress.add(at, run.clone());
         self.actor.settle(vec![run]).await
     }
 }
 
-/// Whether a condition holds; without one it does.
-fn holds(condition: Option<&str>, values: &Values, step: &Step) -> Result<bool, Stopped> {
+/// Returns true if a condition holds; without one it does.
+fn holds(condition: Option<&str>, values: &Values, step: &PlanStep) -> Result<bool, RunError> {
     let Some(condition) = condition else { return Ok(true) };
     let unfit = |why: &dyn std::fmt::Display| {
         let message = format!("node {}: the condition `{condition}` cannot be told: {why}", step.node);
-        Stopped::failed(ErrorCategory::InvalidInput, message)
+        RunError::failed(ErrorCategory::InvalidInput, message)
     };
     let condition = Expr::parse_frozen(condition).map_err(|flaw| unfit(&flaw))?;
     condition.holds(&|path| values.get(path)).map_err(|error| unfit(&error))
 }
 
 /// Does a node until it has left what it is repeated for.
-pub(crate) async fn do_node(node: &Node<'_>) -> Result<Done, Stopped> {
+pub(crate) async fn do_node(node: &ActiveNode<'_>) -> Result<NodeResult, RunError> {
     let Some(repeat) = &node.step.repeat else { return command::run(node).await };
-    let mut sum = Left::default();
+    let mut sum = NodeOutput::default();
     for _ in 0..repeat.max {
         let run = match command::run(node).await? {
             // Nothing of it was stored: the node has not ended.
-            Done { run, end: End::Stored | End::Loose } => run,
-            Done { run, end: End::WithCall(unkept) } => {
-                keep_all(node.house, node.run, &[&unkept]).await?;
+            NodeResult { run, end: NodePersistence::Stored | NodePersistence::Loose } => run,
+            NodeResult { run, end: NodePersistence::WithCall(unkept) } => {
+                record_all(node.engine, node.run, &[&unkept]).await?;
                 run
             }
         };
-        sum = Left {
+        sum = NodeOutput {
             exit: run.exit,
             text: run.text,
             json: run.json,
@@ -573,12 +586,12 @@ pub(crate) async fn do_node(node: &Node<'_>) -> Result<Done, Stopped> {
         let mut values = node.values.clone();
         values.add(&run);
         if holds(Some(&repeat.until), &values, node.step)? {
-            return Ok(Done { run, end: End::Loose });
+            return Ok(NodeResult { run, end: NodePersistence::Loose });
         }
     }
     let message = format!(
         "REPEAT_EXHAUSTED: node {} was done {} times, and `{}` did not hold",
         node.path, repeat.max, repeat.until
     );
-    Err(Stopped::failed(ErrorCategory::Tool, message))
+    Err(RunError::failed(ErrorCategory::Tool, message))
 }

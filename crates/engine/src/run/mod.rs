@@ -1,18 +1,20 @@
-//! Does the phases of plans: what a claimed job means.
+//! Runs the phases of plans: the work of a claimed job.
 //!
 //! # Where to look
-//! `strategize` and `execute` run an actor's `graph`, whose `node`s do `steps`, with what `brief` tells them, in the sandbox
-//! that `ground` opens; then come `checks`, and `mend`. `sandbox_call` is the right to change the sandbox and the duty to
-//! record what changed, `command` the gate that every command passes, `tools` the same for every call of a tool, `model` lets a model work, `choices` is what nodes decide,
-//! `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
-//! `earlier` what a job's former owners left, `apply` brings the result to the user's files, and `recheck` runs checks on
-//! what these would become.
+//! `phase::strategize` and `phase::execute` run an actor's `graph`. Its nodes (`node`) get their prompt from
+//! `node::prompt` and work in the sandbox that `plan_sandbox` opens; then come `phase::checks` and
+//! `phase::repair`. `call::sandbox_call` is the right to change the sandbox and the duty to record the
+//! changes. Every command goes through `call::command`, every tool call through `call::tool`. `node::model`
+//! lets a model work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes
+//! that could not be captured, `accounting` counts what a run uses, and `stale_processes` kills what former
+//! owners of the job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs
+//! checks on what these would become.
 //!
 //! # Invariants
-//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes when its end is
-//!    stored, whatever became of it.
-//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted; a sandbox
-//!    whose changes could not be captured stays on the disk.
+//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes
+//!    when its end is stored, whatever became of it.
+//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted;
+//!    a sandbox whose changes could not be captured stays on the disk.
 
 mod accounting;
 pub(crate) mod call;
@@ -35,32 +37,33 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    CallNo, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, Recovery, Step, StepId,
+    CallNumber, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, PlanStep,
+    RecoveryAdvice, StepId,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
 
-use crate::engine::House;
-use node::Left;
+use crate::engine::EngineInner;
+use node::NodeOutput;
 use worker::ErrorRecoveryService;
 use worker::PlanError;
 use worker::{JobRun, JobRunner, RunFailure};
 
-pub(crate) use phase::recheck::{Recheck, Rechecked, red, required};
+pub(crate) use phase::recheck::{Recheck, RecheckResult, red, required};
 pub(crate) use shutdown::STORE_WAIT;
-pub(crate) use state::LiveRun;
+pub(crate) use state::RunState;
 
-/// How long a store that is busy is left alone before it is asked again.
+/// The pause before a busy store is asked again.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Does the jobs of this process.
 pub(crate) struct PhaseRunner {
-    house: Arc<House>,
+    engine: Arc<EngineInner>,
     apply: ApplyAs,
-    live: Mutex<BTreeMap<(JobId, Fence), Arc<LiveRun>>>,
+    live: Mutex<BTreeMap<(JobId, Fence), Arc<RunState>>>,
 }
 
-/// What is to be done with an apply that waits.
+/// The treatment of an apply that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApplyAs {
     /// As it was asked for.
@@ -69,28 +72,33 @@ pub(crate) enum ApplyAs {
     Replaced,
 }
 
-/// What ends a phase early.
+/// The reason for which a phase ends early.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum RunError {
     /// The run is over: somebody cancelled it, or the lease is lost. There is nothing to tell.
     Cancelled,
-    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed, `call` the call
-    /// that failed, if it was one.
-    Failed { category: ErrorCategory, message: String, left: Option<Box<Left>>, call: Option<CallNo> },
-    /// The same, and the recovery knows.
-    Told(String),
+    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed,
+    /// `call` the call that failed, if it was one.
+    Failed {
+        category: ErrorCategory,
+        message: String,
+        left: Option<Box<NodeOutput>>,
+        call: Option<CallNumber>,
+    },
+    /// It failed, and the failure was reported to the recovery.
+    Reported(String),
     /// A limit of the plan does not let `node` begin, or go on.
     Limit { node: String, reached: LimitReached },
     /// A gate or a conflict stands in the way of an apply.
-    Constrained(Vec<domain::Reason>),
+    Constrained(Vec<domain::ConstraintReason>),
 }
 
-impl Stopped {
+impl RunError {
     /// In one sentence.
     fn shown(&self) -> String {
         match self {
             Self::Cancelled => "the run was stopped".to_owned(),
-            Self::Failed { message, .. } | Self::Told(message) => message.clone(),
+            Self::Failed { message, .. } | Self::Reported(message) => message.clone(),
             Self::Limit { reached, .. } => reached.to_string(),
             Self::Constrained(reasons) => domain::why_constrained(reasons),
         }
@@ -101,17 +109,19 @@ impl Stopped {
     }
 
     /// The same, of a failure: this call is the one that failed, unless another is named.
-    fn of_call(self, no: CallNo) -> Self {
+    fn of_call(self, no: CallNumber) -> Self {
         match self {
             Self::Failed { category, message, left, call } => {
                 Self::Failed { category, message, left, call: call.or(Some(no)) }
             }
-            other @ (Self::Cancelled | Self::Told(_) | Self::Limit { .. } | Self::Constrained(_)) => other,
+            other @ (Self::Cancelled | Self::Reported(_) | Self::Limit { .. } | Self::Constrained(_)) => {
+                other
+            }
         }
     }
 }
 
-/// What kind of failure this is: one of space, or of the sandbox.
+/// Returns the category of a sandbox failure: lack of space, or the sandbox itself.
 fn sandbox_category(error: &(dyn Error + 'static)) -> ErrorCategory {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -124,13 +134,13 @@ fn sandbox_category(error: &(dyn Error + 'static)) -> ErrorCategory {
     ErrorCategory::Sandbox
 }
 
-impl From<Cancelled> for Stopped {
+impl From<Cancelled> for RunError {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
 }
 
-impl From<store::StoreError> for Stopped {
+impl From<store::StoreError> for RunError {
     fn from(error: store::StoreError) -> Self {
         match error {
             store::StoreError::LeaseLost(_) => Self::Cancelled,
@@ -145,7 +155,7 @@ impl From<store::StoreError> for Stopped {
     }
 }
 
-impl From<store::PlanStoreError> for Stopped {
+impl From<store::PlanStoreError> for RunError {
     fn from(error: store::PlanStoreError) -> Self {
         if let store::PlanStoreError::Store(error) = error {
             return error.into();
@@ -154,7 +164,7 @@ impl From<store::PlanStoreError> for Stopped {
     }
 }
 
-impl From<store::DecisionStoreError> for Stopped {
+impl From<store::DecisionStoreError> for RunError {
     fn from(error: store::DecisionStoreError) -> Self {
         match error {
             store::DecisionStoreError::Store(error) => error.into(),
@@ -165,7 +175,7 @@ impl From<store::DecisionStoreError> for Stopped {
     }
 }
 
-impl From<store::ChangesetStoreError> for Stopped {
+impl From<store::ChangesetStoreError> for RunError {
     fn from(error: store::ChangesetStoreError) -> Self {
         match error {
             store::ChangesetStoreError::Store(error) => error.into(),
@@ -174,7 +184,7 @@ impl From<store::ChangesetStoreError> for Stopped {
     }
 }
 
-impl From<PlanError> for Stopped {
+impl From<PlanError> for RunError {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Cancelled { .. } | PlanError::LeaseLost(_) => Self::Cancelled,
@@ -187,94 +197,100 @@ impl From<PlanError> for Stopped {
 }
 
 impl PhaseRunner {
-    pub(crate) fn new(house: Arc<House>, apply: ApplyAs) -> Self {
-        Self { house, apply, live: Mutex::default() }
+    pub(crate) fn new(engine: Arc<EngineInner>, apply: ApplyAs) -> Self {
+        Self { engine, apply, live: Mutex::default() }
     }
 
-    fn live_of(&self, run: &JobRun) -> Arc<LiveRun> {
+    fn live_of(&self, run: &JobRun) -> Arc<RunState> {
         let claim = run.claim();
         Arc::clone(lock(&self.live).entry((claim.job, claim.fence)).or_default())
     }
 
-    fn known_live(&self, run: &JobRun) -> Option<Arc<LiveRun>> {
+    fn known_live(&self, run: &JobRun) -> Option<Arc<RunState>> {
         let claim = run.claim();
         lock(&self.live).get(&(claim.job, claim.fence)).cloned()
     }
 
-    fn take_live(&self, run: &JobRun) -> Option<Arc<LiveRun>> {
+    fn take_live(&self, run: &JobRun) -> Option<Arc<RunState>> {
         let claim = run.claim();
         lock(&self.live).remove(&(claim.job, claim.fence))
     }
 
-    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), RunError> {
         stale_processes::kill(run, &self.live_of(run)).await?;
         if run.job().phase != Phase::Apply {
-            self.house.models.renew(&plan.spec, &self.house.redactor);
+            self.engine.models.renew(&plan.spec, &self.engine.redactor);
         }
         match run.job().phase {
             Phase::Strategize => {
-                phase::strategize::strategize(&self.house, run, &self.live_of(run), plan).await
+                phase::strategize::strategize(&self.engine, run, &self.live_of(run), plan).await
             }
-            Phase::Execute => phase::execute::execute(&self.house, run, &self.live_of(run), plan).await,
+            Phase::Execute => phase::execute::execute(&self.engine, run, &self.live_of(run), plan).await,
             Phase::Apply => match self.apply {
-                ApplyAs::Asked => phase::apply::apply(&self.house, run, &self.live_of(run), plan).await,
-                ApplyAs::Replaced => Err(Stopped::Constrained(vec![phase::apply::replaced()])),
+                ApplyAs::Asked => phase::apply::apply(&self.engine, run, &self.live_of(run), plan).await,
+                ApplyAs::Replaced => Err(RunError::Constrained(vec![phase::apply::replaced()])),
             },
         }
     }
 
     /// How a phase that stopped ends its run; what was not told yet is told to the recovery.
-    async fn failure(&self, run: &JobRun, plan: &Plan, stopped: Stopped) -> RunFailure {
+    async fn failure(&self, run: &JobRun, plan: &Plan, stopped: RunError) -> RunFailure {
         match stopped {
-            Stopped::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
-            Stopped::Told(message) => RunFailure::failed(message),
-            Stopped::Failed { category, message, call, .. } => {
-                let failure = Failure { category, message, call };
-                RunFailure::failed(tell(&self.house, run, plan, None, failure).await.message)
+            RunError::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
+            RunError::Reported(message) => RunFailure::failed(message),
+            RunError::Failed { category, message, call, .. } => {
+                let failure = PhaseFailure { category, message, call };
+                RunFailure::failed(report_failure(&self.engine, run, plan, None, failure).await.message)
             }
-            Stopped::Limit { node, reached } => {
-                accounting::told(&self.house, run, plan, node, &reached).await
+            RunError::Limit { node, reached } => {
+                accounting::report_limit(&self.engine, run, plan, node, &reached).await
             }
-            Stopped::Constrained(reasons) => RunFailure::constrained(reasons),
+            RunError::Constrained(reasons) => RunFailure::constrained(reasons),
         }
     }
 }
 
-/// A failure that is to be told to the recovery.
-pub(crate) struct Failure {
+/// A failure that is to be reported to the recovery.
+pub(crate) struct PhaseFailure {
     category: ErrorCategory,
     message: String,
     /// The call that failed.
-    call: Option<CallNo>,
+    call: Option<CallNumber>,
 }
 
-/// A failure that was told to the recovery.
-struct Told {
+/// A failure that was reported to the recovery.
+struct ReportedFailure {
     message: String,
     /// What is done about it; none when that could not be stored.
-    recovery: Option<Recovery>,
+    recovery: Option<RecoveryAdvice>,
 }
 
-/// Tells a failure to the recovery. `at` is the step that failed; none when it was the phase itself.
-async fn tell(house: &House, run: &JobRun, plan: &Plan, at: Option<&Step>, failure: Failure) -> Told {
-    tell_and_wait(house, run, plan, at, failure, None).await
-}
-
-/// The same, of somebody who asks us to wait for `retry_after`.
-async fn tell_and_wait(
-    house: &House,
+/// Reports a failure to the recovery. `at` is the step that failed; `None` if it was the phase itself.
+async fn report_failure(
+    engine: &EngineInner,
     run: &JobRun,
     plan: &Plan,
-    at: Option<&Step>,
-    failure: Failure,
+    at: Option<&PlanStep>,
+    failure: PhaseFailure,
+) -> ReportedFailure {
+    report_and_back_off(engine, run, plan, at, failure, None).await
+}
+
+/// The same for a failure whose source asks for a wait of `retry_after`.
+async fn report_and_back_off(
+    engine: &EngineInner,
+    run: &JobRun,
+    plan: &Plan,
+    at: Option<&PlanStep>,
+    failure: PhaseFailure,
     retry_after: Option<Duration>,
-) -> Told {
-    let Failure { category, message, call } = failure;
+) -> ReportedFailure {
+    let PhaseFailure { category, message, call } = failure;
     let phase = run.job().phase;
     let node = at.map_or_else(|| phase.to_string(), |step| step.node.clone());
-    let id = ErrorId::from_u128(house.ids.ulid());
-    let message = house.redactor.redact_text(&message);
-    *lock(&house.last_failure) = Some(message.clone());
+    let id = ErrorId::from_u128(engine.ids.ulid());
+    let message = engine.redactor.redact_text(&message);
+    *lock(&engine.last_failure) = Some(message.clone());
     let step = StepId { attempt: plan.attempt, node, visit: 1 };
     let mut error = NewError::new(id, phase, step, category, message.clone());
     let retries = at.and_then(|step| step.retries);
@@ -287,16 +303,16 @@ async fn tell_and_wait(
     if let Some(call) = call {
         error = error.with_tool_call(call);
     }
-    let recovery = recorded(&house.recovery.of_step(retries), run, error).await.ok();
-    Told { message, recovery }
+    let recovery = record_until_stored(&engine.recovery.of_step(retries), run, error).await.ok();
+    ReportedFailure { message, recovery }
 }
 
 /// Records an error. A store that others keep busy is asked again, as long as the run has its lease.
-async fn recorded(
+async fn record_until_stored(
     recovery: &ErrorRecoveryService,
     run: &JobRun,
     error: NewError,
-) -> Result<Recovery, store::StoreError> {
+) -> Result<RecoveryAdvice, store::StoreError> {
     loop {
         let answer = recovery.record_error(&run.claim(), error.clone()).await;
         let is_busy = answer == Err(store::StoreError::Busy);
@@ -309,12 +325,12 @@ async fn recorded(
 #[async_trait]
 impl JobRunner for PhaseRunner {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        let plan = match self.house.store.plan(run.claim().plan).await {
+        let plan = match self.engine.store.plan(run.claim().plan).await {
             Ok(plan) => plan,
             Err(error) => return Err(RunFailure::failed(error.to_string())),
         };
         let live = self.live_of(run);
-        let time = match live.time.begin(&self.house, run, &plan).await {
+        let time = match live.time.begin(&self.engine, run, &plan).await {
             Ok(time) => time,
             Err(stopped) => return Err(self.failure(run, &plan, stopped).await),
         };
@@ -323,7 +339,7 @@ impl JobRunner for PhaseRunner {
             phase = &mut phase => phase,
             () = tokio::time::sleep(time.left) => {
                 let node = run.job().phase.to_string();
-                let failure = accounting::told(&self.house, run, &plan, node, &time.reached).await;
+                let failure = accounting::report_limit(&self.engine, run, &plan, node, &time.reached).await;
                 run.token().cancel(CancelReason::Timeout);
                 // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
                 let _ = phase.await;
@@ -344,8 +360,8 @@ impl JobRunner for PhaseRunner {
         if let Some(live) = self.known_live(run) {
             // A cancel that was taken over had no phase that did it. What will not die does not hold the cancel up.
             let _ = stale_processes::kill(run, &live).await;
-            live.time.end(&self.house, run, finisher).await;
-            shutdown::wind_down(&self.house, run, &live, finisher, interrupted).await;
+            live.time.end(&self.engine, run, finisher).await;
+            shutdown::wind_down(&self.engine, run, &live, finisher, interrupted).await;
         }
     }
 

@@ -1,11 +1,12 @@
-//! What is alive of a run: its commands, its sandbox, the changesets of its nodes.
+//! The live state of a run: its commands, its sandbox session, the changesets of its nodes.
 //!
 //! # Invariants
-//! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken to is asked to
-//!    stop first, unless the lease is lost: its whole tree is killed when it has answered, or after [`ASKED_WAIT`].
+//! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken
+//!    to is asked to stop first, unless the lease is lost: its whole tree is killed when it has answered, or
+//!    after [`ASKED_WAIT`].
 //!
 //! # Not here
-//! Who may work in the sandbox, and how a call in it is recorded: `sandbox_call`. How a run is left: `wind_down`.
+//! Access to the sandbox and the record of a call in it: `sandbox_call`. The end of a run: `shutdown`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,14 +14,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{CallNo, NewCall, Plan, RootNo, SandboxRecord, ToolCall};
+use domain::{CallNumber, NewCall, Plan, RootIndex, SandboxRecord, ToolCall};
 use sandbox::command::Killer;
 use sandbox::fs::beneath;
-use sandbox::{CapturedChange, Keeper, Sandbox};
+use sandbox::{CapturedChange, RetainHandle, Sandbox};
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Observed};
 
-use super::Stopped;
+use super::RunError;
 use super::accounting::RunTime;
 use super::call::sandbox_call::CallMark;
 use super::plan_sandbox::content::Staging;
@@ -29,45 +30,47 @@ use worker::JobRun;
 
 /// What one run has open.
 #[derive(Default)]
-pub(crate) struct LiveRun {
+pub(crate) struct RunState {
     switch: Mutex<KillSwitch>,
     pub(crate) time: RunTime,
     /// Set when nothing of the job's earlier owners lives.
     pub(crate) earlier_dead: tokio::sync::OnceCell<()>,
     /// Whether programs can be kept from writing, once that was tried.
     pub(crate) walls_hold: tokio::sync::OnceCell<bool>,
-    /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
-    pub(crate) open: Arc<tokio::sync::Mutex<Option<Open>>>,
+    /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits
+    /// for it.
+    pub(crate) open: Arc<tokio::sync::Mutex<Option<SandboxSession>>>,
     /// Who may work in the sandbox: one call alone, or any number that only look; served in order.
     pub(crate) turns: Arc<tokio::sync::RwLock<()>>,
     /// Of the sandbox that was opened last, also while somebody works in it.
-    reach: Mutex<Option<Reach>>,
+    reach: Mutex<Option<SandboxHandle>>,
     /// By the path of the node.
     changesets: tokio::sync::Mutex<BTreeMap<String, ChangesetHandle>>,
-    /// How many changes each node has recorded since it was begun, by its path.
+    /// The number of changes that each node has recorded since it was begun, by its path.
     changed: Mutex<BTreeMap<String, u32>>,
-    /// Of each node whose servers are alive and may write, by its path: the call that what they change between their calls
-    /// is recorded as.
+    /// Of each node whose servers are alive and may write, by its path: the call that what they change
+    /// between their calls is recorded as.
     servers: Mutex<BTreeMap<String, NewCall>>,
 }
 
 /// What can be done with a sandbox while somebody else works in it.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct SandboxHandle {
     /// Keeps it.
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: RetainHandle,
     /// Where what is found in it goes; ended, whoever looks for more fails.
     pub(crate) staging: Arc<Staging>,
 }
 
 /// The sandbox of a run, and the calls that work in it.
-pub(crate) struct Open {
+pub(crate) struct SandboxSession {
     pub(crate) plan: Plan,
     pub(crate) sandbox: Sandbox,
     pub(crate) record: SandboxRecord,
     /// The call that may have changed the sandbox and whose end is not stored.
     pub(crate) mark: Option<CallMark>,
-    /// What a server may have changed while none of its calls ran is recorded as this, before anything else is.
+    /// What a server may have changed while none of its calls ran is recorded as this, before anything else
+    /// is.
     pub(crate) unattended: Option<NewCall>,
     /// Commands that were admitted, change nothing and have not ended.
     pub(crate) looking: Vec<ToolCall>,
@@ -79,7 +82,7 @@ pub(crate) struct Open {
     pub(crate) found: Vec<CapturedChange>,
 }
 
-impl Open {
+impl SandboxSession {
     /// The end of the marked call is stored, with all that was found.
     pub(crate) fn unmark(&mut self) {
         self.mark = None;
@@ -92,35 +95,35 @@ impl Open {
 struct KillSwitch {
     is_killed: bool,
     /// By the call.
-    killers: BTreeMap<CallNo, Running>,
+    killers: BTreeMap<CallNumber, KillableCommand>,
 }
 
 /// A command that runs.
 #[derive(Clone)]
-struct Running {
+struct KillableCommand {
     node: String,
     killer: Killer,
-    ends: Ends,
+    ends: StopBehavior,
 }
 
 /// How a command that is to stop comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub(crate) enum StopBehavior {
     /// It is killed.
     AtOnce,
     /// Whoever speaks to it asks it to stop, and ends it; it is killed if that takes too long.
     WhenAsked,
 }
 
-/// How long what is asked to stop may take: longer than whoever asks has patience, and shorter than a run that is
-/// interrupted is waited for.
+/// The time that what is asked to stop may take: longer than whoever asks has patience, and shorter than a
+/// run that is interrupted is waited for.
 const ASKED_WAIT: Duration = Duration::from_secs(3);
 
-impl Running {
+impl KillableCommand {
     fn end(self) {
         let later = match self.ends {
-            Ends::AtOnce => None,
-            Ends::WhenAsked => tokio::runtime::Handle::try_current().ok(),
+            StopBehavior::AtOnce => None,
+            StopBehavior::WhenAsked => tokio::runtime::Handle::try_current().ok(),
         };
         let Some(runtime) = later else { return self.killer.kill() };
         let killer = self.killer;
@@ -131,12 +134,12 @@ impl Running {
     }
 }
 
-impl LiveRun {
-    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody and no disk
-    /// has to be waited for. For the holder of a turn.
+impl RunState {
+    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody
+    /// and no disk has to be waited for. For the holder of a turn.
     pub(crate) fn at_hand<T>(
         &self,
-        no: RootNo,
+        no: RootIndex,
         project: &Path,
         look: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
     ) -> Option<T> {
@@ -148,7 +151,7 @@ impl LiveRun {
     }
 
     /// The changeset of a node, which is started if it is not open.
-    pub(crate) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, Stopped> {
+    pub(crate) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, RunError> {
         let mut changesets = self.changesets.lock().await;
         if let Some(handle) = changesets.get(node) {
             return Ok(handle.clone());
@@ -171,7 +174,7 @@ impl LiveRun {
         *count = count.saturating_add(changes);
     }
 
-    /// How many changes a node has recorded since it was begun.
+    /// The number of changes that a node has recorded since it was begun.
     pub(crate) fn changed_by(&self, node: &str) -> u32 {
         lock(&self.changed).get(node).copied().unwrap_or(0)
     }
@@ -186,14 +189,15 @@ impl LiveRun {
         lock(&self.servers).remove(node);
     }
 
-    /// The call for what a server of another node changed between its calls; `None` if none is alive that may write.
+    /// The call for what a server of another node changed between its calls; `None` if none is alive that may
+    /// write.
     pub(crate) fn server_of_other(&self, node: &str) -> Option<NewCall> {
         let servers = lock(&self.servers);
         servers.iter().find(|(of, _)| *of != node).map(|(_, new)| new.clone())
     }
 
     /// Closes the changeset of a node that has settled, if it changed anything.
-    pub(crate) async fn close_changeset(&self, node: &str) -> Result<(), Stopped> {
+    pub(crate) async fn close_changeset(&self, node: &str) -> Result<(), RunError> {
         let handle = self.changesets.lock().await.remove(node);
         if let Some(handle) = handle {
             handle.close().await?;
@@ -202,12 +206,12 @@ impl LiveRun {
     }
 
     /// A sandbox was opened.
-    pub(crate) fn opened(&self, reach: Option<Reach>) {
+    pub(crate) fn opened(&self, reach: Option<SandboxHandle>) {
         *lock(&self.reach) = reach;
     }
 
     /// What can be done with the sandbox that was opened last.
-    pub(crate) fn reach(&self) -> Option<Reach> {
+    pub(crate) fn reach(&self) -> Option<SandboxHandle> {
         lock(&self.reach).clone()
     }
 
@@ -221,7 +225,7 @@ impl LiveRun {
             | CancelReason::Limit
             | CancelReason::Superseded => false,
         };
-        let running: Vec<Running> = {
+        let running: Vec<KillableCommand> = {
             let mut switch = lock(&self.switch);
             switch.is_killed = true;
             switch.killers.values().cloned().collect()
@@ -236,18 +240,18 @@ impl LiveRun {
 
     /// Ends the commands of a node whose scope is cancelled: none of it begins any more.
     pub(crate) fn kill_node(&self, node: &str) {
-        let running: Vec<Running> = {
+        let running: Vec<KillableCommand> = {
             let switch = lock(&self.switch);
             switch.killers.values().filter(|command| command.node == node).cloned().collect()
         };
-        running.into_iter().for_each(Running::end);
+        running.into_iter().for_each(KillableCommand::end);
     }
 
     /// A command has begun; if the run was killed meanwhile, or its node stopped, so is the command.
-    pub(crate) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer, ends: Ends) {
+    pub(crate) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer, ends: StopBehavior) {
         let is_killed = {
             let mut switch = lock(&self.switch);
-            let command = Running { node: call.new.node.clone(), killer: killer.clone(), ends };
+            let command = KillableCommand { node: call.new.node.clone(), killer: killer.clone(), ends };
             switch.killers.insert(call.no, command);
             switch.is_killed
         };
@@ -257,7 +261,7 @@ impl LiveRun {
     }
 
     /// A command has ended.
-    pub(crate) fn ended(&self, call: CallNo) {
+    pub(crate) fn ended(&self, call: CallNumber) {
         lock(&self.switch).killers.remove(&call);
     }
 }

@@ -1,35 +1,38 @@
-//! A tool that breaks down in the middle of its work, in a real sandbox and a real store: behind the gate it has failed.
+//! A tool that breaks down in the middle of its work, in a real sandbox and a real store: behind the gate it
+//! has failed.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use actors::model::ToolSource;
-use actors::tool::{Catalog, ForeignTool, Memory, ToolAnswer, ToolRunner, ToolSpec, ToolUse};
-use domain::{ByteText, CallState, NewCall, PlanId, PlanSpec, PlanState, ProjectLink, RootNo, Values, Work};
+use actors::tool::{Catalog, ForeignTool, ReadPolicy, ToolAnswer, ToolRunner, ToolSpec, ToolUse};
+use domain::{
+    ByteText, CallState, NewCall, PlanId, PlanSpec, PlanState, ProjectLink, RootIndex, Values, WorkState,
+};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
-use store::By;
+use store::CallAuthority;
 use sync::CancellationToken;
 use tempfile::TempDir;
 
 use super::call::mcp_server::NodeServers;
-use super::call::sandbox_call::Access;
-use super::call::tool::{Gate, Tools};
-use super::context::Site;
-use super::node::Node;
+use super::call::sandbox_call::CallAccess;
+use super::call::tool::{NodeTools, ToolGateway};
+use super::context::NodeContext;
+use super::node::ActiveNode;
 use super::*;
 use crate::engine::{Engine, EngineOptions};
 use crate::plan::create::NewPlanRequest;
 use worker::EndedCall;
 use worker::TokioRuntime;
-use worker::{AsyncWorker, Ports, Stop, WorkerConfig};
+use worker::{AsyncWorker, Ports, StopMode, WorkerConfig};
 
 /// Writes a file, and then it is lost.
-struct Breaks(OwnedFd);
+struct PanickingTool(OwnedFd);
 
 #[async_trait]
-impl ForeignTool for Breaks {
+impl ForeignTool for PanickingTool {
     async fn call(&self, _: Value) -> Result<Value, String> {
         let flags = OFlags::CREATE | OFlags::WRONLY;
         let file = openat(&self.0, "half", flags, Mode::from_raw_mode(0o644)).unwrap();
@@ -54,24 +57,24 @@ fn spec() -> ToolSpec {
 }
 
 /// Calls the tool as a node would, and then one of ours.
-struct Calling {
+struct ToolCallingRunner {
     inner: PhaseRunner,
     answers: Mutex<Vec<ToolAnswer>>,
 }
 
 #[async_trait]
-impl JobRunner for Calling {
+impl JobRunner for ToolCallingRunner {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        let house = &self.inner.house;
-        let plan = &house.store.plan(run.claim().plan).await.unwrap();
+        let engine = &self.inner.engine;
+        let plan = &engine.store.plan(run.claim().plan).await.unwrap();
         let live = &self.inner.live_of(run);
-        plan_sandbox::open(house, run, live, plan).await.unwrap();
+        plan_sandbox::open(engine, run, live, plan).await.unwrap();
         let (step, values, scope) = (&plan.spec.steps[0], &Values::default(), run.scope().clone());
-        let started = house.wall();
+        let started = engine.wall();
         let (phase, path) = (Phase::Execute, step.node.as_str());
         let (guidance_seen, tries, began) = (0, 1, None);
-        let node = Node {
-            house,
+        let node = ActiveNode {
+            engine,
             run,
             live,
             plan,
@@ -86,12 +89,12 @@ impl JobRunner for Calling {
             began,
         };
         let root =
-            live.open.lock().await.as_ref().unwrap().sandbox.root(RootNo(0)).unwrap().try_clone_to_owned();
+            live.open.lock().await.as_ref().unwrap().sandbox.root(RootIndex(0)).unwrap().try_clone_to_owned();
         let mut catalog = Catalog::builtin();
-        catalog.add(spec(), Arc::new(Breaks(root.unwrap()))).unwrap();
+        catalog.add(spec(), Arc::new(PanickingTool(root.unwrap()))).unwrap();
         let servers = NodeServers::default();
-        let gate = Gate::beside(&node, &servers);
-        let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
+        let gate = ToolGateway::beside(&node, &servers);
+        let mut tools: NodeTools<'_> = ToolRunner::new(gate, catalog, ReadPolicy::Trusting);
         let write = json!({ "path": "after", "content": "whole\n" });
         for (name, arguments) in [("box.breaks", json!({})), ("write_file", write)] {
             let call = ToolUse { id: name.to_owned(), name: name.to_owned(), arguments };
@@ -125,7 +128,7 @@ async fn engine(dir: &TempDir) -> Engine {
         capture_wait: Duration::from_secs(60),
         copy_max: (u64::MAX, u64::MAX),
         recheck: Default::default(),
-        recovery: domain::Policy::default(),
+        recovery: domain::RecoveryPolicy::default(),
         retention: Duration::from_secs(60),
         models: crate::models::ModelsSetup::default(),
         contexts: crate::context::ContextsSetup::default(),
@@ -148,22 +151,22 @@ async fn run_plan(dir: &TempDir, runner: impl FnOnce(PhaseRunner) -> Arc<dyn Job
     let projects = vec![ProjectLink { alias: "shop".to_owned(), root, read_only: false }];
     let plan = engine.use_plan(NewPlanRequest { title: "t".to_owned(), spec, projects }).await.unwrap();
 
-    let house = &engine.house;
-    let inner = PhaseRunner::new(Arc::clone(house), ApplyAs::Asked);
-    let mut config = WorkerConfig::new(house.boot);
+    let shared = &engine.inner;
+    let inner = PhaseRunner::new(Arc::clone(shared), ApplyAs::Asked);
+    let mut config = WorkerConfig::new(shared.boot);
     config.only = Some(plan.id);
     let ports = Ports {
-        store: Arc::clone(&house.store),
+        store: Arc::clone(&shared.store),
         runner: runner(inner),
         runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
-        clock: Arc::clone(&house.clock),
-        ids: Arc::clone(&house.ids),
+        clock: Arc::clone(&shared.clock),
+        ids: Arc::clone(&shared.ids),
         token: CancellationToken::new(),
     };
     let worker = AsyncWorker::new(config, ports).unwrap();
     worker.start().unwrap();
     worker.settled(0).await;
-    worker.stop(Stop::Release).await;
+    worker.stop(StopMode::Release).await;
     (engine, plan.id)
 }
 
@@ -172,25 +175,25 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
     let dir = TempDir::new().unwrap();
     let mut calling = None;
     let (engine, plan) = run_plan(&dir, |inner| {
-        let runner = Arc::new(Calling { inner, answers: Mutex::default() });
+        let runner = Arc::new(ToolCallingRunner { inner, answers: Mutex::default() });
         calling = Some(Arc::clone(&runner));
         runner
     })
     .await;
-    let (calling, house) = (calling.unwrap(), &engine.house);
-    let facts = engine.facts(plan).await.unwrap();
-    assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+    let (calling, shared) = (calling.unwrap(), &engine.inner);
+    let facts = engine.plan_details(plan).await.unwrap();
+    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
     let answers = lock(&calling.answers).clone();
     assert!(
         answers[0].is_error && answers[0].text.contains("it broke down: a tool of somebody"),
         "{answers:?}"
     );
     assert_eq!((answers[0].changed, answers[1].is_error, answers[1].changed), (1, false, 1), "{answers:?}");
-    let calls = house.store.calls(plan).await.unwrap();
+    let calls = shared.store.calls(plan).await.unwrap();
     let states: Vec<(&str, CallState)> =
         calls.iter().map(|call| (call.new.tool.as_str(), call.state())).collect();
     assert_eq!(states, [("box.breaks", CallState::Failed), ("write_file", CallState::Ok)]);
-    let entries: Vec<(String, domain::CallNo)> = house
+    let entries: Vec<(String, domain::CallNumber)> = shared
         .entries(&facts.plan)
         .await
         .unwrap()
@@ -201,20 +204,20 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
 }
 
 /// Writes a file in a call whose end the store takes, but whose caller never hears of it.
-struct Unheard {
+struct LostAnswerRunner {
     inner: PhaseRunner,
-    /// Whether another turn follows, or the run ends.
+    /// True if another turn follows, or the run ends.
     has_next_turn: bool,
 }
 
 #[async_trait]
-impl JobRunner for Unheard {
+impl JobRunner for LostAnswerRunner {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        let house = &self.inner.house;
-        let plan = &house.store.plan(run.claim().plan).await.unwrap();
+        let engine = &self.inner.engine;
+        let plan = &engine.store.plan(run.claim().plan).await.unwrap();
         let live = &self.inner.live_of(run);
-        plan_sandbox::open(house, run, live, plan).await.unwrap();
-        let site = Site { house, run, live, plan, path: "main", scope: run.scope().clone() };
+        plan_sandbox::open(engine, run, live, plan).await.unwrap();
+        let context = NodeContext { engine, run, live, plan, path: "main", scope: run.scope().clone() };
         let new = NewCall {
             attempt: plan.attempt,
             node: "main".to_owned(),
@@ -222,26 +225,26 @@ impl JobRunner for Unheard {
             requested: Value::Null,
             effective: Value::Null,
         };
-        let mut call = site.begin_call(Access::Record, new).await.unwrap();
+        let mut call = context.begin_call(CallAccess::Record, new).await.unwrap();
         {
             let place = live.open.lock().await;
-            let root = place.as_ref().unwrap().sandbox.root(RootNo(0)).unwrap();
+            let root = place.as_ref().unwrap().sandbox.root(RootIndex(0)).unwrap();
             let flags = OFlags::CREATE | OFlags::WRONLY;
             let file = openat(root, "whole", flags, Mode::from_raw_mode(0o644)).unwrap();
             std::fs::File::from(file).write_all(b"whole\n").unwrap();
         }
-        call.capture(&site).await.unwrap();
+        call.capture(&context).await.unwrap();
         {
             let place = live.open.lock().await;
             let open = place.as_ref().unwrap();
-            let end = house.ended(call.call().started, (CallState::Ok, None, Value::Null));
+            let end = engine.ended(call.call().started, (CallState::Ok, None, Value::Null));
             let ended = EndedCall::new(call.call(), end).with_contents(open.staging.contents());
-            let (mark, by) = (open.mark.clone().unwrap(), By::Effect(call.effect()));
-            mark.store_end(house, run.context(), by, ended, open.found.clone()).await.unwrap();
+            let (mark, by) = (open.mark.clone().unwrap(), CallAuthority::Effect(call.effect()));
+            mark.store_end(engine, run.context(), by, ended, open.found.clone()).await.unwrap();
         }
         drop(call);
         if self.has_next_turn {
-            drop(site.turn(true).await.unwrap());
+            drop(context.turn(true).await.unwrap());
             assert!(live.open.lock().await.as_ref().unwrap().mark.is_none());
         }
         Ok(())
@@ -264,12 +267,13 @@ impl JobRunner for Unheard {
 async fn an_end_of_a_call_that_was_stored_unheard_is_settled_by_the_next_turn_and_by_the_end_of_the_run() {
     for has_next_turn in [true, false] {
         let dir = TempDir::new().unwrap();
-        let (engine, plan) = run_plan(&dir, |inner| Arc::new(Unheard { inner, has_next_turn })).await;
-        let facts = engine.facts(plan).await.unwrap();
-        assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+        let (engine, plan) =
+            run_plan(&dir, |inner| Arc::new(LostAnswerRunner { inner, has_next_turn })).await;
+        let facts = engine.plan_details(plan).await.unwrap();
+        assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
         assert_eq!(facts.errors.recorded(), 0, "{:?}", facts.errors);
-        let calls = engine.house.store.calls(plan).await.unwrap();
-        let entries = engine.house.entries(&facts.plan).await.unwrap();
+        let calls = engine.inner.store.calls(plan).await.unwrap();
+        let entries = engine.inner.entries(&facts.plan).await.unwrap();
         assert_eq!((calls.len(), calls[0].state()), (1, CallState::Ok));
         let recorded: Vec<_> = entries.iter().map(|entry| (entry.path.to_string(), entry.call)).collect();
         assert_eq!(recorded, [("whole".to_owned(), calls[0].no)]);

@@ -1,4 +1,4 @@
-//! What the built-in tools do in the trees of a plan: look and change.
+//! The built-in tools, which read and change the trees of a plan.
 //!
 //! # Invariants
 //! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
@@ -7,14 +7,14 @@
 //! 4. What the model has read is compared with what is replaced after nobody else can change that any more.
 //!
 //! # Not here
-//! When a call may begin, and how it is kept: the gate of the phases. What the tools take and give: `actors::tool`.
+//! Admission and record of a call: `run::call::tool`. Arguments and results of the tools: `actors::tool`.
 
 mod policy;
 pub(crate) mod read;
 mod redact_args;
 pub(crate) mod write;
 
-use actors::tool::Place;
+use actors::tool::ToolPath;
 use domain::Hash;
 use sandbox::WriteFileError;
 use sandbox::fs::beneath::BeneathError;
@@ -22,21 +22,21 @@ use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
 pub use policy::{denied, step_denied, unknown_words, why_denied};
-pub use read::{Looking, look, look_at_hand};
-pub use redact_args::{kept_arguments, kept_result};
-pub use write::{Changing, change};
+pub use read::{ReadTools, look, look_at_hand};
+pub use redact_args::{recorded_arguments, recorded_result};
+pub use write::{WriteTools, change};
 
 /// What a tool came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct ToolOutput {
     /// Its result.
     pub result: Value,
     /// What files are known to be now; none: gone.
-    pub seen: Vec<(Place, Option<Hash>)>,
+    pub seen: Vec<(ToolPath, Option<Hash>)>,
 }
 
 /// What is said of a path that could not be opened.
-fn not_opened(tool: &str, place: &Place, error: BeneathError) -> ToolError {
+fn not_opened(tool: &str, place: &ToolPath, error: BeneathError) -> ToolError {
     match error {
         BeneathError::Escapes { .. } => ToolError::PathEscapes { path: place.shown.clone() },
         BeneathError::Io { source, .. } => not_done(tool, place, &source),
@@ -44,7 +44,7 @@ fn not_opened(tool: &str, place: &Place, error: BeneathError) -> ToolError {
 }
 
 /// What is said of a file that could not be read or changed.
-fn not_done(tool: &str, place: &Place, error: &std::io::Error) -> ToolError {
+fn not_done(tool: &str, place: &ToolPath, error: &std::io::Error) -> ToolError {
     use std::io::ErrorKind;
     let path = place.shown.clone();
     if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
@@ -58,7 +58,7 @@ fn not_done(tool: &str, place: &Place, error: &std::io::Error) -> ToolError {
 }
 
 /// What is said of a file that could not be written, removed or moved.
-fn not_changed(tool: &str, place: &Place, error: WriteFileError) -> ToolError {
+fn not_changed(tool: &str, place: &ToolPath, error: WriteFileError) -> ToolError {
     let path = place.shown.clone();
     match error {
         WriteFileError::Protected { path } => ToolError::ProtectedPath { path: place.beside(&path) },

@@ -1,15 +1,15 @@
-//! Which tools a plan may not call, whatever its definitions say: `policy.deny_tools`.
+//! The tools that a plan may not call, whatever its definitions say: `policy.deny_tools`.
 //!
-//! A word of the list is the name of a tool, of a group of tools, `SERVER.TOOL`, or `SERVER.*` for all tools of a server. A
-//! command and an agent program of a definition count as `run_command`, under which their calls are kept; checks are no
-//! tools.
+//! A word of the list is the name of a tool, of a group of tools, `SERVER.TOOL`, or `SERVER.*` for all tools
+//! of a server. A command and an agent program of a definition count as `run_command`, under which their
+//! calls are kept; checks are no tools.
 //!
 //! # Invariants
 //! 1. A list only ever grows by joining others to it: nothing in it allows a tool.
 //! 2. A word that names nothing is told, since it would deny nothing.
 
 use actors::tool::{Catalog, ToolError, group};
-use domain::{Does, Step};
+use domain::{NodeKind, PlanStep};
 
 /// What the tools of a server have in their names, behind its own.
 const SEPARATOR: char = '.';
@@ -39,15 +39,15 @@ pub fn why_denied(list: &[String], tool: &str) -> Option<String> {
 }
 
 /// Why a step can never be done under this list; none when it can. What a model calls is told when it does.
-pub fn step_denied(list: &[String], step: &Step) -> Option<String> {
+pub fn step_denied(list: &[String], step: &PlanStep) -> Option<String> {
     let tool = match &step.does {
-        Does::Command(_) | Does::External(_) => "run_command",
-        Does::Read { .. } => "read_file",
-        Does::Write { .. } => "write_file",
-        Does::Edit { .. } => "edit_file",
-        Does::Wait { .. } => "wait",
-        Does::Tool { name, .. } => name,
-        Does::Model(_) | Does::Actor { .. } => return None,
+        NodeKind::Command(_) | NodeKind::External(_) => "run_command",
+        NodeKind::Read { .. } => "read_file",
+        NodeKind::Write { .. } => "write_file",
+        NodeKind::Edit { .. } => "edit_file",
+        NodeKind::Wait { .. } => "wait",
+        NodeKind::Tool { name, .. } => name,
+        NodeKind::Model(_) | NodeKind::Actor { .. } => return None,
     };
     let why = why_denied(list, tool)?;
     let error = ToolError::NotAllowed { tool: tool.to_owned(), why };

@@ -7,23 +7,25 @@ use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use actors::tool::{ENTRIES_MAX, Place, READ_BYTES_MAX, ToolError, Work};
+use actors::tool::{ENTRIES_MAX, READ_BYTES_MAX, ToolError, ToolPath, ToolRequest};
 use domain::{Hash, Redactor, RelPath, TEXT_BYTES_MAX, is_text};
-use sandbox::file_tools::{ListedKind, Search, SearchError, Visit, Walk, read_through_links, search, walk};
-use sandbox::fs::beneath::{BeneathError, Links};
+use sandbox::file_tools::{
+    ListedKind, SearchError, SearchRequest, Visit, WalkRequest, read_through_links, search, walk,
+};
+use sandbox::fs::beneath::{BeneathError, LinkPolicy};
 use sandbox::{HiddenInProject, read_at_hand};
 use serde_json::json;
 
-use super::{Done, not_opened};
+use super::{ToolOutput, not_opened};
 
-/// How many bytes of paths and lines one answer has.
+/// The number of bytes of paths and lines that one answer has.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// How long a file may be that is read and redacted by whoever must not wait.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What looking needs.
-pub struct Looking<'a> {
+pub struct ReadTools<'a> {
     /// The tree of the project.
     pub root: BorrowedFd<'a>,
     /// The project's own path.
@@ -40,36 +42,36 @@ pub struct Looking<'a> {
 ///
 /// # Errors
 /// What the model is told.
-pub fn look(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
+pub fn look(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
-        Work::Read { place, offset, limit } => Some(read(at, place, *offset, *limit)),
-        Work::List { place, depth, ignored } => Some(list(at, place, *depth, *ignored)),
-        Work::Search { place, pattern, glob, context, max } => {
+        ToolRequest::Read { place, offset, limit } => Some(read(at, place, *offset, *limit)),
+        ToolRequest::List { place, depth, ignored } => Some(list(at, place, *depth, *ignored)),
+        ToolRequest::Search { place, pattern, glob, context, max } => {
             Some(find(at, place, pattern, glob.as_deref(), (*context, *max)))
         }
-        Work::Write { .. }
-        | Work::Edit { .. }
-        | Work::Delete { .. }
-        | Work::Move { .. }
-        | Work::Run { .. }
-        | Work::Decide { .. }
-        | Work::Context { .. }
-        | Work::History(_)
-        | Work::ContextBudget
-        | Work::Foreign { .. } => None,
+        ToolRequest::Write { .. }
+        | ToolRequest::Edit { .. }
+        | ToolRequest::Delete { .. }
+        | ToolRequest::Move { .. }
+        | ToolRequest::Run { .. }
+        | ToolRequest::Decide { .. }
+        | ToolRequest::Context { .. }
+        | ToolRequest::History(_)
+        | ToolRequest::ContextBudget
+        | ToolRequest::Foreign { .. } => None,
     }
 }
 
 /// The same for whoever must not wait: a file that is small and in memory is read, all else is not begun.
-pub fn look_at_hand(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
-    let Work::Read { place, offset, limit } = work else { return None };
+pub fn look_at_hand(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+    let ToolRequest::Read { place, offset, limit } = work else { return None };
     let path = place.path.as_ref()?;
-    let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, Links::Follow, at.hidden)?;
+    let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, LinkPolicy::Follow, at.hidden)?;
     let is_whole = bytes.len() as u64 == len;
     is_whole.then(|| shown(at, (place, path), (&bytes, len), (*offset, *limit)))
 }
 
-fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done, ToolError> {
+fn read(at: &ReadTools<'_>, place: &ToolPath, offset: u64, limit: u64) -> Result<ToolOutput, ToolError> {
     let is_dir = || ToolError::InTheWay {
         path: place.shown.clone(),
         what: "is a directory; list_directory shows what is in it".to_owned(),
@@ -87,22 +89,22 @@ fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done
 
 /// The lines of a file that are asked for.
 fn shown(
-    at: &Looking<'_>,
-    (place, path): (&Place, &RelPath),
+    at: &ReadTools<'_>,
+    (place, path): (&ToolPath, &RelPath),
     (bytes, len): (&[u8], u64),
     (offset, limit): (u64, u64),
-) -> Result<Done, ToolError> {
+) -> Result<ToolOutput, ToolError> {
     if !is_text(bytes, len) {
         return Err(ToolError::NotText { path: place.shown.clone() });
     }
-    let hash = Hash::of(bytes);
+    let hash = Hash::from_content(bytes);
     let shown = at.redactor.redact_file(path, bytes);
     let shown = String::from_utf8_lossy(&shown);
     let (content, total_lines, truncated) = window(&shown, offset, limit);
     let result = json!({
         "content": content, "hash": hash.to_string(), "total_lines": total_lines, "truncated": truncated,
     });
-    Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+    Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
 }
 
 /// Some lines of a text, how many it has, and whether what was asked for is cut short or goes on.
@@ -119,10 +121,10 @@ fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn list(at: &Looking<'_>, place: &Place, depth: u32, ignored: bool) -> Result<Done, ToolError> {
+fn list(at: &ReadTools<'_>, place: &ToolPath, depth: u32, ignored: bool) -> Result<ToolOutput, ToolError> {
     let (mut entries, mut bytes, mut truncated) = (Vec::new(), 0, false);
-    let Looking { project, hidden, .. } = *at;
-    let wanted = Walk { project, dir: place.path.as_ref(), depth: Some(depth), ignored, hidden };
+    let ReadTools { project, hidden, .. } = *at;
+    let wanted = WalkRequest { project, dir: place.path.as_ref(), depth: Some(depth), ignored, hidden };
     let walked = walk(at.root, wanted, &mut |listed| {
         let shown = place.beside(&listed.path);
         bytes += shown.len();
@@ -148,18 +150,18 @@ fn list(at: &Looking<'_>, place: &Place, depth: u32, ignored: bool) -> Result<Do
             not_opened("list_directory", place, other)
         }
     })?;
-    Ok(Done { result: json!({ "entries": entries, "truncated": truncated }), seen: Vec::new() })
+    Ok(ToolOutput { result: json!({ "entries": entries, "truncated": truncated }), seen: Vec::new() })
 }
 
 fn find(
-    at: &Looking<'_>,
-    place: &Place,
+    at: &ReadTools<'_>,
+    place: &ToolPath,
     pattern: &str,
     glob: Option<&str>,
     (context, max): (u32, u32),
-) -> Result<Done, ToolError> {
-    let wanted = Search {
-        walk: Walk {
+) -> Result<ToolOutput, ToolError> {
+    let wanted = SearchRequest {
+        walk: WalkRequest {
             project: at.project,
             dir: place.path.as_ref(),
             depth: None,
@@ -185,7 +187,7 @@ fn find(
         .iter()
         .map(|line| json!({ "path": place.beside(&line.path), "line": line.line, "text": line.text }))
         .collect();
-    Ok(Done { result: json!({ "matches": matches, "truncated": found.truncated }), seen: Vec::new() })
+    Ok(ToolOutput { result: json!({ "matches": matches, "truncated": found.truncated }), seen: Vec::new() })
 }
 
 #[cfg(test)]

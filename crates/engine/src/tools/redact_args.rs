@@ -1,4 +1,4 @@
-//! What is kept of a call's arguments and of its result.
+//! The arguments and the result of a call as they are stored.
 //!
 //! # Invariants
 //! 1. Nothing is kept with its secrets. Texts of files are redacted by the rules of their file.
@@ -16,7 +16,7 @@ const AS_DATA: &str = "arguments.json";
 const WITHHELD: &str = "[withheld: no redactor]";
 
 /// Arguments as they are kept.
-pub fn kept_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Value {
+pub fn recorded_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Value {
     let Some(redactor) = redactor else { return json!(WITHHELD) };
     let mut kept = arguments.clone();
     if let Value::String(text) = &mut kept {
@@ -46,7 +46,7 @@ fn redacted(redactor: &Redactor, name: &str, text: &str) -> String {
 }
 
 /// A result, redacted already, as it is kept.
-pub fn kept_result(result: &Value) -> Value {
+pub fn recorded_result(result: &Value) -> Value {
     let mut kept = result.clone();
     // What was read is called as other outputs are.
     if let Some(content) = kept.as_object_mut().and_then(|fields| fields.remove("content")) {

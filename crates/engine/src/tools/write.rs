@@ -1,24 +1,26 @@
 //! Writing, editing, removing, moving.
 //!
 //! # Invariants
-//! 1. A file is brought up into the sandbox before it is compared with what the model has read: what is compared is what
-//!    is replaced.
+//! 1. A file is brought up into the sandbox before it is compared with what the model has read: what is
+//!    compared is what is replaced.
 //! 2. No mark is written over a secret.
 //! 3. What the plan protects is refused before anything of it is looked at.
 
 use std::io::ErrorKind;
 
-use actors::tool::{HEAD_BYTES, Known, Place, TAIL_BYTES, ToolError, Work, head_and_tail};
-use domain::{Base, FileState, Hash, NetChange, Redactor, RelPath, RootNo, TEXT_BYTES_MAX, is_text, unified};
-use sandbox::capture::Protected;
+use actors::tool::{FileKnowledge, HEAD_BYTES, TAIL_BYTES, ToolError, ToolPath, ToolRequest, head_and_tail};
+use domain::{
+    Base, FileState, Hash, NetChange, Redactor, RelPath, RootIndex, TEXT_BYTES_MAX, is_text, unified,
+};
+use sandbox::capture::ProtectedPaths;
 use sandbox::content::ContentSink;
 use sandbox::{CaptureRules, Sandbox};
 use serde_json::json;
 
-use super::{Done, not_changed, not_done};
+use super::{ToolOutput, not_changed, not_done};
 
 /// What changing needs. Nobody else may be at work in the sandbox.
-pub struct Changing<'a> {
+pub struct WriteTools<'a> {
     /// The sandbox.
     pub sandbox: &'a mut Sandbox,
     /// Keeps what is replaced.
@@ -33,45 +35,50 @@ pub struct Changing<'a> {
 ///
 /// # Errors
 /// What the model is told.
-pub fn change(with: &mut Changing<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
+pub fn change(with: &mut WriteTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
-        Work::Write { place, content, known } => Some(with.write(place, content, *known)),
-        Work::Edit { place, old, new, replace_all, known } => {
+        ToolRequest::Write { place, content, known } => Some(with.write(place, content, *known)),
+        ToolRequest::Edit { place, old, new, replace_all, known } => {
             Some(with.edit(place, (old, new), *replace_all, *known))
         }
-        Work::Delete { place, recursive } => Some(with.delete(place, *recursive)),
-        Work::Move { from, to, overwrite } => Some(with.move_file(from, to, *overwrite)),
-        Work::Read { .. }
-        | Work::List { .. }
-        | Work::Search { .. }
-        | Work::Run { .. }
-        | Work::Decide { .. }
-        | Work::Context { .. }
-        | Work::History(_)
-        | Work::ContextBudget
-        | Work::Foreign { .. } => None,
+        ToolRequest::Delete { place, recursive } => Some(with.delete(place, *recursive)),
+        ToolRequest::Move { from, to, overwrite } => Some(with.move_file(from, to, *overwrite)),
+        ToolRequest::Read { .. }
+        | ToolRequest::List { .. }
+        | ToolRequest::Search { .. }
+        | ToolRequest::Run { .. }
+        | ToolRequest::Decide { .. }
+        | ToolRequest::Context { .. }
+        | ToolRequest::History(_)
+        | ToolRequest::ContextBudget
+        | ToolRequest::Foreign { .. } => None,
     }
 }
 
-impl Changing<'_> {
-    fn write(&mut self, place: &Place, content: &str, known: Known) -> Result<Done, ToolError> {
+impl WriteTools<'_> {
+    fn write(
+        &mut self,
+        place: &ToolPath,
+        content: &str,
+        known: FileKnowledge,
+    ) -> Result<ToolOutput, ToolError> {
         let path = self.target(place)?;
         let present = self.present("write_file", place, path, known)?;
         let before = present.as_deref().unwrap_or_default();
         let bytes = self.restored(place, content, before)?;
         self.put("write_file", place, path, &bytes)?;
-        let hash = Hash::of(&bytes);
+        let hash = Hash::from_content(&bytes);
         let result = json!({ "created": present.is_none(), "hash": hash.to_string(), "bytes": bytes.len() });
-        Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+        Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
     }
 
     fn edit(
         &mut self,
-        place: &Place,
+        place: &ToolPath,
         (old, new): (&str, &str),
         replace_all: bool,
-        known: Known,
-    ) -> Result<Done, ToolError> {
+        known: FileKnowledge,
+    ) -> Result<ToolOutput, ToolError> {
         let path = self.target(place)?;
         let not_found = || ToolError::NotFound { path: place.shown.clone() };
         let not_text = || ToolError::NotText { path: place.shown.clone() };
@@ -93,31 +100,36 @@ impl Changing<'_> {
         }
         let after = now.replace(&old, &new);
         self.put("edit_file", place, path, after.as_bytes())?;
-        let hash = Hash::of(after.as_bytes());
+        let hash = Hash::from_content(after.as_bytes());
         let diff = self.diff(path, now.as_bytes(), after.as_bytes());
         let result = json!({ "hash": hash.to_string(), "replacements": count, "diff": diff });
-        Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+        Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
     }
 
-    fn delete(&mut self, place: &Place, recursive: bool) -> Result<Done, ToolError> {
+    fn delete(&mut self, place: &ToolPath, recursive: bool) -> Result<ToolOutput, ToolError> {
         let path = self.target(place)?;
         let deleted = self.sandbox.delete_file(place.root, path, recursive, self.sink, self.rules);
         let count = deleted.map_err(|error| not_changed("delete_file", place, error))?;
-        Ok(Done { result: json!({ "count": count }), seen: vec![(place.clone(), None)] })
+        Ok(ToolOutput { result: json!({ "count": count }), seen: vec![(place.clone(), None)] })
     }
 
-    fn move_file(&mut self, from: &Place, to: &Place, overwrite: bool) -> Result<Done, ToolError> {
+    fn move_file(
+        &mut self,
+        from: &ToolPath,
+        to: &ToolPath,
+        overwrite: bool,
+    ) -> Result<ToolOutput, ToolError> {
         let paths = (self.target(from)?, self.target(to)?);
         let moved = self.sandbox.move_file(from.root, paths, overwrite, self.sink, self.rules);
         let count = moved.map_err(|error| not_changed("move_file", from, error))?;
         let seen = vec![(from.clone(), None), (to.clone(), None)];
-        Ok(Done { result: json!({ "count": count }), seen })
+        Ok(ToolOutput { result: json!({ "count": count }), seen })
     }
 
     /// The path that is written.
-    fn target<'p>(&self, place: &'p Place) -> Result<&'p RelPath, ToolError> {
+    fn target<'p>(&self, place: &'p ToolPath) -> Result<&'p RelPath, ToolError> {
         let protected = || ToolError::ProtectedPath { path: place.shown.clone() };
-        let by_rules = Protected::of(self.rules).and(self.sandbox.hidden(place.root));
+        let by_rules = ProtectedPaths::new(self.rules).and(self.sandbox.hidden(place.root));
         place.path.as_ref().filter(|path| !by_rules.has(path, false)).ok_or_else(protected)
     }
 
@@ -125,9 +137,9 @@ impl Changing<'_> {
     fn present(
         &mut self,
         tool: &str,
-        place: &Place,
+        place: &ToolPath,
         path: &RelPath,
-        known: Known,
+        known: FileKnowledge,
     ) -> Result<Option<Vec<u8>>, ToolError> {
         let failed = |message: String| ToolError::Failed { tool: tool.to_owned(), message };
         // Links are refused before anything is kept of what they lead to.
@@ -136,7 +148,7 @@ impl Changing<'_> {
         let root = root.map_err(|error| failed(error.to_string()))?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
         let mode = rustix::fs::Mode::empty();
-        let links = sandbox::fs::beneath::Links::Refuse;
+        let links = sandbox::fs::beneath::LinkPolicy::Refuse;
         match sandbox::fs::beneath::open(std::os::fd::AsFd::as_fd(&root), path, flags, mode, links) {
             Ok(held) => {
                 let stat = rustix::fs::fstat(&held).map_err(|errno| failed(errno.to_string()))?;
@@ -148,8 +160,8 @@ impl Changing<'_> {
             Err(error) if error.is_not_found() => {
                 return match known {
                     // It was there when it was read.
-                    Known::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
-                    Known::Unread | Known::Whatever => Ok(None),
+                    FileKnowledge::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
+                    FileKnowledge::Unread | FileKnowledge::Whatever => Ok(None),
                 };
             }
             Err(error) => return Err(super::not_opened(tool, place, error)),
@@ -168,13 +180,13 @@ impl Changing<'_> {
         }
     }
 
-    fn restored(&self, place: &Place, text: &str, present: &[u8]) -> Result<Vec<u8>, ToolError> {
+    fn restored(&self, place: &ToolPath, text: &str, present: &[u8]) -> Result<Vec<u8>, ToolError> {
         self.redactor
             .restore(text.as_bytes(), present)
             .map_err(|unknown| ToolError::RedactedContent { path: place.shown.clone(), mark: unknown.mark })
     }
 
-    fn put(&mut self, tool: &str, place: &Place, path: &RelPath, bytes: &[u8]) -> Result<(), ToolError> {
+    fn put(&mut self, tool: &str, place: &ToolPath, path: &RelPath, bytes: &[u8]) -> Result<(), ToolError> {
         let written = self.sandbox.write_file(place.root, path, bytes, self.sink, self.rules);
         written.map_err(|error| not_changed(tool, place, error))
     }
@@ -184,7 +196,7 @@ impl Changing<'_> {
         let before = self.redactor.redact_file(path, before);
         let after = self.redactor.redact_file(path, after);
         let change = NetChange {
-            root: RootNo(0),
+            root: RootIndex(0),
             path: path.clone(),
             from: None,
             before: Some(FileState::file(&before, 0o644)),
@@ -198,11 +210,11 @@ impl Changing<'_> {
 }
 
 /// Whether what lies there is what the node has seen.
-fn judge(place: &Place, known: Known, state: &FileState) -> Result<(), ToolError> {
+fn judge(place: &ToolPath, known: FileKnowledge, state: &FileState) -> Result<(), ToolError> {
     match known {
-        Known::Whatever => Ok(()),
-        Known::As(hash) if hash == state.hash => Ok(()),
-        Known::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
-        Known::Unread => Err(ToolError::UnreadFile { path: place.shown.clone() }),
+        FileKnowledge::Whatever => Ok(()),
+        FileKnowledge::As(hash) if hash == state.hash => Ok(()),
+        FileKnowledge::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
+        FileKnowledge::Unread => Err(ToolError::UnreadFile { path: place.shown.clone() }),
     }
 }

@@ -1,15 +1,17 @@
-//! How the breakers before providers changed, in every process of a data directory: the last lines of a small file.
+//! The log of breaker changes in every process of a data directory: the last lines of a small file.
 //!
-//! Breakers live in the memory of the process that asks; whoever looks on is another process. A change is rare, so it is
-//! told by a line, and who looks reads what is new enough.
+//! Breakers are in the memory of the process that asks the provider; the process that displays them is
+//! another one. A change is rare, so it is logged as a line, and the reader takes the lines that are new
+//! enough.
 //!
 //! # Invariants
 //! 1. A change is one append, so that lines of several processes never mix.
 //! 2. The file is bounded: beyond [`FILE_BYTES_MAX`] it makes way for a new one.
-//! 3. What is told last of a provider is how it stands: who is answered by one that was said to rest says so.
-//! 4. Nothing depends on it: what cannot be written or read is not shown.
-//! 5. A reset that a person asks for is a line too. Every process that has a context pipeline hears of it before its next
-//!    context, once, and closes its own breakers.
+//! 3. The last line of a provider is its state: a process that gets an answer from one that was logged as
+//!    open logs so.
+//! 4. Nothing depends on it: a line that cannot be written or read is not shown.
+//! 5. A reset that the user asks for is a line too. Every process that has a context pipeline reads it before
+//!    its next context, once, and closes its own breakers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -19,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::model::BreakerNews;
+use actors::model::BreakerListener;
 use domain::WallMs;
 use serde::{Deserialize, Serialize};
-use sync::Recorded;
+use sync::RecordOutcome;
 use sync::primitives::{Mutex, lock};
 
 use crate::clock::wall_now;
@@ -40,7 +42,7 @@ const STRATEGY_PREFIX: &str = "context/";
 
 /// A provider that was given a rest, or answers again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BreakerChange {
+pub struct ProviderBreakerChange {
     /// When.
     pub at: WallMs,
     /// The provider.
@@ -49,7 +51,7 @@ pub struct BreakerChange {
     pub rest_ms: Option<u64>,
 }
 
-impl BreakerChange {
+impl ProviderBreakerChange {
     /// What is left of its rest.
     pub fn left(&self, now: WallMs) -> Option<Duration> {
         let until = self.at.0.saturating_add(self.rest_ms?);
@@ -67,13 +69,13 @@ struct BreakerReset {
 }
 
 /// Writes down how breakers change.
-pub(crate) struct Board {
+pub(crate) struct BreakerLog {
     file: PathBuf,
 }
 
-impl Board {
-    pub(crate) fn of(data_dir: &Path) -> Board {
-        Board { file: data_dir.join("breakers.jsonl") }
+impl BreakerLog {
+    pub(crate) fn in_dir(data_dir: &Path) -> BreakerLog {
+        BreakerLog { file: data_dir.join("breakers.jsonl") }
     }
 
     fn write(&self, change: &impl Serialize) -> std::io::Result<()> {
@@ -86,54 +88,55 @@ impl Board {
         file.write_all(line.as_bytes())
     }
 
-    /// How many bytes the file has.
+    /// The number of bytes that the file has.
     fn len(&self) -> u64 {
         fs::metadata(&self.file).map_or(0, |found| found.len())
     }
 
     /// The last change of each provider, by name.
-    fn last(&self) -> BTreeMap<String, BreakerChange> {
+    fn last(&self) -> BTreeMap<String, ProviderBreakerChange> {
         let text = open_file(&self.file).and_then(std::io::read_to_string).unwrap_or_default();
-        let changes = text.lines().filter_map(|line| serde_json::from_str::<BreakerChange>(line).ok());
+        let changes =
+            text.lines().filter_map(|line| serde_json::from_str::<ProviderBreakerChange>(line).ok());
         changes.map(|change| (change.provider.clone(), change)).collect()
     }
 
     /// The last change of each provider that is news, by name.
-    fn read(&self, now: WallMs) -> Vec<BreakerChange> {
+    fn read(&self, now: WallMs) -> Vec<ProviderBreakerChange> {
         let last = self.last();
         last.into_values().filter(|change| now.0.saturating_sub(change.at.0) <= NEWS_MS).collect()
     }
 
-    /// Tells that a provider answers, if it was last heard of as one that rests: the process that gave it a rest may be
-    /// gone, and its breaker with it.
+    /// Tells that a provider answers, if it was last heard of as one that rests: the process that gave it a
+    /// rest may be gone, and its breaker with it.
     fn answers(&self, provider: &str) {
         let at = wall_now();
-        let rests = |change: &BreakerChange| change.provider == provider && change.rest_ms.is_some();
+        let rests = |change: &ProviderBreakerChange| change.provider == provider && change.rest_ms.is_some();
         if self.read(at).iter().any(rests) {
-            let _ = self.write(&BreakerChange { at, provider: provider.to_owned(), rest_ms: None });
+            let _ = self.write(&ProviderBreakerChange { at, provider: provider.to_owned(), rest_ms: None });
         }
     }
 }
 
-impl BreakerNews for Board {
+impl BreakerListener for BreakerLog {
     fn answered(&self, breaker: &str) {
         self.answers(breaker.strip_prefix(PREFIX).unwrap_or(breaker));
     }
 
-    fn changed(&self, breaker: &str, how: Recorded) {
+    fn changed(&self, breaker: &str, how: RecordOutcome) {
         let rest = match how {
-            Recorded::Tripped { cool_down } | Recorded::Reopened { cool_down } => Some(cool_down),
-            Recorded::Closed => None,
-            Recorded::Counted | Recorded::Returned | Recorded::Stale => return,
+            RecordOutcome::Tripped { cool_down } | RecordOutcome::Reopened { cool_down } => Some(cool_down),
+            RecordOutcome::Closed => None,
+            RecordOutcome::Counted | RecordOutcome::Returned | RecordOutcome::Stale => return,
         };
         let rest_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
         let provider = breaker.strip_prefix(PREFIX).unwrap_or(breaker).to_owned();
-        let _ = self.write(&BreakerChange { at: wall_now(), provider, rest_ms });
+        let _ = self.write(&ProviderBreakerChange { at: wall_now(), provider, rest_ms });
     }
 }
 
 /// Breakers of strategies are told like those of providers, by what they stand before.
-impl EventSink for Board {
+impl EventSink for BreakerLog {
     fn emit(&self, event: &Event) {
         let Event::BreakerChanged { name, to } = event;
         let rest = match to {
@@ -142,13 +145,13 @@ impl EventSink for Board {
         };
         let rest_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
         let provider = format!("{STRATEGY_PREFIX}{name}");
-        let _ = self.write(&BreakerChange { at: wall_now(), provider, rest_ms });
+        let _ = self.write(&ProviderBreakerChange { at: wall_now(), provider, rest_ms });
     }
 }
 
 /// The resets that people ask for, as one process hears of them.
 pub(crate) struct BreakerResets {
-    board: Board,
+    board: BreakerLog,
     /// How much of the file was read.
     read_bytes: Mutex<u64>,
 }
@@ -156,7 +159,7 @@ pub(crate) struct BreakerResets {
 impl BreakerResets {
     /// What is asked for from now on.
     pub(crate) fn from_now(data_dir: &Path) -> BreakerResets {
-        let board = Board::of(data_dir);
+        let board = BreakerLog::in_dir(data_dir);
         let read_bytes = Mutex::new(board.len());
         BreakerResets { board, read_bytes }
     }
@@ -191,7 +194,7 @@ pub struct StrategyBreaker {
 
 /// The breakers of these strategies, as the processes of the data directory last told of them.
 pub fn strategy_breakers(data_dir: &Path, names: &[String]) -> Vec<StrategyBreaker> {
-    let (now, changes) = (wall_now(), Board::of(data_dir).last());
+    let (now, changes) = (wall_now(), BreakerLog::in_dir(data_dir).last());
     let one = |name: &String| {
         let change = changes.get(&format!("{STRATEGY_PREFIX}{name}"));
         StrategyBreaker { name: name.clone(), left: change.and_then(|change| change.left(now)) }
@@ -199,34 +202,38 @@ pub fn strategy_breakers(data_dir: &Path, names: &[String]) -> Vec<StrategyBreak
     names.iter().map(one).collect()
 }
 
-/// Resets the breakers of these strategies in every process of the data directory: each closes its own before its next
-/// context.
+/// Resets the breakers of these strategies in every process of the data directory: each closes its own before
+/// its next context.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn reset_strategy_breakers(data_dir: &Path, names: &[String]) -> std::io::Result<()> {
-    let (at, board) = (wall_now(), Board::of(data_dir));
+    let (at, board) = (wall_now(), BreakerLog::in_dir(data_dir));
     // Without a data directory there is no process that has any.
     if !data_dir.is_dir() {
         return Ok(());
     }
     for name in names {
         board.write(&BreakerReset { at, reset: name.clone() })?;
-        board.write(&BreakerChange { at, provider: format!("{STRATEGY_PREFIX}{name}"), rest_ms: None })?;
+        board.write(&ProviderBreakerChange {
+            at,
+            provider: format!("{STRATEGY_PREFIX}{name}"),
+            rest_ms: None,
+        })?;
     }
     Ok(())
 }
 
 /// Where it is told how the breakers of this process change.
-pub(crate) fn breakers_told(data_dir: &Path) -> Arc<dyn EventSink> {
-    Arc::new(Board::of(data_dir))
+pub(crate) fn breaker_event_sink(data_dir: &Path) -> Arc<dyn EventSink> {
+    Arc::new(BreakerLog::in_dir(data_dir))
 }
 
 impl Engine {
-    /// Providers that were given a rest or answer again, in any process, in the last quarter of an hour: the last change
-    /// of each, by name.
-    pub fn breaker_changes(&self) -> Vec<BreakerChange> {
-        Board::of(&self.house.options.data_dir).read(wall_now())
+    /// Providers that were given a rest or answer again, in any process, in the last quarter of an hour: the
+    /// last change of each, by name.
+    pub fn breaker_changes(&self) -> Vec<ProviderBreakerChange> {
+        BreakerLog::in_dir(&self.inner.options.data_dir).read(wall_now())
     }
 }
 
@@ -237,8 +244,8 @@ mod tests {
     #[test]
     fn the_last_change_of_each_provider_is_news_for_a_while() {
         let dir = tempfile::tempdir().unwrap();
-        let board = Board::of(dir.path());
-        let change = |at, provider: &str, rest_ms| BreakerChange {
+        let board = BreakerLog::in_dir(dir.path());
+        let change = |at, provider: &str, rest_ms| ProviderBreakerChange {
             at: WallMs(at),
             provider: provider.to_owned(),
             rest_ms,
@@ -259,11 +266,11 @@ mod tests {
     #[test]
     fn one_that_answers_another_process_is_no_longer_said_to_rest() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other) = (Board::of(dir.path()), Board::of(dir.path()));
+        let (one, other) = (BreakerLog::in_dir(dir.path()), BreakerLog::in_dir(dir.path()));
         other.answered("model/x");
         assert!(!other.file.exists(), "nobody said that it rests");
-        one.changed("model/x", Recorded::Tripped { cool_down: Duration::from_secs(300) });
-        one.changed("model/y", Recorded::Tripped { cool_down: Duration::from_secs(300) });
+        one.changed("model/x", RecordOutcome::Tripped { cool_down: Duration::from_secs(300) });
+        one.changed("model/y", RecordOutcome::Tripped { cool_down: Duration::from_secs(300) });
         other.answered("model/x");
         other.answered("model/x");
         let told: Vec<(String, bool)> =
@@ -279,7 +286,7 @@ mod tests {
         let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
         let (one, other) = (BreakerResets::from_now(dir.path()), BreakerResets::from_now(dir.path()));
         let opened = BreakerMove::Opened { cool_down: Duration::from_secs(3_000) };
-        Board::of(dir.path()).emit(&Event::BreakerChanged { name: "symbol".to_owned(), to: opened });
+        BreakerLog::in_dir(dir.path()).emit(&Event::BreakerChanged { name: "symbol".to_owned(), to: opened });
         assert_eq!(one.take(), Vec::<String>::new(), "no reset");
         let open = strategy_breakers(dir.path(), &names(&["keyword", "symbol"]));
         assert_eq!((open[0].left, open[1].left.is_some()), (None, true));
@@ -300,10 +307,10 @@ mod tests {
     #[test]
     fn the_file_stays_small_and_a_broken_line_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        let board = Board::of(dir.path());
+        let board = BreakerLog::in_dir(dir.path());
         fs::write(&board.file, "{\"at\":1,\n").unwrap();
         for _ in 0..2_000 {
-            board.changed("model/x", Recorded::Closed);
+            board.changed("model/x", RecordOutcome::Closed);
         }
         assert!(fs::metadata(&board.file).unwrap().len() <= FILE_BYTES_MAX + 200);
         assert_eq!(board.read(wall_now()).len(), 1);

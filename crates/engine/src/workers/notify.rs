@@ -1,15 +1,18 @@
-//! Hints between the processes of one data directory: "look now". A lost one costs a poll, never a job.
+//! Notifications between the processes of one data directory: "look now". A lost one costs a poll, never a
+//! job.
 //!
-//! Each worker, and whoever waits for one, has a datagram socket in `workers/`. A sender writes a word to every socket
-//! that it concerns and waits for no answer.
+//! Each worker, and each process that waits for one, has a datagram socket in `workers/`. A sender writes a
+//! word to every socket that it concerns and waits for no answer.
 //!
 //! # Invariants
-//! 1. The store is the truth: a hint says what to look at, and nothing is done because of a hint alone.
-//! 2. Sending never blocks and never fails: who has too many hints to take another one will look anyway.
-//! 3. A socket goes with whoever listens to it. One that a killed process left is removed by the first who sends to it.
+//! 1. The store is the truth: a notification says what to look at, and nothing is done because of a
+//!    notification alone.
+//! 2. Sending never blocks and never fails: a listener whose queue is full will look anyway.
+//! 3. A socket is removed with its listener. One that a killed process left is removed by the first process
+//!    that sends to it.
 //!
 //! # Not here
-//! Which workers live: `presence`.
+//! The list of live workers: `registry`.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +26,7 @@ use domain::{JobId, PlanId, WorkerId};
 use tokio::sync::mpsc;
 
 use super::registry::workers_dir;
-use crate::engine::{Engine, House};
+use crate::engine::{Engine, EngineInner};
 
 /// The socket of a worker that takes any plan.
 const ANY: &str = ".sock";
@@ -33,13 +36,13 @@ const ONE: &str = ".one.sock";
 const ALL: &str = ".all.sock";
 /// Longer than any hint.
 const HINT_BYTES_MAX: usize = 64;
-/// How many hints wait for whoever listens; the rest waits in the socket.
+/// The number of hints that wait for whoever listens; the rest waits in the socket.
 const HINTS_MAX: usize = 64;
 const THREAD_STACK_BYTES: usize = 64 * 1024;
 
-/// Something to look at.
+/// A notification: something to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hint {
+pub(crate) enum Notification {
     /// There may be a job to claim.
     Work,
     /// Somebody asked for the cancel of this job.
@@ -48,73 +51,73 @@ pub(crate) enum Hint {
     Ended(PlanId),
 }
 
-impl Hint {
+impl Notification {
     fn written(self) -> String {
         match self {
-            Hint::Work => "work".to_owned(),
-            Hint::Cancel(job) => format!("cancel {job}"),
-            Hint::Ended(plan) => format!("ended {plan}"),
+            Notification::Work => "work".to_owned(),
+            Notification::Cancel(job) => format!("cancel {job}"),
+            Notification::Ended(plan) => format!("ended {plan}"),
         }
     }
 
-    fn read(text: &[u8]) -> Option<Hint> {
+    fn read(text: &[u8]) -> Option<Notification> {
         let text = std::str::from_utf8(text).ok()?;
         match text.split_once(' ') {
-            None => (text == "work").then_some(Hint::Work),
-            Some(("cancel", job)) => Some(Hint::Cancel(job.parse().ok()?)),
-            Some(("ended", plan)) => Some(Hint::Ended(plan.parse().ok()?)),
+            None => (text == "work").then_some(Notification::Work),
+            Some(("cancel", job)) => Some(Notification::Cancel(job.parse().ok()?)),
+            Some(("ended", plan)) => Some(Notification::Ended(plan.parse().ok()?)),
             Some(_) => None,
         }
     }
 }
 
-/// Whom a socket belongs to, or a hint concerns.
+/// The kind of listener that a socket belongs to, or that a notification concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ear {
+pub(crate) enum ListenerKind {
     /// Workers that take any plan.
     Any,
-    /// Who is concerned with one plan.
+    /// Processes that are concerned with one plan.
     One,
-    /// Who looks at all plans.
+    /// Processes that look at all plans.
     All,
 }
 
-impl Ear {
-    fn of(name: &str) -> Option<Ear> {
+impl ListenerKind {
+    fn from_name(name: &str) -> Option<ListenerKind> {
         // In this order: the last ending is also that of the others.
         if name.ends_with(ONE) {
-            return Some(Ear::One);
+            return Some(ListenerKind::One);
         }
         if name.ends_with(ALL) {
-            return Some(Ear::All);
+            return Some(ListenerKind::All);
         }
-        name.ends_with(ANY).then_some(Ear::Any)
+        name.ends_with(ANY).then_some(ListenerKind::Any)
     }
 }
 
-/// Hears hints until it is dropped.
+/// Receives notifications until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Hearing {
+pub(crate) struct NotificationListener {
     socket: UnixDatagram,
     path: PathBuf,
-    heard: mpsc::Receiver<Hint>,
+    heard: mpsc::Receiver<Notification>,
 }
 
-impl Hearing {
+impl NotificationListener {
     /// Begins to listen under the name of a worker, or one that is as good.
     ///
     /// # Errors
     /// The socket cannot be made, or no thread is left to listen.
-    pub(crate) fn begin(data_dir: &Path, name: WorkerId, ear: Ear) -> io::Result<Self> {
+    pub(crate) fn begin(data_dir: &Path, name: WorkerId, ear: ListenerKind) -> io::Result<Self> {
         let dir = workers_dir(data_dir);
         fs::create_dir_all(&dir)?;
         let name = match ear {
-            Ear::Any => format!("{name}{ANY}"),
-            Ear::One => format!("{name}{ONE}"),
-            Ear::All => format!("{name}{ALL}"),
+            ListenerKind::Any => format!("{name}{ANY}"),
+            ListenerKind::One => format!("{name}{ONE}"),
+            ListenerKind::All => format!("{name}{ALL}"),
         };
         let path = dir.join(&name);
-        let socket = UnixDatagram::bind(short(&File::open(&dir)?, &name))?;
+        let socket = UnixDatagram::bind(socket_address(&File::open(&dir)?, &name))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let (sender, heard) = mpsc::channel(HINTS_MAX);
         let own = socket.try_clone()?;
@@ -123,8 +126,8 @@ impl Hearing {
         Ok(Self { socket, path, heard })
     }
 
-    /// The next hint. Without a thread to listen nothing is heard any more, and this never completes.
-    pub(crate) async fn next(&mut self) -> Hint {
+    /// The next notification. Without a thread that listens none arrives any more, and this never completes.
+    pub(crate) async fn next(&mut self) -> Notification {
         match self.heard.recv().await {
             Some(hint) => hint,
             None => std::future::pending().await,
@@ -132,7 +135,7 @@ impl Hearing {
     }
 }
 
-impl Drop for Hearing {
+impl Drop for NotificationListener {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
         // Wakes the thread, which finds that nothing more can come.
@@ -140,7 +143,7 @@ impl Drop for Hearing {
     }
 }
 
-fn listen(socket: &UnixDatagram, heard: &mpsc::Sender<Hint>) {
+fn listen(socket: &UnixDatagram, heard: &mpsc::Sender<Notification>) {
     let mut text = [0; HINT_BYTES_MAX];
     loop {
         let length = match socket.recv(&mut text) {
@@ -149,26 +152,27 @@ fn listen(socket: &UnixDatagram, heard: &mpsc::Sender<Hint>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let hint = text.get(..length).and_then(Hint::read);
+        let hint = text.get(..length).and_then(Notification::read);
         if hint.is_some_and(|hint| heard.blocking_send(hint).is_err()) {
             return;
         }
     }
 }
 
-/// Sends a hint to all whom it concerns.
-pub(crate) fn send(data_dir: &Path, to: &[Ear], hint: Hint) {
+/// Sends a notification to all listeners that it concerns.
+pub(crate) fn send(data_dir: &Path, to: &[ListenerKind], hint: Notification) {
     let dir = workers_dir(data_dir);
     let (Ok(files), Ok(open)) = (fs::read_dir(&dir), File::open(&dir)) else { return };
     let mut sender = None;
     for file in files.flatten() {
         let name = file.file_name();
-        let Some(name) = name.to_str().filter(|name| Ear::of(name).is_some_and(|ear| to.contains(&ear)))
+        let Some(name) =
+            name.to_str().filter(|name| ListenerKind::from_name(name).is_some_and(|ear| to.contains(&ear)))
         else {
             continue;
         };
         let Some(sender) = sender.get_or_insert_with(unbound).as_ref() else { return };
-        let sent = sender.send_to(hint.written().as_bytes(), short(&open, name));
+        let sent = sender.send_to(hint.written().as_bytes(), socket_address(&open, name));
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(file.path());
         }
@@ -182,74 +186,79 @@ fn unbound() -> Option<UnixDatagram> {
 }
 
 /// A name of the socket that fits into an address, however long the path of the data directory is.
-fn short(dir: &File, name: &str) -> PathBuf {
+fn socket_address(dir: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }
 
-/// Wakes whoever waits for a plan when something of it has ended, in whichever process.
+/// Waits for a plan: wakes when a job of it has ended, in whichever process.
 #[derive(Debug)]
-pub struct Waiter {
+pub struct PlanWaiter {
     plan: PlanId,
     /// None when hints cannot be heard: then only time passes.
-    hearing: Option<Hearing>,
+    listener: Option<NotificationListener>,
 }
 
-impl Waiter {
+impl PlanWaiter {
     /// Completes when a job of the plan has ended, or after `at_most`.
     pub async fn wait(&mut self, at_most: Duration) {
         let ended = async {
-            let Some(hearing) = &mut self.hearing else { return std::future::pending().await };
-            while hearing.next().await != Hint::Ended(self.plan) {}
+            let Some(listener) = &mut self.listener else { return std::future::pending().await };
+            while listener.next().await != Notification::Ended(self.plan) {}
         };
         let _ = tokio::time::timeout(at_most, ended).await;
     }
 }
 
-/// Wakes whoever looks at all plans when one of them may have moved, in whichever process.
+/// Watches all plans: wakes when one of them may have changed, in whichever process.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct StoreWatcher {
     /// None when hints cannot be heard: then only time passes.
-    hearing: Option<Hearing>,
+    listener: Option<NotificationListener>,
 }
 
-impl Onlooker {
-    /// Completes when there is something to look at. What a running plan does between its beginning and its end is told
-    /// by nobody.
-    pub async fn stirred(&mut self) {
-        match &mut self.hearing {
-            Some(hearing) => drop(hearing.next().await),
+impl StoreWatcher {
+    /// Completes when there is something to look at. What a running plan does between its beginning and its
+    /// end is told by nobody.
+    pub async fn changed(&mut self) {
+        match &mut self.listener {
+            Some(listener) => drop(listener.next().await),
             None => std::future::pending().await,
         }
     }
 }
 
 impl Engine {
-    /// Hears of all plans, from this moment on.
-    pub fn onlooker(&self) -> Onlooker {
-        let name = WorkerId::from_u128(self.house.ids.ulid());
-        Onlooker { hearing: Hearing::begin(&self.house.options.data_dir, name, Ear::All).ok() }
+    /// Watches all plans, from this moment on.
+    pub fn store_watcher(&self) -> StoreWatcher {
+        let name = WorkerId::from_u128(self.inner.ids.ulid());
+        StoreWatcher {
+            listener: NotificationListener::begin(&self.inner.options.data_dir, name, ListenerKind::All).ok(),
+        }
     }
 
     /// Waits for news of a plan, from this moment on.
-    pub fn waiter(&self, plan: PlanId) -> Waiter {
-        let name = WorkerId::from_u128(self.house.ids.ulid());
-        Waiter { plan, hearing: Hearing::begin(&self.house.options.data_dir, name, Ear::One).ok() }
+    pub fn plan_waiter(&self, plan: PlanId) -> PlanWaiter {
+        let name = WorkerId::from_u128(self.inner.ids.ulid());
+        PlanWaiter {
+            plan,
+            listener: NotificationListener::begin(&self.inner.options.data_dir, name, ListenerKind::One).ok(),
+        }
     }
 }
 
-impl House {
-    /// Tells that a job of this plan has ended in a worker that takes no other: its slot is for whoever comes.
-    pub(crate) fn tell_ended(&self, plan: PlanId) {
-        self.send_hint(Hint::Ended(plan));
-        self.send_hint(Hint::Work);
+impl EngineInner {
+    /// Notifies that a job of this plan has ended in a worker that takes no other: its slot is free.
+    pub(crate) fn notify_ended(&self, plan: PlanId) {
+        self.send_notification(Notification::Ended(plan));
+        self.send_notification(Notification::Work);
     }
 
-    /// Sends a hint to all whom it concerns, in every process.
-    pub(crate) fn send_hint(&self, hint: Hint) {
-        let to: &[Ear] = match hint {
-            Hint::Work => &[Ear::Any, Ear::All],
-            Hint::Cancel(_) => &[Ear::Any, Ear::One, Ear::All],
-            Hint::Ended(_) => &[Ear::One, Ear::All],
+    /// Sends a notification to all listeners that it concerns, in every process.
+    pub(crate) fn send_notification(&self, hint: Notification) {
+        let to: &[ListenerKind] = match hint {
+            Notification::Work => &[ListenerKind::Any, ListenerKind::All],
+            Notification::Cancel(_) => &[ListenerKind::Any, ListenerKind::One, ListenerKind::All],
+            Notification::Ended(_) => &[ListenerKind::One, ListenerKind::All],
         };
         send(&self.options.data_dir, to, hint);
     }
@@ -274,17 +283,20 @@ mod tests {
     #[tokio::test]
     async fn a_hint_reaches_whom_it_concerns_however_long_the_path_is() {
         let (_top, dir) = deep_dir();
-        let mut any = Hearing::begin(&dir, id(1), Ear::Any).unwrap();
-        let mut one = Hearing::begin(&dir, id(2), Ear::One).unwrap();
+        let mut any = NotificationListener::begin(&dir, id(1), ListenerKind::Any).unwrap();
+        let mut one = NotificationListener::begin(&dir, id(2), ListenerKind::One).unwrap();
         let (job, plan) = (JobId::from_u128(7), PlanId::from_u128(8));
-        let mut all = Hearing::begin(&dir, id(3), Ear::All).unwrap();
-        send(&dir, &[Ear::Any], Hint::Work);
-        send(&dir, &[Ear::One, Ear::All], Hint::Ended(plan));
-        send(&dir, &[Ear::Any, Ear::One], Hint::Cancel(job));
-        send(&dir, &[Ear::All], Hint::Work);
-        assert_eq!([any.next().await, any.next().await], [Hint::Work, Hint::Cancel(job)]);
-        assert_eq!([one.next().await, one.next().await], [Hint::Ended(plan), Hint::Cancel(job)]);
-        assert_eq!([all.next().await, all.next().await], [Hint::Ended(plan), Hint::Work]);
+        let mut all = NotificationListener::begin(&dir, id(3), ListenerKind::All).unwrap();
+        send(&dir, &[ListenerKind::Any], Notification::Work);
+        send(&dir, &[ListenerKind::One, ListenerKind::All], Notification::Ended(plan));
+        send(&dir, &[ListenerKind::Any, ListenerKind::One], Notification::Cancel(job));
+        send(&dir, &[ListenerKind::All], Notification::Work);
+        assert_eq!([any.next().await, any.next().await], [Notification::Work, Notification::Cancel(job)]);
+        assert_eq!(
+            [one.next().await, one.next().await],
+            [Notification::Ended(plan), Notification::Cancel(job)]
+        );
+        assert_eq!([all.next().await, all.next().await], [Notification::Ended(plan), Notification::Work]);
         let mode = fs::metadata(workers_dir(&dir).join(format!("{}.sock", id(1)))).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
     }
@@ -292,13 +304,13 @@ mod tests {
     #[tokio::test]
     async fn a_socket_goes_with_its_listener_and_a_dead_one_with_the_next_hint() {
         let (_top, dir) = deep_dir();
-        drop(Hearing::begin(&dir, id(1), Ear::Any).unwrap());
+        drop(NotificationListener::begin(&dir, id(1), ListenerKind::Any).unwrap());
         let workers = workers_dir(&dir);
         // Left by somebody who was killed: the file is there, and nobody listens.
-        drop(UnixDatagram::bind(short(&File::open(&workers).unwrap(), "x.sock")).unwrap());
-        let mut lives = Hearing::begin(&dir, id(2), Ear::Any).unwrap();
-        send(&dir, &[Ear::Any], Hint::Work);
-        assert_eq!(lives.next().await, Hint::Work);
+        drop(UnixDatagram::bind(socket_address(&File::open(&workers).unwrap(), "x.sock")).unwrap());
+        let mut lives = NotificationListener::begin(&dir, id(2), ListenerKind::Any).unwrap();
+        send(&dir, &[ListenerKind::Any], Notification::Work);
+        assert_eq!(lives.next().await, Notification::Work);
         let left: Vec<_> = fs::read_dir(&workers).unwrap().flatten().map(|file| file.file_name()).collect();
         assert_eq!(left, [std::ffi::OsString::from(format!("{}.sock", id(2)))]);
     }
@@ -306,7 +318,7 @@ mod tests {
     #[test]
     fn nobody_is_disturbed_by_what_is_no_hint() {
         for text in ["", "work ", "cancel", "cancel x", "ended 1", "stop"] {
-            assert_eq!(Hint::read(text.as_bytes()), None, "{text}");
+            assert_eq!(Notification::read(text.as_bytes()), None, "{text}");
         }
     }
 }

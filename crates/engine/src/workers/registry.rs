@@ -1,12 +1,14 @@
-//! Which worker processes live: each holds a lock on a file of its own while it does.
+//! The registry of live workers: each process holds a lock on a file of its own while it is alive.
 //!
-//! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once, and nobody
-//! has to wait for its leases. The file says whom the worker serves; that of a worker that takes any plan also names the
-//! variables that it was started with, never their values: keys of models come from there.
+//! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once,
+//! and no process has to wait for its leases. The file says which plans the worker serves; that of a worker
+//! that takes any plan also names the variables that it was started with, never their values: keys of models
+//! come from there.
 //!
 //! # Invariants
-//! Whether a worker that takes any plan lives, and whether it goes, is decided under one lock ([`Starting`]): of a job
-//! that was left to the workers before, either the worker that goes knows, or who left it knows that the worker goes.
+//! The start and the end of a worker that takes any plan are decided under one lock ([`StartLock`]): of a job
+//! that was detached before, either the worker that ends knows, or the process that detached it knows that
+//! the worker ends.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,53 +24,54 @@ use store::{JobStore, JobStoreError};
 
 use crate::data_files::open_file;
 
-/// A life sign that is not finished by then belongs to nobody.
-const UNBORN_AFTER: Duration = Duration::from_secs(60);
+/// A temporary lock file that is older belongs to no live process.
+const TEMP_FILE_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// Whom a worker serves. Each is written in as many letters, so that one takes the place of another.
+/// The plans that a worker serves. Each is written in as many letters, so that one takes the place of
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Serves {
-    /// Whoever waits.
+pub(crate) enum WorkerScope {
+    /// Any plan that waits.
     Any,
-    /// Nobody new: it ends.
+    /// No new plan: it ends.
     Nobody,
     /// This plan.
     One(PlanId),
 }
 
-impl Serves {
+impl WorkerScope {
     fn written(self) -> String {
         match self {
-            Serves::Any => format!("{:<26}", "any"),
-            Serves::Nobody => format!("{:<26}", "nobody"),
-            Serves::One(plan) => format!("{:<26}", plan.to_string()),
+            WorkerScope::Any => format!("{:<26}", "any"),
+            WorkerScope::Nobody => format!("{:<26}", "nobody"),
+            WorkerScope::One(plan) => format!("{:<26}", plan.to_string()),
         }
     }
 
-    fn read(text: &str) -> Option<Serves> {
+    fn read(text: &str) -> Option<WorkerScope> {
         match text.trim_end() {
-            "any" => Some(Serves::Any),
-            "nobody" => Some(Serves::Nobody),
-            plan => plan.parse().ok().map(Serves::One),
+            "any" => Some(WorkerScope::Any),
+            "nobody" => Some(WorkerScope::Nobody),
+            plan => plan.parse().ok().map(WorkerScope::One),
         }
     }
 }
 
-/// The life sign of one worker of this process; dropped, it is gone.
+/// The lock file of one worker of this process; dropping it removes the file.
 #[derive(Debug)]
-pub(crate) struct Presence {
+pub(crate) struct WorkerRegistration {
     path: PathBuf,
     lock: File,
-    /// Whether the file stays, as that of one who died.
+    /// True if the file stays, like that of a dead worker.
     stays: bool,
 }
 
-impl Presence {
-    /// Shows that `worker` lives.
+impl WorkerRegistration {
+    /// Registers `worker` as alive.
     ///
     /// # Errors
     /// The file cannot be made or locked.
-    pub(crate) fn show(data_dir: &Path, worker: WorkerId, serves: Serves) -> io::Result<Self> {
+    pub(crate) fn register(data_dir: &Path, worker: WorkerId, serves: WorkerScope) -> io::Result<Self> {
         let dir = workers_dir(data_dir);
         crate::engine::make_private(&dir)?;
         let path = dir.join(format!("{worker}.lock"));
@@ -77,7 +80,7 @@ impl Presence {
         let mut lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         lock.write_all(serves.written().as_bytes())?;
-        if serves == Serves::Any {
+        if serves == WorkerScope::Any {
             let names: Vec<String> = own_variables().into_iter().collect();
             lock.write_all(format!("\n{}\n", names.join("\n")).as_bytes())?;
         }
@@ -85,19 +88,20 @@ impl Presence {
         Ok(Self { path, lock, stays: false })
     }
 
-    /// From here on it serves nobody new. Whoever shall rely on that holds the lock of [`Starting`].
-    pub(crate) fn serves_no_more(&self) {
+    /// From here on it takes no new plan. A caller that relies on that holds the lock of [`StartLock`].
+    pub(crate) fn stop_accepting(&self) {
         // Who cannot write it is counted on until it is gone, as if it were slow.
-        let _ = self.lock.write_all_at(Serves::Nobody.written().as_bytes(), 0);
+        let _ = self.lock.write_all_at(WorkerScope::Nobody.written().as_bytes(), 0);
     }
 
-    /// The worker goes with jobs that it could not settle: it is to be found dead, so that nobody waits for its leases.
-    pub(crate) fn die(mut self) {
+    /// Leaves the file behind: the worker could not settle its jobs and has to be found dead, so that no
+    /// process waits for its leases.
+    pub(crate) fn leave_as_dead(mut self) {
         self.stays = true;
     }
 }
 
-impl Drop for Presence {
+impl Drop for WorkerRegistration {
     fn drop(&mut self) {
         // Unlinked while locked: whoever opens it later makes a new one.
         if !self.stays {
@@ -106,7 +110,7 @@ impl Drop for Presence {
     }
 }
 
-/// Whether this worker lives, as far as its life sign tells.
+/// Returns true if the lock file of this worker is locked: it is alive.
 pub(crate) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
     match open_file(&workers_dir(data_dir).join(format!("{worker}.lock"))) {
         Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockShared).is_err(),
@@ -114,22 +118,22 @@ pub(crate) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
     }
 }
 
-/// Whom the workers that live serve.
+/// The plans that the live workers serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct LiveWorkers {
     /// The variables that each of those that take any plan was started with.
     pub(crate) any: Vec<BTreeSet<String>>,
     /// The plans that have a worker of their own.
     pub(crate) plans: BTreeSet<PlanId>,
 }
 
-impl Served {
-    /// Whether one takes any plan that needs these variables.
+impl LiveWorkers {
+    /// Returns true if one takes any plan that needs these variables.
     pub(crate) fn has_for(&self, keys: &BTreeSet<String>) -> bool {
         self.any.iter().any(|variables| keys.is_subset(variables))
     }
 
-    /// Whether one is to come for this job.
+    /// Returns true if one will claim this job.
     pub(crate) fn has_for_job(&self, job: &Job) -> bool {
         match job.is_held() {
             true => self.plans.contains(&job.plan),
@@ -146,9 +150,9 @@ pub(crate) fn own_variables() -> BTreeSet<String> {
     set.filter_map(|(name, _)| name.into_string().ok()).filter(is_line).collect()
 }
 
-/// Whom the workers that live serve, as far as their life signs tell.
-pub(crate) fn served(data_dir: &Path) -> Served {
-    let mut served = Served::default();
+/// Reads from their lock files what the live workers serve.
+pub(crate) fn live_workers(data_dir: &Path) -> LiveWorkers {
+    let mut served = LiveWorkers::default();
     let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return served };
     for file in files.flatten().filter(|file| worker_of(file).is_some()) {
         let Ok(sign) = open_file(&file.path()) else { continue };
@@ -157,27 +161,28 @@ pub(crate) fn served(data_dir: &Path) -> Served {
         }
         let Ok(text) = io::read_to_string(sign) else { continue };
         let mut lines = text.lines();
-        match lines.next().and_then(Serves::read) {
-            Some(Serves::Any) => served.any.push(lines.map(str::to_owned).collect()),
-            Some(Serves::One(plan)) => drop(served.plans.insert(plan)),
-            Some(Serves::Nobody) | None => {}
+        match lines.next().and_then(WorkerScope::read) {
+            Some(WorkerScope::Any) => served.any.push(lines.map(str::to_owned).collect()),
+            Some(WorkerScope::One(plan)) => drop(served.plans.insert(plan)),
+            Some(WorkerScope::Nobody) | None => {}
         }
     }
     served
 }
 
-/// The right to say whether a worker that takes any plan is to be started, or to go; dropped, it is given back.
+/// The lock under which a process starts, or stops, a worker that takes any plan; dropping it releases the
+/// lock.
 #[derive(Debug)]
-pub struct Starting {
+pub struct StartLock {
     _lock: File,
 }
 
-impl Starting {
-    /// Waits for the right.
+impl StartLock {
+    /// Waits for the lock.
     ///
     /// # Errors
     /// The lock cannot be made or taken.
-    pub(crate) fn take(data_dir: &Path) -> io::Result<Starting> {
+    pub(crate) fn take(data_dir: &Path) -> io::Result<StartLock> {
         let dir = workers_dir(data_dir);
         crate::engine::make_private(&dir)?;
         let path = dir.join("starting");
@@ -185,18 +190,18 @@ impl Starting {
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
                 Err(rustix::io::Errno::INTR) => {}
-                taken => return taken.map(|()| Starting { _lock: lock }).map_err(io::Error::from),
+                taken => return taken.map(|()| StartLock { _lock: lock }).map_err(io::Error::from),
             }
         }
     }
 }
 
-/// What became of workers that were found dead.
+/// The leases of dead workers that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Buried {
+pub(crate) struct ReleasedLeases {
     /// How many were found.
     pub(crate) workers: usize,
-    /// How many leases of theirs were ended.
+    /// The number of leases of theirs that were ended.
     pub(crate) leases: usize,
 }
 
@@ -204,9 +209,12 @@ pub(crate) struct Buried {
 ///
 /// # Errors
 /// The store failed. What cannot be read of the directory is left for the next time.
-pub(crate) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Result<Buried, JobStoreError> {
-    let mut buried = Buried::default();
-    for (worker, path, lock) in dead_workers(data_dir) {
+pub(crate) async fn release_dead_leases(
+    data_dir: &Path,
+    store: &dyn JobStore,
+) -> Result<ReleasedLeases, JobStoreError> {
+    let mut buried = ReleasedLeases::default();
+    for (worker, path, lock) in find_dead_workers(data_dir) {
         buried.leases += store.free_leases(worker).await?;
         buried.workers += 1;
         let _ = fs::remove_file(path);
@@ -215,16 +223,16 @@ pub(crate) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Resu
     Ok(buried)
 }
 
-/// The workers that are gone and not buried yet.
-pub(crate) fn gone_workers(data_dir: &Path) -> Vec<WorkerId> {
-    dead_workers(data_dir).into_iter().map(|(worker, ..)| worker).collect()
+/// The workers that are dead and whose leases are not released yet.
+pub(crate) fn dead_worker_ids(data_dir: &Path) -> Vec<WorkerId> {
+    find_dead_workers(data_dir).into_iter().map(|(worker, ..)| worker).collect()
 }
 
-fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
+fn find_dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return Vec::new() };
     let mut dead = Vec::new();
     for file in files.flatten() {
-        remove_unborn(&file);
+        remove_stale_temp_file(&file);
         let (Some(worker), Ok(lock)) = (worker_of(&file), open_file(&file.path())) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             dead.push((worker, file.path(), lock));
@@ -233,9 +241,9 @@ fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     dead
 }
 
-/// Removes the beginning of a life sign whose worker died before it was known. Between its making and its lock there is a
-/// moment in which a living one looks the same, so it has to be of some age.
-fn remove_unborn(file: &fs::DirEntry) {
+/// Removes the temporary lock file of a worker that died before it was registered. Between its creation and
+/// its lock there is a moment in which that of a live one looks the same, so it has to be of some age.
+fn remove_stale_temp_file(file: &fs::DirEntry) {
     let is_new = |name: &str| name.strip_suffix(".new").is_some_and(|id| id.parse::<WorkerId>().is_ok());
     if !file.file_name().to_str().is_some_and(is_new) {
         return;
@@ -246,17 +254,17 @@ fn remove_unborn(file: &fs::DirEntry) {
         open_file(&file.path())
             .is_ok_and(|sign| flock(&sign, FlockOperation::NonBlockingLockExclusive).is_ok())
     };
-    if age.is_ok_and(|age| age >= UNBORN_AFTER) && is_free() {
+    if age.is_ok_and(|age| age >= TEMP_FILE_MAX_AGE) && is_free() {
         let _ = fs::remove_file(file.path());
     }
 }
 
-/// The worker whose life sign this is.
+/// The worker whose lock file this is.
 fn worker_of(file: &fs::DirEntry) -> Option<WorkerId> {
     file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()
 }
 
-/// Where life signs and sockets lie.
+/// The directory of the lock files and sockets.
 pub(crate) fn workers_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("workers")
 }
@@ -277,13 +285,13 @@ mod tests {
             file.set_times(FileTimes::new().set_modified(SystemTime::now() - age)).unwrap();
             file
         };
-        let old = UNBORN_AFTER * 2;
+        let old = TEMP_FILE_MAX_AGE * 2;
         made("01JB3QK7XM0000000000000001.new", old);
         made("01JB3QK7XM0000000000000002.new", Duration::ZERO);
         let lives = made("01JB3QK7XM0000000000000003.new", old);
         flock(&lives, FlockOperation::NonBlockingLockExclusive).unwrap();
         made("notes.new", old);
-        assert_eq!(gone_workers(data_dir.path()), []);
+        assert_eq!(dead_worker_ids(data_dir.path()), []);
         let mut left: Vec<String> = fs::read_dir(&dir)
             .unwrap()
             .flatten()

@@ -1,7 +1,8 @@
-//! The file that the store is kept in: whether it is still the one that was opened.
+//! The identity of the store's file: detects if it is no longer the one that was opened.
 //!
-//! Who removes a data directory under a worker, or puts a backup in its place, leaves the worker with a file that nobody
-//! else can see: it would wait for plans for ever, and keep others from starting a worker that could see them.
+//! Who removes a data directory under a worker, or puts a backup in its place, leaves the worker with a file
+//! that nobody else can see: it would wait for plans for ever, and keep others from starting a worker that
+//! could see them.
 //!
 //! # Invariants
 //! What cannot be looked at counts as unchanged: a worker ends by what it knows, not by what it does not.
@@ -33,7 +34,7 @@ impl StoreFile {
         &self.path
     }
 
-    /// Whether it is gone, or another one lies in its place.
+    /// Returns true if it is gone, or another one lies in its place.
     pub(crate) fn is_replaced(&self) -> bool {
         match (self.opened, identity(&self.path)) {
             (Some(opened), Ok(now)) => opened != now,

@@ -6,12 +6,13 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use domain::{
-    Action, Automation, CallState, Does, ErrorCategory, EventKind, EventRecord, Gate, Limits, ModelTask,
-    PARALLEL, PlanSpec, PlanState, Policy, ProjectLink, SpendKind, Step, Work,
+    Automation, CallState, ErrorCategory, EventKind, EventRecord, GateDecision, Limits, ModelTask, NodeKind,
+    PARALLEL, PlanSpec, PlanState, PlanStep, ProjectLink, RecoveryAction, RecoveryPolicy, SpendKind,
+    WorkState,
 };
 use engine::{
-    Engine, EngineOptions, ExecuteOptions, ModelsSetup, NewPlanRequest, PlanFacts, Price, ProviderSettings,
-    Speaks, wall_now,
+    Engine, EngineOptions, ExecuteOptions, ModelsSetup, NewPlanRequest, PlanDetails, Price, Protocol,
+    ProviderSettings, wall_now,
 };
 use sandbox::ChildProgram;
 use serde_json::json;
@@ -36,7 +37,7 @@ async fn engine(dir: &Path, url: &str, day_cost: Option<u64>) -> Engine {
 
 async fn engine_with(dir: &Path, url: &str, change: impl FnOnce(&mut ModelsSetup)) -> Engine {
     let provider = ProviderSettings {
-        speaks: Some(Speaks::Openai),
+        speaks: Some(Protocol::Openai),
         base_url: Some(url.to_owned()),
         answer_tokens: Some(256),
         ..ProviderSettings::default()
@@ -57,7 +58,7 @@ async fn engine_with(dir: &Path, url: &str, change: impl FnOnce(&mut ModelsSetup
         capture_wait: Duration::from_secs(60),
         copy_max: (u64::MAX, u64::MAX),
         recheck: Default::default(),
-        recovery: Policy::default(),
+        recovery: RecoveryPolicy::default(),
         retention: Duration::from_secs(3600),
         models,
         contexts: engine::context::ContextsSetup::default(),
@@ -77,9 +78,9 @@ fn request(project: &Path) -> NewPlanRequest {
         output: None,
     };
     let spec = PlanSpec {
-        steps: vec![Step::new("ask", Does::Model(task))],
+        steps: vec![PlanStep::new("ask", NodeKind::Model(task))],
         validations: Vec::new(),
-        apply: Gate::Ask,
+        apply: GateDecision::Ask,
         automation: Automation::review(),
         ignore: Vec::new(),
         protected: Vec::new(),
@@ -87,7 +88,7 @@ fn request(project: &Path) -> NewPlanRequest {
         max_file_bytes: 1 << 20,
         sandbox: "auto".to_owned(),
         isolation_required: false,
-        walls: domain::Walls::default(),
+        walls: domain::IsolationOptions::default(),
         home: domain::ByteText::default(),
         hide: Vec::new(),
         show: None,
@@ -115,11 +116,11 @@ fn request(project: &Path) -> NewPlanRequest {
     NewPlanRequest { title: "ask".to_owned(), spec, projects: vec![project] }
 }
 
-async fn run(engine: Engine, project: &Path) -> PlanFacts {
+async fn run(engine: Engine, project: &Path) -> PlanDetails {
     run_as(engine, request(project)).await
 }
 
-async fn run_as(engine: Engine, request: NewPlanRequest) -> PlanFacts {
+async fn run_as(engine: Engine, request: NewPlanRequest) -> PlanDetails {
     let plan = engine.use_plan(request).await.unwrap();
     engine.execute(plan.id, ExecuteOptions { again: false, stop_before_apply: true }).await.unwrap()
 }
@@ -144,7 +145,7 @@ async fn a_breaker_that_trips_and_recovers_is_told() {
     let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
     assert_eq!(engine.breaker_changes(), []);
     let facts = run(engine.clone(), &project).await;
-    assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{facts:?}");
+    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{facts:?}");
     let told = std::fs::read_to_string(base.join("data/breakers.jsonl")).unwrap();
     let rests: Vec<bool> = told.lines().map(|line| line.contains("\"rest_ms\":10")).collect();
     assert_eq!(rests, [true, false], "{told}");
@@ -163,9 +164,12 @@ async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
         BreakerConfig { threshold: 1, cool_down: long, cool_down_max: long, ..BreakerConfig::default() };
     let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
     let facts = run(engine, &project).await;
-    assert_eq!(facts.plan.state, PlanState::Execute(Work::Errored), "{facts:?}");
+    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Errored), "{facts:?}");
     let last = facts.errors.last_failure().unwrap();
-    assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Overloaded, Action::Ask));
+    assert_eq!(
+        (last.error.category(), last.recovery.action),
+        (ErrorCategory::Overloaded, RecoveryAction::Ask)
+    );
     assert!(last.error.message().contains("it failed with: 500 from scripted"), "{last:?}");
     assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
     server.asked();
@@ -195,7 +199,7 @@ async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace()
     let mut request = request(&project);
     let step = request.spec.steps.remove(0);
     request.spec.steps = (0..MANY)
-        .map(|at| Step { node: format!("ask-{at}"), needs: Some(Vec::new()), ..step.clone() })
+        .map(|at| PlanStep { node: format!("ask-{at}"), needs: Some(Vec::new()), ..step.clone() })
         .collect();
     request.spec.parallel = 12;
     let plan = engine.use_plan(request).await.unwrap().id;
@@ -215,7 +219,7 @@ async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace()
     }
     tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
     let facts = run.await.unwrap();
-    assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
     let ended: Vec<_> = facts.calls.iter().map(|call| (call.state(), call.end.clone())).collect();
     assert!(ended.iter().all(|(state, _)| *state == CallState::Ok), "{ended:?}");
     assert_eq!(ended.len(), MANY);
@@ -239,7 +243,7 @@ async fn who_tries_a_provider_and_may_not_pay_for_it_leaves_the_try_to_the_next(
     let poor = run_as(engine.clone(), poor).await;
     assert_eq!(poor.errors.last_failure().unwrap().error.category(), ErrorCategory::Budget);
     let last = run(engine, &project).await;
-    assert_eq!(last.plan.state, PlanState::Execute(Work::Complete), "{last:?}");
+    assert_eq!(last.plan.state, PlanState::Execute(WorkState::Complete), "{last:?}");
     assert_eq!(last.waits, None);
 }
 
@@ -254,9 +258,9 @@ async fn a_model_is_ended_when_the_time_of_its_node_is_up_also_while_it_waits_fo
     let mut request = request(&project);
     (request.spec.steps[0].timeout_s, request.spec.steps[0].retries) = (Some(1), Some(1));
     let facts = run_as(engine, request).await;
-    assert_eq!(facts.plan.state, PlanState::Execute(Work::Errored), "{facts:?}");
+    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Errored), "{facts:?}");
     let last = facts.errors.last_failure().unwrap();
-    assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Timeout, Action::Ask));
+    assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Timeout, RecoveryAction::Ask));
     let message = "node ask: scripted/m took longer than its time limit of 1 s and was ended";
     assert_eq!(last.error.message(), message);
     assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
@@ -264,8 +268,8 @@ async fn a_model_is_ended_when_the_time_of_its_node_is_up_also_while_it_waits_fo
     server.was_not_asked_again();
 }
 
-/// A server that fails when it is first asked by a plan of an odd number, and the first two times of all: of five calls it
-/// fails one. The model behind it writes a file, and then it is done.
+/// A server that fails when it is first asked by a plan of an odd number, and the first two times of all: of
+/// five calls it fails one. The model behind it writes a file, and then it is done.
 fn unsteady(number: usize, asked: &Asked, failed: &Mutex<BTreeSet<u64>>) -> Script {
     let prompt = asked.body["messages"][0]["content"].as_str().unwrap();
     let plan: u64 = prompt.trim_start_matches("Go ").parse().unwrap();
@@ -304,7 +308,7 @@ async fn fifty_plans_at_once_end_right_though_a_fifth_of_all_calls_fail() {
         let mut request = request(&project);
         let step = request.spec.steps.first_mut().unwrap();
         step.retries = Some(20);
-        let Does::Model(task) = &mut step.does else { panic!() };
+        let NodeKind::Model(task) = &mut step.does else { panic!() };
         (task.tools, task.prompt) = (vec!["write".to_owned()], format!("Go {number}"));
         request.spec.limits.tokens = Some(20_000);
         request
@@ -318,7 +322,7 @@ async fn fifty_plans_at_once_end_right_though_a_fifth_of_all_calls_fail() {
     }
     while let Some(facts) = runs.join_next().await {
         let facts = facts.unwrap();
-        assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+        assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
         assert_eq!(facts.net.len(), 1);
         let spends = engine.store().spends(facts.plan.id).await.unwrap();
         for kind in [SpendKind::Tokens, SpendKind::Cost] {
@@ -338,7 +342,7 @@ async fn fifty_plans_at_once_end_right_though_a_fifth_of_all_calls_fail() {
 
 /// What all plans have spent today, and what they are about to.
 async fn day(engine: &Engine) -> (u64, u64) {
-    let ledger = engine.store().day_ledger(domain::Day::of(wall_now())).await.unwrap();
+    let ledger = engine.store().day_ledger(domain::Day::from_wall(wall_now())).await.unwrap();
     let account = ledger.get(&SpendKind::Cost).copied().unwrap_or_default();
     (account.used, account.reserved)
 }
@@ -353,7 +357,7 @@ async fn twenty_plans_at_once_never_overrun_the_limit_that_they_share() {
 
     let alone = engine(&base, &url, Some(u64::MAX / 2)).await;
     let first = run(alone.clone(), &project).await;
-    assert_eq!(first.plan.state, PlanState::Execute(Work::Complete), "{first:?}");
+    assert_eq!(first.plan.state, PlanState::Execute(WorkState::Complete), "{first:?}");
     let spends = alone.store().spends(first.plan.id).await.unwrap();
     let cost = spends.iter().find(|spend| spend.kind == SpendKind::Cost).unwrap();
     assert_eq!((cost.actual, cost.model.as_deref()), (Some(7), Some("scripted/m")));
@@ -372,7 +376,7 @@ async fn twenty_plans_at_once_never_overrun_the_limit_that_they_share() {
     // The seven that fit are answered only when all others have been refused: nobody settles before everybody has asked.
     for _ in FIT..PLANS {
         let facts = runs.join_next().await.unwrap().unwrap();
-        assert_eq!(facts.plan.state, PlanState::Execute(Work::Errored), "{facts:?}");
+        assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Errored), "{facts:?}");
         let categories: Vec<_> = facts.errors.records().map(|record| record.error.category()).collect();
         assert_eq!(categories, [ErrorCategory::Budget], "nobody else was asked");
         assert_eq!(facts.ledger.account(SpendKind::Tokens).taken(), 0, "both or none");
@@ -381,7 +385,7 @@ async fn twenty_plans_at_once_never_overrun_the_limit_that_they_share() {
     assert_eq!((used, reserved), (7, FIT as u64 * most));
     tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
     while let Some(facts) = runs.join_next().await {
-        assert_eq!(facts.unwrap().plan.state, PlanState::Execute(Work::Complete));
+        assert_eq!(facts.unwrap().plan.state, PlanState::Execute(WorkState::Complete));
     }
     assert_eq!(day(&engine).await, (7 + 7 * FIT as u64, 0));
 }

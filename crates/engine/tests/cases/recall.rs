@@ -1,5 +1,5 @@
-//! The parts of `cargo xtask bench recall`, on a small generated repository: a benchmark that measures wrongly proves
-//! nothing.
+//! The parts of `cargo xtask bench recall`, on a small generated repository: a benchmark that measures
+//! wrongly proves nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;

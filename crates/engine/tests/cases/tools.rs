@@ -7,27 +7,27 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use actors::tool::{
-    CallHead, Catalog, Halt, Memory, Performed, Project, ToolAnswer, ToolError, ToolRunner, ToolSpec,
-    ToolUse, Work, Workplace,
+    CallInfo, Catalog, Halt, ReadPolicy, ToolAnswer, ToolError, ToolHost, ToolOutcome, ToolProject,
+    ToolRequest, ToolRunner, ToolSpec, ToolUse,
 };
 use async_trait::async_trait;
-use domain::{Base, Hash, Redactor, RootNo, is_text};
-use engine::tools::{Changing, Looking, change, kept_arguments, look};
-use sandbox::content::{ContentSink, Kept};
-use sandbox::{CaptureRules, Choice, OpenRequest, RootSpec, Rung, Sandbox};
+use domain::{Base, Hash, Redactor, RootIndex, is_text};
+use engine::tools::{ReadTools, WriteTools, change, look, recorded_arguments};
+use sandbox::content::{ContentSink, StoredContent};
+use sandbox::{CaptureRules, OpenRequest, RootSpec, Sandbox, SandboxStrategy, StrategyChoice};
 use serde_json::{Value, json};
 
 #[derive(Default)]
 struct Contents(Mutex<HashMap<Hash, Vec<u8>>>);
 
 impl ContentSink for Contents {
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent> {
         let mut all = Vec::new();
         bytes.read_to_end(&mut all)?;
-        let (hash, size) = (Hash::of(&all), all.len() as u64);
+        let (hash, size) = (Hash::from_content(&all), all.len() as u64);
         let text = is_text(&all, size);
         self.0.lock().unwrap().insert(hash, all);
-        Ok(Kept { hash, size, text })
+        Ok(StoredContent { hash, size, text })
     }
 }
 
@@ -35,7 +35,7 @@ impl ContentSink for Contents {
 struct Bench {
     _dir: tempfile::TempDir,
     project: PathBuf,
-    projects: Vec<Project>,
+    projects: Vec<ToolProject>,
     sandbox: Mutex<Sandbox>,
     contents: Contents,
     redactor: Redactor,
@@ -44,11 +44,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(rung: Rung, files: &[(&str, &str)]) -> Arc<Bench> {
+    fn new(rung: SandboxStrategy, files: &[(&str, &str)]) -> Arc<Bench> {
         Self::with(rung, files, false)
     }
 
-    fn with(rung: Rung, files: &[(&str, &str)], reads_only: bool) -> Arc<Bench> {
+    fn with(rung: SandboxStrategy, files: &[(&str, &str)], reads_only: bool) -> Arc<Bench> {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let project = base.join("project");
@@ -58,15 +58,16 @@ impl Bench {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let root = RootSpec { no: RootNo(0), path: project.clone(), read_only: false };
+        let root = RootSpec { no: RootIndex(0), path: project.clone(), read_only: false };
         let request = OpenRequest {
             dir: base.join("sandboxes/plan-1"),
             roots: vec![root],
-            choice: Choice::Only(rung),
+            choice: StrategyChoice::Only(rung),
             include: Vec::new(),
         };
         let sandbox = Mutex::new(sandbox::open(request).unwrap());
-        let projects = vec![Project { alias: "project".to_owned(), root: project.clone(), read_only: false }];
+        let projects =
+            vec![ToolProject { alias: "project".to_owned(), root: project.clone(), read_only: false }];
         let redactor = Redactor::new([7; 32], Vec::new()).unwrap();
         Arc::new(Bench {
             _dir: dir,
@@ -81,12 +82,12 @@ impl Bench {
     }
 
     fn node(self: &Arc<Self>) -> ToolRunner<Here> {
-        ToolRunner::new(Here(Arc::clone(self)), Catalog::builtin(), Memory::Strict)
+        ToolRunner::new(Here(Arc::clone(self)), Catalog::builtin(), ReadPolicy::Strict)
     }
 
     fn text(&self, path: &str) -> Option<String> {
         let sandbox = self.sandbox.lock().unwrap();
-        let root = sandbox.root(RootNo(0)).unwrap();
+        let root = sandbox.root(RootIndex(0)).unwrap();
         let path = domain::RelPath::new(path).unwrap();
         let read = sandbox::read_file(root, &path, u64::MAX).ok();
         read.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())
@@ -105,10 +106,10 @@ impl Bench {
 struct Here(Arc<Bench>);
 
 #[async_trait]
-impl Workplace for Here {
+impl ToolHost for Here {
     type Stopped = ();
 
-    fn projects(&self) -> &[Project] {
+    fn projects(&self) -> &[ToolProject] {
         &self.0.projects
     }
 
@@ -116,17 +117,17 @@ impl Workplace for Here {
         (self.0.reads_only && tool.writes).then(|| "files are only read".to_owned())
     }
 
-    async fn refused(&self, call: CallHead, why: &ToolError) -> Result<(), ()> {
+    async fn refused(&self, call: CallInfo, why: &ToolError) -> Result<(), ()> {
         self.keep(&call, Some(why));
         Ok(())
     }
 
-    async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, ()> {
+    async fn perform(&self, call: CallInfo, work: ToolRequest) -> Result<ToolOutcome, ()> {
         let bench = &self.0;
         let mut sandbox = bench.sandbox.lock().unwrap();
         let looked = look(
-            &Looking {
-                root: sandbox.root(RootNo(0)).unwrap(),
+            &ReadTools {
+                root: sandbox.root(RootIndex(0)).unwrap(),
                 project: &bench.project,
                 redactor: &bench.redactor,
                 hidden: &sandbox::HiddenInProject::default(),
@@ -135,7 +136,7 @@ impl Workplace for Here {
             &work,
         );
         let rules = CaptureRules::default();
-        let with = Changing {
+        let with = WriteTools {
             sandbox: &mut sandbox,
             sink: &bench.contents,
             rules: &rules,
@@ -148,16 +149,20 @@ impl Workplace for Here {
         Ok(match done {
             Ok(done) => {
                 tool.check_output(&done.result).unwrap();
-                Performed { outcome: Ok(done.result), changed: u32::from(tool.spec.writes), seen: done.seen }
+                ToolOutcome {
+                    outcome: Ok(done.result),
+                    changed: u32::from(tool.spec.writes),
+                    seen: done.seen,
+                }
             }
-            Err(why) => Performed { outcome: Err(why), changed: 0, seen: Vec::new() },
+            Err(why) => ToolOutcome { outcome: Err(why), changed: 0, seen: Vec::new() },
         })
     }
 }
 
 impl Here {
-    fn keep(&self, call: &CallHead, why: Option<&ToolError>) {
-        let effective = kept_arguments(Some(&self.0.redactor), &call.effective);
+    fn keep(&self, call: &CallInfo, why: Option<&ToolError>) {
+        let effective = recorded_arguments(Some(&self.0.redactor), &call.effective);
         self.0.kept.lock().unwrap().push((call.name.clone(), effective, why.map(ToolError::code)));
     }
 }
@@ -189,13 +194,13 @@ fn code(told: &str) -> &str {
     told.split(':').next().unwrap()
 }
 
-const RUNGS: [Rung; 2] = [Rung::Overlay, Rung::Copy];
+const RUNGS: [SandboxStrategy; 2] = [SandboxStrategy::Overlay, SandboxStrategy::Copy];
 
 #[test]
 fn a_file_is_read_by_lines_and_says_how_many_there_are() {
-    let bench = Bench::new(Rung::Copy, &[("a.txt", "one\ntwo\nthree\n"), ("b.bin", "a\0b")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("a.txt", "one\ntwo\nthree\n"), ("b.bin", "a\0b")]);
     let node = &mut bench.node();
-    let hash = Hash::of(b"one\ntwo\nthree\n").to_string();
+    let hash = Hash::from_content(b"one\ntwo\nthree\n").to_string();
     assert_eq!(
         call(node, "read_file", json!({ "path": "a.txt" })),
         json!({ "content": "one\ntwo\nthree\n", "hash": hash, "total_lines": 3, "truncated": false })
@@ -210,7 +215,7 @@ fn a_file_is_read_by_lines_and_says_how_many_there_are() {
 #[test]
 fn a_directory_is_listed_without_what_git_ignores_unless_asked() {
     let files = [(".gitignore", "dist\n"), ("dist/x", ""), ("src/a/b.rs", "x"), ("top", "xy")];
-    let bench = Bench::new(Rung::Copy, &files);
+    let bench = Bench::new(SandboxStrategy::Copy, &files);
     fs::create_dir(bench.project.join(".git")).unwrap();
     let node = &mut bench.node();
     let paths = |listed: &Value| -> Vec<String> {
@@ -238,7 +243,7 @@ fn a_search_finds_lines_by_expression_glob_and_bound_and_never_a_secret() {
         ("n.txt", "fn d()\n"),
         ("s.toml", secret),
     ];
-    let bench = Bench::new(Rung::Copy, &files);
+    let bench = Bench::new(SandboxStrategy::Copy, &files);
     let node = &mut bench.node();
     let lines = |found: &Value| -> Vec<(String, u64)> {
         let matches = found["matches"].as_array().unwrap().iter();
@@ -270,7 +275,10 @@ fn a_file_is_written_only_by_who_has_read_it_as_it_is() {
             call(node, "read_file", json!({ "path": "a.txt" }));
         }
         let written = call(first, "write_file", write("v2\n"));
-        assert_eq!(written, json!({ "created": false, "hash": Hash::of(b"v2\n").to_string(), "bytes": 3 }));
+        assert_eq!(
+            written,
+            json!({ "created": false, "hash": Hash::from_content(b"v2\n").to_string(), "bytes": 3 })
+        );
         assert_eq!(code(&wrong(second, "write_file", write("v3\n"))), "STALE_FILE");
         let edit = json!({ "path": "a.txt", "old": "v2", "new": "v3" });
         assert_eq!(code(&wrong(second, "edit_file", edit.clone())), "STALE_FILE");
@@ -293,7 +301,7 @@ fn a_file_is_written_only_by_who_has_read_it_as_it_is() {
 
 #[test]
 fn an_edit_wants_its_text_exactly_once() {
-    let bench = Bench::new(Rung::Copy, &[("a.txt", "x y x\n")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("a.txt", "x y x\n")]);
     let node = &mut bench.node();
     let edit = |old: &str, all: bool| json!({ "path": "a.txt", "old": old, "new": "z", "replace_all": all });
     assert_eq!(code(&wrong(node, "edit_file", edit("y", false))), "UNREAD_FILE");
@@ -349,12 +357,12 @@ fn files_and_directories_are_removed_and_moved_and_told_by_the_next_scan() {
 
 #[test]
 fn no_path_leads_out_of_the_project() {
-    let bench = Bench::new(Rung::Copy, &[("in.txt", "inside\n"), ("d/x", "")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("in.txt", "inside\n"), ("d/x", "")]);
     {
         let node = &mut bench.node();
         // Links are made in the sandbox itself: a copy has no links that lead out.
         let sandbox = bench.sandbox.lock().unwrap();
-        let root = sandbox.root(RootNo(0)).unwrap();
+        let root = sandbox.root(RootIndex(0)).unwrap();
         rustix::fs::symlinkat("/etc/passwd", root, "out").unwrap();
         rustix::fs::symlinkat("../../..", root, "up").unwrap();
         rustix::fs::symlinkat("in.txt", root, "near").unwrap();
@@ -375,7 +383,7 @@ fn no_path_leads_out_of_the_project() {
 
 #[test]
 fn a_secret_is_shown_as_a_mark_and_written_back_as_itself() {
-    let bench = Bench::new(Rung::Copy, &[("app.toml", "port = 80\ntoken = \"abcdefgh1234\"\n")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("app.toml", "port = 80\ntoken = \"abcdefgh1234\"\n")]);
     let node = &mut bench.node();
     let read = call(node, "read_file", json!({ "path": "app.toml" }));
     let shown = read["content"].as_str().unwrap();
@@ -395,7 +403,7 @@ fn a_secret_is_shown_as_a_mark_and_written_back_as_itself() {
 
 #[test]
 fn what_is_wrong_with_a_call_is_told_and_kept() {
-    let bench = Bench::new(Rung::Copy, &[]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[]);
     let node = &mut bench.node();
     let told = wrong(node, "reed_file", json!({}));
     assert!(told.contains("did you mean `read_file`?"), "{told}");
@@ -425,7 +433,7 @@ fn what_is_wrong_with_a_call_is_told_and_kept() {
 
 #[test]
 fn who_may_only_read_cannot_write() {
-    let bench = Bench::with(Rung::Copy, &[("a", "x")], true);
+    let bench = Bench::with(SandboxStrategy::Copy, &[("a", "x")], true);
     let node = &mut bench.node();
     assert_eq!(call(node, "read_file", json!({ "path": "a" }))["content"], "x");
     let writes: [(&str, Value); 5] = [
@@ -443,7 +451,7 @@ fn who_may_only_read_cannot_write() {
 
 #[test]
 fn a_call_is_kept_with_its_arguments_as_they_were_used() {
-    let bench = Bench::new(Rung::Copy, &[("a", "x")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("a", "x")]);
     let node = &mut bench.node();
     call(node, "read_file", json!({ "path": "./a" }));
     let kept = bench.kept.lock().unwrap();
@@ -452,7 +460,7 @@ fn a_call_is_kept_with_its_arguments_as_they_were_used() {
 
 #[test]
 fn a_call_that_goes_round_in_a_circle_is_told_so_and_then_ended() {
-    let bench = Bench::new(Rung::Copy, &[("a", "x")]);
+    let bench = Bench::new(SandboxStrategy::Copy, &[("a", "x")]);
     let node = &mut bench.node();
     let read = || json!({ "path": "a" });
     for _ in 0..2 {

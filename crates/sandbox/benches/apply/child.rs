@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use sandbox::content::ContentSource;
-use sandbox::journal::{Change, JournalId, JournalKind, Journals};
+use sandbox::journal::{JournalChange, JournalId, JournalKind, Journals};
 
 use crate::judge::Kind;
 use crate::{mixed, requests};
@@ -19,20 +19,20 @@ const CHILD: &str = "__killed";
 
 /// What a child does.
 #[derive(Clone, Copy)]
-pub(crate) enum Act {
+pub(crate) enum ChildAction {
     Carry { kind: Kind, id: JournalId, applied: JournalId },
     Recover,
 }
 
 /// Starts a child.
-pub(crate) fn start(stage: &Path, files: usize, act: Act) -> Child {
+pub(crate) fn start(stage: &Path, files: usize, act: ChildAction) -> Child {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CHILD).arg(stage).arg(files.to_string());
     match act {
-        Act::Carry { kind, id, applied } => {
+        ChildAction::Carry { kind, id, applied } => {
             command.args([kind.word(), &id.to_string(), &applied.to_string()]);
         }
-        Act::Recover => {
+        ChildAction::Recover => {
             command.arg("recover");
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn carry(stage: &Path, files: usize, kind: Kind, id: JournalId, appli
         Kind::Apply => {
             let (before, after) = mixed::trees(files);
             let changes = requests::changes(&before, &after);
-            write(&journals, stage, (id, JournalKind::Apply), changes, &requests::NoContent);
+            write(&journals, stage, (id, JournalKind::Apply), changes, &requests::EmptyContentSource);
         }
         Kind::Undo => {
             let undo = journals.read_undo(applied).unwrap();
@@ -95,7 +95,7 @@ fn write(
     journals: &Journals,
     stage: &Path,
     (id, kind): (JournalId, JournalKind),
-    changes: Vec<Change>,
+    changes: Vec<JournalChange>,
     content: &dyn ContentSource,
 ) {
     let request = requests::request(id, kind, &stage.join("project"), changes);

@@ -1,9 +1,11 @@
 //! Turn after turn: somebody applies or undoes, is killed, and is recovered from.
 //!
-//! An apply that went through is followed by an undo, and the other way round, so that one project serves for all.
+//! An apply that went through is followed by an undo, and the other way round, so that one project serves for
+//! all.
 //!
 //! # Invariants
-//! 1. What the journal says decides what the tree has to be: no commit mark, as it was; a commit mark, as asked.
+//! 1. What the journal says decides what the tree has to be: no commit mark, as it was; a commit mark, as
+//!    asked.
 //! 2. A turn that goes wrong is counted and told, and the next one starts from a fresh project.
 
 use std::collections::BTreeMap;
@@ -16,10 +18,10 @@ use std::time::{Duration, Instant};
 use sandbox::journal::{JournalId, Journals};
 use tempfile::TempDir;
 
-use crate::child::{self, Act};
-use crate::journal_marks::{Reached, reached};
-use crate::judge::{Judge, Kind, Side};
-use crate::moments::{Dice, Span, wait};
+use crate::child::{self, ChildAction};
+use crate::journal_marks::{ReachedMark, reached};
+use crate::judge::{Kind, TreeJudge, TreeSide};
+use crate::moments::{Dice, DurationSpan, wait};
 use crate::{mixed, requests, trees};
 
 /// One in so many kills is drawn over the whole life of the process.
@@ -39,9 +41,9 @@ const IN_RECOVERY_PERCENT: usize = 10;
 
 /// What happened to the runs of one kind.
 #[derive(Default)]
-struct Tally {
+struct KillTally {
     runs: usize,
-    reached: BTreeMap<Reached, usize>,
+    reached: BTreeMap<ReachedMark, usize>,
     /// Of those killed between the marks: how much was written, in tenths.
     written: [usize; 11],
     /// Recoveries that were killed, and runs in which one was.
@@ -52,23 +54,23 @@ struct Tally {
 }
 
 /// How long the parts take when nobody kills.
-struct Spans {
-    whole: Span,
-    to_done: Span,
-    recovery: Span,
+struct RunSpans {
+    whole: DurationSpan,
+    to_done: DurationSpan,
+    recovery: DurationSpan,
 }
 
 /// A project, and all kills in it so far.
 pub(crate) struct Kills {
     dir: TempDir,
     files: usize,
-    judge: Judge,
+    judge: TreeJudge,
     journals: Journals,
-    side: Side,
+    side: TreeSide,
     next_id: u128,
     applied: JournalId,
-    spans: BTreeMap<Kind, Spans>,
-    tallies: BTreeMap<Kind, Tally>,
+    spans: BTreeMap<Kind, RunSpans>,
+    tallies: BTreeMap<Kind, KillTally>,
 }
 
 impl Kills {
@@ -82,11 +84,11 @@ impl Kills {
             files,
             judge,
             journals,
-            side: Side::Before,
+            side: TreeSide::Before,
             next_id: 1,
             applied: JournalId::from_u128(0),
             spans: BTreeMap::new(),
-            tallies: Kind::ALL.map(|kind| (kind, Tally::default())).into(),
+            tallies: Kind::ALL.map(|kind| (kind, KillTally::default())).into(),
         };
         kills.learn_spans(dice);
         kills
@@ -103,7 +105,7 @@ impl Kills {
                 let committed = start.elapsed();
                 assert!(process.wait().unwrap().success());
                 times.entry(kind).or_default().push((start.elapsed(), start.elapsed() - committed));
-                self.settle(kind, id, Reached::Retired, dice);
+                self.settle(kind, id, ReachedMark::Retired, dice);
             }
         }
         for (kind, mut times) in times {
@@ -116,8 +118,8 @@ impl Kills {
                 ms(from_commit)
             );
             // From the commit to the done mark, and a recovery, it is at most so long: the kills find out.
-            let [whole, to_done, recovery] = [whole, from_commit, from_commit].map(Span::new);
-            self.spans.insert(kind, Spans { whole, to_done, recovery });
+            let [whole, to_done, recovery] = [whole, from_commit, from_commit].map(DurationSpan::new);
+            self.spans.insert(kind, RunSpans { whole, to_done, recovery });
         }
     }
 
@@ -136,7 +138,10 @@ impl Kills {
 
     fn start(&mut self, kind: Kind) -> (Child, JournalId) {
         let id = self.take_id();
-        (child::start(self.dir.path(), self.files, Act::Carry { kind, id, applied: self.applied }), id)
+        (
+            child::start(self.dir.path(), self.files, ChildAction::Carry { kind, id, applied: self.applied }),
+            id,
+        )
     }
 
     pub(crate) fn are_enough(&self, runs: usize) -> bool {
@@ -150,7 +155,7 @@ impl Kills {
             // Only to come to the other kind.
             let id = self.take_id();
             child::carry(self.dir.path(), self.files, kind, id, self.applied);
-            self.settle(kind, id, Reached::Retired, dice);
+            self.settle(kind, id, ReachedMark::Retired, dice);
             return;
         }
         let (mut process, id) = self.start(kind);
@@ -167,15 +172,15 @@ impl Kills {
         let acknowledged = kill(&mut process);
         let reached = reached(&self.data(), &id.to_string());
         if !whole_life {
-            self.spans.get_mut(&kind).unwrap().to_done.aim(reached == Reached::Commit);
+            self.spans.get_mut(&kind).unwrap().to_done.aim(reached == ReachedMark::Commit);
         }
         let tally = self.tallies.get_mut(&kind).unwrap();
         tally.runs += 1;
         *tally.reached.entry(reached).or_default() += 1;
-        if acknowledged && reached != Reached::Retired {
+        if acknowledged && reached != ReachedMark::Retired {
             tally.lost.push(format!("it said that it was done, and came only so far: {}", reached.words()));
         }
-        if reached == Reached::Commit {
+        if reached == ReachedMark::Commit {
             let percent = self.judge.percent_after(&self.root());
             let written = match kind {
                 Kind::Apply => percent,
@@ -187,12 +192,12 @@ impl Kills {
     }
 
     /// Recovers, perhaps killed again and again, and judges.
-    fn settle(&mut self, kind: Kind, id: JournalId, came_to: Reached, dice: &mut Dice) {
-        if came_to == Reached::Commit && dice.one_in(RECOVERY_EVERY) {
+    fn settle(&mut self, kind: Kind, id: JournalId, came_to: ReachedMark, dice: &mut Dice) {
+        if came_to == ReachedMark::Commit && dice.one_in(RECOVERY_EVERY) {
             self.kill_recoveries(kind, id, dice);
         }
         child::recover(&self.journals);
-        let expected = if came_to < Reached::Commit { kind.source() } else { kind.goal() };
+        let expected = if came_to < ReachedMark::Commit { kind.source() } else { kind.goal() };
         let found = self.judge.side(&self.root());
         let tally = self.tallies.get_mut(&kind).unwrap();
         match &found {
@@ -208,7 +213,7 @@ impl Kills {
             Ok(side) if side == expected => self.side = side,
             Ok(_) | Err(_) => self.start_anew(),
         }
-        if kind == Kind::Apply && self.side == Side::After {
+        if kind == Kind::Apply && self.side == TreeSide::After {
             self.applied = id;
         }
         let old: Vec<_> =
@@ -220,10 +225,10 @@ impl Kills {
         let mut killed = 0;
         for _ in 0..RECOVERY_KILLS_MAX {
             let start = Instant::now();
-            let mut process = child::start(self.dir.path(), self.files, Act::Recover);
+            let mut process = child::start(self.dir.path(), self.files, ChildAction::Recover);
             wait(&mut process, start, self.spans[&kind].recovery.draw(dice));
             kill(&mut process);
-            let was_over = reached(&self.data(), &id.to_string()) == Reached::Retired;
+            let was_over = reached(&self.data(), &id.to_string()) == ReachedMark::Retired;
             self.spans.get_mut(&kind).unwrap().recovery.aim(!was_over);
             if was_over {
                 break;
@@ -239,7 +244,7 @@ impl Kills {
         self.dir = tempfile::tempdir().unwrap();
         self.judge = make(self.dir.path(), self.files);
         self.journals = requests::journals(&self.data());
-        self.side = Side::Before;
+        self.side = TreeSide::Before;
     }
 
     pub(crate) fn torn_share(&self, kind: Kind) -> f64 {
@@ -255,7 +260,7 @@ impl Kills {
     /// Whether as many kills met the moments that this is about as they should; says so when not.
     pub(crate) fn met_enough(&self, kind: Kind, runs: usize) -> bool {
         let tally = &self.tallies[&kind];
-        let between = tally.reached.get(&Reached::Commit).copied().unwrap_or_default();
+        let between = tally.reached.get(&ReachedMark::Commit).copied().unwrap_or_default();
         let asked = (runs * BETWEEN_PERCENT / 100, runs * IN_RECOVERY_PERCENT / 100);
         let is_enough = between >= asked.0 && tally.in_recovery >= asked.1;
         if !is_enough {
@@ -268,7 +273,7 @@ impl Kills {
     pub(crate) fn print(&self) {
         for (kind, tally) in &self.tallies {
             println!("\n{} × {}, killed", tally.runs, kind.word());
-            for reached in Reached::ALL {
+            for reached in ReachedMark::ALL {
                 let count = tally.reached.get(&reached).copied().unwrap_or_default();
                 println!("  {:<32} {count:>5}  {}", reached.words(), bar(count, tally.runs));
             }
@@ -284,11 +289,11 @@ impl Kills {
     }
 }
 
-fn make(dir: &Path, files: usize) -> Judge {
+fn make(dir: &Path, files: usize) -> TreeJudge {
     let (before, after) = mixed::trees(files);
     trees::plant(&dir.join("project"), &before);
     child::link(dir, files);
-    Judge::new(&dir.join("project"), before, after)
+    TreeJudge::new(&dir.join("project"), before, after)
 }
 
 /// Waits until the child says that its commit mark is on disk; false when it ended without.

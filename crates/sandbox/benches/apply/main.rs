@@ -1,12 +1,15 @@
-//! `cargo xtask bench apply [--runs N] [--files N] [--seed N]`: applies and undos that are killed, beside `git apply`.
+//! `cargo xtask bench apply [--runs N] [--files N] [--seed N]`: applies and undos that are killed, beside
+//! `git apply`.
 //!
-//! A child process applies a change of 1000 files through the journal, or undoes it, and is killed with `kill -9` at a
-//! moment drawn at random: a third of them over its whole life, the others over the time between its commit and its
-//! end, since that is where something can be torn. Some recoveries are killed too, and then the recovery of those. After
-//! the last recovery every file is read: all are as before or all are as asked, with their modes, their inodes and
-//! their links, and nothing else lies beside them. In between, `git apply` of the same patch is killed in the same way.
+//! A child process applies a change of 1000 files through the journal, or undoes it, and is killed with `kill
+//! -9` at a moment drawn at random: a third of them over its whole life, the others over the time between its
+//! commit and its end, since that is where something can be torn. Some recoveries are killed too, and then
+//! the recovery of those. After the last recovery every file is read: all are as before or all are as asked,
+//! with their modes, their inodes and their links, and nothing else lies beside them. In between, `git apply`
+//! of the same patch is killed in the same way.
 //!
-//! Ends with an error when anything was torn or lost, and when a full run did not reach the moments that it is about.
+//! Ends with an error when anything was torn or lost, and when a full run did not reach the moments that it
+//! is about.
 //!
 //! # Not here
 //! Power loss (the tests of the journal), and the whole program (`crates/app/benches/apply.rs`).

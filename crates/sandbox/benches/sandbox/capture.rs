@@ -4,20 +4,20 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::fs::{Mode, OFlags};
 use sandbox::fs::beneath;
-use sandbox::fs::beneath::Links;
-use sandbox::{CaptureRules, Rung};
+use sandbox::fs::beneath::LinkPolicy;
+use sandbox::{CaptureRules, SandboxStrategy};
 
 use crate::cpu::{ms, spent};
-use crate::project::{HashOnly, Project, Projects, git, run};
+use crate::project::{BenchProject, BenchProjects, HashOnly, git, run};
 use crate::row::{Better, median, row};
 
 /// How many captures to one snapshot of the peer.
 const PER_ROUND: usize = 5;
 
-pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
+pub(crate) fn measure(projects: &BenchProjects, rounds: usize) -> Vec<String> {
     let peers = [&projects.small, &projects.large].map(|project| Shadow::new(project, &projects.dir));
     let (mut ours, mut peer): ([Vec<f64>; 2], [Vec<f64>; 2]) = Default::default();
     for round in 0..rounds {
@@ -38,12 +38,12 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
 }
 
 /// CPU milliseconds of the first scan of a fresh sandbox, after one edit in it.
-fn capture(project: &Project, number: usize) -> f64 {
-    let mut sandbox = project.open(Rung::Overlay);
+fn capture(project: &BenchProject, number: usize) -> f64 {
+    let mut sandbox = project.open(SandboxStrategy::Overlay);
     let path = RelPath::new(project.name(number * 37 % project.files)).unwrap();
     let flags = OFlags::WRONLY | OFlags::APPEND;
-    let root = sandbox.root(RootNo(0)).unwrap();
-    let file = beneath::open(root, &path, flags, Mode::empty(), Links::Refuse).unwrap();
+    let root = sandbox.root(RootIndex(0)).unwrap();
+    let file = beneath::open(root, &path, flags, Mode::empty(), LinkPolicy::Refuse).unwrap();
     fs::File::from(file).write_all(b"// one line more\n").unwrap();
     let rules = CaptureRules::default();
     let before = spent();
@@ -56,12 +56,12 @@ fn capture(project: &Project, number: usize) -> f64 {
 
 /// A repository of its own over somebody's tree, as agents keep it to take snapshots.
 struct Shadow<'a> {
-    project: &'a Project,
+    project: &'a BenchProject,
     git_dir: PathBuf,
 }
 
 impl<'a> Shadow<'a> {
-    fn new(project: &'a Project, dir: &Path) -> Shadow<'a> {
+    fn new(project: &'a BenchProject, dir: &Path) -> Shadow<'a> {
         let git_dir = dir.join(format!("shadow-{}", project.files));
         run(git().arg("init").arg("-q").arg("--bare").arg(&git_dir));
         let shadow = Shadow { project, git_dir };

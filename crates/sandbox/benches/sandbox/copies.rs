@@ -4,15 +4,15 @@ use std::fs::File;
 use std::process::Command;
 use std::time::Instant;
 
-use sandbox::{Rung, Sandbox};
+use sandbox::{Sandbox, SandboxStrategy};
 
 use crate::cpu::ms;
 use crate::overlays::git_worktree;
-use crate::project::{Project, Projects, run};
+use crate::project::{BenchProject, BenchProjects, run};
 use crate::row::{Better, median, row};
 
 /// The rows, and the sandboxes, which stay open as long as somebody measures.
-pub(crate) fn measure(projects: &Projects, rounds: usize) -> (Vec<String>, Vec<Sandbox>) {
+pub(crate) fn measure(projects: &BenchProjects, rounds: usize) -> (Vec<String>, Vec<Sandbox>) {
     let mut times: [Vec<f64>; 4] = Default::default();
     let mut open = Vec::new();
     for round in 0..rounds {
@@ -21,9 +21,9 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> (Vec<String>, Vec<S
             rustix::fs::syncfs(File::open(&projects.dir).unwrap()).unwrap();
             times[at].push(took());
         };
-        settled(0, &mut || time(&projects.small, Rung::Worktree, &mut open));
+        settled(0, &mut || time(&projects.small, SandboxStrategy::Worktree, &mut open));
         settled(1, &mut || git_worktree(projects, &format!("beside-copies-{round}")));
-        settled(2, &mut || time(&projects.small, Rung::Copy, &mut open));
+        settled(2, &mut || time(&projects.small, SandboxStrategy::Copy, &mut open));
         settled(3, &mut || cp(projects, round));
     }
     let [worktree, git, copy, cp] = times.map(|times| median(&times));
@@ -35,13 +35,13 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> (Vec<String>, Vec<S
     (rows, open)
 }
 
-fn time(project: &Project, rung: Rung, open: &mut Vec<Sandbox>) -> f64 {
+fn time(project: &BenchProject, rung: SandboxStrategy, open: &mut Vec<Sandbox>) -> f64 {
     let start = Instant::now();
     open.push(project.open(rung));
     ms(start.elapsed())
 }
 
-fn cp(projects: &Projects, round: usize) -> f64 {
+fn cp(projects: &BenchProjects, round: usize) -> f64 {
     let place = projects.dir.join(format!("cp-{round}"));
     let start = Instant::now();
     run(Command::new("cp").arg("-a").arg(&projects.small.path).arg(&place));

@@ -1,17 +1,19 @@
-//! `cargo xtask bench sandbox [--files N] [--rounds N] [--old PATH [--turns N]]`: what a sandbox and a capture cost,
-//! beside git and cp.
+//! `cargo xtask bench sandbox [--files N] [--rounds N] [--old PATH [--turns N]]`: what a sandbox and a
+//! capture cost, beside git and cp.
 //!
-//! Two repositories, one of 6,500 files and one ten times as large. Set-ups are wall milliseconds, captures are CPU
-//! milliseconds of this process and its children; every value is a median, ours and the peer take turns. What is about
-//! overlays is measured as root and once more as an ordinary user, who needs a user namespace for it.
+//! Two repositories, one of 6,500 files and one ten times as large. Set-ups are wall milliseconds, captures
+//! are CPU milliseconds of this process and its children; every value is a median, ours and the peer take
+//! turns. What is about overlays is measured as root and once more as an ordinary user, who needs a user
+//! namespace for it.
 //!
-//! With `--old` the peer is an older build of this benchmark, at that path. Both run in turns, and ours may take at most
-//! 1.1 times as long.
+//! With `--old` the peer is an older build of this benchmark, at that path. Both run in turns, and ours may
+//! take at most 1.1 times as long.
 //!
 //! # Fairness
-//! Everything is warm. Nothing that was made is removed before the end, and what others have removed is waited for: ext4
-//! is slow at making files after many were removed, for half a minute. The repository is packed, so that `cp -a` does not copy thousands of loose objects. The shadow
-//! repository of the peer has seen the whole tree before, so that it finds one changed file by its index.
+//! Everything is warm. Nothing that was made is removed before the end, and what others have removed is
+//! waited for: ext4 is slow at making files after many were removed, for half a minute. The repository is
+//! packed, so that `cp -a` does not copy thousands of loose objects. The shadow repository of the peer has
+//! seen the whole tree before, so that it finds one changed file by its index.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +40,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use project::Projects;
+use project::BenchProjects;
 use row::{Better, Targets, median, old_program, option};
 
 /// The first word of the process that is an ordinary user's.
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
     if let [_, word, dir, ..] = &words[..]
         && word == AS_USER
     {
-        let projects = Projects::at(Path::new(dir), "user", files);
+        let projects = BenchProjects::at(Path::new(dir), "user", files);
         overlays::measure(&projects, rounds).iter().for_each(|row| println!("{row}"));
         return ExitCode::SUCCESS;
     }
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let is_root = rustix::process::geteuid().is_root();
-    let projects = Projects::make(dir.path(), if is_root { "root" } else { "user" }, files);
+    let projects = BenchProjects::make(dir.path(), if is_root { "root" } else { "user" }, files);
     quiet::wait(&projects.dir);
     let mut rows = overlays::measure(&projects, rounds);
     let (of_copies, copies) = copies::measure(&projects, rounds);
@@ -115,7 +117,7 @@ fn own_value(line: &str) -> Option<(String, f64)> {
 }
 
 /// Gives the projects to an ordinary user, and lets that user measure.
-fn as_user(projects: &Projects, rounds: usize) -> Vec<String> {
+fn as_user(projects: &BenchProjects, rounds: usize) -> Vec<String> {
     let (dir, files) = (&projects.dir, projects.small.files);
     lchown(dir, Some(USER), Some(USER)).unwrap();
     [&projects.small, &projects.large].iter().for_each(|project| give(&project.path));

@@ -2,24 +2,24 @@
 
 use std::time::Instant;
 
-use domain::RootNo;
-use sandbox::{Rung, Sandbox};
+use domain::RootIndex;
+use sandbox::{Sandbox, SandboxStrategy};
 
 use crate::cpu::{ms, spent};
-use crate::project::{Project, Projects};
+use crate::project::{BenchProject, BenchProjects};
 use crate::row::{Better, median, row};
 
 /// How many overlays are opened between two turns of the peer.
 const PER_ROUND: usize = 5;
 
 /// What opening one took: until it was open, until its tree could be used, and of the processors.
-struct Opening {
+struct OpenDurations {
     open: f64,
     usable: f64,
     cpu: f64,
 }
 
-pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
+pub(crate) fn measure(projects: &BenchProjects, rounds: usize) -> Vec<String> {
     let who = projects.who;
     let (mut small, mut large, mut worktrees) = (Vec::new(), Vec::new(), Vec::new());
     // They stay open, so that nothing is removed while somebody measures.
@@ -31,8 +31,8 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
         }
         worktrees.push(git_worktree(projects, &format!("beside-overlays-{round}")));
     }
-    let opens = |of: &[Opening]| median(&of.iter().map(|one| one.open).collect::<Vec<_>>());
-    let usables = |of: &[Opening]| median(&of.iter().map(|one| one.usable).collect::<Vec<_>>());
+    let opens = |of: &[OpenDurations]| median(&of.iter().map(|one| one.open).collect::<Vec<_>>());
+    let usables = |of: &[OpenDurations]| median(&of.iter().map(|one| one.usable).collect::<Vec<_>>());
     let (files, more) = (projects.small.files, projects.large.files);
     let rows = vec![
         row(
@@ -67,19 +67,19 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
     rows
 }
 
-fn open(project: &Project, all: &mut Vec<Sandbox>) -> Opening {
+fn open(project: &BenchProject, all: &mut Vec<Sandbox>) -> OpenDurations {
     let (start, before) = (Instant::now(), spent());
-    let sandbox = project.open(Rung::Overlay);
+    let sandbox = project.open(SandboxStrategy::Overlay);
     let (open, cpu) = (start.elapsed(), spent() - before);
-    sandbox.root(RootNo(0)).unwrap();
+    sandbox.root(RootIndex(0)).unwrap();
     let usable = start.elapsed();
     all.push(sandbox);
-    Opening { open: ms(open), usable: ms(usable), cpu: ms(cpu) }
+    OpenDurations { open: ms(open), usable: ms(usable), cpu: ms(cpu) }
 }
 
-/// Milliseconds of a `git worktree add`. What it made stays: a file system that has just removed many files is slow at
-/// making new ones.
-pub(crate) fn git_worktree(projects: &Projects, name: &str) -> f64 {
+/// Milliseconds of a `git worktree add`. What it made stays: a file system that has just removed many files
+/// is slow at making new ones.
+pub(crate) fn git_worktree(projects: &BenchProjects, name: &str) -> f64 {
     let place = projects.dir.join(format!("worktree-{}-{name}", projects.who));
     let start = Instant::now();
     projects.small.git(&["worktree", "add", "-q", "--detach", place.to_str().unwrap()]);

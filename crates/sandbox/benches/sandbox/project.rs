@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use domain::{Hash, RootNo, is_text};
-use sandbox::content::{ContentSink, Kept};
-use sandbox::{Choice, OpenRequest, RootSpec, Rung, Sandbox};
+use domain::{Hash, RootIndex, is_text};
+use sandbox::content::{ContentSink, StoredContent};
+use sandbox::{OpenRequest, RootSpec, Sandbox, SandboxStrategy, StrategyChoice};
 
 /// How many times as large the large one is.
 const LARGER: usize = 10;
 
 /// A repository with so many files, and whose sandboxes are opened over it.
-pub(crate) struct Project {
+pub(crate) struct BenchProject {
     pub(crate) path: PathBuf,
     pub(crate) files: usize,
     sandboxes: PathBuf,
@@ -22,25 +22,25 @@ pub(crate) struct Project {
 }
 
 /// A small one and a large one.
-pub(crate) struct Projects {
+pub(crate) struct BenchProjects {
     pub(crate) who: &'static str,
     pub(crate) dir: PathBuf,
-    pub(crate) small: Project,
-    pub(crate) large: Project,
+    pub(crate) small: BenchProject,
+    pub(crate) large: BenchProject,
 }
 
-impl Projects {
-    pub(crate) fn at(dir: &Path, who: &'static str, files: usize) -> Projects {
+impl BenchProjects {
+    pub(crate) fn at(dir: &Path, who: &'static str, files: usize) -> BenchProjects {
         let dir = dir.canonicalize().unwrap();
         let project = |name: &str, files| {
             let (path, sandboxes) = (dir.join(name), dir.join(format!("{name}-sandboxes-of-{who}")));
-            Project { path, files, sandboxes, next: AtomicUsize::new(0) }
+            BenchProject { path, files, sandboxes, next: AtomicUsize::new(0) }
         };
-        Projects { small: project("small", files), large: project("large", files * LARGER), who, dir }
+        BenchProjects { small: project("small", files), large: project("large", files * LARGER), who, dir }
     }
 
-    pub(crate) fn make(dir: &Path, who: &'static str, files: usize) -> Projects {
-        let projects = Projects::at(dir, who, files);
+    pub(crate) fn make(dir: &Path, who: &'static str, files: usize) -> BenchProjects {
+        let projects = BenchProjects::at(dir, who, files);
         projects.small.make();
         projects.small.git(&["gc", "-q"]);
         projects.large.make();
@@ -48,7 +48,7 @@ impl Projects {
     }
 }
 
-impl Project {
+impl BenchProject {
     fn make(&self) {
         for file in 0..self.files {
             let path = self.file(file);
@@ -85,11 +85,11 @@ impl Project {
     }
 
     /// Opens a sandbox over it, on this rung or not at all.
-    pub(crate) fn open(&self, rung: Rung) -> Sandbox {
+    pub(crate) fn open(&self, rung: SandboxStrategy) -> Sandbox {
         let request = OpenRequest {
             dir: self.sandboxes.join(format!("plan-{}", self.next.fetch_add(1, Ordering::Relaxed))),
-            roots: vec![RootSpec { no: RootNo(0), path: self.path.clone(), read_only: false }],
-            choice: Choice::Only(rung),
+            roots: vec![RootSpec { no: RootIndex(0), path: self.path.clone(), read_only: false }],
+            choice: StrategyChoice::Only(rung),
             include: vec![".env*".into()],
         };
         sandbox::open(request).unwrap()
@@ -118,10 +118,10 @@ fn content(file: usize) -> String {
 pub(crate) struct HashOnly;
 
 impl ContentSink for HashOnly {
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent> {
         let mut all = Vec::new();
         bytes.read_to_end(&mut all)?;
         let size = all.len() as u64;
-        Ok(Kept { hash: Hash::of(&all), size, text: is_text(&all, size) })
+        Ok(StoredContent { hash: Hash::from_content(&all), size, text: is_text(&all, size) })
     }
 }

@@ -1,7 +1,7 @@
 //! Waits until the file system makes files as fast as it usually does.
 //!
-//! Ext4 does not give an inode again that was removed in the last half minute, and looks at all of those whenever it makes
-//! a file. Whoever has just removed some ten thousand files would measure that.
+//! Ext4 does not give an inode again that was removed in the last half minute, and looks at all of those
+//! whenever it makes a file. Whoever has just removed some ten thousand files would measure that.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::judge::{Judge, Kind, Side};
+use crate::judge::{Kind, TreeJudge, TreeSide};
 use crate::mixed;
-use crate::moments::{Dice, Span, wait};
-use crate::trees::{self, Tree};
+use crate::moments::{Dice, DurationSpan, wait};
+use crate::trees::{self, BenchTree};
 
 /// How the peer of a kind is called.
 pub(crate) fn name(kind: Kind) -> &'static str {
@@ -22,7 +22,7 @@ pub(crate) fn name(kind: Kind) -> &'static str {
 }
 
 #[derive(Default)]
-struct Tally {
+struct PeerTally {
     runs: usize,
     untouched: usize,
     finished: usize,
@@ -32,11 +32,11 @@ struct Tally {
 /// A project that git changes.
 pub(crate) struct GitPeer {
     dir: TempDir,
-    trees: (Tree, Tree),
-    judge: Judge,
-    side: Side,
-    spans: BTreeMap<Kind, Span>,
-    tallies: BTreeMap<Kind, Tally>,
+    trees: (BenchTree, BenchTree),
+    judge: TreeJudge,
+    side: TreeSide,
+    spans: BTreeMap<Kind, DurationSpan>,
+    tallies: BTreeMap<Kind, PeerTally>,
 }
 
 impl GitPeer {
@@ -44,20 +44,20 @@ impl GitPeer {
         let dir = tempfile::tempdir().unwrap();
         let (before, after) = mixed::trees(files);
         trees::write_patch(dir.path(), &before, &after, &dir.path().join("patch"));
-        let judge = Judge::of_contents(before.clone(), after.clone());
+        let judge = TreeJudge::of_contents(before.clone(), after.clone());
         let mut peer = GitPeer {
             dir,
             trees: (before, after),
             judge,
-            side: Side::Before,
+            side: TreeSide::Before,
             spans: BTreeMap::new(),
-            tallies: Kind::ALL.map(|kind| (kind, Tally::default())).into(),
+            tallies: Kind::ALL.map(|kind| (kind, PeerTally::default())).into(),
         };
-        peer.plant(Side::Before);
+        peer.plant(TreeSide::Before);
         for kind in Kind::ALL {
             let start = Instant::now();
             assert!(peer.start(kind).wait().unwrap().success());
-            peer.spans.insert(kind, Span::new(start.elapsed()));
+            peer.spans.insert(kind, DurationSpan::new(start.elapsed()));
             assert_eq!(peer.judge.side(&peer.root()), Ok(kind.goal()));
         }
         peer
@@ -67,13 +67,13 @@ impl GitPeer {
         self.dir.path().join("project")
     }
 
-    fn plant(&mut self, side: Side) {
+    fn plant(&mut self, side: TreeSide) {
         if self.root().exists() {
             fs::remove_dir_all(self.root()).unwrap();
         }
         let tree = match side {
-            Side::Before => &self.trees.0,
-            Side::After => &self.trees.1,
+            TreeSide::Before => &self.trees.0,
+            TreeSide::After => &self.trees.1,
         };
         trees::plant(&self.root(), tree);
         self.side = side;
@@ -122,7 +122,7 @@ impl GitPeer {
 
     pub(crate) fn print(&self) {
         for (kind, tally) in &self.tallies {
-            let Tally { runs, untouched, finished, torn } = tally;
+            let PeerTally { runs, untouched, finished, torn } = tally;
             println!(
                 "\n{runs} × {}, killed: {untouched} untouched, {finished} finished, {torn} torn",
                 name(*kind)

@@ -1,11 +1,12 @@
-//! How far a killed process came, read from its journal's file as the specification draws it, and by no code of ours.
+//! How far a killed process came, read from its journal's file as the specification draws it, and by no code
+//! of ours.
 
 use std::fs;
 use std::path::Path;
 
 /// How far it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reached {
+pub(crate) enum ReachedMark {
     /// There is no journal.
     Nothing,
     /// A journal without a commit mark.
@@ -18,40 +19,45 @@ pub(crate) enum Reached {
     Retired,
 }
 
-impl Reached {
-    pub(crate) const ALL: [Reached; 5] =
-        [Reached::Nothing, Reached::Journal, Reached::Commit, Reached::Done, Reached::Retired];
+impl ReachedMark {
+    pub(crate) const ALL: [ReachedMark; 5] = [
+        ReachedMark::Nothing,
+        ReachedMark::Journal,
+        ReachedMark::Commit,
+        ReachedMark::Done,
+        ReachedMark::Retired,
+    ];
 
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Reached::Nothing => "before there was a journal",
-            Reached::Journal => "before the commit mark",
-            Reached::Commit => "between commit and done mark",
-            Reached::Done => "after the done mark",
-            Reached::Retired => "after the journal was put away",
+            ReachedMark::Nothing => "before there was a journal",
+            ReachedMark::Journal => "before the commit mark",
+            ReachedMark::Commit => "between commit and done mark",
+            ReachedMark::Done => "after the done mark",
+            ReachedMark::Retired => "after the journal was put away",
         }
     }
 }
 
 /// How far the journal of this name came.
-pub(crate) fn reached(data: &Path, id: &str) -> Reached {
+pub(crate) fn reached(data: &Path, id: &str) -> ReachedMark {
     let name = format!("{id}.journal");
     if data.join("undo").join(&name).exists() {
-        return Reached::Retired;
+        return ReachedMark::Retired;
     }
     marked(&data.join("journal").join(&name))
 }
 
 /// How far this journal came, if it is there.
-pub(crate) fn marked(journal: &Path) -> Reached {
-    let Ok(bytes) = fs::read(journal) else { return Reached::Nothing };
+pub(crate) fn marked(journal: &Path) -> ReachedMark {
+    let Ok(bytes) = fs::read(journal) else { return ReachedMark::Nothing };
     let kinds = kinds(&bytes);
     if kinds.contains(&b'D') {
-        Reached::Done
+        ReachedMark::Done
     } else if kinds.contains(&b'C') {
-        Reached::Commit
+        ReachedMark::Commit
     } else {
-        Reached::Journal
+        ReachedMark::Journal
     }
 }
 

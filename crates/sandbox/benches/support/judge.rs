@@ -1,18 +1,19 @@
 //! What a tree is after everything: as before, as asked, or torn.
 //!
 //! # Invariants
-//! Nothing is taken on trust: every file is read, every directory listed, and modes, inodes and links are looked at.
+//! Nothing is taken on trust: every file is read, every directory listed, and modes, inodes and links are
+//! looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::trees::{Planted, Tree};
+use crate::trees::{BenchTree, PlantedFile};
 
 /// Which of the two trees it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum TreeSide {
     Before,
     After,
 }
@@ -35,30 +36,30 @@ impl Kind {
     }
 
     /// What leads away from this side.
-    pub(crate) fn from(side: Side) -> Kind {
+    pub(crate) fn from(side: TreeSide) -> Kind {
         match side {
-            Side::Before => Kind::Apply,
-            Side::After => Kind::Undo,
+            TreeSide::Before => Kind::Apply,
+            TreeSide::After => Kind::Undo,
         }
     }
 
-    pub(crate) fn source(self) -> Side {
+    pub(crate) fn source(self) -> TreeSide {
         match self {
-            Kind::Apply => Side::Before,
-            Kind::Undo => Side::After,
+            Kind::Apply => TreeSide::Before,
+            Kind::Undo => TreeSide::After,
         }
     }
 
-    pub(crate) fn goal(self) -> Side {
+    pub(crate) fn goal(self) -> TreeSide {
         match self {
-            Kind::Apply => Side::After,
-            Kind::Undo => Side::Before,
+            Kind::Apply => TreeSide::After,
+            Kind::Undo => TreeSide::Before,
         }
     }
 }
 
 /// A file as it was found.
-struct Found {
+struct FileOnDisk {
     bytes: Vec<u8>,
     mode: u32,
     ino: u64,
@@ -66,7 +67,7 @@ struct Found {
 }
 
 /// What besides its bytes is looked at in a file.
-enum Besides {
+enum ExtraChecks {
     /// Its mode, and of files that are in both trees the inode and the links.
     Promises(BTreeMap<String, (u64, u64)>),
     /// Nothing: `git apply` makes new files, and its `-R` brings a removed program back as no program.
@@ -74,42 +75,43 @@ enum Besides {
 }
 
 /// The two trees, and what must never change.
-pub(crate) struct Judge {
-    before: Tree,
-    after: Tree,
-    besides: Besides,
+pub(crate) struct TreeJudge {
+    before: BenchTree,
+    after: BenchTree,
+    besides: ExtraChecks,
 }
 
-impl Judge {
-    /// `root` has the tree before. Files that are in both trees keep their inode and their links from here on.
-    pub(crate) fn new(root: &Path, before: Tree, after: Tree) -> Judge {
+impl TreeJudge {
+    /// `root` has the tree before. Files that are in both trees keep their inode and their links from here
+    /// on.
+    pub(crate) fn new(root: &Path, before: BenchTree, after: BenchTree) -> TreeJudge {
         let stays = |path: &&String| before.contains_key(*path);
         let kept = after.keys().filter(stays).map(|path| {
             let metadata = fs::metadata(root.join(path)).unwrap();
             (path.clone(), (metadata.ino(), metadata.nlink()))
         });
-        let besides = Besides::Promises(kept.collect());
-        Judge { before, after, besides }
+        let besides = ExtraChecks::Promises(kept.collect());
+        TreeJudge { before, after, besides }
     }
 
     /// Looks at nothing but names and bytes.
-    pub(crate) fn of_contents(before: Tree, after: Tree) -> Judge {
-        Judge { before, after, besides: Besides::Nothing }
+    pub(crate) fn of_contents(before: BenchTree, after: BenchTree) -> TreeJudge {
+        TreeJudge { before, after, besides: ExtraChecks::Nothing }
     }
 
     /// Which of the two trees lies at `root`.
     ///
     /// # Errors
     /// Neither; what is wrong with it, as the side that it is nearer to sees it.
-    pub(crate) fn side(&self, root: &Path) -> Result<Side, String> {
+    pub(crate) fn side(&self, root: &Path) -> Result<TreeSide, String> {
         let (files, dirs) = found(root);
         let as_before = self.differs(&files, &dirs, &self.before);
         if as_before.is_empty() {
-            return Ok(Side::Before);
+            return Ok(TreeSide::Before);
         }
         let as_after = self.differs(&files, &dirs, &self.after);
         if as_after.is_empty() {
-            return Ok(Side::After);
+            return Ok(TreeSide::After);
         }
         let nearer = if as_before.len() < as_after.len() { &as_before } else { &as_after };
         Err(format!(
@@ -132,7 +134,12 @@ impl Judge {
         changed.iter().filter(is_after).count() * 100 / changed.len().max(1)
     }
 
-    fn differs(&self, files: &BTreeMap<String, Found>, dirs: &BTreeSet<String>, tree: &Tree) -> Vec<String> {
+    fn differs(
+        &self,
+        files: &BTreeMap<String, FileOnDisk>,
+        dirs: &BTreeSet<String>,
+        tree: &BenchTree,
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         for (path, file) in files {
             match tree.get(path) {
@@ -152,11 +159,11 @@ impl Judge {
     }
 }
 
-impl Besides {
-    fn are_kept(&self, path: &str, file: &Found, asked: &Planted) -> bool {
+impl ExtraChecks {
+    fn are_kept(&self, path: &str, file: &FileOnDisk, asked: &PlantedFile) -> bool {
         match self {
-            Besides::Nothing => true,
-            Besides::Promises(kept) => {
+            ExtraChecks::Nothing => true,
+            ExtraChecks::Promises(kept) => {
                 let same_file = kept.get(path).is_none_or(|kept| *kept == (file.ino, file.links));
                 same_file && file.mode == u32::from(asked.mode)
             }
@@ -165,7 +172,7 @@ impl Besides {
 }
 
 /// The directories that a tree needs.
-fn dirs_of(tree: &Tree) -> BTreeSet<String> {
+fn dirs_of(tree: &BenchTree) -> BTreeSet<String> {
     let mut dirs = BTreeSet::new();
     for path in tree.keys() {
         let mut above = path.as_str();
@@ -177,7 +184,7 @@ fn dirs_of(tree: &Tree) -> BTreeSet<String> {
     dirs
 }
 
-fn found(root: &Path) -> (BTreeMap<String, Found>, BTreeSet<String>) {
+fn found(root: &Path) -> (BTreeMap<String, FileOnDisk>, BTreeSet<String>) {
     let (mut files, mut dirs) = (BTreeMap::new(), BTreeSet::new());
     let mut left = vec![root.to_owned()];
     while let Some(dir) = left.pop() {
@@ -190,7 +197,7 @@ fn found(root: &Path) -> (BTreeMap<String, Found>, BTreeSet<String>) {
                 left.push(path);
             } else {
                 let (mode, ino, links) = (metadata.mode() & 0o7777, metadata.ino(), metadata.nlink());
-                files.insert(name, Found { bytes: fs::read(&path).unwrap(), mode, ino, links });
+                files.insert(name, FileOnDisk { bytes: fs::read(&path).unwrap(), mode, ino, links });
             }
         }
     }

@@ -1,6 +1,7 @@
-//! The trees that the killed applies lead between: edits that grow, shrink and stay, new files, removed files.
+//! The trees that the killed applies lead between: edits that grow, shrink and stay, new files, removed
+//! files.
 
-use crate::trees::{Planted, Tree, line, text};
+use crate::trees::{BenchTree, PlantedFile, line, text};
 
 /// One in so many edited files has a second name outside the project.
 const LINKED_EVERY: usize = 50;
@@ -30,8 +31,8 @@ fn path(file: usize) -> String {
 }
 
 /// The trees before and after.
-pub(crate) fn trees(files: usize) -> (Tree, Tree) {
-    let (mut before, mut after) = (Tree::new(), Tree::new());
+pub(crate) fn trees(files: usize) -> (BenchTree, BenchTree) {
+    let (mut before, mut after) = (BenchTree::new(), BenchTree::new());
     for file in 0..files {
         let mode = if file % 7 == 0 { 0o755 } else { 0o644 };
         let old = text(file, if file % 100 == 1 { 1000 } else { 20 });
@@ -43,10 +44,10 @@ pub(crate) fn trees(files: usize) -> (Tree, Tree) {
         };
         let fate = fate(file);
         if fate != Fate::Made {
-            before.insert(path(file), Planted { bytes: old.into_bytes(), mode });
+            before.insert(path(file), PlantedFile { bytes: old.into_bytes(), mode });
         }
         if fate != Fate::Removed {
-            after.insert(path(file), Planted { bytes: new.into_bytes(), mode });
+            after.insert(path(file), PlantedFile { bytes: new.into_bytes(), mode });
         }
     }
     (before, after)

@@ -48,13 +48,13 @@ impl Dice {
 const DRAWN_OVER: f64 = 1.2;
 
 /// How long something takes when nobody kills it: the mean of the last times that it came to its end.
-pub(crate) struct Span {
+pub(crate) struct DurationSpan {
     mean: Duration,
 }
 
-impl Span {
-    pub(crate) fn new(first: Duration) -> Span {
-        Span { mean: first }
+impl DurationSpan {
+    pub(crate) fn new(first: Duration) -> DurationSpan {
+        DurationSpan { mean: first }
     }
 
     /// It came to its end after so long; nothing, when it was killed.

@@ -4,27 +4,28 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::{Fence, FileState, Hash, PlanId, RelPath, RootNo};
+use domain::{Fence, FileState, Hash, PlanId, RelPath, RootIndex};
 use sandbox::content::ContentSource;
 use sandbox::journal::{
-    Boot, Bytes, Change, Image, JournalId, JournalKind, JournalRoot, Journals, Merger, Request,
+    Boot, FileImage, ImageBytes, JournalChange, JournalId, JournalKind, JournalRoot, Journals, Merger,
+    Request,
 };
 
-use crate::trees::{Planted, Tree};
+use crate::trees::{BenchTree, PlantedFile};
 
-fn image(file: &Planted) -> Image {
+fn image(file: &PlantedFile) -> FileImage {
     let state = FileState::file(&file.bytes, file.mode);
-    Image { state, bytes: Bytes::Here(file.bytes.clone()), attributes: None }
+    FileImage { state, bytes: ImageBytes::Here(file.bytes.clone()), attributes: None }
 }
 
 /// What leads from one tree to the other.
-pub(crate) fn changes(before: &Tree, after: &Tree) -> Vec<Change> {
+pub(crate) fn changes(before: &BenchTree, after: &BenchTree) -> Vec<JournalChange> {
     let mut paths: Vec<&String> = before.keys().chain(after.keys()).collect();
     paths.sort();
     paths.dedup();
     let differ = |path: &&String| before.get(*path) != after.get(*path);
-    let change = |path: &String| Change {
-        root: RootNo(0),
+    let change = |path: &String| JournalChange {
+        root: RootIndex(0),
         path: RelPath::new(path).unwrap(),
         from: None,
         pre: before.get(path).map(image),
@@ -46,15 +47,15 @@ pub(crate) fn journals(data: &Path) -> Journals {
     Journals::open(data, Boot::present().unwrap(), Arc::new(NoMerges)).unwrap()
 }
 
-pub(crate) fn request(id: JournalId, kind: JournalKind, root: &Path, changes: Vec<Change>) -> Request {
+pub(crate) fn request(id: JournalId, kind: JournalKind, root: &Path, changes: Vec<JournalChange>) -> Request {
     Request {
         id,
         plan: PlanId::from_u128(7),
         kind,
-        roots: vec![JournalRoot::of(RootNo(0), root).unwrap()],
+        roots: vec![JournalRoot::new(RootIndex(0), root).unwrap()],
         fence: Fence(1),
         time_ms: 1,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
         changes,
         apart: Default::default(),
         refs: vec![],
@@ -62,9 +63,9 @@ pub(crate) fn request(id: JournalId, kind: JournalKind, root: &Path, changes: Ve
 }
 
 /// All bytes are in the request.
-pub(crate) struct NoContent;
+pub(crate) struct EmptyContentSource;
 
-impl ContentSource for NoContent {
+impl ContentSource for EmptyContentSource {
     fn open(&self, _: &Hash) -> io::Result<Box<dyn Read + '_>> {
         Err(io::ErrorKind::NotFound.into())
     }

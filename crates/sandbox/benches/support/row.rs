@@ -8,7 +8,8 @@ pub(crate) enum Better {
     More,
 }
 
-/// `bench NAME/PEER ours=N peer=N ratio=N unit=U`; a ratio above 1 means that ours is better, whatever the unit.
+/// `bench NAME/PEER ours=N peer=N ratio=N unit=U`; a ratio above 1 means that ours is better, whatever the
+/// unit.
 pub(crate) fn row(name: &str, peer_name: &str, ours: f64, peer: f64, better: Better, unit: &str) -> String {
     let ratio = match better {
         // Nothing torn on either side is a draw, not a division by nothing.

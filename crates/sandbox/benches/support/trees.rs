@@ -11,13 +11,13 @@ use std::process::Command;
 
 /// A file: its bytes and its mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planted {
+pub(crate) struct PlantedFile {
     pub(crate) bytes: Vec<u8>,
     pub(crate) mode: u16,
 }
 
 /// A tree, by path.
-pub(crate) type Tree = BTreeMap<String, Planted>;
+pub(crate) type BenchTree = BTreeMap<String, PlantedFile>;
 
 /// About 60 bytes that occur nowhere else.
 pub(crate) fn line(file: usize, number: usize, word: &str) -> String {
@@ -32,7 +32,7 @@ pub(crate) fn text(file: usize, lines: usize) -> String {
 }
 
 /// A tree to be planted.
-pub(crate) fn plant(root: &Path, tree: &Tree) {
+pub(crate) fn plant(root: &Path, tree: &BenchTree) {
     for (path, file) in tree {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -42,7 +42,7 @@ pub(crate) fn plant(root: &Path, tree: &Tree) {
 }
 
 /// The patch from one tree to the other, made by git; for `git apply -p2`.
-pub(crate) fn write_patch(scratch: &Path, before: &Tree, after: &Tree, patch: &Path) {
+pub(crate) fn write_patch(scratch: &Path, before: &BenchTree, after: &BenchTree, patch: &Path) {
     plant(&scratch.join("before"), before);
     plant(&scratch.join("after"), after);
     let mut diff = git(scratch);

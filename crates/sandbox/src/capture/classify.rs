@@ -1,57 +1,61 @@
-//! From what a walk met to what changed.
+//! Classifies the entries that a walk met into changes.
 //!
 //! # Invariants
-//! 1. A directory is reported when it was made, when its mode differs from the original's, or when it was removed. One
-//!    that was made and holds only what is left out is not reported. One that is removed and made again where the original
-//!    had one is the original, with another mode if it differs.
+//! 1. A directory is reported when it was made, when its mode differs from the original's, or when it was
+//!    removed. One that was made and holds only what is left out is not reported. One that is removed and
+//!    made again where the original had one is the original, with another mode if it differs.
 //! 2. Between a directory and anything else there are two changes: taken away, and made.
-//! 3. What is told is remembered only by [`Told::settle`].
+//! 3. What is told is remembered only by [`ClassifiedChanges::settle`].
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
-use domain::{Base, Draft, FileState, Kind, Op, RelPath, pair_renames};
+use domain::{Base, ChangeDraft, ChangeOp, FileState, Kind, RelPath, pair_renames};
 use rustix::fs::{FileType, Stat};
 
 use super::excluded;
-use super::filter::{Class, Filter};
-use super::original::{Whose, first_sight, instead, is_of_one_file, read_state};
+use super::filter::{CaptureFilter, PathClass};
+use super::original::{FileOwner, is_of_one_file, observe_first, read_state, state_if_unreadable};
 use super::{
-    CaptureError, CaptureRules, CapturedChange, LeftOut, Lying, Met, Opening, Scan, Seen, Tally, Watched,
+    CaptureError, CaptureRoot, CaptureRules, CapturedChange, DirAccess, LeftOutCounts, LeftOutReason,
+    ScanContext, ScannedPath, WalkEntry, WalkResult,
 };
-use crate::fs::listing::{Stamp, Unlocked, list, open_dir, permission_bits, stat_beneath};
-use crate::open::baseline::Moment;
+use crate::fs::listing::{FileStamp, PermissionGuard, list, open_dir, permission_bits, stat_beneath};
+use crate::open::baseline::Timestamp;
 use crate::open::copy::open_original;
 
-/// What changed in one project.
+/// The changes in one project.
 #[derive(Debug)]
-pub(super) struct Told {
-    found: Vec<Found>,
-    pub(super) left_out: Tally,
+pub(super) struct ClassifiedChanges {
+    found: Vec<ChangedPath>,
+    pub(super) left_out: LeftOutCounts,
     pub(super) patterns_left_out: bool,
 }
 
-/// What lies at one path now.
+/// The current state of one path.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ChangedPath {
     pub(super) path: RelPath,
     pub(super) now: Option<FileState>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     /// The mode that it has, as the file system says.
     pub(super) mode: Option<u16>,
     /// Names of extended attributes that were set, and are left out.
     pub(super) attributes: Vec<String>,
-    /// Whether it is a directory that was made and holds something, which may all be left out.
+    /// True if it is a directory that was made and holds something, which may all be left out.
     may_be_hollow: bool,
 }
 
 /// Finds out what lies now at every path where something may have changed.
-pub(super) fn tell(root: &mut Watched, scan: Scan<'_>) -> Result<Told, CaptureError> {
+pub(super) fn classify(
+    root: &mut CaptureRoot,
+    scan: ScanContext<'_>,
+) -> Result<ClassifiedChanges, CaptureError> {
     let tree = root.tree.try_clone().map_err(|source| crate::open::manifest::at(None, source))?;
-    let mut unlocked = Unlocked::in_tree(tree.as_fd());
+    let mut unlocked = PermissionGuard::in_tree(tree.as_fd());
     let mut opening = match root.whose() {
-        Whose::Plans => Opening::Unlocking(&mut unlocked),
-        Whose::Users => Opening::Passing,
+        FileOwner::Plans => DirAccess::Unlocking(&mut unlocked),
+        FileOwner::Users => DirAccess::Passing,
     };
     let (met, mut left_out) = meet_all(root, scan, &mut opening)?;
     let mut found = Vec::new();
@@ -62,7 +66,7 @@ pub(super) fn tell(root: &mut Watched, scan: Scan<'_>) -> Result<Told, CaptureEr
         let lying = match met.there.get(path) {
             Some(lying) => Some(*lying),
             None if met.gone.contains(path) => None,
-            None => look(root, path)?,
+            None => look_up(root, path)?,
         };
         found.push(state_now(root, path, seen, lying, scan)?);
     }
@@ -71,11 +75,11 @@ pub(super) fn tell(root: &mut Watched, scan: Scan<'_>) -> Result<Told, CaptureEr
     excluded::count_attributes(&found, &mut left_out);
     excluded::count_hard_links(root, &met, &mut left_out);
     excluded::count_root_mode(root, &mut left_out);
-    Ok(Told { found, left_out, patterns_left_out: met.patterns_left_out })
+    Ok(ClassifiedChanges { found, left_out, patterns_left_out: met.patterns_left_out })
 }
 
 /// A directory that was made and holds only what is left out is left out with it.
-fn drop_hollow_dirs(root: &Watched, found: &mut [Found]) {
+fn drop_hollow_dirs(root: &CaptureRoot, found: &mut [ChangedPath]) {
     let there: BTreeSet<Vec<u8>> = found
         .iter()
         .filter(|found| found.now.is_some() && !found.may_be_hollow)
@@ -93,20 +97,21 @@ fn drop_hollow_dirs(root: &Watched, found: &mut [Found]) {
 }
 
 /// Meets every path, and keeps its base, without looking at what lies there now.
-pub(super) fn save_bases(root: &mut Watched, scan: Scan<'_>) -> Result<(), CaptureError> {
-    meet_all(root, scan, &mut Opening::Passing).map(|_| ())
+pub(super) fn save_bases(root: &mut CaptureRoot, scan: ScanContext<'_>) -> Result<(), CaptureError> {
+    meet_all(root, scan, &mut DirAccess::Passing).map(|_| ())
 }
 
 /// Walks, and remembers each path that is met for the first time.
 fn meet_all(
-    root: &mut Watched,
-    scan: Scan<'_>,
-    opening: &mut Opening<'_, '_>,
-) -> Result<(Met, Tally), CaptureError> {
+    root: &mut CaptureRoot,
+    scan: ScanContext<'_>,
+    opening: &mut DirAccess<'_, '_>,
+) -> Result<(WalkResult, LeftOutCounts), CaptureError> {
     let mut tracked = std::mem::take(&mut root.tracked);
     let tree = root.tree.try_clone().map_err(|source| crate::open::manifest::at(None, source))?;
     let hidden = scan.hidden.within(&root.path);
-    let mut filter = Filter::new(tree.as_fd(), &mut tracked, &root.path, scan.rules).hiding(hidden);
+    let mut filter =
+        CaptureFilter::new(tree.as_fd(), &mut tracked, &root.path, scan.rules).with_hidden(hidden);
     let mut first_seen = Vec::new();
     let mut met = meet_each(root, &mut filter, scan, opening, &mut first_seen);
     if let Ok((met, _)) = &mut met {
@@ -121,11 +126,11 @@ fn meet_all(
 }
 
 /// Of what the user has at these paths nothing tells whether it is what the plan saw.
-fn forget_bases(root: &mut Watched, first_seen: Vec<RelPath>) {
+fn forget_bases(root: &mut CaptureRoot, first_seen: Vec<RelPath>) {
     match root.changes {
         // There the records tell it, not the clock.
-        super::Where::InPlace(_) => return,
-        super::Where::Upper(_) | super::Where::Copy(_) => {}
+        super::ScanSource::InPlace(_) => return,
+        super::ScanSource::Upper(_) | super::ScanSource::Copy(_) => {}
     }
     for path in first_seen {
         if let Some(seen) = root.memory.paths.get_mut(&path).filter(|seen| seen.origin.is_some()) {
@@ -135,12 +140,12 @@ fn forget_bases(root: &mut Watched, first_seen: Vec<RelPath>) {
 }
 
 fn meet_each(
-    root: &mut Watched,
-    filter: &mut Filter<'_>,
-    scan: Scan<'_>,
-    opening: &mut Opening<'_, '_>,
+    root: &mut CaptureRoot,
+    filter: &mut CaptureFilter<'_>,
+    scan: ScanContext<'_>,
+    opening: &mut DirAccess<'_, '_>,
     first_seen: &mut Vec<RelPath>,
-) -> Result<(Met, Tally), CaptureError> {
+) -> Result<(WalkResult, LeftOutCounts), CaptureError> {
     let met = super::walk(root, filter, opening)?;
     let mut left_out = met.left_out.clone();
     let mut hidden = met.hidden.clone();
@@ -152,18 +157,18 @@ fn meet_each(
             let seen = match lying.zip(original) {
                 Some((lying, original)) if lying.stamp.mode() == mode_then(root, path, &original) => {
                     for name in excluded::set_attributes(root, path) {
-                        left_out.add_part(LeftOut::Attribute, path, &name);
+                        left_out.add_part(LeftOutReason::Attribute, path, &name);
                     }
                     continue;
                 }
-                Some((_, original)) => first_sight_of_mode(root, path, &original, scan),
-                None => first_sight(root, path, scan)?,
+                Some((_, original)) => observe_mode_first(root, path, &original, scan),
+                None => observe_first(root, path, scan)?,
             };
             root.memory.paths.insert(path.clone(), seen);
             first_seen.push(path.clone());
         }
         // Whatever lies over a directory now hides all of it.
-        if !is_dir && root.memory.paths.get(path).is_some_and(Seen::was_dir) {
+        if !is_dir && root.memory.paths.get(path).is_some_and(ScannedPath::was_dir) {
             hidden.insert(path.clone());
         }
     }
@@ -180,47 +185,53 @@ fn meet_each(
 }
 
 /// The record of the original, when it is a directory.
-fn original_dir(root: &Watched, path: &RelPath) -> Result<Option<Stat>, CaptureError> {
+fn original_dir(root: &CaptureRoot, path: &RelPath) -> Result<Option<Stat>, CaptureError> {
     let stat =
         stat_beneath(root.original.as_fd(), path).map_err(|source| CaptureError::Original { source })?;
     Ok(stat.filter(|stat| crate::fs::listing::kind_of(stat) == FileType::Directory))
 }
 
 /// The mode with which the plan found a directory. A copy may not have been given all bits of the original.
-fn mode_then(root: &Watched, path: &RelPath, original: &Stat) -> u16 {
+fn mode_then(root: &CaptureRoot, path: &RelPath, original: &Stat) -> u16 {
     match &root.changes {
-        super::Where::Upper(_) => permission_bits(original.st_mode),
-        super::Where::Copy(manifest) | super::Where::InPlace(manifest) => {
-            manifest.get(path).map_or_else(|| permission_bits(original.st_mode), Stamp::mode)
+        super::ScanSource::Upper(_) => permission_bits(original.st_mode),
+        super::ScanSource::Copy(manifest) | super::ScanSource::InPlace(manifest) => {
+            manifest.get(path).map_or_else(|| permission_bits(original.st_mode), FileStamp::mode)
         }
     }
 }
 
-/// A directory whose mode differs from the original's. That the plan changed it is known only if nobody touched the
-/// original meanwhile: a directory is copied up with the mode that it has at that moment.
-fn first_sight_of_mode(root: &Watched, path: &RelPath, original: &Stat, scan: Scan<'_>) -> Seen {
+/// A directory whose mode differs from the original's. That the plan changed it is known only if nobody
+/// touched the original meanwhile: a directory is copied up with the mode that it has at that moment.
+fn observe_mode_first(
+    root: &CaptureRoot,
+    path: &RelPath,
+    original: &Stat,
+    scan: ScanContext<'_>,
+) -> ScannedPath {
     let state = FileState::dir(mode_then(root, path, original));
     let is_known = match &root.changes {
-        super::Where::Upper(_) | super::Where::Copy(_) => {
+        super::ScanSource::Upper(_) | super::ScanSource::Copy(_) => {
             scan.opened.unchanged(root.original.as_fd(), path, original)
         }
-        super::Where::InPlace(_) => true,
+        super::ScanSource::InPlace(_) => true,
     };
-    Seen::first(Some(state), if is_known { Base::Known } else { Base::Moved })
+    ScannedPath::first(Some(state), if is_known { Base::Known } else { Base::Moved })
 }
 
-/// Meets all that the original has below a directory that is hidden. Copies need none of it: their records are complete.
+/// Meets all that the original has below a directory that is hidden. Copies need none of it: their records
+/// are complete.
 fn expand(
-    root: &mut Watched,
+    root: &mut CaptureRoot,
     dir: &RelPath,
-    filter: &mut Filter<'_>,
-    scan: Scan<'_>,
+    filter: &mut CaptureFilter<'_>,
+    scan: ScanContext<'_>,
     first_seen: &mut Vec<RelPath>,
-) -> Result<Tally, CaptureError> {
-    let mut left_out = Tally::default();
+) -> Result<LeftOutCounts, CaptureError> {
+    let mut left_out = LeftOutCounts::default();
     match root.changes {
-        super::Where::Copy(_) | super::Where::InPlace(_) => return Ok(left_out),
-        super::Where::Upper(_) => {}
+        super::ScanSource::Copy(_) | super::ScanSource::InPlace(_) => return Ok(left_out),
+        super::ScanSource::Upper(_) => {}
     }
     let mut dirs = vec![dir.clone()];
     while let Some(dir) = dirs.pop() {
@@ -237,19 +248,19 @@ fn expand(
             let is_dir = entry.kind() == FileType::Directory;
             let class = filter.class(&path, is_dir);
             match class {
-                Class::Protected => {
-                    left_out.add(LeftOut::Protected, &path);
+                PathClass::Protected => {
+                    left_out.add(LeftOutReason::Protected, &path);
                     continue;
                 }
-                Class::Ignored { within: true } if is_dir && filter.is_scratch_dir(&path) => {
-                    left_out.add(LeftOut::Scratch, &path);
+                PathClass::Ignored { within: true } if is_dir && filter.is_scratch_dir(&path) => {
+                    left_out.add(LeftOutReason::Scratch, &path);
                     continue;
                 }
-                Class::Ignored { within } if !is_dir && filter.is_scratch(&path, within, || false) => {
-                    left_out.add(LeftOut::Scratch, &path);
+                PathClass::Ignored { within } if !is_dir && filter.is_scratch(&path, within, || false) => {
+                    left_out.add(LeftOutReason::Scratch, &path);
                     continue;
                 }
-                Class::Captured | Class::Ignored { .. } => {}
+                PathClass::Captured | PathClass::Ignored { .. } => {}
             }
             match entry.kind() {
                 FileType::Directory => dirs.push(path.clone()),
@@ -259,13 +270,13 @@ fn expand(
                 | FileType::CharacterDevice
                 | FileType::BlockDevice
                 | FileType::Unknown => {
-                    left_out.add(LeftOut::Special, &path);
+                    left_out.add(LeftOutReason::Special, &path);
                     continue;
                 }
             }
-            let ignored_dir = is_dir && class != Class::Captured;
+            let ignored_dir = is_dir && class != PathClass::Captured;
             if !ignored_dir && !root.memory.paths.contains_key(&path) {
-                let seen = first_sight(root, &path, scan)?;
+                let seen = observe_first(root, &path, scan)?;
                 root.memory.paths.insert(path.clone(), seen);
                 first_seen.push(path);
             }
@@ -275,32 +286,32 @@ fn expand(
 }
 
 /// What lies at a path that the walk did not meet.
-fn look(root: &Watched, path: &RelPath) -> Result<Option<Lying>, CaptureError> {
+fn look_up(root: &CaptureRoot, path: &RelPath) -> Result<Option<WalkEntry>, CaptureError> {
     let Some(stat) = stat_beneath(root.tree.as_fd(), path)? else { return Ok(None) };
-    let stamp = Stamp::of(&stat);
+    let stamp = FileStamp::from_stat(&stat);
     if stamp.kind() != FileType::Directory {
-        return Ok(Some(Lying { stamp, empty: false }));
+        return Ok(Some(WalkEntry { stamp, empty: false }));
     }
     let opened = open_dir(root.tree.as_fd(), Some(path))?;
     let names = crate::fs::listing::names(opened.as_fd())
         .map_err(|source| crate::open::manifest::at(Some(path), source))?;
-    Ok(Some(Lying { stamp, empty: names.is_empty() }))
+    Ok(Some(WalkEntry { stamp, empty: names.is_empty() }))
 }
 
 fn state_now(
-    root: &Watched,
+    root: &CaptureRoot,
     path: &RelPath,
-    seen: &Seen,
-    lying: Option<Lying>,
-    scan: Scan<'_>,
-) -> Result<Found, CaptureError> {
+    seen: &ScannedPath,
+    lying: Option<WalkEntry>,
+    scan: ScanContext<'_>,
+) -> Result<ChangedPath, CaptureError> {
     let mode = lying.map(|lying| lying.stamp.mode());
-    let attributes = |lying: &Lying| match seen.stamp == Some(lying.stamp) {
+    let attributes = |lying: &WalkEntry| match seen.stamp == Some(lying.stamp) {
         true => seen.attributes.clone(),
         false => excluded::set_attributes(root, path),
     };
     let attributes = lying.as_ref().map(attributes).unwrap_or_default();
-    let found = |now, stamp| Found {
+    let found = |now, stamp| ChangedPath {
         path: path.clone(),
         now,
         stamp,
@@ -312,48 +323,53 @@ fn state_now(
     if lying.stamp.kind() == FileType::Directory {
         let now = Some(FileState::dir(lying.stamp.mode()));
         let may_be_hollow = !lying.empty && !seen.was_dir();
-        return Ok(Found { may_be_hollow, ..found(now, None) });
+        return Ok(ChangedPath { may_be_hollow, ..found(now, None) });
     }
     if seen.stamp == Some(lying.stamp) {
         return Ok(found(seen.last, seen.stamp));
     }
     // A record as young as the file clock would look the same after another write: it is not relied upon.
-    let trusted = (lying.stamp.changed < Moment::now_for_files()).then_some(lying.stamp);
+    let trusted = (lying.stamp.changed < Timestamp::now_for_files()).then_some(lying.stamp);
     let tree = root.tree.as_fd();
     match read_state(tree, path, root.whose(), scan.sink, scan.rules.max_file_bytes) {
         Ok(read) => Ok(found(read.map(|(state, _)| state), trusted)),
         // It is tried again at the next scan.
-        Err(why) => Ok(found(instead(why, stat_beneath(tree, path).ok().flatten().as_ref())?, None)),
+        Err(why) => {
+            Ok(found(state_if_unreadable(why, stat_beneath(tree, path).ok().flatten().as_ref())?, None))
+        }
     }
 }
 
-impl Told {
+impl ClassifiedChanges {
     /// Remembers what was told, and gives the changes.
-    pub(super) fn settle(self, root: &mut Watched, rules: &CaptureRules) -> Vec<CapturedChange> {
+    pub(super) fn settle(self, root: &mut CaptureRoot, rules: &CaptureRules) -> Vec<CapturedChange> {
         let mut drafts = Vec::new();
-        for Found { path, now, stamp, attributes, mode: _, may_be_hollow: _ } in self.found {
+        for ChangedPath { path, now, stamp, attributes, mode: _, may_be_hollow: _ } in self.found {
             let Some(seen) = root.memory.paths.get_mut(&path) else { continue };
             let changes = between(&path, seen.last, now);
             seen.reported |= !changes.is_empty();
             (seen.last, seen.stamp, seen.attributes) = (now, stamp, attributes);
             drafts.extend(changes);
         }
-        pair_renames(drafts).into_iter().map(|draft| captured(root, draft, rules)).collect()
+        pair_renames(drafts).into_iter().map(|draft| to_captured_change(root, draft, rules)).collect()
     }
 }
 
-fn between(path: &RelPath, last: Option<FileState>, now: Option<FileState>) -> Vec<Draft> {
+fn between(path: &RelPath, last: Option<FileState>, now: Option<FileState>) -> Vec<ChangeDraft> {
     let is_dir = |state: FileState| state.kind == Kind::Dir;
     let replaced = last.zip(now).is_some_and(|(last, now)| is_dir(last) != is_dir(now));
     let steps = if replaced { vec![(last, None), (None, now)] } else { vec![(last, now)] };
-    steps.into_iter().filter_map(|(before, after)| Draft::between(path.clone(), before, after)).collect()
+    steps
+        .into_iter()
+        .filter_map(|(before, after)| ChangeDraft::between(path.clone(), before, after))
+        .collect()
 }
 
-fn captured(root: &Watched, draft: Draft, rules: &CaptureRules) -> CapturedChange {
+fn to_captured_change(root: &CaptureRoot, draft: ChangeDraft, rules: &CaptureRules) -> CapturedChange {
     let moved = |path: &RelPath| root.memory.paths.get(path).is_some_and(|seen| seen.base == Base::Moved);
     let source_moved = match draft.op() {
-        Op::Rename { from } => moved(from),
-        Op::Create | Op::Modify | Op::Delete | Op::Mode => false,
+        ChangeOp::Rename { from } => moved(from),
+        ChangeOp::Create | ChangeOp::Modify | ChangeOp::Delete | ChangeOp::Mode => false,
     };
     let base = if moved(draft.path()) || source_moved { Base::Moved } else { Base::Known };
     let sides: BTreeSet<u64> =

@@ -1,11 +1,11 @@
-//! Parts of captured files that are left out, and told of: bits that give rights, extended attributes, hard links; and the
-//! mode of the project's own directory, which has no path.
+//! Parts of captured files that are left out, and told of: bits that give rights, extended attributes, hard
+//! links; and the mode of the project's own directory, which has no path.
 //!
 //! # Invariants
-//! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from, did not have:
-//!    nobody reviews a program that runs with other rights by its lines.
-//! 2. What a file has in the sandbox because it was made there (a list inherited from its directory) is not told of: it
-//!    inherits the same where it is applied.
+//! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from,
+//!    did not have: nobody reviews a program that runs with other rights by its lines.
+//! 2. What a file has in the sandbox because it was made there (a list inherited from its directory) is not
+//!    told of: it inherits the same where it is applied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,10 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use domain::{FileState, Hash, Kind, RelPath};
 use rustix::fs::{FileType, Mode, OFlags};
 
-use super::classify::Found;
-use super::{LeftOut, Lying, Met, Seen, Tally, Watched, Where};
+use super::classify::ChangedPath;
+use super::{CaptureRoot, LeftOutCounts, LeftOutReason, ScanSource, ScannedPath, WalkEntry, WalkResult};
 use crate::fs::beneath;
-use crate::fs::beneath::Links;
+use crate::fs::beneath::LinkPolicy;
 use crate::fs::listing::permission_bits;
 use crate::journal::read_attributes;
 
@@ -26,8 +26,8 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// Takes the bits off that give rights, of files that did not have them.
-pub(super) fn take_set_id_off(root: &Watched, found: &mut [Found], left_out: &mut Tally) {
-    let origin = |path: &RelPath| root.memory.paths.get(path).and_then(|seen: &Seen| seen.origin);
+pub(super) fn take_set_id_off(root: &CaptureRoot, found: &mut [ChangedPath], left_out: &mut LeftOutCounts) {
+    let origin = |path: &RelPath| root.memory.paths.get(path).and_then(|seen: &ScannedPath| seen.origin);
     let is_file = |state: &FileState| state.kind == Kind::File;
     let moved: BTreeMap<Hash, u16> = found
         .iter()
@@ -45,27 +45,27 @@ pub(super) fn take_set_id_off(root: &Watched, found: &mut [Found], left_out: &mu
         let off = mode & SET_ID & !may_have;
         now.mode = mode & !off;
         if off != 0 {
-            left_out.add_part(LeftOut::SetId, &one.path, &format!("{mode:04o}"));
+            left_out.add_part(LeftOutReason::SetId, &one.path, &format!("{mode:04o}"));
         }
     }
 }
 
 /// Counts the extended attributes that were set.
-pub(super) fn count_attributes(found: &[Found], left_out: &mut Tally) {
+pub(super) fn count_attributes(found: &[ChangedPath], left_out: &mut LeftOutCounts) {
     for one in found {
         for name in &one.attributes {
-            left_out.add_part(LeftOut::Attribute, &one.path, name);
+            left_out.add_part(LeftOutReason::Attribute, &one.path, name);
         }
     }
 }
 
 /// Counts the names that are hard links of others that are captured.
-pub(super) fn count_hard_links(root: &Watched, met: &Met, left_out: &mut Tally) {
+pub(super) fn count_hard_links(root: &CaptureRoot, met: &WalkResult, left_out: &mut LeftOutCounts) {
     match root.changes {
-        Where::Upper(_) | Where::Copy(_) => {}
-        Where::InPlace(_) => return,
+        ScanSource::Upper(_) | ScanSource::Copy(_) => {}
+        ScanSource::InPlace(_) => return,
     }
-    let is_file = |lying: &Lying| lying.stamp.kind() == FileType::RegularFile;
+    let is_file = |lying: &WalkEntry| lying.stamp.kind() == FileType::RegularFile;
     let mut files: Vec<(&RelPath, u64)> = met
         .there
         .iter()
@@ -81,7 +81,7 @@ pub(super) fn count_hard_links(root: &Watched, met: &Met, left_out: &mut Tally) 
     let mut first: HashMap<u64, &RelPath> = HashMap::new();
     for (path, inode) in files {
         match first.get(&inode) {
-            Some(other) => left_out.add_part(LeftOut::HardLink, path, &other.to_string()),
+            Some(other) => left_out.add_part(LeftOutReason::HardLink, path, &other.to_string()),
             None => {
                 first.insert(inode, path);
             }
@@ -90,7 +90,7 @@ pub(super) fn count_hard_links(root: &Watched, met: &Met, left_out: &mut Tally) 
 }
 
 /// Counts the project itself, if its own directory has another mode than the original.
-pub(super) fn count_root_mode(root: &Watched, left_out: &mut Tally) {
+pub(super) fn count_root_mode(root: &CaptureRoot, left_out: &mut LeftOutCounts) {
     let mode = |dir: BorrowedFd<'_>| rustix::fs::fstat(dir).ok().map(|stat| permission_bits(stat.st_mode));
     let (now, before) = (mode(root.tree.as_fd()), mode(root.original.as_fd()));
     if let Some(now) = now.filter(|_| now != before) {
@@ -99,9 +99,9 @@ pub(super) fn count_root_mode(root: &Watched, left_out: &mut Tally) {
 }
 
 /// The names of extended attributes that the plan's file has and the original has not, or has otherwise.
-pub(super) fn set_attributes(root: &Watched, path: &RelPath) -> Vec<String> {
+pub(super) fn set_attributes(root: &CaptureRoot, path: &RelPath) -> Vec<String> {
     let set = read(root.tree.as_fd(), path);
-    let told = set.iter().filter(|(name, _)| is_told(name)).peekable();
+    let told = set.iter().filter(|(name, _)| is_reported(name)).peekable();
     if told.clone().peekable().peek().is_none() {
         return Vec::new();
     }
@@ -117,7 +117,7 @@ pub(super) fn set_attributes(root: &Watched, path: &RelPath) -> Vec<String> {
 }
 
 /// Labels of the system and what the overlay keeps for itself are nobody's work.
-fn is_told(name: &[u8]) -> bool {
+fn is_reported(name: &[u8]) -> bool {
     let is_users = name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
     is_users || name == b"security.capability" || name == ACCESS_LIST || name == DEFAULT_LIST
 }
@@ -130,5 +130,5 @@ fn read(root: BorrowedFd<'_>, path: &RelPath) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// A descriptor of what is at a path; `None` if nothing is, or it cannot be reached.
 fn open_path(root: BorrowedFd<'_>, path: &RelPath) -> Option<OwnedFd> {
-    beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse).ok()
+    beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), LinkPolicy::Refuse).ok()
 }

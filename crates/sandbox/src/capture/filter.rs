@@ -1,16 +1,16 @@
-//! What is protected, and what is ignored: by git's rules as they stand in the sandbox, or by the plan's.
+//! The rules for protected and ignored paths: git's rules as they are in the sandbox, or the plan's.
 //!
 //! # Invariants
-//! 1. A protected name is protected at any depth, whatever else is said. No pattern takes protection back: whoever adds
-//!    one can only make it stricter.
+//! 1. A protected name is protected at any depth, whatever else is said. No pattern takes protection back:
+//!    whoever adds one can only make it stricter.
 //! 2. What lies in an ignored directory is ignored, whatever a pattern further down says: git has it so.
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
 //! 4. A directory is entered once: what holds in it follows from what holds in the one above it.
 //!
 //! # Not here
-//! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git ignores by it is not
-//! ignored here.
-//! That tracked and reported files are captured although ignored: [`Filter::is_scratch`] is told of them.
+//! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git
+//! ignores by it is not ignored here. That tracked and reported files are captured although ignored:
+//! [`CaptureFilter::is_scratch`] is told of them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -25,11 +25,11 @@ use domain::{RelPath, is_name_of_no_project, is_of_no_project};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 
-use super::{CaptureRules, Tracked};
+use super::{CaptureRules, TrackedRepository};
 use crate::fs::beneath;
-use crate::fs::beneath::Links;
+use crate::fs::beneath::LinkPolicy;
 use crate::fs::regular_file::{only_regular, open_regular, read_bounded};
-use crate::git::command::IsOver;
+use crate::git::command::GitStopCheck;
 use crate::hidden_paths::HiddenInProject;
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
@@ -47,7 +47,8 @@ const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// A longer line of an ignore file says nothing.
 const PATTERN_LINE_BYTES_MAX: usize = 1024;
 
-/// What is left of the patterns that are heeded. Those beyond say nothing, so that more is captured, never less.
+/// The rest of the patterns that are heeded. Patterns beyond it have no effect, so that more is captured,
+/// never less.
 #[derive(Debug)]
 struct PatternBudget {
     patterns: usize,
@@ -60,7 +61,7 @@ impl PatternBudget {
         PatternBudget { patterns: PATTERNS_MAX, bytes: PATTERN_BYTES_MAX, is_met: false }
     }
 
-    /// Whether there is room for this line.
+    /// Returns true if there is room for this line.
     fn takes(&mut self, line: &str) -> bool {
         if line.trim().is_empty() || line.starts_with('#') {
             return false;
@@ -79,26 +80,27 @@ impl PatternBudget {
 /// What some editors begin a file with; git passes it by.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What is never written, by the rules of a plan: what [`is_of_no_project`] tells, and what their patterns name.
+/// The paths that a plan never writes: those for which [`is_of_no_project`] is true, and those that its
+/// patterns name.
 #[derive(Clone, Debug)]
-pub struct Protected {
+pub struct ProtectedPaths {
     patterns: Gitignore,
     hidden: HiddenInProject,
 }
 
-impl Protected {
+impl ProtectedPaths {
     /// By these rules.
-    pub fn of(rules: &CaptureRules) -> Protected {
-        Protected { patterns: protecting(rules), hidden: HiddenInProject::default() }
+    pub fn new(rules: &CaptureRules) -> ProtectedPaths {
+        ProtectedPaths { patterns: protected_patterns(rules), hidden: HiddenInProject::default() }
     }
 
     /// By them, and what is hidden.
     #[must_use]
-    pub fn and(self, hidden: HiddenInProject) -> Protected {
-        Protected { hidden, ..self }
+    pub fn and(self, hidden: HiddenInProject) -> ProtectedPaths {
+        ProtectedPaths { hidden, ..self }
     }
 
-    /// Whether the path, or a directory above it, is protected.
+    /// Returns true if the path, or a directory above it, is protected.
     pub fn has(&self, path: &RelPath, is_dir: bool) -> bool {
         let is_named = |path: &[u8], is_dir| fits(&self.patterns, path, is_dir) == Some(true);
         let bytes = path.as_bytes();
@@ -111,14 +113,14 @@ impl Protected {
 }
 
 /// The patterns of what is protected, without those that would take protection back.
-fn protecting(rules: &CaptureRules) -> Gitignore {
+fn protected_patterns(rules: &CaptureRules) -> Gitignore {
     let named = rules.protected.iter().map(|pattern| pattern.trim_start());
     patterns(named.filter(|pattern| !pattern.starts_with('!')))
 }
 
-/// What the rules say of a path.
+/// The class that the rules give a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum PathClass {
     Captured,
     Protected,
     /// Ignored, and whether as part of an ignored directory.
@@ -128,31 +130,31 @@ pub(crate) enum Class {
 }
 
 /// The rules of one scan of one project.
-pub(crate) struct Filter<'a> {
+pub(crate) struct CaptureFilter<'a> {
     tree: BorrowedFd<'a>,
-    tracked: &'a mut Tracked,
+    tracked: &'a mut TrackedRepository,
     protected: Gitignore,
     hidden: HiddenInProject,
     ignored: Gitignore,
     git: Option<GitRules>,
     /// What holds in each directory that was asked for; in the root under none.
-    entered: HashMap<Option<RelPath>, Within>,
+    entered: HashMap<Option<RelPath>, DirRules>,
     /// The directory of the path that was asked for last: mostly the next one lies in it too.
-    last: Option<(Option<RelPath>, Within)>,
+    last: Option<(Option<RelPath>, DirRules)>,
     /// How often a directory was entered or passed on the way to one.
     #[cfg(test)]
     steps: usize,
 }
 
-/// What holds for all that lies in one directory.
+/// The rules for everything in one directory.
 #[derive(Clone)]
-struct Within {
-    class: Class,
+struct DirRules {
+    class: PathClass,
     /// The closest `.gitignore` that says something.
     rules: Option<Arc<RulesInTree>>,
 }
 
-/// What a `.gitignore` in the tree says.
+/// The rules of a `.gitignore` in the tree.
 struct RulesInTree {
     own: Gitignore,
     /// The length of the way to its directory.
@@ -161,7 +163,7 @@ struct RulesInTree {
     above: Option<Arc<RulesInTree>>,
 }
 
-/// Whether the path lies in this directory itself; none is the root.
+/// Returns true if the path lies in this directory itself; none is the root.
 fn is_in(dir: Option<&RelPath>, path: &RelPath) -> bool {
     let bytes = path.as_bytes();
     let slash = bytes.iter().rposition(|byte| *byte == b'/');
@@ -176,16 +178,16 @@ struct GitRules {
     budget: PatternBudget,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> CaptureFilter<'a> {
     pub(crate) fn new(
         tree: BorrowedFd<'a>,
-        tracked: &'a mut Tracked,
+        tracked: &'a mut TrackedRepository,
         project: &Path,
         rules: &CaptureRules,
     ) -> Self {
         let of_git = rules.ignore.iter().any(|pattern| pattern == GITIGNORED);
         let others = rules.ignore.iter().filter(|pattern| *pattern != GITIGNORED);
-        let mut root = Within { class: Class::Captured, rules: None };
+        let mut root = DirRules { class: PathClass::Captured, rules: None };
         let git = of_git.then(|| {
             let mut budget = PatternBudget::new();
             let above = rules_above(tracked, project, &mut budget);
@@ -193,10 +195,10 @@ impl<'a> Filter<'a> {
             root.rules = rules_in(tree, None, None, &mut budget);
             GitRules { without: HashSet::new(), above, budget }
         });
-        Filter {
+        CaptureFilter {
             tree,
             tracked,
-            protected: protecting(rules),
+            protected: protected_patterns(rules),
             hidden: HiddenInProject::default(),
             ignored: patterns(others.map(String::as_str)),
             git,
@@ -208,8 +210,8 @@ impl<'a> Filter<'a> {
     }
 
     /// The same, in which these paths are protected.
-    pub(crate) fn hiding(self, hidden: HiddenInProject) -> Self {
-        Filter { hidden, ..self }
+    pub(crate) fn with_hidden(self, hidden: HiddenInProject) -> Self {
+        CaptureFilter { hidden, ..self }
     }
 
     /// Told by who has listed a directory: it holds no `.gitignore`, so none is looked for.
@@ -219,12 +221,12 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Whether patterns were left out, because there are too many or they are too long.
+    /// Returns true if patterns were left out, because there are too many or they are too long.
     pub(super) fn left_out_patterns(&self) -> bool {
         self.git.as_ref().is_some_and(|git| git.budget.is_met)
     }
 
-    pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
+    pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> PathClass {
         let (dir, within) = match self.last.take() {
             Some((dir, within)) if is_in(dir.as_ref(), path) => (dir, within),
             Some(_) | None => {
@@ -237,20 +239,22 @@ impl<'a> Filter<'a> {
         class
     }
 
-    fn class_within(&self, within: &Within, path: &RelPath, is_dir: bool) -> Class {
+    fn class_within(&self, within: &DirRules, path: &RelPath, is_dir: bool) -> PathClass {
         match within.class {
-            Class::Protected => Class::Protected,
-            Class::Captured | Class::Ignored { .. } if self.is_named_protected(path, is_dir) => {
-                Class::Protected
+            PathClass::Protected => PathClass::Protected,
+            PathClass::Captured | PathClass::Ignored { .. } if self.is_named_protected(path, is_dir) => {
+                PathClass::Protected
             }
-            Class::Ignored { .. } => Class::Ignored { within: true },
-            Class::Captured if self.is_ignored(within, path, is_dir) => Class::Ignored { within: is_dir },
-            Class::Captured => Class::Captured,
+            PathClass::Ignored { .. } => PathClass::Ignored { within: true },
+            PathClass::Captured if self.is_ignored(within, path, is_dir) => {
+                PathClass::Ignored { within: is_dir }
+            }
+            PathClass::Captured => PathClass::Captured,
         }
     }
 
     /// Goes up to a directory that was entered before, and down again.
-    fn enter(&mut self, dir: Option<RelPath>) -> Within {
+    fn enter(&mut self, dir: Option<RelPath>) -> DirRules {
         let mut new = Vec::new();
         let mut at = dir;
         let mut within = loop {
@@ -264,19 +268,19 @@ impl<'a> Filter<'a> {
                     at = dir.parent();
                     new.push(dir);
                 }
-                (None, None) => break Within { class: Class::Captured, rules: None },
+                (None, None) => break DirRules { class: PathClass::Captured, rules: None },
             }
         };
         while let Some(dir) = new.pop() {
             let class = self.class_within(&within, &dir, true);
-            let is_silent = |git: &GitRules| class != Class::Captured || git.without.contains(&dir);
+            let is_silent = |git: &GitRules| class != PathClass::Captured || git.without.contains(&dir);
             let rules = match &mut self.git {
                 Some(git) if !is_silent(git) => {
                     rules_in(self.tree, Some(&dir), within.rules, &mut git.budget)
                 }
                 Some(_) | None => within.rules,
             };
-            within = Within { class, rules };
+            within = DirRules { class, rules };
             self.entered.insert(Some(dir), within.clone());
         }
         within
@@ -288,27 +292,33 @@ impl<'a> Filter<'a> {
             || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
     }
 
-    /// Whether git has this file, or something in this directory, in its index or would take it in. Git is asked for its
-    /// index the first time that something is ignored; none if there was no time for that.
-    pub(crate) fn is_git_s(&mut self, path: &RelPath, is_dir: bool, is_over: &IsOver<'_>) -> Option<bool> {
+    /// Whether git has this file, or something in this directory, in its index or would take it in. Git is
+    /// asked for its index the first time that something is ignored; none if there was no time for that.
+    pub(crate) fn is_git_s(
+        &mut self,
+        path: &RelPath,
+        is_dir: bool,
+        is_over: &GitStopCheck<'_>,
+    ) -> Option<bool> {
         match self.class(path, is_dir) {
-            Class::Captured => Some(true),
-            Class::Protected => Some(false),
-            Class::Ignored { .. } => self.tracked.ask(is_over).then(|| self.tracked.has_at(path, is_dir)),
+            PathClass::Captured => Some(true),
+            PathClass::Protected => Some(false),
+            PathClass::Ignored { .. } => self.tracked.ask(is_over).then(|| self.tracked.has_at(path, is_dir)),
         }
     }
 
-    /// Whether something ignored is scratch: nobody tracks it, and it is new or part of an ignored directory.
+    /// Returns true if something ignored is scratch: nobody tracks it, and it is new or part of an ignored
+    /// directory.
     pub(super) fn is_scratch(&mut self, path: &RelPath, within: bool, is_new: impl FnOnce() -> bool) -> bool {
         (within || is_new()) && !self.tracked.has(path)
     }
 
-    /// Whether all of an ignored directory is scratch.
+    /// Returns true if all of an ignored directory is scratch.
     pub(super) fn is_scratch_dir(&mut self, dir: &RelPath) -> bool {
         !self.tracked.has_below(dir)
     }
 
-    fn is_ignored(&self, within: &Within, path: &RelPath, is_dir: bool) -> bool {
+    fn is_ignored(&self, within: &DirRules, path: &RelPath, is_dir: bool) -> bool {
         let of_plan = || fits(&self.ignored, path.as_bytes(), is_dir);
         let inside = || {
             let mut rules = std::iter::successors(within.rules.as_ref(), |rules| rules.above.as_ref());
@@ -365,7 +375,7 @@ fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>, budget: &mut Patter
     let Ok(path) = crate::open::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
-    match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {
+    match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), LinkPolicy::Refuse) {
         Ok(file) => read_rules(only_regular(File::from(file)), budget),
         Err(_) => Gitignore::empty(),
     }
@@ -383,8 +393,13 @@ fn read_rules(file: io::Result<File>, budget: &mut PatternBudget) -> Gitignore {
     }
 }
 
-/// Rules of the directories between the project and the top of its repository, then of the repository, then the user's.
-fn rules_above(tracked: &Tracked, project: &Path, budget: &mut PatternBudget) -> Vec<(Gitignore, Vec<u8>)> {
+/// Rules of the directories between the project and the top of its repository, then of the repository, then
+/// the user's.
+fn rules_above(
+    tracked: &TrackedRepository,
+    project: &Path,
+    budget: &mut PatternBudget,
+) -> Vec<(Gitignore, Vec<u8>)> {
     let Some(top) = tracked.top() else { return Vec::new() };
     let mut rules = Vec::new();
     let way_from = |dir: &Path| match project.strip_prefix(dir) {
@@ -414,17 +429,17 @@ mod tests {
         std::fs::create_dir(project.path().join("d")).unwrap();
         std::fs::write(project.path().join("d").join(GITIGNORE), "!kept.log\nkept.d/\n").unwrap();
         let tree = File::open(project.path()).unwrap();
-        let mut tracked = Tracked::of(project.path());
+        let mut tracked = TrackedRepository::new(project.path());
         let rules = CaptureRules::default();
-        let mut filter = Filter::new(tree.as_fd(), &mut tracked, project.path(), &rules);
+        let mut filter = CaptureFilter::new(tree.as_fd(), &mut tracked, project.path(), &rules);
         let mut dir = "d".to_owned();
         for _ in 0..DEEP {
             let mut class =
                 |name: &str, is_dir| filter.class(&RelPath::new(format!("{dir}/{name}")).unwrap(), is_dir);
             let classes =
                 [class("x", false), class("x.log", false), class("kept.log", false), class("d", true)];
-            let ignored = Class::Ignored { within: false };
-            assert_eq!(classes, [Class::Captured, ignored, Class::Captured, Class::Captured]);
+            let ignored = PathClass::Ignored { within: false };
+            assert_eq!(classes, [PathClass::Captured, ignored, PathClass::Captured, PathClass::Captured]);
             dir.push_str("/d");
         }
         // Each is entered once, from the one above it.

@@ -1,4 +1,4 @@
-//! What the records of a copy say: what has another one than when the copy was made was written since.
+//! Compares a copy with its manifest: a file whose record differs was written since the copy was made.
 //!
 //! # Invariants
 //! The whole copy is walked: the cost grows with its files, though only what differs is read.
@@ -9,18 +9,19 @@ use std::os::fd::AsFd;
 use domain::{RelPath, is_of_no_project};
 use rustix::fs::FileType;
 
-use super::filter::{Class, Filter};
-use super::{CaptureError, LeftOut, Lying, Met, Opening, Watched};
-use crate::fs::listing::{Entry, Stamp, list};
+use super::filter::{CaptureFilter, PathClass};
+use super::{CaptureError, CaptureRoot, DirAccess, LeftOutReason, WalkEntry, WalkResult};
+use crate::fs::listing::{FileStamp, ListingEntry, list};
 use crate::open::manifest::Manifest;
 
 pub(super) fn walk(
-    root: &Watched,
+    root: &CaptureRoot,
     manifest: &Manifest,
-    filter: &mut Filter<'_>,
-    opening: &mut Opening<'_, '_>,
-) -> Result<Met, CaptureError> {
-    let mut walking = Walking { root, manifest, filter, met: Met::default(), visited: HashSet::new() };
+    filter: &mut CaptureFilter<'_>,
+    opening: &mut DirAccess<'_, '_>,
+) -> Result<WalkResult, CaptureError> {
+    let mut walking =
+        ManifestWalk { root, manifest, filter, met: WalkResult::default(), visited: HashSet::new() };
     let mut dirs: Vec<Option<RelPath>> = vec![None];
     while let Some(dir) = dirs.pop() {
         let Some(opened) = opening.open_dir(root.tree.as_fd(), dir.as_ref())? else { continue };
@@ -40,20 +41,20 @@ pub(super) fn walk(
     Ok(walking.met)
 }
 
-struct Walking<'a, 'f> {
-    root: &'a Watched,
+struct ManifestWalk<'a, 'f> {
+    root: &'a CaptureRoot,
     manifest: &'a Manifest,
-    filter: &'a mut Filter<'f>,
-    met: Met,
+    filter: &'a mut CaptureFilter<'f>,
+    met: WalkResult,
     visited: HashSet<RelPath>,
 }
 
-impl Walking<'_, '_> {
+impl ManifestWalk<'_, '_> {
     /// Puts one entry where it belongs; says which directory to go into.
-    fn meet(&mut self, path: RelPath, entry: &Entry) -> Option<RelPath> {
+    fn meet(&mut self, path: RelPath, entry: &ListingEntry) -> Option<RelPath> {
         self.visited.insert(path.clone());
         let kind = entry.kind();
-        let stamp = Stamp::of(&entry.stat);
+        let stamp = FileStamp::from_stat(&entry.stat);
         let then = self.manifest.get(&path);
         if kind == FileType::Directory {
             let is_new = then.is_none_or(|then| then.kind() != FileType::Directory);
@@ -61,7 +62,7 @@ impl Walking<'_, '_> {
             // One that was told of is looked at by its record here: later it may be unlocked.
             let is_known = self.root.memory.paths.contains_key(&path);
             if (is_new || is_changed || is_known) && self.left_out(&path, true, is_new).is_none() {
-                self.met.there.insert(path.clone(), Lying { stamp, empty: false });
+                self.met.there.insert(path.clone(), WalkEntry { stamp, empty: false });
             }
             return Some(path);
         }
@@ -71,13 +72,13 @@ impl Walking<'_, '_> {
         match kind {
             FileType::RegularFile | FileType::Symlink => match self.left_out(&path, false, then.is_none()) {
                 Some(why) => {
-                    if why == LeftOut::Protected && is_of_no_project(&path) && then.is_none() {
-                        self.met.left_out.add(LeftOut::Repository, &path);
+                    if why == LeftOutReason::Protected && is_of_no_project(&path) && then.is_none() {
+                        self.met.left_out.add(LeftOutReason::Repository, &path);
                     }
                     self.met.leave_out(why, &path, &self.root.memory);
                 }
                 None => {
-                    self.met.there.insert(path, Lying { stamp, empty: false });
+                    self.met.there.insert(path, WalkEntry { stamp, empty: false });
                 }
             },
             FileType::Directory
@@ -85,18 +86,18 @@ impl Walking<'_, '_> {
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice
-            | FileType::Unknown => self.met.leave_out(LeftOut::Special, &path, &self.root.memory),
+            | FileType::Unknown => self.met.leave_out(LeftOutReason::Special, &path, &self.root.memory),
         }
         None
     }
 
-    fn left_out(&mut self, path: &RelPath, is_dir: bool, is_new: bool) -> Option<LeftOut> {
+    fn left_out(&mut self, path: &RelPath, is_dir: bool, is_new: bool) -> Option<LeftOutReason> {
         match self.filter.class(path, is_dir) {
-            Class::Captured => None,
-            Class::Protected => Some(LeftOut::Protected),
-            Class::Ignored { .. } if self.root.memory.was_reported(path) => None,
-            Class::Ignored { within } => {
-                self.filter.is_scratch(path, within, || is_new).then_some(LeftOut::Scratch)
+            PathClass::Captured => None,
+            PathClass::Protected => Some(LeftOutReason::Protected),
+            PathClass::Ignored { .. } if self.root.memory.was_reported(path) => None,
+            PathClass::Ignored { within } => {
+                self.filter.is_scratch(path, within, || is_new).then_some(LeftOutReason::Scratch)
             }
         }
     }

@@ -1,17 +1,18 @@
-//! What changed in a sandbox, told from the file system.
+//! Captures the changes in a sandbox from the file system.
 //!
 //! # How a scan works
-//! 1. A walk meets what may differ from the original: all that lies in the upper directory of an overlay, or what has
-//!    another record than the manifest of a copy (`upper`, `records`).
+//! 1. A walk meets what may differ from the original: all that lies in the upper directory of an overlay, or
+//!    what has another record than the manifest of a copy (`upper`, `manifest_diff`).
 //! 2. What git or the user ignores and what is protected is left out and counted (`filter`).
-//! 3. At a path that is met for the first time the original is read and its bytes are kept: the base (`original`).
-//! 4. What lies there now is compared with what the scan before found, and hashed only when its record differs
-//!    (`tell`).
+//! 3. At a path that is met for the first time the original is read and its bytes are kept: the base
+//!    (`original`).
+//! 4. What lies there now is compared with what the scan before found, and hashed only when its record
+//!    differs (`classify`).
 //!
 //! # Invariants
 //! 1. Entries of one path chain: what one scan reports as after, the next reports as before.
-//! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more. One file that
-//!    cannot be read does not fail it.
+//! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more. One file
+//!    that cannot be read does not fail it.
 //! 3. No file is held in memory: contents are streamed into the sink.
 //! 4. A scan meets no writer. Only the saving of bases does, and it reads nothing of what is being written.
 //!
@@ -30,32 +31,33 @@ mod upper;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use domain::{Base, Draft, ErrorClass, RelPath, RootNo};
+use domain::{Base, ChangeDraft, ErrorClass, RelPath, RootIndex};
 
 use crate::content::ContentSink;
 use crate::fs::beneath::BeneathError;
-use crate::fs::listing::{Unlocked, is_absent};
+use crate::fs::listing::{PermissionGuard, is_absent};
 use crate::hidden_paths::HiddenPaths;
-use crate::open::baseline::Opened;
+use crate::open::baseline::OpenTimes;
 use crate::open::manifest::Manifest;
 
-pub(crate) use filter::{Class, Filter, GITIGNORE};
-pub use filter::{GITIGNORED, Protected};
+pub(crate) use filter::{CaptureFilter, GITIGNORE, PathClass};
+pub use filter::{GITIGNORED, ProtectedPaths};
 pub use original::UNKNOWN_CONTENT;
-pub(crate) use original::{Whose, read_state};
-pub(crate) use scan_cache::{Memory, Seen};
-pub(crate) use tracked::Tracked;
+pub(crate) use original::{FileOwner, read_state};
+pub(crate) use scan_cache::{ScanCache, ScannedPath};
+pub(crate) use tracked::TrackedRepository;
 
 /// How many examples of each kind of what was left out are given.
 const EXAMPLES_MAX: usize = 3;
 
-/// What is captured and what is not.
+/// The rules that say what is captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureRules {
-    /// What is scratch when it is new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that git ignores.
+    /// The files that are scratch when new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that
+    /// git ignores.
     pub ignore: Vec<String>,
-    /// What is never written by a tool nor captured, besides the directories of version control: patterns as in a
-    /// `.gitignore`, of which those with a leading `!` say nothing.
+    /// What is never written by a tool nor captured, besides the directories of version control: patterns as
+    /// in a `.gitignore`, of which those with a leading `!` say nothing.
     pub protected: Vec<String>,
     /// Of larger files the content is not kept.
     pub max_file_bytes: u64,
@@ -75,18 +77,18 @@ impl Default for CaptureRules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedChange {
     /// The project.
-    pub root: RootNo,
-    /// What happened.
-    pub draft: Draft,
-    /// Whether its before is what the change was made upon.
+    pub root: RootIndex,
+    /// The change.
+    pub draft: ChangeDraft,
+    /// The base: known if its before is what the change was made upon.
     pub base: Base,
-    /// Whether the content before or after is too large to have been kept.
+    /// True if the content before or after is too large to have been kept.
     pub too_large: bool,
 }
 
-/// How many files differ in the sandbox, as it stands, without being captured.
+/// The numbers of files that differ in the sandbox now without being captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotCaptured {
+pub struct UncapturedCounts {
     /// Ignored by git or by a rule.
     pub scratch: u64,
     /// In `.git` and the like.
@@ -105,9 +107,9 @@ pub struct NotCaptured {
     pub root_modes: u64,
 }
 
-/// Why something was left out.
+/// The reason that something was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeftOut {
+pub enum LeftOutReason {
     /// Ignored by git or by a rule.
     Scratch,
     /// In `.git` and the like.
@@ -126,33 +128,34 @@ pub enum LeftOut {
     RootMode,
 }
 
-/// Something that was left out.
+/// An example of something that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Example {
+pub struct LeftOutExample {
     /// The project.
-    pub root: RootNo,
-    /// Where it is; none for the project itself.
+    pub root: RootIndex,
+    /// Its path; `None` for the project itself.
     pub path: Option<RelPath>,
-    /// Why.
-    pub why: LeftOut,
-    /// What of it: the mode, the name of the attribute, the other name; empty where all of it was left out.
+    /// The reason.
+    pub why: LeftOutReason,
+    /// The part left out: the mode, the name of the attribute, the other name; empty where all of it was left
+    /// out.
     pub what: String,
 }
 
-/// What changed since the scan before.
+/// The changes since the scan before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CaptureReport {
     /// The changes, by project and path.
     pub drafts: Vec<CapturedChange>,
-    /// What was left out, in the whole sandbox as it stands.
-    pub not_captured: NotCaptured,
+    /// The counts of what was left out, in the whole sandbox as it is now.
+    pub not_captured: UncapturedCounts,
     /// Some of it.
-    pub examples: Vec<Example>,
-    /// Whether ignore files have more patterns than are heeded.
+    pub examples: Vec<LeftOutExample>,
+    /// True if ignore files have more patterns than are heeded.
     pub patterns_left_out: bool,
 }
 
-/// Why a scan failed. Nothing was reported, and nothing is lost: it can be tried again.
+/// The reason that a scan failed. Nothing was reported, and nothing is lost: it can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The sandbox could not be read.
@@ -179,7 +182,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// What becomes of the same scan, tried again.
+    /// Returns the class of the error, which decides on a retry of the same scan.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Sandbox { .. } | Self::Original { .. } => ErrorClass::Permanent,
@@ -188,9 +191,9 @@ impl CaptureError {
     }
 }
 
-/// Where changes are looked for.
+/// The place where a scan looks for changes.
 #[derive(Debug)]
-pub(crate) enum Where {
+pub(crate) enum ScanSource {
     /// In the upper directory of an overlay.
     Upper(OwnedFd),
     /// In a copy, by the records it was made with.
@@ -201,65 +204,73 @@ pub(crate) enum Where {
 
 /// One project as capture sees it.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) no: RootNo,
+pub(crate) struct CaptureRoot {
+    pub(crate) no: RootIndex,
     /// The project's own path, for the git program.
     pub(crate) path: PathBuf,
     /// The user's tree.
     pub(crate) original: OwnedFd,
     /// The plan's.
     pub(crate) tree: OwnedFd,
-    pub(crate) changes: Where,
-    pub(crate) memory: Memory,
-    tracked: Tracked,
+    pub(crate) changes: ScanSource,
+    pub(crate) memory: ScanCache,
+    tracked: TrackedRepository,
 }
 
-impl Watched {
+impl CaptureRoot {
     pub(crate) fn new(
-        no: RootNo,
+        no: RootIndex,
         path: PathBuf,
         original: OwnedFd,
         tree: OwnedFd,
-        changes: Where,
-    ) -> Watched {
-        Watched { no, tracked: Tracked::of(&path), path, original, tree, changes, memory: Memory::default() }
+        changes: ScanSource,
+    ) -> CaptureRoot {
+        CaptureRoot {
+            no,
+            tracked: TrackedRepository::new(&path),
+            path,
+            original,
+            tree,
+            changes,
+            memory: ScanCache::default(),
+        }
     }
 
     /// Whose permissions stand in the way of reading the tree.
-    pub(crate) fn whose(&self) -> Whose {
+    pub(crate) fn whose(&self) -> FileOwner {
         match self.changes {
-            Where::Upper(_) | Where::Copy(_) => Whose::Plans,
-            Where::InPlace(_) => Whose::Users,
+            ScanSource::Upper(_) | ScanSource::Copy(_) => FileOwner::Plans,
+            ScanSource::InPlace(_) => FileOwner::Users,
         }
     }
 }
 
-/// What all of a scan's parts need.
+/// The inputs that all parts of a scan share.
 #[derive(Clone, Copy)]
-pub(crate) struct Scan<'a> {
+pub(crate) struct ScanContext<'a> {
     pub(crate) sink: &'a dyn ContentSink,
     pub(crate) rules: &'a CaptureRules,
-    pub(crate) opened: &'a Opened,
+    pub(crate) opened: &'a OpenTimes,
     pub(crate) hidden: &'a HiddenPaths,
 }
 
-/// What a walk met.
+/// The paths that a walk met.
 #[derive(Debug, Default)]
-struct Met {
+struct WalkResult {
     /// What lies where something may have changed.
-    there: std::collections::BTreeMap<RelPath, Lying>,
+    there: std::collections::BTreeMap<RelPath, WalkEntry>,
     /// Where something was taken away.
     gone: std::collections::BTreeSet<RelPath>,
     /// Directories whose originals are hidden: all that lay in them must be looked at.
     hidden: std::collections::BTreeSet<RelPath>,
     /// Paths that are remembered, but are left out now.
     passed: std::collections::BTreeSet<RelPath>,
-    left_out: Tally,
+    left_out: LeftOutCounts,
     patterns_left_out: bool,
 }
 
-impl Met {
-    fn leave_out(&mut self, why: LeftOut, path: &RelPath, memory: &Memory) {
+impl WalkResult {
+    fn leave_out(&mut self, why: LeftOutReason, path: &RelPath, memory: &ScanCache) {
         self.left_out.add(why, path);
         if memory.paths.contains_key(path) {
             self.passed.insert(path.clone());
@@ -267,57 +278,57 @@ impl Met {
     }
 }
 
-/// Something that lies in the sandbox.
+/// An entry in the sandbox.
 #[derive(Clone, Copy, Debug)]
-struct Lying {
-    stamp: crate::fs::listing::Stamp,
+struct WalkEntry {
+    stamp: crate::fs::listing::FileStamp,
     /// For a directory, whether nothing lies in it.
     empty: bool,
 }
 
-/// What was left out of one project.
+/// The numbers and examples of files left out of one project.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    counts: NotCaptured,
-    examples: Vec<(LeftOut, Option<RelPath>, String)>,
+pub(crate) struct LeftOutCounts {
+    counts: UncapturedCounts,
+    examples: Vec<(LeftOutReason, Option<RelPath>, String)>,
 }
 
-impl Tally {
-    fn add(&mut self, why: LeftOut, path: &RelPath) {
+impl LeftOutCounts {
+    fn add(&mut self, why: LeftOutReason, path: &RelPath) {
         self.add_part(why, path, "");
     }
 
     /// One part of a file.
-    fn add_part(&mut self, why: LeftOut, path: &RelPath, what: &str) {
+    fn add_part(&mut self, why: LeftOutReason, path: &RelPath, what: &str) {
         self.add_at(why, Some(path), what);
     }
 
     /// The mode of the project itself.
     fn add_root_mode(&mut self, mode: u16) {
-        self.add_at(LeftOut::RootMode, None, &format!("{mode:04o}"));
+        self.add_at(LeftOutReason::RootMode, None, &format!("{mode:04o}"));
     }
 
-    fn add_at(&mut self, why: LeftOut, path: Option<&RelPath>, what: &str) {
+    fn add_at(&mut self, why: LeftOutReason, path: Option<&RelPath>, what: &str) {
         match why {
-            LeftOut::Scratch => self.counts.scratch += 1,
-            LeftOut::Protected => self.counts.protected += 1,
-            LeftOut::Special => self.counts.special += 1,
-            LeftOut::SetId => self.counts.set_id += 1,
-            LeftOut::Attribute => self.counts.attributes += 1,
-            LeftOut::HardLink => self.counts.hard_links += 1,
-            LeftOut::Repository => self.counts.repository += 1,
-            LeftOut::RootMode => self.counts.root_modes += 1,
+            LeftOutReason::Scratch => self.counts.scratch += 1,
+            LeftOutReason::Protected => self.counts.protected += 1,
+            LeftOutReason::Special => self.counts.special += 1,
+            LeftOutReason::SetId => self.counts.set_id += 1,
+            LeftOutReason::Attribute => self.counts.attributes += 1,
+            LeftOutReason::HardLink => self.counts.hard_links += 1,
+            LeftOutReason::Repository => self.counts.repository += 1,
+            LeftOutReason::RootMode => self.counts.root_modes += 1,
         }
         self.example(why, path, what);
     }
 
-    fn example(&mut self, why: LeftOut, path: Option<&RelPath>, what: &str) {
+    fn example(&mut self, why: LeftOutReason, path: Option<&RelPath>, what: &str) {
         if self.examples.iter().filter(|(kind, ..)| *kind == why).count() < EXAMPLES_MAX {
             self.examples.push((why, path.cloned(), what.to_owned()));
         }
     }
 
-    fn join(&mut self, other: &Tally) {
+    fn join(&mut self, other: &LeftOutCounts) {
         self.counts.scratch += other.counts.scratch;
         self.counts.protected += other.counts.protected;
         self.counts.special += other.counts.special;
@@ -333,17 +344,17 @@ impl Tally {
 }
 
 /// What changed in these projects since the scan before.
-pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, CaptureError> {
-    let mut captured = Captured::default();
+pub(crate) fn scan(roots: &mut [CaptureRoot], scan: ScanContext<'_>) -> Result<CaptureReport, CaptureError> {
+    let mut captured = CaptureReport::default();
     let mut told = Vec::new();
-    let mut tally = Tally::default();
+    let mut tally = LeftOutCounts::default();
     for root in roots.iter_mut() {
-        let found = classify::tell(root, scan)?;
+        let found = classify::classify(root, scan)?;
         captured.patterns_left_out |= found.patterns_left_out;
         tally.join(&found.left_out);
         for (why, path, what) in &found.left_out.examples {
             let (path, what) = (path.clone(), what.clone());
-            captured.examples.push(Example { root: root.no, path, why: *why, what });
+            captured.examples.push(LeftOutExample { root: root.no, path, why: *why, what });
         }
         told.push(found);
     }
@@ -355,22 +366,22 @@ pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, Ca
 }
 
 /// Keeps the bases of what has changed so far, while it is still being changed. Reports nothing.
-pub(crate) fn save_bases(roots: &mut [Watched], scan: Scan<'_>) -> Result<(), CaptureError> {
+pub(crate) fn save_bases(roots: &mut [CaptureRoot], scan: ScanContext<'_>) -> Result<(), CaptureError> {
     for root in roots {
         classify::save_bases(root, scan)?;
     }
     Ok(())
 }
 
-/// How a walk opens a directory.
-enum Opening<'a, 'u> {
+/// The way in which a walk opens a directory.
+enum DirAccess<'a, 'u> {
     /// Whatever its permissions say.
-    Unlocking(&'a mut Unlocked<'u>),
+    Unlocking(&'a mut PermissionGuard<'u>),
     /// As its permissions allow: a command is at work, and must not find them changed.
     Passing,
 }
 
-impl Opening<'_, '_> {
+impl DirAccess<'_, '_> {
     /// None, when it is gone or must be passed by.
     fn open_dir(
         &mut self,
@@ -378,8 +389,8 @@ impl Opening<'_, '_> {
         dir: Option<&RelPath>,
     ) -> Result<Option<OwnedFd>, CaptureError> {
         let (opened, passing) = match self {
-            Opening::Unlocking(unlocked) => (unlocked.open_dir(root, dir), false),
-            Opening::Passing => (crate::fs::listing::open_dir(root, dir), true),
+            DirAccess::Unlocking(unlocked) => (unlocked.open_dir(root, dir), false),
+            DirAccess::Passing => (crate::fs::listing::open_dir(root, dir), true),
         };
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -390,10 +401,14 @@ impl Opening<'_, '_> {
 }
 
 /// Walks one project.
-fn walk(root: &Watched, filter: &mut Filter<'_>, opening: &mut Opening<'_, '_>) -> Result<Met, CaptureError> {
+fn walk(
+    root: &CaptureRoot,
+    filter: &mut CaptureFilter<'_>,
+    opening: &mut DirAccess<'_, '_>,
+) -> Result<WalkResult, CaptureError> {
     match &root.changes {
-        Where::Upper(upper) => upper::walk(root, upper, filter, opening),
-        Where::Copy(manifest) | Where::InPlace(manifest) => {
+        ScanSource::Upper(upper) => upper::walk(root, upper, filter, opening),
+        ScanSource::Copy(manifest) | ScanSource::InPlace(manifest) => {
             manifest_diff::walk(root, manifest, filter, opening)
         }
     }

@@ -1,8 +1,9 @@
-//! Reading what lies at a path, and whether the user's file there is what the plan was made upon.
+//! Reads the file at a path, and checks that the user's file there is the base of the plan.
 //!
 //! # Invariants
-//! A file that cannot be read does not keep the others from being captured: it is told of with [`UNKNOWN_CONTENT`]. That
-//! a content cannot be kept, for want of space above all, is no fault of its file, and fails the scan.
+//! A file that cannot be read does not keep the others from being captured: it is told of with
+//! [`UNKNOWN_CONTENT`]. That a content cannot be kept, for want of space above all, is no fault of its file,
+//! and fails the scan.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,21 +13,22 @@ use domain::{Base, FileState, Hash, Kind, RelPath};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{CaptureError, Scan, Seen, Watched, Where};
+use super::{CaptureError, CaptureRoot, ScanContext, ScanSource, ScannedPath};
 use crate::content::ContentSink;
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::fs::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
 use crate::fs::sparse::SparseReader;
-use crate::open::baseline::Moment;
+use crate::open::baseline::Timestamp;
 
-/// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten in the
-/// user's own tree, or an original that we may not read. As what lies there now: a file that we cannot read.
+/// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten
+/// in the user's own tree, or an original that we may not read. As what lies there now: a file that we cannot
+/// read.
 pub const UNKNOWN_CONTENT: Hash = Hash::from_bytes([0; 32]);
 
-/// Whose file is read.
+/// The owner of the file that is read: the user or the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum FileOwner {
     /// The user's: as its permissions allow.
     Users,
     /// The plan's: whatever its permissions say.
@@ -39,21 +41,21 @@ pub(crate) enum Whose {
 pub(crate) fn read_state(
     root: BorrowedFd<'_>,
     path: &RelPath,
-    whose: Whose,
+    whose: FileOwner,
     sink: &dyn ContentSink,
     max_file_bytes: u64,
 ) -> Result<Option<(FileState, Stat)>, CaptureError> {
     let failed = |source: BeneathError| match whose {
-        Whose::Users => CaptureError::Original { source },
-        Whose::Plans => CaptureError::Sandbox { source },
+        FileOwner::Users => CaptureError::Original { source },
+        FileOwner::Plans => CaptureError::Sandbox { source },
     };
     let unreadable = |source: io::Error| failed(BeneathError::Io { path: path.clone(), source });
-    let held = match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)
-    {
-        Ok(held) => held,
-        Err(why) if is_absent(&why) => return Ok(None),
-        Err(why) => return Err(failed(why)),
-    };
+    let held =
+        match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), LinkPolicy::Refuse) {
+            Ok(held) => held,
+            Err(why) if is_absent(&why) => return Ok(None),
+            Err(why) => return Err(failed(why)),
+        };
     let stat = rustix::fs::fstat(&held).map_err(|errno| unreadable(errno.into()))?;
     let mode = permission_bits(stat.st_mode);
     match kind_of(&stat) {
@@ -62,24 +64,24 @@ pub(crate) fn read_state(
             let target =
                 rustix::fs::readlinkat(&held, c"", Vec::new()).map_err(|errno| unreadable(errno.into()))?;
             let mut bytes = target.as_bytes();
-            sink.keep(&mut bytes).map_err(|source| CaptureError::Content { path: path.clone(), source })?;
+            sink.store(&mut bytes).map_err(|source| CaptureError::Content { path: path.clone(), source })?;
             Ok(Some((FileState::symlink(target.as_bytes()), stat)))
         }
         FileType::RegularFile => {
             let opened = match whose {
-                Whose::Users => {
+                FileOwner::Users => {
                     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-                    beneath::open(root, path, flags, Mode::empty(), Links::Refuse)
+                    beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse)
                 }
-                Whose::Plans => open_readable(root, path, OFlags::RDONLY),
+                FileOwner::Plans => open_readable(root, path, OFlags::RDONLY),
             };
             let file = match opened {
                 Ok(file) => File::from(file),
                 Err(why) if is_absent(&why) => return Ok(None),
                 Err(why) => return Err(failed(why)),
             };
-            let mut reading = Reading { file: SparseReader::new(&file, &stat), failed: false };
-            let kept = keep(&mut reading, &stat, sink, max_file_bytes);
+            let mut reading = FailureTrackingReader { file: SparseReader::new(&file, &stat), failed: false };
+            let kept = store_content(&mut reading, &stat, sink, max_file_bytes);
             let (hash, size, text) = kept.map_err(|source| match reading.failed {
                 true => unreadable(source),
                 false => CaptureError::Content { path: path.clone(), source },
@@ -96,12 +98,12 @@ pub(crate) fn read_state(
 }
 
 /// A file being read, which remembers whether it was the reading that failed.
-struct Reading<'a> {
+struct FailureTrackingReader<'a> {
     file: SparseReader<'a>,
     failed: bool,
 }
 
-impl Read for Reading<'_> {
+impl Read for FailureTrackingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer);
         self.failed = read.as_ref().is_err_and(|why| why.kind() != io::ErrorKind::Interrupted);
@@ -110,12 +112,15 @@ impl Read for Reading<'_> {
 }
 
 /// What is known of something whose content was not read.
-fn unread(kind: Kind, mode: u16, size: u64) -> FileState {
+fn unread_state(kind: Kind, mode: u16, size: u64) -> FileState {
     FileState { kind, mode, size, hash: UNKNOWN_CONTENT, text: false }
 }
 
 /// What is told of something that cannot be read, when that is a matter of this one file.
-pub(super) fn instead(why: CaptureError, stat: Option<&Stat>) -> Result<Option<FileState>, CaptureError> {
+pub(super) fn state_if_unreadable(
+    why: CaptureError,
+    stat: Option<&Stat>,
+) -> Result<Option<FileState>, CaptureError> {
     let of_this_file = match &why {
         CaptureError::Sandbox { source } | CaptureError::Original { source } => is_of_one_file(source),
         CaptureError::Content { .. } => false,
@@ -130,8 +135,8 @@ fn known_unread(stat: &Stat) -> Option<FileState> {
     let (mode, size) = (permission_bits(stat.st_mode), u64::try_from(stat.st_size).unwrap_or(0));
     match kind_of(stat) {
         FileType::Directory => Some(FileState::dir(mode)),
-        FileType::RegularFile => Some(unread(Kind::File, mode, size)),
-        FileType::Symlink => Some(unread(Kind::Symlink, mode, size)),
+        FileType::RegularFile => Some(unread_state(Kind::File, mode, size)),
+        FileType::Symlink => Some(unread_state(Kind::Symlink, mode, size)),
         FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
@@ -140,7 +145,7 @@ fn known_unread(stat: &Stat) -> Option<FileState> {
     }
 }
 
-/// Whether the system said no to this file, and not to us altogether.
+/// Returns true if the system said no to this file, and not to us altogether.
 pub(super) fn is_of_one_file(why: &BeneathError) -> bool {
     let BeneathError::Io { source, .. } = why else { return false };
     matches!(
@@ -157,10 +162,10 @@ pub(super) fn is_of_one_file(why: &BeneathError) -> bool {
     )
 }
 
-/// Streams a content into the sink. Nothing is read of one that is too large: a sparse file may have more bytes than can
-/// ever be read.
-fn keep(
-    file: &mut Reading<'_>,
+/// Streams a content into the sink. Nothing is read of one that is too large: a sparse file may have more
+/// bytes than can ever be read.
+fn store_content(
+    file: &mut FailureTrackingReader<'_>,
     stat: &Stat,
     sink: &dyn ContentSink,
     max_file_bytes: u64,
@@ -168,7 +173,7 @@ fn keep(
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if size <= max_file_bytes {
         // What a file says of its size need not be true.
-        let kept = sink.keep(&mut file.take(max_file_bytes.saturating_add(1)))?;
+        let kept = sink.store(&mut file.take(max_file_bytes.saturating_add(1)))?;
         if kept.size <= max_file_bytes {
             return Ok((kept.hash, kept.size, kept.text));
         }
@@ -177,52 +182,56 @@ fn keep(
     Ok((mark_of_unread(size, stat), size, false))
 }
 
-/// What stands for the hash of a content that was too large to be read. It differs when the file was written since, by
-/// its size and time, and is the hash of no content.
+/// What stands for the hash of a content that was too large to be read. It differs when the file was written
+/// since, by its size and time, and is the hash of no content.
 fn mark_of_unread(size: u64, stat: &Stat) -> Hash {
-    let modified = Moment::modified(stat);
-    Hash::of(format!("a content that was not read: {size} bytes, of {modified:?}").as_bytes())
+    let modified = Timestamp::modified(stat);
+    Hash::from_content(format!("a content that was not read: {size} bytes, of {modified:?}").as_bytes())
 }
 
 /// A path is met for the first time: what the user has there, and whether that is what the plan saw.
-pub(super) fn first_sight(root: &Watched, path: &RelPath, scan: Scan<'_>) -> Result<Seen, CaptureError> {
+pub(super) fn observe_first(
+    root: &CaptureRoot,
+    path: &RelPath,
+    scan: ScanContext<'_>,
+) -> Result<ScannedPath, CaptureError> {
     let manifest = match &root.changes {
-        Where::InPlace(manifest) => return Ok(in_place(manifest.get(path))),
-        Where::Copy(manifest) => Some(manifest),
-        Where::Upper(_) => None,
+        ScanSource::InPlace(manifest) => return Ok(in_place(manifest.get(path))),
+        ScanSource::Copy(manifest) => Some(manifest),
+        ScanSource::Upper(_) => None,
     };
     let original = root.original.as_fd();
-    let read = match read_state(original, path, Whose::Users, scan.sink, scan.rules.max_file_bytes) {
+    let read = match read_state(original, path, FileOwner::Users, scan.sink, scan.rules.max_file_bytes) {
         Ok(read) => read,
         Err(why) => {
             let stat = stat_beneath(original, path).ok().flatten();
-            return Ok(Seen::first(instead(why, stat.as_ref())?, Base::Moved));
+            return Ok(ScannedPath::first(state_if_unreadable(why, stat.as_ref())?, Base::Moved));
         }
     };
     // What the copy has and the user has no more, or the other way round, is not what the plan saw.
     let as_copied = manifest.is_none_or(|manifest| manifest.get(path).is_some() == read.is_some());
     let Some((state, stat)) = read else {
-        return Ok(Seen::first(None, if as_copied { Base::Known } else { Base::Moved }));
+        return Ok(ScannedPath::first(None, if as_copied { Base::Known } else { Base::Moved }));
     };
     let unchanged = match state.kind {
         Kind::Dir => scan.opened.same_directory(original, path, &stat),
         Kind::File | Kind::Symlink => scan.opened.unchanged(original, path, &stat),
     };
-    Ok(Seen::first(Some(state), if unchanged && as_copied { Base::Known } else { Base::Moved }))
+    Ok(ScannedPath::first(Some(state), if unchanged && as_copied { Base::Known } else { Base::Moved }))
 }
 
 /// In the user's own tree what was there is overwritten by the time it is looked for.
-fn in_place(stamp: Option<&crate::fs::listing::Stamp>) -> Seen {
-    let Some(stamp) = stamp else { return Seen::first(None, Base::Known) };
-    let lost = |kind| unread(kind, stamp.mode(), stamp.size());
+fn in_place(stamp: Option<&crate::fs::listing::FileStamp>) -> ScannedPath {
+    let Some(stamp) = stamp else { return ScannedPath::first(None, Base::Known) };
+    let lost = |kind| unread_state(kind, stamp.mode(), stamp.size());
     match stamp.kind() {
-        FileType::Directory => Seen::first(Some(FileState::dir(stamp.mode())), Base::Known),
-        FileType::RegularFile => Seen::first(Some(lost(Kind::File)), Base::Moved),
-        FileType::Symlink => Seen::first(Some(lost(Kind::Symlink)), Base::Moved),
+        FileType::Directory => ScannedPath::first(Some(FileState::dir(stamp.mode())), Base::Known),
+        FileType::RegularFile => ScannedPath::first(Some(lost(Kind::File)), Base::Moved),
+        FileType::Symlink => ScannedPath::first(Some(lost(Kind::Symlink)), Base::Moved),
         FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => Seen::first(None, Base::Known),
+        | FileType::Unknown => ScannedPath::first(None, Base::Known),
     }
 }

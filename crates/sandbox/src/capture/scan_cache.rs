@@ -1,15 +1,15 @@
-//! What capture remembers of a path between scans.
+//! The facts about a path that capture stores between scans.
 
 use std::collections::BTreeMap;
 
 use domain::{Base, FileState, Kind, RelPath};
 
-use super::Tally;
-use crate::fs::listing::Stamp;
+use super::LeftOutCounts;
+use crate::fs::listing::FileStamp;
 
 /// A path that was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ScannedPath {
     /// What the user had there.
     pub(crate) origin: Option<FileState>,
     /// Whether that is what the plan saw.
@@ -17,17 +17,17 @@ pub(crate) struct Seen {
     /// What the plan had there at the last scan; before the first, the origin.
     pub(crate) last: Option<FileState>,
     /// The record of that, when it can be trusted to differ after another write.
-    pub(crate) stamp: Option<Stamp>,
+    pub(crate) stamp: Option<FileStamp>,
     /// Names of extended attributes that were set, and are left out.
     pub(crate) attributes: Vec<String>,
-    /// Whether a change was ever reported: from then on all of them are, whatever is ignored later.
+    /// True if a change was ever reported: from then on all of them are, whatever is ignored later.
     pub(crate) reported: bool,
 }
 
-impl Seen {
+impl ScannedPath {
     /// Met for the first time.
-    pub(crate) fn first(origin: Option<FileState>, base: Base) -> Seen {
-        Seen { origin, base, last: origin, stamp: None, attributes: Vec::new(), reported: false }
+    pub(crate) fn first(origin: Option<FileState>, base: Base) -> ScannedPath {
+        ScannedPath { origin, base, last: origin, stamp: None, attributes: Vec::new(), reported: false }
     }
 
     pub(super) fn was_dir(&self) -> bool {
@@ -35,15 +35,15 @@ impl Seen {
     }
 }
 
-/// All of them.
+/// The scanned paths of one project.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) paths: BTreeMap<RelPath, Seen>,
+pub(crate) struct ScanCache {
+    pub(crate) paths: BTreeMap<RelPath, ScannedPath>,
     /// Directories of the original below which every path was met, and what was left out there.
-    pub(super) expanded: BTreeMap<RelPath, Tally>,
+    pub(super) expanded: BTreeMap<RelPath, LeftOutCounts>,
 }
 
-impl Memory {
+impl ScanCache {
     pub(super) fn was_reported(&self, path: &RelPath) -> bool {
         self.paths.get(path).is_some_and(|seen| seen.reported)
     }

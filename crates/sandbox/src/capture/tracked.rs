@@ -1,8 +1,8 @@
-//! Which files are in the user's git index, and where patterns outside the sandbox say what git ignores.
+//! The files in the user's git index, and the patterns outside the sandbox that git ignores by.
 //!
 //! # Invariants
-//! The index is read only when it matters, and again only when it has been written since. Git is asked only for one that
-//! this program does not read itself.
+//! The index is read only when it matters, and again only when it has been written since. Git is asked only
+//! for one that this program does not read itself.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use domain::RelPath;
 use rustix::fs::FileType;
 
-use crate::fs::listing::Stamp;
-use crate::git::command::{GitRunError, IsOver};
+use crate::fs::listing::FileStamp;
+use crate::git::command::{GitRunError, GitStopCheck};
 use crate::git::index::{IndexNames, read_names};
 use crate::git::{self, GitAnswerError, GitDir};
 
 /// The repository around a project, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Tracked {
+pub(crate) struct TrackedRepository {
     project: PathBuf,
     repository: Option<(PathBuf, GitDir)>,
-    index: Option<(Option<Stamp>, TrackedPaths)>,
+    index: Option<(Option<FileStamp>, TrackedPaths)>,
 }
 
 /// The paths of the index below the project.
@@ -46,9 +46,9 @@ impl TrackedPaths {
     }
 }
 
-impl Tracked {
-    pub(crate) fn of(project: &Path) -> Tracked {
-        Tracked { project: project.to_owned(), repository: GitDir::around(project), index: None }
+impl TrackedRepository {
+    pub(crate) fn new(project: &Path) -> TrackedRepository {
+        TrackedRepository { project: project.to_owned(), repository: GitDir::around(project), index: None }
     }
 
     /// The top of the working tree that the project is or lies in.
@@ -61,17 +61,18 @@ impl Tracked {
         self.repository.as_ref().map(|(_, git)| git.common.join("info/exclude"))
     }
 
-    /// Whether git tracks this path.
+    /// Returns true if git tracks this path.
     pub(super) fn has(&mut self, path: &RelPath) -> bool {
         self.paths().is_some_and(|paths| paths.has(path))
     }
 
-    /// Whether git tracks anything below this path.
+    /// Returns true if git tracks anything below this path.
     pub(super) fn has_below(&mut self, dir: &RelPath) -> bool {
         self.paths().is_some_and(|paths| paths.has_below(dir))
     }
 
-    /// Whether git tracks this file, or anything below this directory, by what [`ask`](Tracked::ask) was told.
+    /// Returns true if git tracks this file, or anything below this directory, by what
+    /// [`ask`](TrackedRepository::ask) was told.
     pub(super) fn has_at(&self, path: &RelPath, is_dir: bool) -> bool {
         self.index.as_ref().is_some_and(|(_, paths)| match is_dir {
             true => paths.has_below(path),
@@ -79,8 +80,8 @@ impl Tracked {
         })
     }
 
-    /// The files that git tracks in this directory itself and that are not among `names`, by what [`ask`](Tracked::ask) was
-    /// told.
+    /// The files that git tracks in this directory itself and that are not among `names`, by what
+    /// [`ask`](TrackedRepository::ask) was told.
     pub(crate) fn missing_from(&self, dir: Option<&RelPath>, names: &BTreeSet<RelPath>) -> Vec<RelPath> {
         let Some((_, paths)) = &self.index else { return Vec::new() };
         let below = dir.map(|dir| [dir.as_bytes(), b"/"].concat()).unwrap_or_default();
@@ -91,9 +92,9 @@ impl Tracked {
             .collect()
     }
 
-    /// Reads the index, unless it was read before; whether there was time for that. An index that cannot be read tracks
-    /// nothing.
-    pub(crate) fn ask(&mut self, is_over: &IsOver<'_>) -> bool {
+    /// Reads the index, unless it was read before; whether there was time for that. An index that cannot be
+    /// read tracks nothing.
+    pub(crate) fn ask(&mut self, is_over: &GitStopCheck<'_>) -> bool {
         if self.index.is_none()
             && let Some(stamp) = self.stamp()
         {
@@ -104,9 +105,9 @@ impl Tracked {
     }
 
     /// Of what the index is now; none where there is nothing to be read.
-    fn stamp(&self) -> Option<Option<Stamp>> {
+    fn stamp(&self) -> Option<Option<FileStamp>> {
         let (_, git) = self.repository.as_ref()?;
-        let stamp = rustix::fs::stat(git.own.join("index")).ok().map(|stat| Stamp::of(&stat));
+        let stamp = rustix::fs::stat(git.own.join("index")).ok().map(|stat| FileStamp::from_stat(&stat));
         let is_pipe = stamp.is_some_and(|stamp| stamp.kind() != FileType::RegularFile);
         (!is_pipe).then_some(stamp)
     }
@@ -121,7 +122,7 @@ impl Tracked {
     }
 
     /// Returns an error if there was no time for it.
-    fn read(&self, is_over: &IsOver<'_>) -> Result<TrackedPaths, GitRunError> {
+    fn read(&self, is_over: &GitStopCheck<'_>) -> Result<TrackedPaths, GitRunError> {
         let Some((top, git)) = &self.repository else { return Ok(TrackedPaths::default()) };
         match read_names(&git.own.join("index")) {
             Ok(IndexNames::Here { files, directories }) => Ok(below(top, &self.project, files, directories)),

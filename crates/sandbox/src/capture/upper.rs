@@ -1,4 +1,4 @@
-//! What the upper directory of an overlay says: everything in it was made, copied up or taken away by the plan.
+//! Walks the upper directory of an overlay: the plan made, copied up or removed everything in it.
 //!
 //! # Invariants
 //! 1. A character device 0:0 says that what lies below it was taken away.
@@ -10,17 +10,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use domain::{RelPath, is_of_no_project};
 use rustix::fs::{FileType, Stat};
 
-use super::filter::{Class, Filter};
-use super::{CaptureError, LeftOut, Lying, Met, Opening, Watched};
-use crate::fs::listing::{Stamp, kind_of, list, stat_beneath};
+use super::filter::{CaptureFilter, PathClass};
+use super::{CaptureError, CaptureRoot, DirAccess, LeftOutReason, WalkEntry, WalkResult};
+use crate::fs::listing::{FileStamp, kind_of, list, stat_beneath};
 
 pub(super) fn walk(
-    root: &Watched,
+    root: &CaptureRoot,
     upper: &OwnedFd,
-    filter: &mut Filter<'_>,
-    opening: &mut Opening<'_, '_>,
-) -> Result<Met, CaptureError> {
-    let mut met = Met::default();
+    filter: &mut CaptureFilter<'_>,
+    opening: &mut DirAccess<'_, '_>,
+) -> Result<WalkResult, CaptureError> {
+    let mut met = WalkResult::default();
     let mut dirs: Vec<Option<RelPath>> = vec![None];
     while let Some(dir) = dirs.pop() {
         let Some(opened) = opening.open_dir(upper.as_fd(), dir.as_ref())? else { continue };
@@ -29,7 +29,7 @@ pub(super) fn walk(
         if let Some(dir) = &dir {
             let empty = entries.iter().all(|entry| is_whiteout(&entry.stat));
             met.there.entry(dir.clone()).and_modify(|lying| lying.empty = empty);
-            if is_opaque(opened.as_fd()) && filter.class(dir, true) != Class::Protected {
+            if is_opaque(opened.as_fd()) && filter.class(dir, true) != PathClass::Protected {
                 met.hidden.insert(dir.clone());
             }
         }
@@ -48,11 +48,11 @@ pub(super) fn walk(
 
 /// Puts one entry where it belongs; says which directory to go into.
 fn meet(
-    root: &Watched,
+    root: &CaptureRoot,
     path: RelPath,
     stat: &Stat,
-    filter: &mut Filter<'_>,
-    met: &mut Met,
+    filter: &mut CaptureFilter<'_>,
+    met: &mut WalkResult,
 ) -> Result<Option<RelPath>, CaptureError> {
     if is_whiteout(stat) {
         take_away(root, path, filter, met)?;
@@ -61,28 +61,28 @@ fn meet(
     let kind = kind_of(stat);
     let is_dir = kind == FileType::Directory;
     let why = match filter.class(&path, is_dir) {
-        Class::Captured => None,
-        Class::Protected => Some(LeftOut::Protected),
-        Class::Ignored { .. } if root.memory.was_reported(&path) => None,
-        Class::Ignored { within } => {
+        PathClass::Captured => None,
+        PathClass::Protected => Some(LeftOutReason::Protected),
+        PathClass::Ignored { .. } if root.memory.was_reported(&path) => None,
+        PathClass::Ignored { within } => {
             let is_new = || !matches!(stat_beneath(root.original.as_fd(), &path), Ok(Some(_)));
-            filter.is_scratch(&path, within, is_new).then_some(LeftOut::Scratch)
+            filter.is_scratch(&path, within, is_new).then_some(LeftOutReason::Scratch)
         }
     };
     match (kind, why) {
         // What is left out of a directory is counted in it, so it is gone into all the same.
         (FileType::Directory, Some(_)) => return Ok(Some(path)),
         (FileType::Directory, None) => {
-            met.there.insert(path.clone(), Lying { stamp: Stamp::of(stat), empty: false });
+            met.there.insert(path.clone(), WalkEntry { stamp: FileStamp::from_stat(stat), empty: false });
             return Ok(Some(path));
         }
         (FileType::RegularFile | FileType::Symlink, None) => {
-            met.there.insert(path, Lying { stamp: Stamp::of(stat), empty: false });
+            met.there.insert(path, WalkEntry { stamp: FileStamp::from_stat(stat), empty: false });
         }
         (FileType::RegularFile | FileType::Symlink, Some(why)) => {
             let is_new = || matches!(stat_beneath(root.original.as_fd(), &path), Ok(None));
-            if why == LeftOut::Protected && is_of_no_project(&path) && is_new() {
-                met.left_out.add(LeftOut::Repository, &path);
+            if why == LeftOutReason::Protected && is_of_no_project(&path) && is_new() {
+                met.left_out.add(LeftOutReason::Repository, &path);
             }
             met.leave_out(why, &path, &root.memory);
         }
@@ -93,34 +93,34 @@ fn meet(
             | FileType::BlockDevice
             | FileType::Unknown,
             _,
-        ) => met.leave_out(LeftOut::Special, &path, &root.memory),
+        ) => met.leave_out(LeftOutReason::Special, &path, &root.memory),
     }
     Ok(None)
 }
 
 fn take_away(
-    root: &Watched,
+    root: &CaptureRoot,
     path: RelPath,
-    filter: &mut Filter<'_>,
-    met: &mut Met,
+    filter: &mut CaptureFilter<'_>,
+    met: &mut WalkResult,
 ) -> Result<(), CaptureError> {
     let original =
         stat_beneath(root.original.as_fd(), &path).map_err(|source| CaptureError::Original { source })?;
     let was_dir = original.is_some_and(|stat| kind_of(&stat) == FileType::Directory);
     match filter.class(&path, was_dir) {
-        Class::Protected => met.leave_out(LeftOut::Protected, &path, &root.memory),
-        Class::Ignored { within }
+        PathClass::Protected => met.leave_out(LeftOutReason::Protected, &path, &root.memory),
+        PathClass::Ignored { within }
             if !root.memory.was_reported(&path)
                 && filter.is_scratch(&path, within, || false)
                 && (!was_dir || filter.is_scratch_dir(&path)) =>
         {
-            met.leave_out(LeftOut::Scratch, &path, &root.memory);
+            met.leave_out(LeftOutReason::Scratch, &path, &root.memory);
         }
         // Tracked files lay in it: they are looked at, and the directory itself stays the user's business.
-        Class::Ignored { .. } if was_dir && !root.memory.was_reported(&path) => {
+        PathClass::Ignored { .. } if was_dir && !root.memory.was_reported(&path) => {
             met.hidden.insert(path);
         }
-        Class::Captured | Class::Ignored { .. } => {
+        PathClass::Captured | PathClass::Ignored { .. } => {
             met.gone.insert(path);
         }
     }

@@ -1,10 +1,10 @@
 //! The program that is run again as a child, where something must happen before any thread exists.
 //!
-//! A command is watched over by a process of its own, in which nothing else of the engine lives. So the program starts
-//! itself anew with a hidden verb as its first argument.
+//! A command is watched over by a process of its own, in which nothing else of the engine lives. So the
+//! program starts itself anew with a hidden verb as its first argument.
 //!
 //! # Not here
-//! What needs a process for a moment only: `beside`.
+//! Work that needs a process for a moment only: `single_threaded`.
 //!
 //! # Invariants
 //! [`dispatch`] is the first act of `main`: nothing has been started, opened or read before it.
@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How the program is started again.
+/// The program that is started again as a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildProgram {
     /// A program whose `main` begins with [`dispatch`].
@@ -55,8 +55,8 @@ pub fn dispatch() {
     }
 }
 
-/// From now on no program that is started inherits a descriptor of ours but the standard ones, also none that we were
-/// started with.
+/// From now on no program that is started inherits a descriptor of ours but the standard ones, also none that
+/// we were started with.
 ///
 /// # Errors
 /// The system cannot do it.

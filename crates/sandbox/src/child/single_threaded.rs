@@ -1,8 +1,9 @@
-//! A process beside ours, for what only a process with a single thread may do: make a user namespace, or enter one.
+//! A process next to ours, for work that only a process with a single thread may do: make a user namespace,
+//! or enter one.
 //!
-//! It shares our memory and our table of descriptors, as a thread does, so what it opens is ours and what it finds is
-//! returned as a value; it has its own root, working directory and namespaces. Starting a program for the same costs
-//! ten times as much.
+//! It shares our memory and our table of descriptors, as a thread does, so what it opens is ours and what it
+//! finds is returned as a value; it has its own root, working directory and namespaces. Starting a program
+//! for the same costs ten times as much.
 //!
 //! # Invariants
 //! 1. The thread that asked stands still until the process has ended: of the two, one runs at a time.
@@ -17,13 +18,14 @@ use std::panic::AssertUnwindSafe;
 /// Plenty: the work is a handful of system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What the process is to do, and then what came of it.
-struct Errand<W, T> {
+/// The work of the process, and then its result.
+struct ChildTask<W, T> {
     work: Option<W>,
     done: Option<T>,
 }
 
-/// Does `work` in a process of its own, in new namespaces of these kinds (`CLONE_NEW…`), and waits for its end.
+/// Does `work` in a process of its own, in new namespaces of these kinds (`CLONE_NEW…`), and waits for its
+/// end.
 ///
 /// # Errors
 /// The process could not be started with such namespaces, or it was killed, or the work panicked.
@@ -31,7 +33,7 @@ pub(crate) fn run<W, T>(namespaces: libc::c_int, work: W) -> io::Result<T>
 where
     W: FnOnce() -> T,
 {
-    let mut errand = Errand { work: Some(work), done: None };
+    let mut errand = ChildTask { work: Some(work), done: None };
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let flags = namespaces | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
     let ended = without_signals(|| {
@@ -53,7 +55,7 @@ where
     W: FnOnce() -> T,
 {
     // SAFETY: this is the errand of `run`, which stands still.
-    let errand = unsafe { &mut *errand.cast::<Errand<W, T>>() };
+    let errand = unsafe { &mut *errand.cast::<ChildTask<W, T>>() };
     let Some(work) = errand.work.take() else { return 1 };
     errand.done = std::panic::catch_unwind(AssertUnwindSafe(work)).ok();
     0

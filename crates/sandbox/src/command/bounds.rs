@@ -1,4 +1,4 @@
-//! How much a command may use, and what is said of one that used it up.
+//! The resource limits of a command, and the report of one that reached them.
 //!
 //! # Not here
 //! How it is measured and held: [`isolation`](crate::isolation).
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 const MB: u64 = 1024 * 1024;
 
-/// How much a command may use, with all that it starts.
+/// The resources that a command may use, with all that it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct ResourceLimits {
     /// Processes and threads at once; 0 for no bound.
     pub processes_max: u64,
     /// Memory, private directories included; 0 for three quarters of the machine's.
     pub memory_bytes_max: u64,
-    /// What has to stay free on a disk that it writes to; 0 to let it fill the disk.
+    /// The bytes that must stay free on a disk that it writes to; 0 to let it fill the disk.
     pub disk_free_bytes_min: u64,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { processes_max: 8192, memory_bytes_max: 0, disk_free_bytes_min: 256 * MB }
+impl Default for ResourceLimits {
+    fn default() -> ResourceLimits {
+        ResourceLimits { processes_max: 8192, memory_bytes_max: 0, disk_free_bytes_min: 256 * MB }
     }
 }
 

@@ -1,11 +1,12 @@
-//! Takes a command's output away, so that the command never waits for us.
+//! Drains a command's output, so that the command never waits for us.
 //!
-//! One thread for each stream reads the pipe, keeps what [`Growing`] keeps and writes a live file for those who follow
-//! the command. The file grows to the bound; when more comes, it gets its beginning and its end once all is over.
+//! One thread for each stream reads the pipe, keeps what [`OutputBuffer`] keeps and writes a live file for
+//! those who follow the command. The file grows to the bound; when more comes, it gets its beginning and its
+//! end once all is over.
 //!
 //! # Invariants
-//! 1. A thread ends when the pipe does, or once it was told that the tree is dead and the pipe is empty: a stranger who
-//!    was handed the pipe cannot keep it.
+//! 1. A thread ends when the pipe does, or once it was told that the tree is dead and the pipe is empty: a
+//!    stranger who was handed the pipe cannot keep it.
 //! 2. A file that cannot be written (no space) stops the file, not the reading.
 
 use std::fs::File;
@@ -18,13 +19,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::OutputSpec;
-use super::output::{Growing, Output};
+use super::output::{Output, OutputBuffer};
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The threads and live files of a command that has not begun: all that its output needs, so that nothing can be
-/// missing once it runs.
+/// The threads and live files of a command that has not begun: all that its output needs, so that nothing can
+/// be missing once it runs.
 #[derive(Debug)]
 pub(crate) struct ReadyDrains {
     stdout: ReadyDrain,
@@ -103,8 +104,8 @@ fn joined(thread: JoinHandle<Output>) -> Output {
 }
 
 fn drain(pipe: &OwnedFd, dead: &OwnedFd, log: File, keep_bytes_max: usize) -> Output {
-    let mut growing = Growing::new(keep_bytes_max);
-    let mut log = Log { file: log, keep_bytes_max: keep_bytes_max as u64, error: None };
+    let mut growing = OutputBuffer::new(keep_bytes_max);
+    let mut log = LiveLogFile { file: log, keep_bytes_max: keep_bytes_max as u64, error: None };
     read_all(pipe, dead, |bytes| {
         log.follow(growing.total(), bytes);
         growing.push(bytes);
@@ -136,13 +137,13 @@ fn read_all(pipe: &OwnedFd, dead: &OwnedFd, mut take: impl FnMut(&[u8])) {
 }
 
 /// The live file of a stream.
-struct Log {
+struct LiveLogFile {
     file: File,
     keep_bytes_max: u64,
     error: Option<io::Error>,
 }
 
-impl Log {
+impl LiveLogFile {
     /// Appends what still fits.
     fn follow(&mut self, already: u64, bytes: &[u8]) {
         let room = self.keep_bytes_max.saturating_sub(already);

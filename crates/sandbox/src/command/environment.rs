@@ -1,10 +1,11 @@
 //! The environment that commands see, and nothing else.
 //!
 //! # Invariants
-//! 1. A variable gets in as `PATH`, `HOME` or `LANG`, by the prefix `LC_`, or because the caller asked for it. So no key
-//!    of a provider and no path to an agent's socket gets in by accident.
-//! 2. A later source wins: inherited, passed on, given, and last ours: the mark by which a job's processes are found
-//!    cannot be taken off. `TMPDIR` is not settled here: whoever starts the command knows where its private one is.
+//! 1. A variable gets in as `PATH`, `HOME` or `LANG`, by the prefix `LC_`, or because the caller asked for
+//!    it. So no key of a provider and no path to an agent's socket gets in by accident.
+//! 2. A later source wins: inherited, passed on, given, and last ours: the mark by which a job's processes
+//!    are found cannot be taken off. `TMPDIR` is not settled here: whoever starts the command knows where its
+//!    private one is.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,9 +21,9 @@ const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The search path of a command when we have none ourselves.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What a command is given beyond what every command sees.
+/// The variables that a command gets beyond those that every command sees.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct EnvSpec {
     /// `AGENTS_PLAN`.
     pub plan: OsString,
     /// `AGENTS_JOB`: by it the processes of a job are found again.
@@ -59,7 +60,7 @@ pub struct Given {
 /// ```
 pub fn environment(
     inherited: impl IntoIterator<Item = (OsString, OsString)>,
-    given: &Given,
+    given: &EnvSpec,
 ) -> Vec<(OsString, OsString)> {
     let mut seen = BTreeMap::from([(OsString::from("PATH"), OsString::from(PATH_DEFAULT))]);
     seen.extend(

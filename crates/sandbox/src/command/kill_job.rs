@@ -1,13 +1,13 @@
-//! Kills what the earlier owners of a job left: those that died, and those that only stand still.
+//! Kills the processes that earlier owners of a job left: owners that died, and owners that are only frozen.
 //!
-//! An owner that was stopped past its lease holds its processes for as long as it stands still. The process that takes the job
-//! over finds them by the job's variables: every command is given them, and the process that holds a command, outside its
-//! walls, bears them too. That one is asked to end first, and ends after all of its command is dead, whatever the command did
-//! to its own environment.
+//! An owner that was stopped past its lease holds its processes for as long as it stands still. The process
+//! that takes the job over finds them by the job's variables: every command is given them, and the process
+//! that holds a command, outside its walls, bears them too. That one is asked to end first, and ends after
+//! all of its command is dead, whatever the command did to its own environment.
 //!
 //! # Invariants
-//! 1. An owner kills what earlier owners started, never what it or a later one did: an owner that stood still just before
-//!    it came here does no harm to its successor when it goes on.
+//! 1. An owner kills what earlier owners started, never what it or a later one did: an owner that stood still
+//!    just before it came here does no harm to its successor when it goes on.
 //! 2. The caller itself is not killed, also when it was started by a command of that job.
 //! 3. When it returns without an error, nothing that an earlier owner started lives.
 
@@ -16,30 +16,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use super::environment::{FENCE, JOB};
-use crate::isolation::process_tree::{Undying, kill_where, variables};
+use crate::isolation::process_tree::{UnkillableProcess, kill_where, variables};
 
 /// A process of the job could not be killed in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {pid} of an earlier owner of the job cannot be ended")]
-pub struct NotKilled {
+pub struct KillJobError {
     /// Its number.
     pub pid: i32,
-    /// How many others were killed.
+    /// The number of others that were killed.
     pub killed: u32,
 }
 
-/// Kills the processes of a job that owners with a smaller fence than `before` started, and waits as long as `wait` until
-/// they are gone; says how many there were.
+/// Kills the processes of a job that owners with a smaller fence than `before` started, and waits as long as
+/// `wait` until they are gone; says how many there were.
 ///
 /// # Errors
 /// One of them lives on: it hangs in the kernel, or is another user's by now.
-pub fn kill_job(job: &OsStr, before: u64, wait: Duration) -> Result<u32, NotKilled> {
+pub fn kill_job(job: &OsStr, before: u64, wait: Duration) -> Result<u32, KillJobError> {
     if job.is_empty() {
         return Ok(0);
     }
     let is_meant = |environ: &[u8]| value(environ, JOB) == Some(job.as_bytes()) && fence_of(environ) < before;
     kill_where(is_meant, Some(Instant::now() + wait))
-        .map_err(|Undying { killed, pid }| NotKilled { pid: pid.as_raw_nonzero().get(), killed })
+        .map_err(|UnkillableProcess { killed, pid }| KillJobError { pid: pid.as_raw_nonzero().get(), killed })
 }
 
 /// One that says nothing is of the first owner there was.

@@ -1,18 +1,23 @@
-//! Running a command of a plan: what it is given, what came of it.
+//! Runs a command of a plan: its inputs and its result.
 //!
 //! # How a command runs
 //! 1. The caller makes a [`CommandSpec`], with the [`environment`] that commands see and nothing else.
-//! 2. [`Isolation::start`](crate::isolation::Isolation::start) runs it in the sandbox's view and gives a [`Running`],
-//!    once the program itself has begun.
-//! 3. [`Running::wait`] returns when the whole tree of processes is dead; [`Running::killer`] makes that happen soon.
+//! 2. [`Isolation::start`](crate::isolation::Isolation::start) runs it in the sandbox's view and gives a
+//!    [`RunningCommand`], once the program itself has begun.
+//! 3. [`RunningCommand::wait`] returns when the whole tree of processes is dead; [`RunningCommand::killer`]
+//!    makes that happen soon.
 //!
-//! A program that is spoken to ([`Stdin::Spoken`]) has its ends taken from [`Running::take_spoken`] before that.
+//! A program that is spoken to ([`Stdin::Spoken`]) has its ends taken from [`RunningCommand::take_pipes`]
+//! before that.
 //!
-//! What is left of commands whose owner died or stands still is killed by whoever takes its job over: [`kill_job`].
+//! What is left of commands whose owner died or stands still is killed by whoever takes its job over:
+//! [`kill_job`].
 //!
 //! # Invariants
-//! 1. An [`Ended`] means that nothing of the command lives, not even what it put into a session of its own.
-//! 2. What a command prints costs bounded memory and disk, however much it is, and never makes it wait for us.
+//! 1. An [`CommandExit`] means that nothing of the command lives, not even what it put into a session of its
+//!    own.
+//! 2. What a command prints costs bounded memory and disk, however much it is, and never makes it wait for
+//!    us.
 //!
 //! # Not here
 //! How a command is kept from the rest of the machine: [`isolation`](crate::isolation).
@@ -27,16 +32,16 @@ mod piped;
 mod running;
 mod spec;
 
-pub use bounds::{Bounds, LimitHit};
+pub use bounds::{LimitHit, ResourceLimits};
+pub use environment::{EnvSpec, environment};
 pub(crate) use environment::{FENCE, JOB};
-pub use environment::{Given, environment};
-pub use kill_job::{NotKilled, kill_job};
+pub use kill_job::{KillJobError, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
-pub use piped::Spoken;
-pub use running::{Ended, HowEnded, Killer, Running};
-pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, Openings, OutputSpec, Stdin, WorkDir};
+pub use piped::PipedStreams;
+pub use running::{CommandExit, ExitKind, Killer, RunningCommand};
+pub use spec::{CommandSpec, IsolationExceptions, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};
 
 pub use crate::isolation::child_run;
 pub(crate) use drain::Drains;
 pub(crate) use environment::marks;
-pub(crate) use running::Launched;
+pub(crate) use running::LaunchedCommand;

@@ -1,4 +1,4 @@
-//! Whether output looks as if a command had wanted the network.
+//! Detects output that looks as if a command had wanted the network.
 //!
 //! It is a guess, for a hint: nothing depends on it.
 
@@ -24,14 +24,14 @@ const SIGNS: [&[u8]; 18] = [
     b"address family not supported",
 ];
 
-/// Whether the output shows that nobody listened at a port.
+/// Returns true if the output shows that nobody listened at a port.
 pub(super) fn is_refusal_shown_in(output: &[u8]) -> bool {
     let lower = output.to_ascii_lowercase();
     let has = |sign: &[u8]| lower.windows(sign.len()).any(|window| window == sign);
     has(b"connection refused") || has(b"econnrefused")
 }
 
-/// Whether the output shows a failure to resolve or to connect.
+/// Returns true if the output shows a failure to resolve or to connect.
 pub(super) fn is_shown_in(output: &[u8]) -> bool {
     let lower = output.to_ascii_lowercase();
     SIGNS.iter().any(|sign| lower.windows(sign.len()).any(|window| window == *sign))

@@ -1,4 +1,4 @@
-//! What is kept of an output stream: all of it, or its beginning and its end.
+//! The retained part of an output stream: all of it, or its beginning and its end.
 //!
 //! # Invariants
 //! 1. At most `keep_bytes_max` bytes are kept, whatever comes; the beginning and the end get half each.
@@ -9,12 +9,12 @@
 
 use std::collections::VecDeque;
 
-/// How much of the beginning of a stream is shown to a model.
+/// The bytes of the beginning of a stream that are shown to a model.
 pub const BOUNDED_HEAD_BYTES: usize = 16 << 10;
-/// How much of the end of a stream is shown to a model.
+/// The bytes of the end of a stream that are shown to a model.
 pub const BOUNDED_TAIL_BYTES: usize = 48 << 10;
 
-/// What a command wrote to one stream.
+/// The bytes that a command wrote to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     head: Vec<u8>,
@@ -24,22 +24,22 @@ pub struct Output {
 }
 
 impl Output {
-    /// How many bytes it wrote.
+    /// Returns the number of bytes that it wrote.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many of them were not kept.
+    /// Returns the number of bytes that were not retained.
     pub fn left_out(&self) -> u64 {
         self.total.saturating_sub((self.head.len() + self.tail.len()) as u64)
     }
 
-    /// Why the live file is not complete, when it is not.
+    /// Returns the reason that the live file is incomplete; `None` if it is complete.
     pub fn log_error(&self) -> Option<&str> {
         self.log_error.as_deref()
     }
 
-    /// What was kept; where bytes were left out, a line says how many.
+    /// Returns the retained bytes; where bytes were left out, a line says how many.
     ///
     /// ```
     /// assert_eq!(sandbox::command::Output::default().bytes(), b"");
@@ -48,7 +48,8 @@ impl Output {
         joined(&self.head, self.left_out(), &self.tail)
     }
 
-    /// The beginning and the end as text, for a model: at most `head` and `tail` bytes, cut between characters.
+    /// The beginning and the end as text, for a model: at most `head` and `tail` bytes, cut between
+    /// characters.
     pub fn bounded(&self, head: usize, tail: usize) -> String {
         let kept: Vec<u8> = [self.head.as_slice(), self.tail.as_slice()].concat();
         if self.left_out() == 0 && kept.len() <= head.saturating_add(tail) {
@@ -63,8 +64,8 @@ impl Output {
         String::from_utf8_lossy(&joined(first, left_out, last)).into_owned()
     }
 
-    /// The same of an output from which `take_out` takes something first, secrets for example: no part of that is left
-    /// where the output is cut. A word that was cut when the output was kept is left out.
+    /// The same of an output from which `take_out` takes something first, secrets for example: no part of
+    /// that is left where the output is cut. A word that was cut when the output was kept is left out.
     pub fn bounded_after(&self, head: usize, tail: usize, take_out: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let kept: Vec<u8> = [self.head.as_slice(), self.tail.as_slice()].concat();
         let (near_head, near_tail) = (head.saturating_add(MARGIN_BYTES), tail.saturating_add(MARGIN_BYTES));
@@ -82,7 +83,7 @@ impl Output {
         left.bounded(head, tail)
     }
 
-    /// What was kept, as [`Output::bytes`], after `take_out` took something out of it.
+    /// Returns the retained bytes, as [`Output::bytes`], after `take_out` took something out of them.
     pub fn bytes_after(&self, take_out: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
         if self.is_whole() {
             return take_out(&self.bytes());
@@ -92,7 +93,7 @@ impl Output {
         joined(&take_out(head), left_out, &take_out(tail))
     }
 
-    /// Whether it is all there.
+    /// Returns true if it is all there.
     pub fn is_whole(&self) -> bool {
         self.left_out() == 0
     }
@@ -136,7 +137,7 @@ fn is_boundary(bytes: &[u8], place: usize) -> bool {
 
 /// An [`Output`] that still grows.
 #[derive(Debug)]
-pub(super) struct Growing {
+pub(super) struct OutputBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
@@ -144,7 +145,7 @@ pub(super) struct Growing {
     total: u64,
 }
 
-impl Growing {
+impl OutputBuffer {
     pub(super) fn new(keep_bytes_max: usize) -> Self {
         let tail_max = keep_bytes_max / 2;
         Self {
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     fn output(keep_bytes_max: usize, pieces: &[&[u8]]) -> Output {
-        let mut growing = Growing::new(keep_bytes_max);
+        let mut growing = OutputBuffer::new(keep_bytes_max);
         for piece in pieces {
             growing.push(piece);
         }

@@ -1,10 +1,11 @@
-//! A command that runs, and what came of it.
+//! A running command, and its result.
 //!
 //! # Invariants
-//! 1. [`Running::wait`] returns when the whole tree is dead. With a pid namespace the death of its first process says
-//!    so; without one the reaper says so, and if it was killed itself, what bears the command's mark is.
+//! 1. [`RunningCommand::wait`] returns when the whole tree is dead. With a pid namespace the death of its
+//!    first process says so; without one the reaper says so, and if it was killed itself, what bears the
+//!    command's mark is.
 //! 2. [`Killer::kill`] may come from any thread, any number of times, before and after the end.
-//! 3. A [`Running`] that is dropped is killed.
+//! 3. A [`RunningCommand`] that is dropped is killed.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -21,16 +22,16 @@ use super::bounds::LimitHit;
 use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
-use super::piped::Spoken;
+use super::piped::PipedStreams;
 use crate::descriptors::CountedCommand;
 use crate::forwarder::Forwarder;
-use crate::isolation::control::{self, Report};
+use crate::isolation::control::{self, ChildReport};
 use crate::isolation::{IsolationUsed, process_tree};
 
-/// How a command ended.
+/// The way in which a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HowEnded {
+pub enum ExitKind {
     /// By itself, with this status.
     Exited(i32),
     /// By this signal, which was not ours.
@@ -41,86 +42,96 @@ pub enum HowEnded {
     Killed,
 }
 
-impl HowEnded {
-    /// Whether it did what it should.
+impl ExitKind {
+    /// Returns true if it did what it should.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
 }
 
-/// What came of a command. Nothing of it lives any more.
+/// The result of a command. No process of it is left.
 #[derive(Debug)]
-pub struct Ended {
-    /// How the program itself ended.
-    pub how: HowEnded,
-    /// What it printed.
+pub struct CommandExit {
+    /// The end of the program itself.
+    pub how: ExitKind,
+    /// Its standard output.
     pub stdout: Output,
-    /// What it complained.
+    /// Its standard error.
     pub stderr: Output,
     /// From its start until all of it was dead.
     pub duration: Duration,
-    /// How many processes had to be killed, as far as they could be counted.
+    /// The number of processes that had to be killed, as far as they could be counted.
     pub processes_killed: u32,
     /// The bound that it reached, if it reached one.
     pub limit: Option<LimitHit>,
-    /// Whether it failed, or was ended while it waited, as commands do that want a network and have none. A guess.
+    /// True if it failed, or was ended while it waited, as commands do that want a network and have none. A
+    /// guess.
     pub network_suspected: bool,
-    /// Whether it failed as commands do that find nobody at a port. A guess.
+    /// True if it failed as commands do that find nobody at a port. A guess.
     pub refused_suspected: bool,
 }
 
 /// Kills a command.
 #[derive(Clone, Debug)]
-pub struct Killer(Arc<Tree>);
+pub struct Killer(Arc<CommandProcesses>);
 
 impl Killer {
-    /// Kills all of it, now. [`Running::wait`] tells when it is dead.
+    /// Kills all of it, now. [`RunningCommand::wait`] tells when it is dead.
     pub fn kill(&self) {
         self.0.kill();
     }
 }
 
-/// What a start hands over.
+/// The handles that a start returns.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedCommand {
     /// The process that we started.
     pub(crate) child: Child,
     /// Where it reports.
     pub(crate) control: OwnedFd,
     /// The process that holds the tree.
     pub(crate) reaper: OwnedFd,
-    /// Whether the tree is a pid namespace.
+    /// True if the tree is a pid namespace.
     pub(crate) namespaced: bool,
     /// `TMPDIR`, by which processes without a reaper are found again.
     pub(crate) mark: OsString,
     /// Who reads its output.
     pub(crate) drains: Drains,
-    /// What keeps it apart.
+    /// Returns the isolation that keeps it apart.
     pub(crate) isolation: IsolationUsed,
     /// The ends of one that is spoken to.
-    pub(crate) spoken: Option<Spoken>,
+    pub(crate) spoken: Option<PipedStreams>,
     /// Who carries its network.
     pub(crate) forwarder: Option<Forwarder>,
 }
 
 /// A command that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     child: Child,
-    tree: Arc<Tree>,
+    tree: Arc<CommandProcesses>,
     drains: Option<Drains>,
     isolation: IsolationUsed,
-    spoken: Option<Spoken>,
+    spoken: Option<PipedStreams>,
     forwarder: Option<Forwarder>,
     started: Instant,
     _counted: CountedCommand,
 }
 
-impl Running {
-    pub(crate) fn new(launched: Launched) -> Self {
-        let Launched { child, control, reaper, namespaced, mark, drains, isolation, spoken, forwarder } =
-            launched;
-        let tree = Tree {
+impl RunningCommand {
+    pub(crate) fn new(launched: LaunchedCommand) -> Self {
+        let LaunchedCommand {
+            child,
+            control,
+            reaper,
+            namespaced,
+            mark,
+            drains,
+            isolation,
+            spoken,
+            forwarder,
+        } = launched;
+        let tree = CommandProcesses {
             control,
             reaper,
             namespaced,
@@ -133,7 +144,7 @@ impl Running {
         Self { child, tree, drains, isolation, spoken, forwarder, started: Instant::now(), _counted }
     }
 
-    /// What keeps it apart.
+    /// Returns the isolation that keeps it apart.
     pub fn isolation(&self) -> &IsolationUsed {
         &self.isolation
     }
@@ -144,15 +155,15 @@ impl Running {
     }
 
     /// The ends of a program that is spoken to, once.
-    pub fn take_spoken(&mut self) -> Option<Spoken> {
+    pub fn take_pipes(&mut self) -> Option<PipedStreams> {
         self.spoken.take()
     }
 
     /// Waits until all of it is dead.
-    pub fn wait(mut self) -> Ended {
+    pub fn wait(mut self) -> CommandExit {
         // Nobody will speak to it: it reads the end.
         drop(self.spoken.take());
-        let Told { how, killed, limit } = self.wait_for_death();
+        let EndReport { how, killed, limit } = self.wait_for_death();
         let (stdout, stderr) = match self.drains.take() {
             Some(drains) => drains.finish(),
             None => Default::default(),
@@ -163,7 +174,7 @@ impl Running {
                 || network_failure::is_shown_in(&stdout.bytes()));
         let refused_suspected = may_lack_a_network(how)
             && [&stderr, &stdout].iter().any(|output| network_failure::is_refusal_shown_in(&output.bytes()));
-        Ended {
+        CommandExit {
             how,
             stdout,
             stderr,
@@ -175,7 +186,7 @@ impl Running {
         }
     }
 
-    fn wait_for_death(&mut self) -> Told {
+    fn wait_for_death(&mut self) -> EndReport {
         let told = self.tree.wait();
         // It ends after the tree, or was killed by somebody: either way there is nothing more to learn from it.
         let _ = self.child.wait();
@@ -185,7 +196,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(drains) = self.drains.take() {
             self.tree.kill();
@@ -196,24 +207,24 @@ impl Drop for Running {
 }
 
 /// Programs wait for a network as often as they give up on it.
-fn may_lack_a_network(how: HowEnded) -> bool {
+fn may_lack_a_network(how: ExitKind) -> bool {
     match how {
-        HowEnded::Exited(status) => status != 0,
-        HowEnded::TimedOut | HowEnded::Killed => true,
-        HowEnded::Signalled(_) => false,
+        ExitKind::Exited(status) => status != 0,
+        ExitKind::TimedOut | ExitKind::Killed => true,
+        ExitKind::Signalled(_) => false,
     }
 }
 
-/// What is known of the end of a command.
-struct Told {
-    how: HowEnded,
+/// The known facts about the end of a command.
+struct EndReport {
+    how: ExitKind,
     killed: u32,
     limit: Option<LimitHit>,
 }
 
 /// The processes of a command.
 #[derive(Debug)]
-struct Tree {
+struct CommandProcesses {
     control: OwnedFd,
     reaper: OwnedFd,
     namespaced: bool,
@@ -222,7 +233,7 @@ struct Tree {
     counted: AtomicU32,
 }
 
-impl Tree {
+impl CommandProcesses {
     fn kill(&self) {
         if !self.killed.swap(true, Ordering::AcqRel)
             && let Some(reaper) = pid_of(&self.reaper)
@@ -240,20 +251,27 @@ impl Tree {
     }
 
     /// Waits until all are dead, and tells how the program ended and how many had to be killed.
-    fn wait(&self) -> Told {
+    fn wait(&self) -> EndReport {
         let told = self.last_report();
         self.wait_for_reaper();
-        told.unwrap_or_else(|| Told { how: self.untold_end(), killed: self.untold_kills(), limit: None })
+        told.unwrap_or_else(|| EndReport {
+            how: self.unreported_end(),
+            killed: self.unreported_kills(),
+            limit: None,
+        })
     }
 
-    fn last_report(&self) -> Option<Told> {
+    fn last_report(&self) -> Option<EndReport> {
         loop {
             match control::next_report(&self.control) {
-                Ok(Some((Report::Ended { how, killed, limit }, _))) => {
-                    return Some(Told { how, killed, limit });
+                Ok(Some((ChildReport::Ended { how, killed, limit }, _))) => {
+                    return Some(EndReport { how, killed, limit });
                 }
                 Ok(Some((
-                    Report::Reaper | Report::Network(_) | Report::Started { .. } | Report::Failed(_),
+                    ChildReport::Reaper
+                    | ChildReport::Network(_)
+                    | ChildReport::Started { .. }
+                    | ChildReport::Failed(_),
                     _,
                 ))) => {}
                 Ok(None) | Err(_) => return None,
@@ -271,16 +289,16 @@ impl Tree {
         }
     }
 
-    fn untold_end(&self) -> HowEnded {
+    fn unreported_end(&self) -> ExitKind {
         if self.killed.load(Ordering::Acquire) {
-            HowEnded::Killed
+            ExitKind::Killed
         } else {
-            HowEnded::Signalled(libc::SIGKILL)
+            ExitKind::Signalled(libc::SIGKILL)
         }
     }
 
     /// Does what the reaper could not: kills what bears the mark, and removes the private directory.
-    fn untold_kills(&self) -> u32 {
+    fn unreported_kills(&self) -> u32 {
         if self.namespaced {
             return self.counted.load(Ordering::Acquire);
         }

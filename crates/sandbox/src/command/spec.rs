@@ -1,4 +1,4 @@
-//! What a command is given.
+//! The inputs of a command.
 //!
 //! # Invariants
 //! 1. Nothing is inherited: what is not named here, a command does not get.
@@ -7,14 +7,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use serde::{Deserialize, Serialize};
 
-use super::bounds::Bounds;
+use super::bounds::ResourceLimits;
 
-/// How long a command that was asked to end has before it is killed.
+/// The time that a command that was asked to end has before it is killed.
 pub const KILL_GRACE: Duration = Duration::from_secs(2);
-/// How much of each output stream is kept.
+/// The bytes of each output stream that are retained.
 pub const KEEP_BYTES_MAX: usize = 8 << 20;
 
 /// One command to run.
@@ -22,39 +22,39 @@ pub const KEEP_BYTES_MAX: usize = 8 << 20;
 pub struct CommandSpec {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
-    /// Where it begins.
+    /// The directory in which it begins.
     pub cwd: WorkDir,
     /// The whole environment, as [`environment`](super::environment) makes it; `TMPDIR` is added.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads.
+    /// Its input.
     pub stdin: Stdin,
     /// After how long it is asked to end.
     pub timeout: Option<Duration>,
-    /// How long it then has before it is killed.
+    /// The time that it then has before it is killed.
     pub kill_grace: Duration,
-    /// Whether it may reach the network.
+    /// True if it may reach the network.
     pub network: bool,
     /// Ports of this machine's loopback that it may reach, at the same ports of its own loopback.
     pub loopback_ports: Vec<u16>,
     /// The walls that are opened for it.
-    pub openings: Openings,
-    /// How much it may use.
-    pub bounds: Bounds,
-    /// Whether it may write to the projects.
+    pub openings: IsolationExceptions,
+    /// The resources that it may use.
+    pub bounds: ResourceLimits,
+    /// True if it may write to the projects.
     pub writes: bool,
-    /// Existing paths outside the projects that it may write to. They are reachable even below a hidden path or a
-    /// private one: whoever takes them from a definition has to judge them.
+    /// Existing paths outside the projects that it may write to. They are reachable even below a hidden path
+    /// or a private one: whoever takes them from a definition has to judge them.
     pub writable: Vec<PathBuf>,
     /// Paths that it must not see.
     pub hide: Vec<PathBuf>,
-    /// The user's home, to be seen as an empty directory with what `show`, `scratch` and `writable` name in it; none
-    /// shows it whole.
+    /// The user's home, to be seen as an empty directory with what `show`, `scratch` and `writable` name in
+    /// it; none shows it whole.
     pub home: Option<PathBuf>,
-    /// What it sees of the home, read-only.
+    /// The paths of the home that it sees, read-only.
     pub show: Vec<PathBuf>,
     /// Directories in which it may write what is thrown away.
     pub scratch: Vec<PathBuf>,
-    /// What becomes of its output.
+    /// The treatment of its output.
     pub output: OutputSpec,
 }
 
@@ -74,8 +74,8 @@ impl CommandSpec {
             kill_grace: KILL_GRACE,
             network: false,
             loopback_ports: Vec::new(),
-            openings: Openings::default(),
-            bounds: Bounds::default(),
+            openings: IsolationExceptions::default(),
+            bounds: ResourceLimits::default(),
             writes: true,
             writable: Vec::new(),
             hide: Vec::new(),
@@ -89,8 +89,9 @@ impl CommandSpec {
 
 /// Walls that are opened for a command that cannot work within them; closed by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Openings {
-    /// Sockets of programs outside, by their path; where those cannot be kept apart from a command's own, any of them.
+pub struct IsolationExceptions {
+    /// Sockets of programs outside, by their path; where those cannot be kept apart from a command's own, any
+    /// of them.
     pub unix_sockets: bool,
     /// The calls of `io_uring`.
     pub io_uring: bool,
@@ -99,29 +100,31 @@ pub struct Openings {
 /// A directory of one of the projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkDir {
-    /// Which project.
-    pub root: RootNo,
-    /// Where in it; none for its root.
+    /// The index of the project.
+    pub root: RootIndex,
+    /// The path in it; `None` for its root.
     pub below: Option<RelPath>,
 }
 
-/// What a command reads.
+/// The input of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stdin {
     /// Nothing.
     Null,
     /// These bytes, then the end.
     Bytes(Vec<u8>),
-    /// What it is told by whoever started it, who also reads what it prints: see [`Spoken`](super::Spoken).
+    /// What it is told by whoever started it, who also reads what it prints: see
+    /// [`PipedStreams`](super::PipedStreams).
     Spoken,
 }
 
-/// What becomes of a command's output.
+/// The treatment of a command's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputSpec {
-    /// Where the files `stdout` and `stderr` are written while it runs; it is made when it is not there.
+    /// The directory in which the files `stdout` and `stderr` are written while it runs; created if it is not
+    /// there.
     pub dir: PathBuf,
-    /// How much of each stream is kept, in memory and in the file.
+    /// The bytes of each stream that are retained, in memory and in the file.
     pub keep_bytes_max: usize,
 }
 

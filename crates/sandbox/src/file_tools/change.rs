@@ -1,4 +1,4 @@
-//! Removing and moving files of a sandbox.
+//! Removes and moves files of a sandbox.
 //!
 //! # Invariants
 //! 1. What is removed, moved or replaced is kept as its base first.
@@ -8,12 +8,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::WriteFileError;
-use crate::capture::{CaptureRules, Protected};
+use crate::capture::{CaptureRules, ProtectedPaths};
 use crate::content::ContentSink;
 use crate::fs::beneath;
 use crate::fs::beneath::BeneathError;
@@ -22,13 +22,13 @@ use crate::fs::remove::remove_tree;
 use crate::restore::make_parents;
 use crate::sandbox::Sandbox;
 
-/// What a file or directory is made of: directories before what is in them.
-struct Parts {
+/// The parts of a file or directory: directories before their entries.
+struct TreePaths {
     dirs: Vec<RelPath>,
     files: Vec<RelPath>,
 }
 
-impl Parts {
+impl TreePaths {
     /// How many files these are; a directory without any is one thing too.
     fn count(&self) -> u64 {
         (self.files.len() as u64).max(1)
@@ -36,20 +36,20 @@ impl Parts {
 }
 
 impl Sandbox {
-    /// Removes a file, an empty directory, or with `recursive` a directory with all that is in it; says how many files
-    /// that were. The next scan tells of it.
+    /// Removes a file, an empty directory, or with `recursive` a directory with all that is in it; says how
+    /// many files that were. The next scan tells of it.
     ///
     /// # Errors
     /// It is not there, may not or cannot be removed, or cannot be kept.
     pub fn delete_file(
         &mut self,
-        no: RootNo,
+        no: RootIndex,
         path: &RelPath,
         recursive: bool,
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<u64, WriteFileError> {
-        let parts = self.parts(no, path, &Protected::of(rules).and(self.hidden(no)))?;
+        let parts = self.parts(no, path, &ProtectedPaths::new(rules).and(self.hidden(no)))?;
         let is_dir = !parts.dirs.is_empty();
         if is_dir && !recursive && (parts.dirs.len() > 1 || !parts.files.is_empty()) {
             return Err(WriteFileError::NotEmpty { path: path.clone() });
@@ -69,14 +69,14 @@ impl Sandbox {
         Ok(parts.count())
     }
 
-    /// Moves a file or directory, and makes directories that are missing on the way; says how many files that were. With
-    /// `overwrite` it takes the place of a file. The next scan tells of it.
+    /// Moves a file or directory, and makes directories that are missing on the way; says how many files that
+    /// were. With `overwrite` it takes the place of a file. The next scan tells of it.
     ///
     /// # Errors
     /// It is not there, something is in the way, or it may not or cannot be moved or kept.
     pub fn move_file(
         &mut self,
-        no: RootNo,
+        no: RootIndex,
         (from, to): (&RelPath, &RelPath),
         overwrite: bool,
         sink: &dyn ContentSink,
@@ -86,11 +86,11 @@ impl Sandbox {
         if to.as_bytes().starts_with(&inside) {
             return Err(io_at(to)(io::Error::new(io::ErrorKind::InvalidInput, "it lies in what is moved")));
         }
-        let protected = Protected::of(rules).and(self.hidden(no));
+        let protected = ProtectedPaths::new(rules).and(self.hidden(no));
         let parts = self.parts(no, from, &protected)?;
         let dirs = parts.dirs.iter().map(|dir| (dir, true));
         for (part, is_dir) in dirs.chain(parts.files.iter().map(|file| (file, false))) {
-            let path = moved(from, to, part)?;
+            let path = moved_path(from, to, part)?;
             if protected.has(&path, is_dir) {
                 return Err(WriteFileError::Protected { path });
             }
@@ -114,7 +114,7 @@ impl Sandbox {
         Ok(parts.count())
     }
 
-    fn rename(&self, no: RootNo, from: &RelPath, to: &RelPath, overwrite: bool) -> Result<(), Errno> {
+    fn rename(&self, no: RootIndex, from: &RelPath, to: &RelPath, overwrite: bool) -> Result<(), Errno> {
         let root = self.root(no).map_err(|_| Errno::NOENT)?;
         let errno = |error: BeneathError| Errno::from_io_error(&error.into_io()).unwrap_or(Errno::ACCESS);
         let (old, new) = (
@@ -127,12 +127,12 @@ impl Sandbox {
 
     fn move_parts(
         &self,
-        no: RootNo,
+        no: RootIndex,
         from: &RelPath,
         to: &RelPath,
-        parts: &Parts,
+        parts: &TreePaths,
     ) -> Result<(), WriteFileError> {
-        let moved = |path: &RelPath| moved(from, to, path);
+        let moved = |path: &RelPath| moved_path(from, to, path);
         let root = self.root(no)?;
         for dir in &parts.dirs {
             let (new, old) = (moved(dir)?, stat(self, no, dir)?);
@@ -153,9 +153,14 @@ impl Sandbox {
     }
 
     /// What there is at a path; nothing protected may be among it.
-    fn parts(&self, no: RootNo, path: &RelPath, protected: &Protected) -> Result<Parts, WriteFileError> {
+    fn parts(
+        &self,
+        no: RootIndex,
+        path: &RelPath,
+        protected: &ProtectedPaths,
+    ) -> Result<TreePaths, WriteFileError> {
         let root = self.root(no)?;
-        let mut parts = Parts { dirs: Vec::new(), files: Vec::new() };
+        let mut parts = TreePaths { dirs: Vec::new(), files: Vec::new() };
         let found = stat(self, no, path)?.ok_or_else(|| io_at(path)(Errno::NOENT.into()))?;
         let mut waiting = vec![(path.clone(), kind_of(&found))];
         while let Some((path, kind)) = waiting.pop() {
@@ -180,16 +185,16 @@ impl Sandbox {
 }
 
 /// Where a part of what is moved comes to lie.
-fn moved(from: &RelPath, to: &RelPath, part: &RelPath) -> Result<RelPath, WriteFileError> {
+fn moved_path(from: &RelPath, to: &RelPath, part: &RelPath) -> Result<RelPath, WriteFileError> {
     let below = &part.as_bytes()[from.as_bytes().len()..];
     RelPath::new([to.as_bytes(), below].concat())
         .map_err(|error| io_at(part)(io::Error::new(io::ErrorKind::InvalidInput, error)))
 }
 
-fn stat(sandbox: &Sandbox, no: RootNo, path: &RelPath) -> Result<Option<Stat>, WriteFileError> {
+fn stat(sandbox: &Sandbox, no: RootIndex, path: &RelPath) -> Result<Option<Stat>, WriteFileError> {
     use rustix::fs::OFlags;
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    match beneath::open(sandbox.root(no)?, path, flags, Mode::empty(), beneath::Links::Refuse) {
+    match beneath::open(sandbox.root(no)?, path, flags, Mode::empty(), beneath::LinkPolicy::Refuse) {
         Ok(held) => rustix::fs::fstat(&held).map(Some).map_err(|errno| io_at(path)(errno.into())),
         Err(BeneathError::Escapes { path }) => Err(WriteFileError::Escapes { path }),
         Err(why) if is_absent(&why) => Ok(None),

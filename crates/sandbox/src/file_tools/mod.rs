@@ -1,4 +1,4 @@
-//! Reading and writing single files of a sandbox, for tools that need no process.
+//! Reads and writes single files of a sandbox, for tools that need no process.
 //!
 //! # Invariants
 //! 1. What a tool replaces is kept as its base before it is touched.
@@ -12,22 +12,22 @@ use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::capture::{CaptureError, CaptureRules, Protected};
+use crate::capture::{CaptureError, CaptureRules, ProtectedPaths};
 use crate::content::ContentSink;
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::hidden_paths::HiddenInProject;
 use crate::restore::{RestoreError, make_parents};
 use crate::sandbox::{NoSuchRoot, Sandbox};
 
-pub use search::{Found, Match, Search, SearchError, Shown, search};
-pub use walk::{Listed, ListedKind, Visit, Walk, walk};
+pub use search::{ContentRenderer, Match, SearchError, SearchRequest, SearchResult, search};
+pub use walk::{ListedEntry, ListedKind, Visit, WalkRequest, walk};
 
-/// Why a file was not written.
+/// The reason that a file was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteFileError {
     /// The project is not open.
@@ -73,14 +73,14 @@ pub enum WriteFileError {
     },
 }
 
-/// What lies at `path`, of which at most `bytes_max` are read, and how long it is; beneath any root.
+/// Returns the content at `path`, at most `bytes_max` of it, and its length; beneath any root.
 ///
 /// # Errors
 /// It is not there, is no file, or cannot be read.
 pub fn read_file(root: BorrowedFd<'_>, path: &RelPath, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened =
-        beneath::open(root, path, flags, Mode::empty(), Links::Refuse).map_err(BeneathError::into_io)?;
+        beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse).map_err(BeneathError::into_io)?;
     read_opened(File::from(opened), bytes_max)
 }
 
@@ -95,25 +95,25 @@ pub fn read_through_links(
     hidden: &HiddenInProject,
 ) -> Result<(Vec<u8>, u64), BeneathError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let opened = beneath::open(root, path, flags, Mode::empty(), Links::Follow)?;
+    let opened = beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Follow)?;
     hidden
         .check_opened(root, opened.as_fd())
         .and_then(|()| read_opened(File::from(opened), bytes_max))
         .map_err(|source| BeneathError::Io { path: path.clone(), source })
 }
 
-/// The same as far as all of it lies in memory, for whoever must not wait: nothing when a disk would have to be waited
-/// for, or when anything stands in the way of it.
+/// The same as far as all of it lies in memory, for whoever must not wait: nothing when a disk would have to
+/// be waited for, or when anything stands in the way of it.
 pub fn read_at_hand(
     root: BorrowedFd<'_>,
     path: &RelPath,
     bytes_max: usize,
-    links: Links,
+    links: LinkPolicy,
     hidden: &HiddenInProject,
 ) -> Option<(Vec<u8>, u64)> {
     let flags = match links {
-        Links::Follow => OFlags::RDONLY | OFlags::NONBLOCK,
-        Links::Refuse => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+        LinkPolicy::Follow => OFlags::RDONLY | OFlags::NONBLOCK,
+        LinkPolicy::Refuse => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
     };
     let file = beneath::open_at_hand(root, path, flags, links)?;
     hidden.check_opened(root, file.as_fd()).ok()?;
@@ -154,20 +154,20 @@ fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
 }
 
 impl Sandbox {
-    /// Writes a whole file; one that is there keeps its mode, directories that are missing are made. The next scan tells
-    /// of it.
+    /// Writes a whole file; one that is there keeps its mode, directories that are missing are made. The next
+    /// scan tells of it.
     ///
     /// # Errors
     /// It may not or cannot be written, or what lies there cannot be kept.
     pub fn write_file(
         &mut self,
-        no: RootNo,
+        no: RootIndex,
         path: &RelPath,
         bytes: &[u8],
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<(), WriteFileError> {
-        if Protected::of(rules).and(self.hidden(no)).has(path, false) {
+        if ProtectedPaths::new(rules).and(self.hidden(no)).has(path, false) {
             return Err(WriteFileError::Protected { path: path.clone() });
         }
         self.keep_base(no, path, sink, rules)?;
@@ -175,10 +175,11 @@ impl Sandbox {
         make_parents(root, path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::from_raw_mode(0o666);
-        let opened = beneath::open(root, path, flags, mode, Links::Refuse).map_err(|error| match error {
-            BeneathError::Escapes { path } => WriteFileError::Escapes { path },
-            BeneathError::Io { path, source } => WriteFileError::Io { path, source },
-        })?;
+        let opened =
+            beneath::open(root, path, flags, mode, LinkPolicy::Refuse).map_err(|error| match error {
+                BeneathError::Escapes { path } => WriteFileError::Escapes { path },
+                BeneathError::Io { path, source } => WriteFileError::Io { path, source },
+            })?;
         let written = File::from(opened).write_all(bytes);
         written.map_err(|source| WriteFileError::Io { path: path.clone(), source })
     }
@@ -217,21 +218,21 @@ mod tests {
         let at_last = |name: &str, links| (0..1000).find_map(|_| read(name, links));
         for name in ["d/f", "empty", "long"] {
             let waited = read_file(root.as_fd(), &RelPath::new(name).unwrap(), 4096).unwrap();
-            assert_eq!(at_last(name, Links::Refuse), Some(waited), "{name}");
+            assert_eq!(at_last(name, LinkPolicy::Refuse), Some(waited), "{name}");
         }
         // A link is at hand once somebody has followed it: the first who does writes down when.
         let inside = RelPath::new("inside").unwrap();
         let followed = (0..1000).find_map(|_| {
             read_through_links(root.as_fd(), &inside, 4096, &HiddenInProject::default()).unwrap();
-            read("inside", Links::Follow)
+            read("inside", LinkPolicy::Follow)
         });
-        assert_eq!(followed, at_last("d/f", Links::Refuse));
+        assert_eq!(followed, at_last("d/f", LinkPolicy::Refuse));
         for (name, links) in [
-            ("inside", Links::Refuse),
-            ("outside", Links::Follow),
-            ("d", Links::Refuse),
-            ("none", Links::Refuse),
-            ("fifo", Links::Refuse),
+            ("inside", LinkPolicy::Refuse),
+            ("outside", LinkPolicy::Follow),
+            ("d", LinkPolicy::Refuse),
+            ("none", LinkPolicy::Refuse),
+            ("fifo", LinkPolicy::Refuse),
         ] {
             assert_eq!(read(name, links), None, "{name}");
         }

@@ -1,7 +1,8 @@
-//! A regular expression looked for in the text files of a tree.
+//! Searches the text files of a tree for a regular expression.
 //!
 //! # Invariants
-//! 1. What is told of a file is found in it as it is shown, without its secrets: no expression can ask for one.
+//! 1. What is told of a file is found in it as it is shown, without its secrets: no expression can ask for
+//!    one.
 //! 2. Files that are no text, and files above [`domain::TEXT_BYTES_MAX`], are passed over.
 
 use std::borrow::Cow;
@@ -13,36 +14,36 @@ use globset::{GlobBuilder, GlobMatcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
-use super::walk::{ListedKind, Visit, Walk, walk};
+use super::walk::{ListedKind, Visit, WalkRequest, walk};
 use crate::fs::beneath::BeneathError;
 
 /// How much of a line is told.
 const LINE_BYTES_MAX: usize = 500;
 
-/// Makes of a file's content what is shown of it.
-pub type Shown<'a> = dyn for<'b> Fn(&RelPath, &'b [u8]) -> Cow<'b, [u8]> + 'a;
+/// Renders the content of a file as it may be shown.
+pub type ContentRenderer<'a> = dyn for<'b> Fn(&RelPath, &'b [u8]) -> Cow<'b, [u8]> + 'a;
 
-/// What is looked for.
-pub struct Search<'a> {
-    /// Where.
-    pub walk: Walk<'a>,
+/// A search request.
+pub struct SearchRequest<'a> {
+    /// The files to be searched.
+    pub walk: WalkRequest<'a>,
     /// The expression.
     pub pattern: &'a str,
     /// In which files: a pattern for the path, or, without a slash, for the name.
     pub glob: Option<&'a str>,
-    /// How many lines around each match.
+    /// The number of context lines around each match.
     pub context: usize,
-    /// How many matches at most.
+    /// The maximum number of matches.
     pub matches_max: usize,
-    /// How many bytes of lines at most.
+    /// The maximum number of bytes of lines.
     pub bytes_max: usize,
     /// A file as it is shown.
-    pub shown: &'a Shown<'a>,
-    /// Whether nobody waits any more.
+    pub shown: &'a ContentRenderer<'a>,
+    /// Returns true if no caller waits any more.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
-/// A line that was found, or one beside it.
+/// A matching line, or a line of its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The file.
@@ -53,16 +54,16 @@ pub struct Match {
     pub text: String,
 }
 
-/// What was found.
+/// The matches of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The lines, by file and number.
     pub matches: Vec<Match>,
-    /// Whether there is more.
+    /// True if there is more.
     pub truncated: bool,
 }
 
-/// Why nothing was searched.
+/// The reason that nothing was searched.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The expression or the glob is none.
@@ -82,8 +83,8 @@ pub enum SearchError {
 ///
 /// # Errors
 /// The expression is none, or the place cannot be read.
-pub fn search(root: BorrowedFd<'_>, wanted: &Search<'_>) -> Result<Found, SearchError> {
-    let mut search = Searching::new(wanted)?;
+pub fn search(root: BorrowedFd<'_>, wanted: &SearchRequest<'_>) -> Result<SearchResult, SearchError> {
+    let mut search = SearchRun::new(wanted)?;
     if let Some(path) = wanted.walk.dir
         && let Ok((bytes, len)) = super::read_through_links(root, path, TEXT_BYTES_MAX, wanted.walk.hidden)
     {
@@ -107,18 +108,18 @@ pub fn search(root: BorrowedFd<'_>, wanted: &Search<'_>) -> Result<Found, Search
     Ok(search.found)
 }
 
-struct Searching<'a> {
-    wanted: &'a Search<'a>,
+struct SearchRun<'a> {
+    wanted: &'a SearchRequest<'a>,
     matcher: RegexMatcher,
     glob: Option<GlobMatcher>,
     searcher: Searcher,
     count: usize,
     bytes: usize,
-    found: Found,
+    found: SearchResult,
 }
 
-impl<'a> Searching<'a> {
-    fn new(wanted: &'a Search<'a>) -> Result<Searching<'a>, SearchError> {
+impl<'a> SearchRun<'a> {
+    fn new(wanted: &'a SearchRequest<'a>) -> Result<SearchRun<'a>, SearchError> {
         let wrong = |field, message: String| SearchError::Pattern { field, message };
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
@@ -133,7 +134,7 @@ impl<'a> Searching<'a> {
             .after_context(wanted.context)
             .build();
         let glob = glob.map(|glob| glob.compile_matcher());
-        Ok(Searching { wanted, matcher, glob, searcher, count: 0, bytes: 0, found: Found::default() })
+        Ok(SearchRun { wanted, matcher, glob, searcher, count: 0, bytes: 0, found: SearchResult::default() })
     }
 
     fn is_wanted(&self, path: &RelPath) -> bool {
@@ -152,23 +153,23 @@ impl<'a> Searching<'a> {
         }
         let shown = (self.wanted.shown)(path, bytes);
         let wanted = self.wanted;
-        let Searching { matcher, searcher, count, bytes, found, .. } = self;
-        let told = Told { wanted, path, count, bytes, found };
+        let SearchRun { matcher, searcher, count, bytes, found, .. } = self;
+        let told = MatchSink { wanted, path, count, bytes, found };
         // Searching memory does not fail.
         let _ = searcher.search_slice(&*matcher, &shown, told);
     }
 }
 
-/// Takes down the lines of one file.
-struct Told<'a> {
-    wanted: &'a Search<'a>,
+/// Collects the matching lines of one file.
+struct MatchSink<'a> {
+    wanted: &'a SearchRequest<'a>,
     path: &'a RelPath,
     count: &'a mut usize,
     bytes: &'a mut usize,
-    found: &'a mut Found,
+    found: &'a mut SearchResult,
 }
 
-impl Told<'_> {
+impl MatchSink<'_> {
     fn line(&mut self, number: Option<u64>, bytes: &[u8]) -> bool {
         let end = bytes.trim_ascii_end();
         let cut = &end[..end.len().min(LINE_BYTES_MAX)];
@@ -186,7 +187,7 @@ impl Told<'_> {
     }
 }
 
-impl Sink for Told<'_> {
+impl Sink for MatchSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {

@@ -1,4 +1,4 @@
-//! What lies below a directory, told one by one: for listing and searching.
+//! Walks the entries below a directory, one by one: for listing and searching.
 //!
 //! # Invariants
 //! 1. Directories are opened beneath the root, and no link is followed.
@@ -12,12 +12,12 @@ use std::path::Path;
 use domain::RelPath;
 use rustix::fs::FileType;
 
-use crate::capture::{CaptureRules, Class, Filter, Tracked};
+use crate::capture::{CaptureFilter, CaptureRules, PathClass, TrackedRepository};
 use crate::fs::beneath::BeneathError;
 use crate::fs::listing::{list, open_dir};
 use crate::hidden_paths::HiddenInProject;
 
-/// What is at a path.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedKind {
     /// A regular file.
@@ -30,18 +30,18 @@ pub enum ListedKind {
     Special,
 }
 
-/// Something that was met.
+/// An entry that the walk met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Where.
+pub struct ListedEntry {
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Its kind.
     pub kind: ListedKind,
-    /// How many bytes it has, if it is a file.
+    /// Its length in bytes, if it is a file.
     pub size: u64,
 }
 
-/// Whether to go on.
+/// The visitor's answer: continue or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// With the next.
@@ -50,14 +50,14 @@ pub enum Visit {
     Stop,
 }
 
-/// Where and how far.
+/// The start and the depth of a walk.
 #[derive(Clone, Copy, Debug)]
-pub struct Walk<'a> {
+pub struct WalkRequest<'a> {
     /// The project's own path, for the rules of git.
     pub project: &'a Path,
     /// The directory; none for the root.
     pub dir: Option<&'a RelPath>,
-    /// How many levels; none for all.
+    /// The number of levels; `None` for all.
     pub depth: Option<u32>,
     /// Also what git ignores.
     pub ignored: bool,
@@ -71,12 +71,12 @@ pub struct Walk<'a> {
 /// The directory itself cannot be read. One below it that cannot is passed over.
 pub fn walk(
     root: BorrowedFd<'_>,
-    walk: Walk<'_>,
-    visit: &mut dyn FnMut(Listed) -> Visit,
+    walk: WalkRequest<'_>,
+    visit: &mut dyn FnMut(ListedEntry) -> Visit,
 ) -> Result<(), BeneathError> {
-    let mut tracked = Tracked::of(walk.project);
+    let mut tracked = TrackedRepository::new(walk.project);
     let rules = CaptureRules::default();
-    let mut filter = Filter::new(root, &mut tracked, walk.project, &rules);
+    let mut filter = CaptureFilter::new(root, &mut tracked, walk.project, &rules);
     if let Some(dir) = walk.dir {
         walk.hidden.check(dir).map_err(|source| BeneathError::Io { path: dir.clone(), source })?;
     }
@@ -87,11 +87,11 @@ pub fn walk(
         }
         let is_dir = found.kind == ListedKind::Directory;
         let class = filter.class(&found.path, is_dir);
-        if matches!(class, Class::Ignored { .. }) && !walk.ignored {
+        if matches!(class, PathClass::Ignored { .. }) && !walk.ignored {
             continue;
         }
         let is_deep_enough = walk.depth.is_some_and(|depth| level >= depth);
-        let goes_in = is_dir && class != Class::Protected && !is_deep_enough;
+        let goes_in = is_dir && class != PathClass::Protected && !is_deep_enough;
         let path = found.path.clone();
         if visit(found) == Visit::Stop {
             return Ok(());
@@ -108,7 +108,7 @@ fn below(
     root: BorrowedFd<'_>,
     dir: Option<&RelPath>,
     level: u32,
-) -> Result<Vec<(Listed, u32)>, BeneathError> {
+) -> Result<Vec<(ListedEntry, u32)>, BeneathError> {
     let opened = open_dir(root, dir)?;
     let entries = list(opened.as_fd()).map_err(|source| BeneathError::Io {
         path: dir.cloned().unwrap_or_else(crate::fs::listing::root_path),
@@ -118,7 +118,7 @@ fn below(
         let kind = kind_of(entry.kind());
         let size = if kind == ListedKind::File { u64::try_from(entry.stat.st_size).unwrap_or(0) } else { 0 };
         // A path too long to be named cannot be asked for either.
-        Some((Listed { path: entry.path(dir).ok()?, kind, size }, level))
+        Some((ListedEntry { path: entry.path(dir).ok()?, kind, size }, level))
     });
     Ok(listed.collect())
 }

@@ -1,8 +1,8 @@
-//! Where a connection of a command may lead.
+//! The destinations that a connection of a command may have.
 //!
 //! # Invariants
-//! 1. Nothing of this machine is reached: neither loopback, nor an address that a route says to be its own, however it is
-//!    written.
+//! 1. Nothing of this machine is reached: neither loopback, nor an address that a route says to be its own,
+//!    however it is written.
 //! 2. Nothing is reached that only has a meaning on the same link: metadata services of clouds are there.
 //! 3. The one exception is the gateway's port for names, which stands for the resolver of this machine.
 //!
@@ -20,7 +20,7 @@ pub(crate) const ADDRESS_6: Ipv6Addr = Ipv6Addr::new(0xfd61, 0x6765, 0x6e74, 0x7
 pub(super) const GATEWAY_6: Ipv6Addr = Ipv6Addr::new(0xfd61, 0x6765, 0x6e74, 0x7300, 0, 0, 0, 1);
 const NAMES_PORT: u16 = 53;
 
-/// Where a flow goes.
+/// The destination of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// Out, to this address.

@@ -1,12 +1,13 @@
 //! The flows of a command, carried between its device and sockets of this machine.
 //!
 //! # How
-//! A connection is made outside first; only then does the stack answer the command's first packet, so that a refusal out
-//! there is a refusal inside. Datagrams are taken out of their packets and put into new ones. All of it is one loop that
-//! waits for whatever can go on.
+//! A connection is made outside first; only then does the stack answer the command's first packet, so that a
+//! refusal out there is a refusal inside. Datagrams are taken out of their packets and put into new ones. All
+//! of it is one loop that waits for whatever can go on.
 //!
 //! # Invariants
-//! 1. Bytes wait in the buffers of the stack and of the kernel, nowhere else: each flow costs a bounded amount.
+//! 1. Bytes wait in the buffers of the stack and of the kernel, nowhere else: each flow costs a bounded
+//!    amount.
 //! 2. An address is judged when its flow begins, and nothing is connected to that was refused.
 //! 3. The loop ends when the device or the lifeline is gone.
 
@@ -26,7 +27,7 @@ use smoltcp::socket::tcp;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpListenEndpoint};
 
 use super::destination::{self, Destination, GATEWAY, GATEWAY_6};
-use super::packet::{self, Ends, Packet};
+use super::packet::{self, FlowEndpoints, Packet};
 use super::route;
 
 /// The longest packet of the device.
@@ -58,17 +59,17 @@ struct Tun {
     waiting: VecDeque<Vec<u8>>,
 }
 
-struct Received(Vec<u8>);
+struct ReceivedPacket(Vec<u8>);
 
-impl RxToken for Received {
+impl RxToken for ReceivedPacket {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
         take(&self.0)
     }
 }
 
-struct Sending<'a>(BorrowedFd<'a>);
+struct PacketSender<'a>(BorrowedFd<'a>);
 
-impl TxToken for Sending<'_> {
+impl TxToken for PacketSender<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
         let mut bytes = vec![0; len];
         let filled = fill(&mut bytes);
@@ -79,16 +80,16 @@ impl TxToken for Sending<'_> {
 }
 
 impl Device for Tun {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sending<'a>;
+    type RxToken<'a> = ReceivedPacket;
+    type TxToken<'a> = PacketSender<'a>;
 
-    fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(Received, Sending<'_>)> {
+    fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(ReceivedPacket, PacketSender<'_>)> {
         let next = self.waiting.pop_front()?;
-        Some((Received(next), Sending(self.device.as_fd())))
+        Some((ReceivedPacket(next), PacketSender(self.device.as_fd())))
     }
 
-    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Sending<'_>> {
-        Some(Sending(self.device.as_fd()))
+    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<PacketSender<'_>> {
+        Some(PacketSender(self.device.as_fd()))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -100,13 +101,13 @@ impl Device for Tun {
 }
 
 /// A connection.
-struct Connection {
+struct TcpFlow {
     outside: OwnedFd,
-    stage: Stage,
+    stage: ConnectionState,
     used: Instant,
 }
 
-enum Stage {
+enum ConnectionState {
     /// The other side has not answered yet; the packet that began it waits.
     Connecting { first: Vec<u8> },
     /// Bytes go to and fro.
@@ -114,7 +115,7 @@ enum Stage {
 }
 
 /// An exchange of datagrams.
-struct Exchange {
+struct DatagramFlow {
     outside: OwnedFd,
     used: Instant,
 }
@@ -124,8 +125,8 @@ pub(super) struct Flows {
     tun: Tun,
     stack: Interface,
     sockets: SocketSet<'static>,
-    connections: HashMap<Ends, Connection>,
-    exchanges: HashMap<Ends, Exchange>,
+    connections: HashMap<FlowEndpoints, TcpFlow>,
+    exchanges: HashMap<FlowEndpoints, DatagramFlow>,
     began: Instant,
     looked: Instant,
 }
@@ -175,7 +176,7 @@ impl Flows {
             for ends in ready.exchanges {
                 self.bring_in(&ends);
             }
-            let connecting: Vec<Ends> = ready.connections;
+            let connecting: Vec<FlowEndpoints> = ready.connections;
             for ends in &connecting {
                 self.settle(ends);
             }
@@ -187,7 +188,7 @@ impl Flows {
     }
 
     /// Waits until something can go on; `None` when it is over.
-    fn wait(&mut self, lifeline: BorrowedFd<'_>) -> Option<Ready> {
+    fn wait(&mut self, lifeline: BorrowedFd<'_>) -> Option<ReadyFlows> {
         let now = self.now();
         let delay = self
             .stack
@@ -207,7 +208,7 @@ impl Flows {
                 fds.push(PollFd::new(&connection.outside, flags));
             }
         }
-        let of_exchanges: Vec<Ends> = self.exchanges.keys().copied().collect();
+        let of_exchanges: Vec<FlowEndpoints> = self.exchanges.keys().copied().collect();
         for ends in &of_exchanges {
             fds.extend(
                 self.exchanges.get(ends).map(|exchange| PollFd::new(&exchange.outside, PollFlags::IN)),
@@ -223,10 +224,10 @@ impl Flows {
             return None;
         }
         let (rest, at) = (&is_ready[2..], of_connections.len());
-        let pick = |all: Vec<Ends>, ready: &[bool]| {
+        let pick = |all: Vec<FlowEndpoints>, ready: &[bool]| {
             all.into_iter().zip(ready).filter(|(_, ready)| **ready).map(|(ends, _)| ends).collect()
         };
-        Some(Ready {
+        Some(ReadyFlows {
             is_device: is_ready[0],
             connections: pick(of_connections, &rest[..at]),
             exchanges: pick(of_exchanges, &rest[at..]),
@@ -269,10 +270,10 @@ impl Flows {
     }
 
     /// Begins a connection outside. What may not be reached, and what is too much, the stack refuses.
-    fn begin(&mut self, ends: Ends, first: &[u8]) {
+    fn begin(&mut self, ends: FlowEndpoints, first: &[u8]) {
         match self.connections.get(&ends).map(|connection| &connection.stage) {
-            Some(Stage::Connecting { .. }) => return,
-            Some(Stage::Open { .. }) => return self.tun.waiting.push_back(first.to_vec()),
+            Some(ConnectionState::Connecting { .. }) => return,
+            Some(ConnectionState::Open { .. }) => return self.tun.waiting.push_back(first.to_vec()),
             None => {}
         }
         let outside = target(ends.wanted)
@@ -280,17 +281,17 @@ impl Flows {
             .and_then(|target| connect(target, SocketType::STREAM).ok());
         match outside {
             Some(outside) => {
-                let stage = Stage::Connecting { first: first.to_vec() };
-                self.connections.insert(ends, Connection { outside, stage, used: Instant::now() });
+                let stage = ConnectionState::Connecting { first: first.to_vec() };
+                self.connections.insert(ends, TcpFlow { outside, stage, used: Instant::now() });
             }
             None => self.tun.waiting.push_back(first.to_vec()),
         }
     }
 
     /// Lets the stack answer a connection that was made, or refuse one that was not.
-    fn settle(&mut self, ends: &Ends) {
+    fn settle(&mut self, ends: &FlowEndpoints) {
         let Some(connection) = self.connections.get_mut(ends) else { return };
-        let Stage::Connecting { first } = &mut connection.stage else { return };
+        let ConnectionState::Connecting { first } = &mut connection.stage else { return };
         let first = std::mem::take(first);
         let is_made = matches!(rustix::net::sockopt::socket_error(&connection.outside), Ok(Ok(())));
         let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
@@ -300,7 +301,8 @@ impl Flows {
         let at = IpListenEndpoint { addr: Some(IpAddress::from(ends.wanted.ip())), port: ends.wanted.port() };
         if is_made && socket.listen(at).is_ok() {
             let handle = self.sockets.add(socket);
-            connection.stage = Stage::Open { handle, has_outside_ended: false, has_inside_ended: false };
+            connection.stage =
+                ConnectionState::Open { handle, has_outside_ended: false, has_inside_ended: false };
             connection.used = Instant::now();
         } else {
             self.connections.remove(ends);
@@ -314,22 +316,27 @@ impl Flows {
     fn move_bytes(&mut self) {
         let mut over = Vec::new();
         for (ends, connection) in &mut self.connections {
-            let Stage::Open { handle, has_outside_ended, has_inside_ended } = &mut connection.stage else {
+            let ConnectionState::Open { handle, has_outside_ended, has_inside_ended } = &mut connection.stage
+            else {
                 continue;
             };
             let socket = self.sockets.get_mut::<tcp::Socket<'_>>(*handle);
             let moved = out_of(socket, &connection.outside).and_then(|out| {
                 Ok((
                     out,
-                    if *has_outside_ended { Moved::Nothing } else { into(socket, &connection.outside)? },
+                    if *has_outside_ended {
+                        TransferResult::Nothing
+                    } else {
+                        into(socket, &connection.outside)?
+                    },
                 ))
             });
             match moved {
                 Ok((out, back)) => {
-                    if out == Moved::Some || back == Moved::Some {
+                    if out == TransferResult::Some || back == TransferResult::Some {
                         connection.used = Instant::now();
                     }
-                    if back == Moved::End {
+                    if back == TransferResult::End {
                         *has_outside_ended = true;
                         socket.close();
                     }
@@ -369,7 +376,7 @@ impl Flows {
     }
 
     /// Sends a datagram out; the stack refuses what may not be reached.
-    fn send_out(&mut self, ends: Ends, data: &[u8], packet: &[u8]) {
+    fn send_out(&mut self, ends: FlowEndpoints, data: &[u8], packet: &[u8]) {
         if !self.exchanges.contains_key(&ends) {
             let Some(target) = target(ends.wanted) else {
                 return self.tun.waiting.push_back(packet.to_vec());
@@ -380,7 +387,7 @@ impl Flows {
                 oldest.map(|ends| self.exchanges.remove(&ends));
             }
             let Ok(outside) = connect(target, SocketType::DGRAM) else { return };
-            self.exchanges.insert(ends, Exchange { outside, used: Instant::now() });
+            self.exchanges.insert(ends, DatagramFlow { outside, used: Instant::now() });
         }
         if let Some(exchange) = self.exchanges.get_mut(&ends) {
             exchange.used = Instant::now();
@@ -390,7 +397,7 @@ impl Flows {
     }
 
     /// Brings in what came for an exchange.
-    fn bring_in(&mut self, ends: &Ends) {
+    fn bring_in(&mut self, ends: &FlowEndpoints) {
         let Some(exchange) = self.exchanges.get_mut(ends) else { return };
         let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
         for _ in 0..PACKETS_AT_ONCE_MAX {
@@ -417,17 +424,17 @@ impl Flows {
         let mut given_up = Vec::new();
         for (ends, connection) in &mut self.connections {
             match &connection.stage {
-                Stage::Connecting { .. } if connection.used.elapsed() >= CONNECT_LIMIT => {
+                ConnectionState::Connecting { .. } if connection.used.elapsed() >= CONNECT_LIMIT => {
                     given_up.push(*ends)
                 }
-                Stage::Open { handle, .. } if connection.used.elapsed() >= IDLE_TCP => {
+                ConnectionState::Open { handle, .. } if connection.used.elapsed() >= IDLE_TCP => {
                     self.sockets.get_mut::<tcp::Socket<'_>>(*handle).abort();
                 }
-                Stage::Connecting { .. } | Stage::Open { .. } => {}
+                ConnectionState::Connecting { .. } | ConnectionState::Open { .. } => {}
             }
         }
         for ends in given_up {
-            if let Some(Connection { stage: Stage::Connecting { first }, .. }) =
+            if let Some(TcpFlow { stage: ConnectionState::Connecting { first }, .. }) =
                 self.connections.remove(&ends)
             {
                 self.tun.waiting.push_back(first);
@@ -436,18 +443,18 @@ impl Flows {
     }
 }
 
-/// What can go on.
-struct Ready {
+/// The flows that can continue.
+struct ReadyFlows {
     is_device: bool,
-    connections: Vec<Ends>,
-    exchanges: Vec<Ends>,
+    connections: Vec<FlowEndpoints>,
+    exchanges: Vec<FlowEndpoints>,
 }
 
 /// What a connection waits for outside.
-fn wanted(connection: &Connection, sockets: &SocketSet<'_>) -> PollFlags {
+fn wanted(connection: &TcpFlow, sockets: &SocketSet<'_>) -> PollFlags {
     match &connection.stage {
-        Stage::Connecting { .. } => PollFlags::OUT,
-        Stage::Open { handle, has_outside_ended, .. } => {
+        ConnectionState::Connecting { .. } => PollFlags::OUT,
+        ConnectionState::Open { handle, has_outside_ended, .. } => {
             let socket = sockets.get::<tcp::Socket<'_>>(*handle);
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, socket.can_send() && !*has_outside_ended);
@@ -457,17 +464,17 @@ fn wanted(connection: &Connection, sockets: &SocketSet<'_>) -> PollFlags {
     }
 }
 
-/// How moving bytes went.
+/// The result of a transfer of bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moved {
+enum TransferResult {
     Some,
     Nothing,
     End,
 }
 
 /// From the command outwards.
-fn out_of(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<Moved> {
-    let mut moved = Moved::Nothing;
+fn out_of(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<TransferResult> {
+    let mut moved = TransferResult::Nothing;
     while socket.can_recv() {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = socket.recv(|bytes| match rustix::net::send(outside, bytes, flags) {
@@ -475,7 +482,7 @@ fn out_of(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<Moved> 
             Err(errno) => (0, Err(errno)),
         });
         match sent {
-            Ok(Ok(1..)) => moved = Moved::Some,
+            Ok(Ok(1..)) => moved = TransferResult::Some,
             Ok(Ok(0)) | Ok(Err(Errno::AGAIN)) => break,
             Ok(Err(Errno::INTR)) => {}
             Ok(Err(errno)) => return Err(errno.into()),
@@ -486,16 +493,16 @@ fn out_of(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<Moved> 
 }
 
 /// From outside to the command.
-fn into(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<Moved> {
-    let mut moved = Moved::Nothing;
+fn into(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<TransferResult> {
+    let mut moved = TransferResult::Nothing;
     while socket.can_send() {
         let received = socket.send(|bytes| match rustix::net::recv(outside, bytes, RecvFlags::DONTWAIT) {
             Ok((_, received)) => (received, Ok(received)),
             Err(errno) => (0, Err(errno)),
         });
         match received {
-            Ok(Ok(0)) => return Ok(Moved::End),
-            Ok(Ok(1..)) => moved = Moved::Some,
+            Ok(Ok(0)) => return Ok(TransferResult::End),
+            Ok(Ok(1..)) => moved = TransferResult::Some,
             Ok(Err(Errno::AGAIN)) => break,
             Ok(Err(Errno::INTR)) => {}
             Ok(Err(errno)) => return Err(errno.into()),

@@ -1,13 +1,15 @@
 //! The network of a command that has one: a process outside of its walls that carries its flows.
 //!
-//! The command has a network namespace of its own, so that no socket of this machine is in it, whether on loopback or
-//! abstract. Its packets come out of a device; this process makes the connections that they ask for. It is started for one
-//! command and ends with it.
+//! The command has a network namespace of its own, so that no socket of this machine is in it, whether on
+//! loopback or abstract. Its packets come out of a device; this process makes the connections that they ask
+//! for. It is started for one command and ends with it.
 //!
 //! # Invariants
 //! 1. Nothing of this machine is reached but the resolver and the ports that were named: see `destination`.
-//! 2. It ends when the one who started it ends or lets go of the lifeline, and when the device is gone. No flow outlives it.
-//! 3. It does not run as part of the program that started it: what a packet can do wrong is done to this process only.
+//! 2. It ends when the one who started it ends or lets go of the lifeline, and when the device is gone. No
+//!    flow outlives it.
+//! 3. It does not run as part of the program that started it: what a packet can do wrong is done to this
+//!    process only.
 
 pub(crate) mod destination;
 pub(crate) mod flows;
@@ -32,10 +34,11 @@ pub(crate) const FORWARD_VERB: &str = "__forward";
 /// How many connections to named ports there may be at once.
 const RELAYS_MAX: usize = 128;
 
-/// What the child is given: whether there is a device, and the port of each listener. The descriptors come along.
+/// What the child is given: whether there is a device, and the port of each listener. The descriptors come
+/// along.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Inside {
-    /// Whether there is a way out.
+pub(crate) struct InsideNetwork {
+    /// True if there is a way out.
     pub(crate) has_device: bool,
     /// One for each listener.
     pub(crate) ports: Vec<u16>,
@@ -57,7 +60,7 @@ impl Forwarder {
     pub(crate) fn start(
         program: &ChildProgram,
         marks: &[(std::ffi::OsString, std::ffi::OsString)],
-        inside: &Inside,
+        inside: &InsideNetwork,
         carried: &[BorrowedFd<'_>],
     ) -> io::Result<Forwarder> {
         let (ours, theirs) = crate::isolation::control::pair()?;
@@ -81,7 +84,7 @@ impl Drop for Forwarder {
 pub(crate) fn child_forward() -> ! {
     let Ok(lifeline) = crate::isolation::take_over_socket() else { exit(1) };
     let Ok((text, carried)) = fd_passing::receive(lifeline.as_fd()) else { exit(1) };
-    let Ok(Inside { has_device, ports }) = serde_json::from_slice(&text) else { exit(1) };
+    let Ok(InsideNetwork { has_device, ports }) = serde_json::from_slice(&text) else { exit(1) };
     let mut carried = carried.into_iter();
     let device = if has_device { carried.next() } else { None };
     let relays = Arc::new(AtomicUsize::new(0));
@@ -102,7 +105,7 @@ pub(crate) fn child_forward() -> ! {
 fn relay_all(listener: &TcpListener, port: u16, relays: &Arc<AtomicUsize>) {
     for inside in listener.incoming() {
         let Ok(inside) = inside else { continue };
-        let slot = Slot::take(relays);
+        let slot = RelaySlot::take(relays);
         let (Some(slot), Some(outside)) = (slot, reach(port)) else { continue };
         let slot = Arc::new(slot);
         let (Ok(inside_too), Ok(outside_too)) = (inside.try_clone(), outside.try_clone()) else { continue };
@@ -113,16 +116,16 @@ fn relay_all(listener: &TcpListener, port: u16, relays: &Arc<AtomicUsize>) {
 }
 
 /// A place among those that are relayed at once.
-struct Slot(Arc<AtomicUsize>);
+struct RelaySlot(Arc<AtomicUsize>);
 
-impl Slot {
-    fn take(relays: &Arc<AtomicUsize>) -> Option<Slot> {
-        let slot = Slot(Arc::clone(relays));
+impl RelaySlot {
+    fn take(relays: &Arc<AtomicUsize>) -> Option<RelaySlot> {
+        let slot = RelaySlot(Arc::clone(relays));
         (relays.fetch_add(1, Ordering::AcqRel) < RELAYS_MAX).then_some(slot)
     }
 }
 
-impl Drop for Slot {
+impl Drop for RelaySlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -133,7 +136,7 @@ fn reach(port: u16) -> Option<TcpStream> {
     TcpStream::connect(&here[..]).ok()
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, _slot: Arc<Slot>) {
+fn copy(mut from: TcpStream, mut to: TcpStream, _slot: Arc<RelaySlot>) {
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
 }

@@ -1,4 +1,5 @@
-//! A packet of the command: who sends it to whom, and the answers that are made to look like the other side's.
+//! A packet of the command: its sender and receiver, and the answers that are made to look like the other
+//! side's.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,22 +12,22 @@ const HOPS: u8 = 64;
 
 /// The two ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ends {
+pub(super) struct FlowEndpoints {
     /// The command's.
     pub(super) inside: SocketAddr,
     /// The one that it wants to reach.
     pub(super) wanted: SocketAddr,
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
     /// The beginning of a connection.
-    Syn(Ends),
+    Syn(FlowEndpoints),
     /// Any other part of one.
     Tcp,
     /// A datagram.
-    Udp(Ends, &'a [u8]),
+    Udp(FlowEndpoints, &'a [u8]),
     /// Nothing that is carried.
     Other,
 }
@@ -54,7 +55,7 @@ fn read_checked(bytes: &[u8]) -> Option<Packet<'_>> {
         }
         _ => return None,
     };
-    let ends = |from_port: u16, to_port: u16| Ends {
+    let ends = |from_port: u16, to_port: u16| FlowEndpoints {
         inside: SocketAddr::new(from, from_port),
         wanted: SocketAddr::new(to, to_port),
     };
@@ -74,7 +75,7 @@ fn read_checked(bytes: &[u8]) -> Option<Packet<'_>> {
 }
 
 /// The datagram that answers the command, from the address that it asked. `None` if it is too long to be one.
-pub(super) fn answer(ends: &Ends, data: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn answer(ends: &FlowEndpoints, data: &[u8]) -> Option<Vec<u8>> {
     let checksums = ChecksumCapabilities::default();
     let payload_len = UDP_HEADER_BYTES + data.len();
     let udp = UdpRepr { src_port: ends.wanted.port(), dst_port: ends.inside.port() };
@@ -113,14 +114,17 @@ mod tests {
         for (inside, wanted) in
             [("192.0.0.2:4000", "198.51.100.1:53"), ("[2001:db8::2]:4000", "[2001:db8::1]:53")]
         {
-            let ends = Ends { inside: inside.parse().unwrap(), wanted: wanted.parse().unwrap() };
-            let back = Ends { inside: ends.wanted, wanted: ends.inside };
+            let ends = FlowEndpoints { inside: inside.parse().unwrap(), wanted: wanted.parse().unwrap() };
+            let back = FlowEndpoints { inside: ends.wanted, wanted: ends.inside };
             let bytes = answer(&ends, b"hello").unwrap();
             assert_eq!(read(&bytes), Packet::Udp(back, b"hello"));
             assert_eq!(read(&bytes[..bytes.len() - 1]), Packet::Other, "cut off");
         }
         assert_eq!(
-            answer(&Ends { inside: "192.0.0.2:1".parse().unwrap(), wanted: "[::1]:2".parse().unwrap() }, b""),
+            answer(
+                &FlowEndpoints { inside: "192.0.0.2:1".parse().unwrap(), wanted: "[::1]:2".parse().unwrap() },
+                b""
+            ),
             None
         );
     }

@@ -1,8 +1,8 @@
-//! The way that the kernel would send packets to an address.
+//! The route by which the kernel would send packets to an address.
 //!
 //! # Invariants
-//! 1. The kernel itself is asked, so that routes count like addresses: a machine can answer for whole networks of which no
-//!    interface of it has an address.
+//! 1. The kernel itself is asked, so that routes count like addresses: a machine can answer for whole
+//!    networks of which no interface of it has an address.
 //! 2. An answer that is not understood counts as a way to this machine.
 
 use std::io;
@@ -22,7 +22,8 @@ const ATTRIBUTE_BYTES: usize = 4;
 /// An answer is far shorter.
 const ANSWER_BYTES_MAX: usize = 8192;
 
-/// Returns whether packets to the address would stay on this machine, or go to all of a link. Nothing is sent.
+/// Returns whether packets to the address would stay on this machine, or go to all of a link. Nothing is
+/// sent.
 pub(super) fn leads_to_this_machine(ip: IpAddr) -> bool {
     match kind_of_route(ip.to_canonical()) {
         Ok(kind) => kind != libc::RTN_UNICAST,

@@ -17,19 +17,19 @@ use domain::RelPath;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// How often an undecided race is tried again.
+/// The number of retries of an undecided race.
 pub const TRIES_MAX: u32 = 8;
 
-/// What to do about symbolic links on the way.
+/// The treatment of symbolic links on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkPolicy {
     /// Follow them, as long as they stay beneath the root.
     Follow,
     /// Refuse every one, the last component included.
     Refuse,
 }
 
-/// Why a path was not opened.
+/// The reason that a path was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
     /// It leads out of its root, or through a link that must not be followed.
@@ -49,7 +49,7 @@ pub enum BeneathError {
 }
 
 impl BeneathError {
-    /// Whether there is nothing at the path.
+    /// Returns true if there is nothing at the path.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -71,7 +71,8 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The same for whoever must not wait: nothing when a disk would have to be waited for, or when it cannot be opened.
+/// The same for whoever must not wait: nothing when a disk would have to be waited for, or when it cannot be
+/// opened.
 pub fn root_at_hand(path: &Path) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()
@@ -86,7 +87,7 @@ pub fn open(
     path: &RelPath,
     flags: OFlags,
     mode: Mode,
-    links: Links,
+    links: LinkPolicy,
 ) -> Result<OwnedFd, BeneathError> {
     let io_error = |source: io::Error| BeneathError::Io { path: path.clone(), source };
     let name = CString::new(path.as_bytes()).map_err(|nul| io_error(nul.into()))?;
@@ -105,23 +106,29 @@ pub fn open(
     Err(io_error(Errno::AGAIN.into()))
 }
 
-/// The same for whoever only looks and must not wait: nothing when a disk would have to be waited for, or when anything
-/// stands in the way.
-pub fn open_at_hand(root: BorrowedFd<'_>, path: &RelPath, flags: OFlags, links: Links) -> Option<OwnedFd> {
+/// The same for whoever only looks and must not wait: nothing when a disk would have to be waited for, or
+/// when anything stands in the way.
+pub fn open_at_hand(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    flags: OFlags,
+    links: LinkPolicy,
+) -> Option<OwnedFd> {
     let name = CString::new(path.as_bytes()).ok()?;
     let resolve = beneath(links) | ResolveFlags::CACHED;
     rustix::fs::openat2(root, name.as_c_str(), flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
 }
 
-fn beneath(links: Links) -> ResolveFlags {
+fn beneath(links: LinkPolicy) -> ResolveFlags {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match links {
-        Links::Follow => resolve,
-        Links::Refuse => resolve | ResolveFlags::NO_SYMLINKS,
+        LinkPolicy::Follow => resolve,
+        LinkPolicy::Refuse => resolve | ResolveFlags::NO_SYMLINKS,
     }
 }
 
-/// The same where the kernel has no `openat2`, or keeps it from us: one component after the other, no link followed.
+/// The same where the kernel has no `openat2`, or keeps it from us: one component after the other, no link
+/// followed.
 fn open_by_components(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -159,7 +166,7 @@ fn is_link(dir: &OwnedFd, name: &[u8]) -> bool {
 pub fn open_parent(root: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, BeneathError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     match path.parent() {
-        Some(parent) => open(root, &parent, flags, Mode::empty(), Links::Refuse),
+        Some(parent) => open(root, &parent, flags, Mode::empty(), LinkPolicy::Refuse),
         None => root
             .as_fd()
             .try_clone_to_owned()
@@ -195,7 +202,7 @@ mod tests {
                 Ok(opened) => Ok(rustix::fs::fstat(opened).unwrap().st_ino),
                 Err(why) => Err(why.to_string()),
             };
-            let by_kernel = open(root.as_fd(), &path, flags, Mode::empty(), Links::Refuse);
+            let by_kernel = open(root.as_fd(), &path, flags, Mode::empty(), LinkPolicy::Refuse);
             assert_eq!(
                 same(open_by_components(root.as_fd(), &path, flags, Mode::empty())),
                 same(by_kernel),

@@ -1,7 +1,7 @@
-//! Paths as they are written down between processes: exactly, whether they are UTF-8 or not.
+//! The exact written form of paths between processes, whether they are UTF-8 or not.
 //!
-//! For `#[serde(with = "crate::fs::exact_path")]` on a path, a list of paths, or a path that may be absent. Without it serde
-//! refuses a path that is no UTF-8.
+//! For `#[serde(with = "crate::fs::exact_path")]` on a path, a list of paths, or a path that may be absent.
+//! Without it serde refuses a path that is no UTF-8.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Something made of paths, and how it is written.
+/// A value made of paths, and its written form.
 pub(crate) trait ExactPath: Sized {
     type Written: Serialize + DeserializeOwned;
 

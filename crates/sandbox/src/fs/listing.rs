@@ -1,7 +1,8 @@
-//! Reading directories: one level at a time, by file descriptor, links never followed.
+//! Reads directories: one level at a time, by file descriptor, without following links.
 //!
 //! # Invariants
-//! 1. One directory is open at a time: a tree of any depth is walked with a handful of descriptors and no recursion.
+//! 1. One directory is open at a time: a tree of any depth is walked with a handful of descriptors and no
+//!    recursion.
 //! 2. Entries come in the order of their names, so that two walks of one tree are the same.
 
 use std::ffi::{CStr, CString};
@@ -15,17 +16,17 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::beneath;
-use super::beneath::{BeneathError, Links};
-use crate::open::baseline::Moment;
+use super::beneath::{BeneathError, LinkPolicy};
+use crate::open::baseline::Timestamp;
 
-/// What lies in a directory under one name.
+/// An entry of a directory under one name.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ListingEntry {
     pub(crate) name: CString,
     pub(crate) stat: Stat,
 }
 
-impl Entry {
+impl ListingEntry {
     pub(crate) fn kind(&self) -> FileType {
         kind_of(&self.stat)
     }
@@ -39,24 +40,24 @@ impl Entry {
     }
 }
 
-/// What a file's record says about whether it was written since.
+/// The part of a file's record that shows whether the file was written since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     ino: u64,
     size: u64,
     mode: u32,
-    modified: Moment,
-    pub(crate) changed: Moment,
+    modified: Timestamp,
+    pub(crate) changed: Timestamp,
 }
 
-impl Stamp {
-    pub(crate) fn of(stat: &Stat) -> Stamp {
-        Stamp {
+impl FileStamp {
+    pub(crate) fn from_stat(stat: &Stat) -> FileStamp {
+        FileStamp {
             ino: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             mode: stat.st_mode,
-            modified: Moment::modified(stat),
-            changed: Moment::changed(stat),
+            modified: Timestamp::modified(stat),
+            changed: Timestamp::changed(stat),
         }
     }
 
@@ -90,30 +91,30 @@ pub(crate) fn kind_of(stat: &Stat) -> FileType {
 pub(crate) fn open_dir(root: BorrowedFd<'_>, dir: Option<&RelPath>) -> Result<OwnedFd, BeneathError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match dir {
-        Some(dir) => beneath::open(root, dir, flags, Mode::empty(), Links::Refuse),
+        Some(dir) => beneath::open(root, dir, flags, Mode::empty(), LinkPolicy::Refuse),
         None => rustix::fs::openat(root, c".", flags, Mode::empty())
             .map_err(|errno| BeneathError::Io { path: root_path(), source: errno.into() }),
     }
 }
 
-/// Directories of a plan's tree that were closed to ourselves: a command may take away its own permissions, and what it
-/// made must be read all the same. They are closed again when this is dropped.
+/// Directories of a plan's tree that were closed to ourselves: a command may take away its own permissions,
+/// and what it made must be read all the same. They are closed again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Unlocked<'a> {
+pub(crate) struct PermissionGuard<'a> {
     tree: BorrowedFd<'a>,
     held: Vec<(OwnedFd, Mode)>,
 }
 
-impl<'a> Unlocked<'a> {
+impl<'a> PermissionGuard<'a> {
     /// In this tree; nobody else is at work in it.
-    pub(crate) fn in_tree(tree: BorrowedFd<'a>) -> Unlocked<'a> {
-        Unlocked { tree, held: Vec::new() }
+    pub(crate) fn in_tree(tree: BorrowedFd<'a>) -> PermissionGuard<'a> {
+        PermissionGuard { tree, held: Vec::new() }
     }
 
     /// Opens a directory to be read, and leaves it open to ourselves.
     ///
-    /// `root` is the tree itself, or the upper directory of its overlay: permissions are changed through the tree, so
-    /// that both agree about them.
+    /// `root` is the tree itself, or the upper directory of its overlay: permissions are changed through the
+    /// tree, so that both agree about them.
     pub(crate) fn open_dir(
         &mut self,
         root: BorrowedFd<'_>,
@@ -133,7 +134,7 @@ impl<'a> Unlocked<'a> {
 
     fn unlock(&mut self, dir: &RelPath) -> Result<(), BeneathError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let held = beneath::open(self.tree, dir, flags, Mode::empty(), Links::Refuse)?;
+        let held = beneath::open(self.tree, dir, flags, Mode::empty(), LinkPolicy::Refuse)?;
         let io_error = |source: io::Error| BeneathError::Io { path: dir.clone(), source };
         let stat = rustix::fs::fstat(&held).map_err(|errno| io_error(errno.into()))?;
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
@@ -143,7 +144,7 @@ impl<'a> Unlocked<'a> {
     }
 }
 
-impl Drop for Unlocked<'_> {
+impl Drop for PermissionGuard<'_> {
     fn drop(&mut self) {
         for (held, mode) in self.held.drain(..).rev() {
             // That it cannot would show as an open directory, which nothing is said about.
@@ -159,12 +160,13 @@ pub(crate) fn open_readable(
     flags: OFlags,
 ) -> Result<OwnedFd, BeneathError> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let first = beneath::open(root, path, flags, Mode::empty(), Links::Refuse);
+    let first = beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse);
     let Err(BeneathError::Io { source, .. }) = &first else { return first };
     if source.raw_os_error() != Some(Errno::ACCESS.raw_os_error()) {
         return first;
     }
-    let Ok(held) = beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)
+    let Ok(held) =
+        beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), LinkPolicy::Refuse)
     else {
         return first;
     };
@@ -173,7 +175,7 @@ pub(crate) fn open_readable(
     if chmod_held(held.as_fd(), mode | Mode::RUSR | Mode::XUSR).is_err() {
         return first;
     }
-    let again = beneath::open(root, path, flags, Mode::empty(), Links::Refuse);
+    let again = beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse);
     // The mode goes back whatever came of it; that it cannot would be seen as a change of mode.
     let _ = chmod_held(held.as_fd(), mode);
     again
@@ -189,7 +191,7 @@ pub(crate) fn chmod_held(held: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
 const NAMES_BYTES: usize = 32 * 1024;
 
 /// What lies in a directory that was just opened: it is read as far as it was not read before.
-pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
+pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<ListingEntry>> {
     list_unless(dir, &|| false)
 }
 
@@ -197,7 +199,7 @@ pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
 pub(crate) const LOOK_ENTRIES: usize = 256;
 
 /// The same until nobody waits any more; then what was met by then.
-pub(crate) fn list_unless(dir: BorrowedFd<'_>, is_over: &dyn Fn() -> bool) -> io::Result<Vec<Entry>> {
+pub(crate) fn list_unless(dir: BorrowedFd<'_>, is_over: &dyn Fn() -> bool) -> io::Result<Vec<ListingEntry>> {
     let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
     let mut names = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
@@ -217,7 +219,7 @@ pub(crate) fn list_unless(dir: BorrowedFd<'_>, is_over: &dyn Fn() -> bool) -> io
             continue;
         }
         match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => entries.push(Entry { name: name.to_owned(), stat }),
+            Ok(stat) => entries.push(ListingEntry { name: name.to_owned(), stat }),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -244,7 +246,7 @@ fn is_itself_or_above(name: &CStr) -> bool {
 
 /// The record of what lies at a path, itself a link or not; none when there is nothing.
 pub(crate) fn stat_beneath(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<Stat>, BeneathError> {
-    match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse) {
+    match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), LinkPolicy::Refuse) {
         Ok(held) => rustix::fs::fstat(&held)
             .map(Some)
             .map_err(|errno| BeneathError::Io { path: path.clone(), source: errno.into() }),
@@ -253,7 +255,7 @@ pub(crate) fn stat_beneath(root: BorrowedFd<'_>, path: &RelPath) -> Result<Optio
     }
 }
 
-/// Whether there is nothing at the path: no entry, or something other than a directory on the way.
+/// Returns true if there is nothing at the path: no entry, or something other than a directory on the way.
 pub(crate) fn is_absent(why: &BeneathError) -> bool {
     match why {
         BeneathError::Escapes { .. } => true,

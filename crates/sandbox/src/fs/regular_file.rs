@@ -1,11 +1,12 @@
-//! Files that others may have put something else in the place of: a repository's own, and those that say what git ignores.
+//! Opens files that others may have replaced by something else: a repository's own, and those that say what
+//! git ignores.
 //!
 //! # Invariants
 //! 1. Nobody is waited for: a pipe, a socket or a device is an error, and is not read.
 //! 2. No more is read than was asked for.
 //!
 //! # Not here
-//! Paths that must not leave a root: [`beneath`](crate::beneath). Here links are followed.
+//! Paths that must not leave a root: [`beneath`](crate::fs::beneath). Here links are followed.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,8 +1,9 @@
-//! Removing a tree: by directory descriptors, through closed permissions, following no link and crossing no mount.
+//! Removes a tree: by directory descriptors, through closed permissions, following no link and crossing no
+//! mount.
 //!
 //! # Invariants
-//! 1. Nothing outside the tree is touched, whoever moves what meanwhile: each step names one component of an open
-//!    directory.
+//! 1. Nothing outside the tree is touched, whoever moves what meanwhile: each step names one component of an
+//!    open directory.
 //! 2. What is gone already is no failure: two may remove the same tree.
 //! 3. However deep a tree is, [`DEPTH_MAX`] directories are open at most: what lies deeper is first moved up.
 
@@ -24,22 +25,27 @@ pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     // Each round takes DEPTH_MAX levels off; what was moved up in one is met at the top in the next.
     loop {
         let before = moved_up;
-        remove_levels(dir, name, Above { top: None, depth: 0 }, &mut moved_up)?;
+        remove_levels(dir, name, ParentDir { top: None, depth: 0 }, &mut moved_up)?;
         if before == moved_up {
             return Ok(());
         }
     }
 }
 
-/// Where a directory is met on the way down.
+/// The place of a directory on the way down.
 #[derive(Clone, Copy)]
-struct Above<'a> {
+struct ParentDir<'a> {
     /// The tree's own directory, into which what lies too deep is moved; none at the tree itself.
     top: Option<BorrowedFd<'a>>,
     depth: usize,
 }
 
-fn remove_levels(dir: BorrowedFd<'_>, name: &CStr, above: Above<'_>, moved_up: &mut u64) -> io::Result<()> {
+fn remove_levels(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    above: ParentDir<'_>,
+    moved_up: &mut u64,
+) -> io::Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS) => {}
@@ -52,7 +58,7 @@ fn remove_levels(dir: BorrowedFd<'_>, name: &CStr, above: Above<'_>, moved_up: &
             remove_levels(
                 opened.as_fd(),
                 &child,
-                Above { top: Some(top), depth: above.depth + 1 },
+                ParentDir { top: Some(top), depth: above.depth + 1 },
                 moved_up,
             )?;
         }

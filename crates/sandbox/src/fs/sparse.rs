@@ -19,12 +19,12 @@ use rustix::io::Errno;
 pub(crate) struct SparseReader<'a> {
     file: &'a File,
     at: u64,
-    range: Range,
+    range: FileExtent,
 }
 
-/// What the bytes are up to a place in the file.
+/// The kind of the bytes up to a place in the file.
 #[derive(Clone, Copy, Debug)]
-enum Range {
+enum FileExtent {
     Data { end: u64 },
     Hole { end: u64 },
 }
@@ -36,41 +36,41 @@ impl<'a> SparseReader<'a> {
         const UNIT_BYTES: i64 = 512;
         let may_have_holes = (stat.st_blocks as i64).saturating_mul(UNIT_BYTES) < stat.st_size as i64;
         let end = if may_have_holes { 0 } else { u64::MAX };
-        SparseReader { file, at: 0, range: Range::Data { end } }
+        SparseReader { file, at: 0, range: FileExtent::Data { end } }
     }
 
     /// What begins here. Where that cannot be told, everything is read.
-    fn look(&self) -> io::Result<Range> {
+    fn next_extent(&self) -> io::Result<FileExtent> {
         let seek = |to: SeekFrom| rustix::fs::seek(self.file, to);
         Ok(match seek(SeekFrom::Data(self.at)) {
-            Ok(data) if data > self.at => Range::Hole { end: data },
+            Ok(data) if data > self.at => FileExtent::Hole { end: data },
             // A hole that was made meanwhile has no data before it: it is read as what it is, zeros.
             Ok(_) => match seek(SeekFrom::Hole(self.at)) {
-                Ok(hole) if hole > self.at => Range::Data { end: hole },
-                Ok(_) | Err(_) => Range::Data { end: u64::MAX },
+                Ok(hole) if hole > self.at => FileExtent::Data { end: hole },
+                Ok(_) | Err(_) => FileExtent::Data { end: u64::MAX },
             },
             // Nothing but a hole, or the end of the file.
             Err(Errno::NXIO) => match self.file.metadata()?.len() {
-                end if end > self.at => Range::Hole { end },
-                _ => Range::Data { end: u64::MAX },
+                end if end > self.at => FileExtent::Hole { end },
+                _ => FileExtent::Data { end: u64::MAX },
             },
-            Err(_) => Range::Data { end: u64::MAX },
+            Err(_) => FileExtent::Data { end: u64::MAX },
         })
     }
 }
 
 impl Read for SparseReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (Range::Data { end } | Range::Hole { end }) = self.range;
+        let (FileExtent::Data { end } | FileExtent::Hole { end }) = self.range;
         if self.at >= end {
-            self.range = self.look()?;
+            self.range = self.next_extent()?;
         }
-        let (Range::Data { end } | Range::Hole { end }) = self.range;
+        let (FileExtent::Data { end } | FileExtent::Hole { end }) = self.range;
         let most = usize::try_from(end - self.at).unwrap_or(usize::MAX).min(buffer.len());
         let part = &mut buffer[..most];
         let read = match self.range {
-            Range::Data { .. } => self.file.read_at(part, self.at)?,
-            Range::Hole { .. } => {
+            FileExtent::Data { .. } => self.file.read_at(part, self.at)?,
+            FileExtent::Hole { .. } => {
                 part.fill(0);
                 part.len()
             }
@@ -80,7 +80,8 @@ impl Read for SparseReader<'_> {
     }
 }
 
-/// Writes bytes at a place that begins a block, but no zeros into a hole. The caller sets the length of the file in the end.
+/// Writes bytes at a place that begins a block, but no zeros into a hole. The caller sets the length of the
+/// file in the end.
 pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let mut at = at;
     for run in zero_runs(bytes) {
@@ -101,7 +102,7 @@ pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()>
     Ok(())
 }
 
-/// Whether there is no data in this range, or the file ends before it.
+/// Returns true if there is no data in this range, or the file ends before it.
 fn is_hole(file: impl AsFd, at: u64, length: u64) -> bool {
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(data) => data >= at.saturating_add(length),

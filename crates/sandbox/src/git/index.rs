@@ -1,8 +1,10 @@
-//! The names in a git index, read without git: no program runs, and a repository's configuration plays no part.
+//! The names in a git index, read without git: no program runs, and a repository's configuration plays no
+//! part.
 //!
 //! # Invariants
 //! 1. Every length that the file states is checked against the file: a wrong one is an error.
-//! 2. An index that names other files to be read with it (a split index) is not read by halves: [`IndexNames::Elsewhere`].
+//! 2. An index that names other files to be read with it (a split index) is not read by halves:
+//!    [`IndexNames::Elsewhere`].
 //!
 //! # Not here
 //! Objects, times and modes: whoever needs them asks git.
@@ -26,7 +28,7 @@ const HASH_BYTES: [usize; 2] = [20, 32];
 const FLAG_EXTENDED: u16 = 0x4000;
 const MODE_DIRECTORY: u32 = 0o040_000;
 
-/// What an index names.
+/// The names in an index.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum IndexNames {
     /// These paths.

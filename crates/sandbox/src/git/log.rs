@@ -1,8 +1,8 @@
-//! The newest commits of a project, as git tells them, without running anything that its configuration names.
+//! Reads the newest commits of a project from git, without running anything that its configuration names.
 //!
 //! # Invariants
 //! 1. Git runs nothing else, fetches nothing, and is ended and reaped when it is told to stop
-//!    (`git_command`).
+//!    (`git::command`).
 //! 2. What it prints is read as it comes; no answer, however long, is held whole.
 //!
 //! # Not here
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use domain::{Hash, RelPath};
 
 use super::GitDir;
-pub use super::command::IsOver;
+pub use super::command::GitStopCheck;
 use super::command::{GitCommand, GitRunError};
 use crate::file_tools::read_file;
 use crate::fs::beneath::open_root;
@@ -52,7 +52,7 @@ pub struct GitCommit {
     pub at: i64,
     /// Its message, at most the first 4 KiB.
     pub message: String,
-    /// What it changed below the project; of more than were asked for one more than that.
+    /// The paths that it changed below the project; of more than were asked for one more than that.
     pub paths: Vec<RelPath>,
 }
 
@@ -61,11 +61,11 @@ pub struct GitCommit {
 pub struct GitLog {
     /// The newest first, without merges.
     pub commits: Vec<GitCommit>,
-    /// Whether they end right before the commit that was asked for.
+    /// True if they end right before the commit that was asked for.
     pub joins: bool,
 }
 
-/// Why there is no history.
+/// The reason that there is no history.
 #[derive(Debug, thiserror::Error)]
 pub enum GitLogError {
     /// Git could not be run.
@@ -106,29 +106,29 @@ impl GitHistory {
         GitDir::around(project).map(|(_, git_dir)| GitHistory { dir: project.to_owned(), git_dir })
     }
 
-    /// The newest commit; none before the first. It is read from the repository's files where they say it plainly, so
-    /// that who asks again and again does not start a program each time; else git is asked.
+    /// The newest commit; none before the first. It is read from the repository's files where they say it
+    /// plainly, so that who asks again and again does not start a program each time; else git is asked.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
-    pub fn head(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
+    pub fn head(&self, is_over: &GitStopCheck<'_>) -> Result<Option<String>, GitLogError> {
         match head_in_files(&self.git_dir) {
             Some(head) => Ok(Some(head)),
             None => self.head_by_git(is_over),
         }
     }
 
-    /// Which commits a shallow clone ends at, as one mark; empty if the history is whole.
+    /// Returns the commits at which a shallow clone ends, as one mark; empty if the history is whole.
     pub fn cut_at(&self) -> String {
         match read_regular(&self.git_dir.common.join("shallow"), SHALLOW_BYTES_MAX) {
-            Ok(ends) => Hash::of(&ends).to_string(),
+            Ok(ends) => Hash::from_content(&ends).to_string(),
             Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
             // What cannot be read is cut off somewhere.
-            Err(_) => Hash::of(&[]).to_string(),
+            Err(_) => Hash::from_content(&[]).to_string(),
         }
     }
 
-    fn head_by_git(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
+    fn head_by_git(&self, is_over: &GitStopCheck<'_>) -> Result<Option<String>, GitLogError> {
         let mut printed = Vec::new();
         let command = self.git(is_over).args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
         let ended = command.run(&mut |bytes| {
@@ -146,8 +146,8 @@ impl GitHistory {
         }
     }
 
-    /// At most `commits_max` commits that are no merges, down to `stop_at`, which is not told; all, if it is not an
-    /// ancestor of HEAD. Of each at most `paths_max` paths and one.
+    /// At most `commits_max` commits that are no merges, down to `stop_at`, which is not told; all, if it is
+    /// not an ancestor of HEAD. Of each at most `paths_max` paths and one.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
@@ -156,7 +156,7 @@ impl GitHistory {
         stop_at: Option<&str>,
         commits_max: u32,
         paths_max: usize,
-        is_over: &IsOver<'_>,
+        is_over: &GitStopCheck<'_>,
     ) -> Result<GitLog, GitLogError> {
         let is_hex = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut ancestor = None;
@@ -191,7 +191,7 @@ impl GitHistory {
         Ok(GitLog { commits: reader.commits, joins: ancestor.is_some() })
     }
 
-    fn git<'a>(&self, is_over: &'a IsOver<'a>) -> GitCommand<'a> {
+    fn git<'a>(&self, is_over: &'a GitStopCheck<'a>) -> GitCommand<'a> {
         GitCommand::new(&self.dir).until(is_over)
     }
 }
@@ -234,8 +234,9 @@ impl LogReader {
     }
 }
 
-/// The commit that `HEAD` names, itself or by a branch with a file of its own or, without one, a line among the packed
-/// ones. None if that is not all there is to it: no commit yet, links, other ways to keep branches.
+/// The commit that `HEAD` names, itself or by a branch with a file of its own or, without one, a line among
+/// the packed ones. None if that is not all there is to it: no commit yet, links, other ways to keep
+/// branches.
 fn head_in_files(git_dir: &GitDir) -> Option<String> {
     let head = only_line(&read_within(&git_dir.own, "HEAD", HEAD_BYTES_MAX as u64).ok()?)?;
     match head.strip_prefix("ref: ") {
@@ -262,7 +263,8 @@ fn only_line(text: &str) -> Option<String> {
     text.strip_suffix('\n').filter(|line| !line.contains('\n')).map(ToOwned::to_owned)
 }
 
-/// A file of a repository, by a name that may come from the repository: it leads nowhere else, and nothing is waited for.
+/// A file of a repository, by a name that may come from the repository: it leads nowhere else, and nothing is
+/// waited for.
 fn read_within(dir: &Path, name: &str, bytes_max: u64) -> io::Result<String> {
     let path = RelPath::new(name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
     let (bytes, len) = read_file(open_root(dir)?.as_fd(), &path, bytes_max)?;

@@ -1,10 +1,10 @@
-//! What is asked of the git program, and a private repository for a copy of a working tree.
+//! The requests to the git program, and a private repository for a copy of a working tree.
 //!
 //! # Invariants
-//! 1. Nothing here writes to the user's repository ([`git_command`](crate::git_command)).
+//! 1. Nothing here writes to the user's repository (`command`).
 //! 2. A pipe in the place of one of its files is not waited for.
-//! 3. A private repository borrows the user's objects and has everything else of its own: what is committed, branched,
-//!    packed or pruned in it stays in it.
+//! 3. A private repository borrows the user's objects and has everything else of its own: what is committed,
+//!    branched, packed or pruned in it stays in it.
 
 pub(crate) mod command;
 pub(crate) mod index;
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::fs::regular_file::{open_regular, read_regular};
-use command::{GitCommand, GitRunError, IsOver};
+use command::{GitCommand, GitRunError, GitStopCheck};
 
 /// Files of a repository that say what the user is in the middle of.
 const STATE_FILES: [&str; 10] = [
@@ -37,7 +37,7 @@ const STATE_FILES: [&str; 10] = [
 /// A file that says where a repository is holds one path.
 const LINK_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where the repository of a working tree keeps its things.
+/// The directories in which the repository of a working tree stores its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GitDir {
     /// What belongs to this working tree: `HEAD`, `index`.
@@ -74,13 +74,13 @@ impl GitDir {
 pub(crate) fn output<S: AsRef<OsStr>>(
     dir: &Path,
     arguments: impl IntoIterator<Item = S>,
-    is_over: &IsOver<'_>,
+    is_over: &GitStopCheck<'_>,
 ) -> Result<Vec<u8>, GitAnswerError> {
     let (end, printed) = GitCommand::new(dir).args(arguments).until(is_over).output()?;
     if end.is_success { Ok(printed) } else { Err(GitAnswerError::Failed { message: end.first_line() }) }
 }
 
-/// Why git gave no answer.
+/// The reason that git gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitAnswerError {
     /// Git did not run to its end.
@@ -98,7 +98,7 @@ pub(crate) enum GitAnswerError {
 pub(crate) fn list_files(
     dir: &Path,
     options: &[String],
-    is_over: &IsOver<'_>,
+    is_over: &GitStopCheck<'_>,
 ) -> Result<BTreeSet<Vec<u8>>, GitAnswerError> {
     let command = ["ls-files", "-z"].into_iter().chain(options.iter().map(String::as_str));
     Ok(paths_in(&output(dir, command, is_over)?))
@@ -111,14 +111,14 @@ pub(crate) fn paths_in(listed: &[u8]) -> BTreeSet<Vec<u8>> {
 
 /// Makes `<copy>/.git`, through which the copy looks to git as `tree` does.
 ///
-/// Where a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows. They have a
-/// second place therefore: an empty directory in `lent`, with a link beside it that says what is to be mounted there
-/// ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
+/// Where a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows.
+/// They have a second place therefore: an empty directory in `lent`, with a link beside it that says what is
+/// to be mounted there ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
 pub(crate) fn make_private(
     tree: &Path,
     copy: &Path,
     lent: &Path,
-    is_over: &IsOver<'_>,
+    is_over: &GitStopCheck<'_>,
 ) -> Result<(), String> {
     let git_dir = GitDir::at(tree).ok_or_else(|| format!("{} has no repository", tree.display()))?;
     let asked = head(tree, is_over).and_then(|head| Ok((head, refs(tree, is_over)?)));
@@ -150,7 +150,7 @@ fn lend(objects: &Path, lent: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn head(tree: &Path, is_over: &IsOver<'_>) -> Result<Vec<u8>, GitAnswerError> {
+fn head(tree: &Path, is_over: &GitStopCheck<'_>) -> Result<Vec<u8>, GitAnswerError> {
     match output(tree, ["symbolic-ref", "-q", "HEAD"], is_over) {
         Ok(branch) => Ok([b"ref: ".as_slice(), &branch].concat()),
         Err(GitAnswerError::Failed { .. }) => output(tree, ["rev-parse", "HEAD"], is_over),
@@ -158,7 +158,7 @@ fn head(tree: &Path, is_over: &IsOver<'_>) -> Result<Vec<u8>, GitAnswerError> {
     }
 }
 
-fn refs(tree: &Path, is_over: &IsOver<'_>) -> Result<Vec<u8>, GitAnswerError> {
+fn refs(tree: &Path, is_over: &GitStopCheck<'_>) -> Result<Vec<u8>, GitAnswerError> {
     let (end, listed) = GitCommand::new(tree).args(["show-ref"]).until(is_over).output()?;
     // A repository without a commit has no refs, which git calls a failure but says nothing about.
     if end.is_success || end.complaint.is_empty() {

@@ -1,15 +1,17 @@
 //! Changes of modes, owners and times for a command that only Landlock keeps apart.
 //!
-//! Landlock does not know of them, and a filter of calls cannot read paths. So each such call waits for the reaper, which
-//! finds the file as the command would, and changes it in the command's place if it is below what the command may write.
+//! Landlock does not know of them, and a filter of calls cannot read paths. So each such call waits for the
+//! reaper, which finds the file as the command would, and changes it in the command's place if it is below
+//! what the command may write.
 //!
 //! # Invariants
-//! 1. What is judged is what is changed: the file is held open from the one to the other. Nothing that the command changes
-//!    meanwhile, in its memory or in the tree, leads elsewhere.
-//! 2. The reaper changes nothing that the command's user could not change: it is the same user, without privileges.
+//! 1. What is judged is what is changed: the file is held open from the one to the other. Nothing that the
+//!    command changes meanwhile, in its memory or in the tree, leads elsewhere.
+//! 2. The reaper changes nothing that the command's user could not change: it is the same user, without
+//!    privileges.
 //!
 //! # Not here
-//! Extended attributes and flags of files: the sibling `seccomp` refuses them on this rung.
+//! Extended attributes and flags of files: the sibling `seccomp` refuses them on this backend.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -128,14 +130,14 @@ impl Broker {
         }
     }
 
-    /// Whether the process still waits: only then its number is its own.
+    /// Returns true if the process still waits: only then its number is its own.
     fn still_waits(&self, id: u64) -> bool {
         // SAFETY: the number lives during the call, which reads it.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID as _, &id) == 0 }
     }
 
     fn perform(&self, asked: &libc::seccomp_notif) -> Result<(), Errno> {
-        let caller = Caller { pid: asked.pid };
+        let caller = BlockedCaller { pid: asked.pid };
         let [a, b, c, d, e, _] = asked.data.args;
         let call = i64::from(asked.data.nr);
         #[cfg(target_arch = "x86_64")]
@@ -146,13 +148,13 @@ impl Broker {
                 return self.chown(asked, caller.at(None, a, libc::AT_SYMLINK_NOFOLLOW)?, b, c);
             }
             libc::SYS_utime => {
-                return self.touch(asked, caller.at(None, a, 0)?, caller.times(b, Clock::Seconds)?);
+                return self.touch(asked, caller.at(None, a, 0)?, caller.times(b, TimeUnit::Seconds)?);
             }
             libc::SYS_utimes => {
-                return self.touch(asked, caller.at(None, a, 0)?, caller.times(b, Clock::Micros)?);
+                return self.touch(asked, caller.at(None, a, 0)?, caller.times(b, TimeUnit::Micros)?);
             }
             libc::SYS_futimesat => {
-                return self.touch(asked, caller.at(Some(a), b, 0)?, caller.times(c, Clock::Micros)?);
+                return self.touch(asked, caller.at(Some(a), b, 0)?, caller.times(c, TimeUnit::Micros)?);
             }
             _ => {}
         }
@@ -162,9 +164,11 @@ impl Broker {
             SYS_FCHMODAT2 => self.chmod(asked, caller.at(Some(a), b, flags_of(d))?, c),
             libc::SYS_fchown => self.chown(asked, caller.fd(a)?, b, c),
             libc::SYS_fchownat => self.chown(asked, caller.at(Some(a), b, flags_of(e))?, c, d),
-            libc::SYS_utimensat if b == 0 => self.touch(asked, caller.fd(a)?, caller.times(c, Clock::Nanos)?),
+            libc::SYS_utimensat if b == 0 => {
+                self.touch(asked, caller.fd(a)?, caller.times(c, TimeUnit::Nanos)?)
+            }
             libc::SYS_utimensat => {
-                self.touch(asked, caller.at(Some(a), b, flags_of(d))?, caller.times(c, Clock::Nanos)?)
+                self.touch(asked, caller.at(Some(a), b, flags_of(d))?, caller.times(c, TimeUnit::Nanos)?)
             }
             _ => Err(Errno::PERM),
         }
@@ -230,20 +234,20 @@ fn named(file: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// What the times of a call are counted in.
+/// The unit in which a call counts time.
 #[derive(Clone, Copy)]
-enum Clock {
+enum TimeUnit {
     Seconds,
     Micros,
     Nanos,
 }
 
 /// The process that waits.
-struct Caller {
+struct BlockedCaller {
     pid: u32,
 }
 
-impl Caller {
+impl BlockedCaller {
     /// A file that it has open.
     fn fd(&self, number: u64) -> Result<OwnedFd, Errno> {
         let path = format!("/proc/{}/fd/{}", self.pid, number as u32 as i32);
@@ -314,11 +318,11 @@ impl Caller {
     }
 
     /// The two times at an address; none for now.
-    fn times(&self, address: u64, clock: Clock) -> Result<Option<[libc::timespec; 2]>, Errno> {
+    fn times(&self, address: u64, clock: TimeUnit) -> Result<Option<[libc::timespec; 2]>, Errno> {
         if address == 0 {
             return Ok(None);
         }
-        let numbers = if matches!(clock, Clock::Seconds) { 2 } else { 4 };
+        let numbers = if matches!(clock, TimeUnit::Seconds) { 2 } else { 4 };
         let mut bytes = vec![0; numbers * size_of::<i64>()];
         self.memory()?.read_exact_at(&mut bytes, address).map_err(|_| Errno::FAULT)?;
         let number = |at: usize| {
@@ -327,12 +331,12 @@ impl Caller {
         };
         let time = |seconds: i64, nanos: i64| libc::timespec { tv_sec: seconds, tv_nsec: nanos };
         Ok(Some(match clock {
-            Clock::Seconds => [time(number(0), 0), time(number(1), 0)],
-            Clock::Micros => [
+            TimeUnit::Seconds => [time(number(0), 0), time(number(1), 0)],
+            TimeUnit::Micros => [
                 time(number(0), number(1).saturating_mul(1000)),
                 time(number(2), number(3).saturating_mul(1000)),
             ],
-            Clock::Nanos => [time(number(0), number(1)), time(number(2), number(3))],
+            TimeUnit::Nanos => [time(number(0), number(1)), time(number(2), number(3))],
         }))
     }
 }

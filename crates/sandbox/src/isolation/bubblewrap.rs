@@ -1,12 +1,13 @@
-//! The rung `bubblewrap`: the same file system by the flags of `bwrap`, where only that may make user namespaces.
+//! The backend `bubblewrap`: the same file system by the flags of `bwrap`, where only that may make user
+//! namespaces.
 //!
-//! We stay outside as a subreaper. Inside, bubblewrap runs our own program once more, which raises the remaining walls
-//! and becomes the command. It says so over an inherited pipe: if it says nothing, bubblewrap failed, and what that
-//! printed is the reason.
+//! We stay outside as a subreaper. Inside, bubblewrap runs our own program once more, which raises the
+//! remaining walls and becomes the command. It says so over an inherited pipe: if it says nothing, bubblewrap
+//! failed, and what that printed is the reason.
 //!
 //! # Invariants
-//! 1. bubblewrap dies with us (`--die-with-parent`: our process has one thread, so it is not fooled by one that ends),
-//!    and its processes with it.
+//! 1. bubblewrap dies with us (`--die-with-parent`: our process has one thread, so it is not fooled by one
+//!    that ends), and its processes with it.
 //! 2. What is printed by bubblewrap itself never gets among the command's output.
 //!
 //! # Not here
@@ -24,9 +25,9 @@ use rustix::io::FdFlags;
 use rustix::process::Signal;
 
 use super::child::{UNIX_SOCKETS_REFUSED, become_reaper, fail, fail_with};
-use super::control::{Delivered, Failure, Order, file_of};
-use super::layout::{self, Layout, What};
-use super::reaper::{self, Kind, Told};
+use super::control::{ChildOrder, DeliveredOrder, StartFailure, file_of};
+use super::layout::{self, MountContent, MountLayout};
+use super::reaper::{self, Kind, StartNotes};
 use super::{RUN_VERB, exec, holder};
 
 /// Where our own program is inside.
@@ -35,8 +36,8 @@ const INSIDE: &str = "/run/agents-run";
 const BWRAP: &str = "bwrap";
 
 /// Runs the command.
-pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
-    let (delivered, control) = match holder::stay_outside(Signal::TERM, (delivered, control)) {
+pub(super) fn run(delivered: DeliveredOrder, control: OwnedFd) -> ! {
+    let (delivered, control) = match holder::fork_holder(Signal::TERM, (delivered, control)) {
         Ok(inside) => inside,
         Err(((_, control), error)) => fail_with(&control, error.into()),
     };
@@ -45,25 +46,25 @@ pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
         Ok(prepared) => prepared,
         Err(why) => fail(&control, why),
     };
-    let Delivered { order, stdio, trees, .. } = delivered;
+    let DeliveredOrder { order, stdio, trees, .. } = delivered;
     drop(trees);
-    let told = told(&order, &layout);
+    let told = start_notes(&order, &layout);
     let printed = complaints.try_clone();
     let start = |tell: BorrowedFd<'_>| match wrap(&bwrap, &order, &layout, &stdio, tell, &complaints) {
-        Ok(mut command) => Failure::Rung(format!("bwrap: {}", command.exec())),
-        Err(error) => Failure::Rung(format!("bwrap: {error}")),
+        Ok(mut command) => StartFailure::Rung(format!("bwrap: {}", command.exec())),
+        Err(error) => StartFailure::Rung(format!("bwrap: {error}")),
     };
     reaper::hold(Kind::Wrapped, control, &order, told, None, start, || {
         printed.map_or_else(|e| e.to_string(), read)
     })
 }
 
-fn prepare(delivered: &Delivered) -> Result<(PathBuf, Layout, OwnedFd), String> {
+fn prepare(delivered: &DeliveredOrder) -> Result<(PathBuf, MountLayout, OwnedFd), String> {
     if delivered.mount_namespace.is_some() || delivered.user_namespace.is_some() {
         return Err("the sandbox is a namespace of our own, which bwrap cannot enter".to_owned());
     }
     let bwrap = find(delivered.order.env.iter()).ok_or("bwrap is not there")?;
-    let layout = layout::of(&delivered.order)?;
+    let layout = layout::build(&delivered.order)?;
     let complaints = file_of("bwrap-output", b"").map_err(|error| error.to_string())?;
     Ok((bwrap, layout, complaints))
 }
@@ -76,14 +77,14 @@ fn find<'a>(mut env: impl Iterator<Item = &'a (OsString, OsString)>) -> Option<P
     places.filter(|place| place.is_absolute()).map(|place| place.join(BWRAP)).find(|file| file.is_file())
 }
 
-fn told(order: &Order, layout: &Layout) -> Told {
-    let at = |wanted: What| {
+fn start_notes(order: &ChildOrder, layout: &MountLayout) -> StartNotes {
+    let at = |wanted: MountContent| {
         layout.steps.iter().filter(move |step| step.what == wanted).map(|step| step.at.display().to_string())
     };
-    let notes = at(What::Scratch).map(|path| format!("{path} stays read-only: bubblewrap"));
+    let notes = at(MountContent::Scratch).map(|path| format!("{path} stays read-only: bubblewrap"));
     let refused = (!order.openings.unix_sockets).then(|| UNIX_SOCKETS_REFUSED.to_owned());
     let notes = notes.chain(layout.notes.iter().cloned()).chain(refused);
-    Told { hidden: at(What::Hidden).collect(), notes: notes.collect() }
+    StartNotes { hidden: at(MountContent::Hidden).collect(), notes: notes.collect() }
 }
 
 fn read(printed: OwnedFd) -> String {
@@ -98,8 +99,8 @@ fn read(printed: OwnedFd) -> String {
 
 fn wrap(
     bwrap: &Path,
-    order: &Order,
-    layout: &Layout,
+    order: &ChildOrder,
+    layout: &MountLayout,
     stdio: &[OwnedFd; 3],
     tell: BorrowedFd<'_>,
     complaints: &OwnedFd,
@@ -120,7 +121,7 @@ fn wrap(
     Ok(command)
 }
 
-fn arguments(order: &Order, layout: &Layout, own: &Path) -> Vec<OsString> {
+fn arguments(order: &ChildOrder, layout: &MountLayout, own: &Path) -> Vec<OsString> {
     let mut arguments = Vec::<OsString>::new();
     let mut add = |parts: &[&OsStr]| arguments.extend(parts.iter().map(|part| part.to_os_string()));
     let flag = OsStr::new;
@@ -133,28 +134,28 @@ fn arguments(order: &Order, layout: &Layout, own: &Path) -> Vec<OsString> {
     for step in &layout.steps {
         let at = step.at.as_os_str();
         match &step.what {
-            What::Private => add(&[flag("--tmpfs"), at]),
-            What::Processes => {
+            MountContent::Private => add(&[flag("--tmpfs"), at]),
+            MountContent::Processes => {
                 add(&[flag("--proc"), at]);
                 if rustix::process::geteuid().is_root() {
                     read_only_later.push(at);
                 }
             }
-            What::Devices => add(&[flag("--dev"), at]),
-            What::Link { target } => add(&[flag("--symlink"), target.as_os_str(), at]),
-            What::Tree { source, writable } => add(&[bind(*writable), source.as_os_str(), at]),
-            What::Root { index } => {
+            MountContent::Devices => add(&[flag("--dev"), at]),
+            MountContent::Link { target } => add(&[flag("--symlink"), target.as_os_str(), at]),
+            MountContent::Tree { source, writable } => add(&[bind(*writable), source.as_os_str(), at]),
+            MountContent::Root { index } => {
                 if let Some(root) = order.roots.get(*index) {
                     add(&[bind(root.writable), root.source().as_os_str(), at]);
                 }
             }
-            What::Hidden | What::Masked if step.at.is_dir() => {
+            MountContent::Hidden | MountContent::Masked if step.at.is_dir() => {
                 add(&[flag("--tmpfs"), at]);
                 read_only_later.push(at);
             }
-            What::Hidden | What::Masked => add(&[flag("--ro-bind"), flag("/dev/null"), at]),
+            MountContent::Hidden | MountContent::Masked => add(&[flag("--ro-bind"), flag("/dev/null"), at]),
             // It makes no network of its own, for which alone there are texts.
-            What::Scratch | What::Text { .. } => {}
+            MountContent::Scratch | MountContent::Text { .. } => {}
         }
     }
     add(&[flag("--ro-bind"), own.as_os_str(), flag(INSIDE)]);
@@ -172,14 +173,14 @@ fn bind(writable: bool) -> &'static OsStr {
 pub(super) fn run_inside(arguments: &[OsString]) -> ! {
     let Some([text, tell, stdin, stdout, stderr]) = take_over(arguments) else { exit(1) };
     let _ = rustix::io::write(&tell, exec::HELLO);
-    let failure = match Order::read(text) {
-        Ok(order) => match layout::of(&order) {
+    let failure = match ChildOrder::read(text) {
+        Ok(order) => match layout::build(&order) {
             Ok(layout) => exec::become_command(&order, &layout, [stdin, stdout, stderr], None),
-            Err(why) => Failure::Rung(why),
+            Err(why) => StartFailure::Rung(why),
         },
-        Err(error) => Failure::Rung(error.to_string()),
+        Err(error) => StartFailure::Rung(error.to_string()),
     };
-    reaper::tell_failure(&tell, &failure)
+    reaper::report_failure(&tell, &failure)
 }
 
 fn take_over(arguments: &[OsString]) -> Option<[OwnedFd; 5]> {

@@ -1,4 +1,4 @@
-//! The `__run` child: takes its order, goes to its rung.
+//! The `__run` child: receives its order and enters its backend.
 //!
 //! # Invariants
 //! 1. It has one thread, from beginning to end: namespaces can only be entered so.
@@ -10,9 +10,9 @@ use std::process::exit;
 
 use rustix::process::Signal;
 
-use super::control::{self, Delivered, Failure, Order, Report};
-use super::reaper::{self, Kind, Told};
-use super::{IsolationRung, bubblewrap, exec, holder, layout, namespaces};
+use super::control::{self, ChildOrder, ChildReport, DeliveredOrder, StartFailure};
+use super::reaper::{self, Kind, StartNotes};
+use super::{IsolationBackend, bubblewrap, exec, holder, layout, namespaces};
 
 /// Where sockets of other programs cannot be kept apart from the command's own.
 pub(super) const UNIX_SOCKETS_REFUSED: &str =
@@ -25,7 +25,7 @@ pub fn child_run() -> ! {
         bubblewrap::run_inside(&arguments);
     }
     let Ok(control) = take_over() else { exit(1) };
-    match Delivered::receive(&control) {
+    match DeliveredOrder::receive(&control) {
         Ok(Some(delivered)) => run(delivered, control),
         Ok(None) => exit(1),
         Err(error) => fail(&control, error.to_string()),
@@ -55,44 +55,44 @@ fn close_from(first: i32, last: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn run(delivered: Delivered, control: OwnedFd) -> ! {
+fn run(delivered: DeliveredOrder, control: OwnedFd) -> ! {
     match delivered.order.rung {
-        IsolationRung::Namespaces => namespaces::run(delivered, control),
-        IsolationRung::Bubblewrap => bubblewrap::run(delivered, control),
-        IsolationRung::Landlock | IsolationRung::None => run_as_it_is(delivered, control),
+        IsolationBackend::Namespaces => namespaces::run(delivered, control),
+        IsolationBackend::Bubblewrap => bubblewrap::run(delivered, control),
+        IsolationBackend::Landlock | IsolationBackend::None => run_as_it_is(delivered, control),
     }
 }
 
 /// Runs the command in the file system as it is, below a subreaper.
-fn run_as_it_is(delivered: Delivered, control: OwnedFd) -> ! {
+fn run_as_it_is(delivered: DeliveredOrder, control: OwnedFd) -> ! {
     if let Err(why) = namespaces::enter(&delivered) {
         fail(&control, why);
     }
-    let (delivered, control) = match holder::stay_outside(Signal::TERM, (delivered, control)) {
+    let (delivered, control) = match holder::fork_holder(Signal::TERM, (delivered, control)) {
         Ok(inside) => inside,
         Err(((_, control), error)) => fail_with(&control, error.into()),
     };
     if let Err(why) = become_reaper(&control) {
         fail(&control, why);
     }
-    let Delivered { order, stdio, user_namespace, mount_namespace, trees } = delivered;
+    let DeliveredOrder { order, stdio, user_namespace, mount_namespace, trees } = delivered;
     drop((user_namespace, mount_namespace, trees));
     let layout = layout::without_mounts(&order);
     let told = match order.rung {
-        IsolationRung::Landlock => {
+        IsolationBackend::Landlock => {
             let hidden = layout.hidden.iter().map(|path| path.display().to_string()).collect();
-            Told { hidden, notes: layout.notes.iter().cloned().chain(notes(&order)).collect() }
+            StartNotes { hidden, notes: layout.notes.iter().cloned().chain(notes(&order)).collect() }
         }
-        IsolationRung::Namespaces | IsolationRung::Bubblewrap | IsolationRung::None => {
-            Told { hidden: Vec::new(), notes: notes(&order) }
+        IsolationBackend::Namespaces | IsolationBackend::Bubblewrap | IsolationBackend::None => {
+            StartNotes { hidden: Vec::new(), notes: notes(&order) }
         }
     };
     let (asks, answers) = match order.rung {
-        IsolationRung::Landlock => match control::pair() {
+        IsolationBackend::Landlock => match control::pair() {
             Ok((asks, answers)) => (Some(asks), Some((answers, layout.writable.clone()))),
             Err(error) => fail(&control, error.to_string()),
         },
-        IsolationRung::Namespaces | IsolationRung::Bubblewrap | IsolationRung::None => (None, None),
+        IsolationBackend::Namespaces | IsolationBackend::Bubblewrap | IsolationBackend::None => (None, None),
     };
     let (order_now, layout_now) = (&order, &layout);
     let start = move |tell: std::os::fd::BorrowedFd<'_>| {
@@ -105,8 +105,8 @@ fn run_as_it_is(delivered: Delivered, control: OwnedFd) -> ! {
 }
 
 /// What a file system as it is cannot give.
-fn notes(order: &Order) -> Vec<String> {
-    let is_bare = order.rung == IsolationRung::None;
+fn notes(order: &ChildOrder) -> Vec<String> {
+    let is_bare = order.rung == IsolationBackend::None;
     let hide = order.hide.iter().filter(|path| is_bare && path.exists());
     let mut notes: Vec<String> = hide.map(|path| format!("{} is not hidden", path.display())).collect();
     notes.extend(
@@ -114,10 +114,10 @@ fn notes(order: &Order) -> Vec<String> {
     );
     let scratch = order.scratch.iter().filter(|path| path.exists());
     notes.extend(scratch.map(|path| format!("{} stays read-only", path.display())));
-    if order.rung == IsolationRung::Landlock && !order.openings.unix_sockets {
+    if order.rung == IsolationBackend::Landlock && !order.openings.unix_sockets {
         notes.push(UNIX_SOCKETS_REFUSED.to_owned());
     }
-    if order.rung == IsolationRung::Landlock {
+    if order.rung == IsolationBackend::Landlock {
         notes.push("extended attributes of files cannot be changed".to_owned());
         if rustix::process::geteuid().is_root() {
             notes.push("what only root can read can be read".to_owned());
@@ -133,13 +133,13 @@ pub(super) fn become_reaper(control: &OwnedFd) -> Result<(), String> {
     reaper::introduce(control).map_err(|error| format!("pidfd: {error}"))
 }
 
-/// Tells why the rung does not work, and ends.
+/// Tells why the backend does not work, and ends.
 pub(super) fn fail(control: &OwnedFd, why: String) -> ! {
-    fail_with(control, Failure::Rung(why))
+    fail_with(control, StartFailure::Rung(why))
 }
 
 /// Reports the failure, and ends.
-pub(super) fn fail_with(control: &OwnedFd, failure: Failure) -> ! {
-    control::report(control, &Report::Failed(failure), &[]);
+pub(super) fn fail_with(control: &OwnedFd, failure: StartFailure) -> ! {
+    control::report(control, &ChildReport::Failed(failure), &[]);
     exit(1)
 }

@@ -1,7 +1,7 @@
-//! The socket between us and the process that runs a command, and what is said over it.
+//! The socket between the engine and the process that runs a command, and its messages.
 //!
-//! The order goes in with all file descriptors that it names; reports come out. The same socket is the lifeline: when
-//! our end closes, because we ended or were killed, the other side kills the command.
+//! The order goes in with all file descriptors that it names; reports come out. The same socket is the
+//! lifeline: when our end closes, because we ended or were killed, the other side kills the command.
 //!
 //! # Invariants
 //! 1. Our end is close-on-exec and held by nobody else, so that it closes with us.
@@ -18,21 +18,21 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::IsolationRung;
+use super::IsolationBackend;
 use crate::child::fd_passing;
-use crate::command::{Bounds, HowEnded, LimitHit, Openings};
+use crate::command::{ExitKind, IsolationExceptions, LimitHit, ResourceLimits};
 use crate::descriptors::is_exhaustion;
-use crate::forwarder::Inside;
-use crate::view::Borrowed;
+use crate::forwarder::InsideNetwork;
+use crate::view::BorrowedDir;
 
 /// The message that asks for the tree to be killed.
 const KILL: &[u8] = b"kill";
 
-/// What the child is to do.
+/// The work order of the child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Order {
-    pub(super) rung: IsolationRung,
-    /// Empty to only try the rung: nothing is run.
+pub(super) struct ChildOrder {
+    pub(super) rung: IsolationBackend,
+    /// Empty to only try the backend: nothing is run.
     pub(super) argv: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
     /// Which of `roots`, and where in it; none for `/`.
@@ -41,17 +41,18 @@ pub(super) struct Order {
     pub(super) timeout_ms: Option<u64>,
     pub(super) grace_ms: u64,
     pub(super) network: bool,
-    /// Whether the network is one of its own; without `network` it has one without a way out in any case.
+    /// True if the network is one of its own; without `network` it has one without a way out in any case.
     pub(super) own_network: bool,
     /// Ports of this machine's loopback that it may reach.
     pub(super) loopback_ports: Vec<u16>,
-    pub(super) openings: Openings,
-    pub(super) bounds: Bounds,
+    pub(super) openings: IsolationExceptions,
+    pub(super) bounds: ResourceLimits,
     #[serde(with = "crate::fs::exact_path")]
     pub(super) writable: Vec<PathBuf>,
     #[serde(with = "crate::fs::exact_path")]
     pub(super) hide: Vec<PathBuf>,
-    /// The user's home, of which a command sees only what `show`, `scratch` and `writable` name; none shows it whole.
+    /// The user's home, of which a command sees only what `show`, `scratch` and `writable` name; none shows
+    /// it whole.
     #[serde(with = "crate::fs::exact_path")]
     pub(super) home: Option<PathBuf>,
     #[serde(with = "crate::fs::exact_path")]
@@ -75,7 +76,7 @@ pub(super) struct OrderRoot {
     #[serde(with = "crate::fs::exact_path")]
     pub(super) copy: Option<PathBuf>,
     /// What the copy reads from that it hides once it is mounted at `path`.
-    pub(super) borrowed: Vec<Borrowed>,
+    pub(super) borrowed: Vec<BorrowedDir>,
     pub(super) writable: bool,
 }
 
@@ -88,8 +89,8 @@ impl OrderRoot {
 
 /// An order with its file descriptors.
 #[derive(Debug)]
-pub(super) struct Delivered {
-    pub(super) order: Order,
+pub(super) struct DeliveredOrder {
+    pub(super) order: ChildOrder,
     pub(super) stdio: [OwnedFd; 3],
     pub(super) user_namespace: Option<OwnedFd>,
     pub(super) mount_namespace: Option<OwnedFd>,
@@ -97,13 +98,13 @@ pub(super) struct Delivered {
     pub(super) trees: Vec<OwnedFd>,
 }
 
-/// What the child has to say.
+/// A report of the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum ChildReport {
     /// Who holds the tree: its pidfd comes along.
     Reaper,
     /// A network was made inside, which has to be carried: its descriptors come along.
-    Network(Inside),
+    Network(InsideNetwork),
     /// The program itself has begun.
     Started {
         /// The paths that it cannot see.
@@ -112,11 +113,11 @@ pub(crate) enum Report {
         notes: Vec<String>,
     },
     /// It has not.
-    Failed(Failure),
+    Failed(StartFailure),
     /// It has ended, and how many processes had to be killed with it.
     Ended {
         /// How the program itself ended.
-        how: HowEnded,
+        how: ExitKind,
         /// How many others lived.
         killed: u32,
         /// The bound that it reached.
@@ -124,9 +125,9 @@ pub(crate) enum Report {
     },
 }
 
-/// Why a command did not begin.
+/// The reason that a command did not begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Failure {
+pub(crate) enum StartFailure {
     /// This way to isolate it does not work here.
     Rung(String),
     /// It cannot have a network of its own.
@@ -141,8 +142,8 @@ pub(crate) enum Failure {
     Exhausted(i32),
 }
 
-impl From<io::Error> for Failure {
-    /// What has run out says nothing about the rung: no weaker one is tried for it.
+impl From<io::Error> for StartFailure {
+    /// What has run out says nothing about the backend: no weaker one is tried for it.
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(errno) if is_exhaustion(errno) => Self::Exhausted(errno.raw_os_error()),
@@ -164,8 +165,8 @@ pub(super) fn file_of(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-impl Order {
-    /// Sends the order with what it needs, in the order that [`Delivered::receive`] takes them.
+impl ChildOrder {
+    /// Sends the order with what it needs, in the order that [`DeliveredOrder::receive`] takes them.
     pub(super) fn send(
         &self,
         socket: impl AsFd,
@@ -187,11 +188,11 @@ impl Order {
     }
 }
 
-impl Delivered {
+impl DeliveredOrder {
     /// Waits for the order; none when whoever would give it is gone.
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let Some((bytes, carried)) = receive(socket)? else { return Ok(None) };
-        let order: Order = serde_json::from_slice(&bytes)?;
+        let order: ChildOrder = serde_json::from_slice(&bytes)?;
         let mut carried = carried.into_iter();
         let mut next = || carried.next().ok_or_else(|| io::Error::other("the order lacks a file descriptor"));
         let stdio = [next()?, next()?, next()?];
@@ -203,14 +204,14 @@ impl Delivered {
 }
 
 /// Sends a report. Nobody there to hear it is no failure: the closed lifeline is noticed elsewhere.
-pub(super) fn report(socket: impl AsFd, report: &Report, carried: &[BorrowedFd<'_>]) {
+pub(super) fn report(socket: impl AsFd, report: &ChildReport, carried: &[BorrowedFd<'_>]) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = fd_passing::send(socket.as_fd(), &text, carried);
     }
 }
 
 /// Waits for a report; none when the other side is gone.
-pub(crate) fn next_report(socket: impl AsFd) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
+pub(crate) fn next_report(socket: impl AsFd) -> io::Result<Option<(ChildReport, Vec<OwnedFd>)>> {
     let Some((bytes, carried)) = receive(socket)? else { return Ok(None) };
     Ok(Some((serde_json::from_slice(&bytes)?, carried)))
 }

@@ -10,7 +10,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::mounts::{Reach, attach, clone_tree, set_attributes};
+use super::mounts::{AttributeScope, attach, clone_tree, set_attributes};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const LINKS: [(&str, &str); 5] = [
@@ -22,16 +22,16 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// Device files, held open.
-pub(super) struct Devices(Vec<(&'static str, OwnedFd)>);
+pub(super) struct DeviceFiles(Vec<(&'static str, OwnedFd)>);
 
-impl Devices {
+impl DeviceFiles {
     /// Those that are there.
     pub(super) fn open() -> Self {
         let cloned = DEVICES.iter().filter_map(|name| {
             let device = clone_tree(&Path::new("/dev").join(name)).ok()?;
             // Who owns a device file could change its mode and times; it is written to through such a mount as before.
             let flags = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID;
-            set_attributes(device.as_fd(), "", Reach::This, flags).ok()?;
+            set_attributes(device.as_fd(), "", AttributeScope::This, flags).ok()?;
             Some((*name, device))
         });
         Self(cloned.collect())

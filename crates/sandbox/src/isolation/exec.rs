@@ -16,27 +16,28 @@ use domain::RelPath;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
-use super::control::{Failure, Order};
-use super::landlock::{Rules, Strength};
-use super::layout::Layout;
-use super::seccomp::{self, Allowed};
-use super::{IsolationRung, broker, privileges, usage};
+use super::control::{ChildOrder, StartFailure};
+use super::landlock::{LandlockRole, LandlockRules};
+use super::layout::MountLayout;
+use super::seccomp::{self, AllowedCalls};
+use super::{IsolationBackend, broker, privileges, usage};
 use crate::descriptors;
 use crate::fs::beneath;
-use crate::fs::beneath::Links;
+use crate::fs::beneath::LinkPolicy;
 
 /// What is said first over the pipe: whoever was to become the command has begun.
 pub(super) const HELLO: &[u8] = b"+";
 /// What runs a script that does not say what runs it.
 const SHELL: &str = "/bin/sh";
 
-/// Becomes the command, and returns only the reason why not. `broker` leads to the reaper that answers for it.
+/// Becomes the command, and returns only the reason why not. `broker` leads to the reaper that answers for
+/// it.
 pub(super) fn become_command(
-    order: &Order,
-    layout: &Layout,
+    order: &ChildOrder,
+    layout: &MountLayout,
     stdio: [OwnedFd; 3],
     broker: Option<&OwnedFd>,
-) -> Failure {
+) -> StartFailure {
     match prepare(order, layout, stdio, broker) {
         Ok(()) if order.argv.is_empty() => std::process::exit(0),
         Ok(()) => execute(order, layout),
@@ -45,11 +46,11 @@ pub(super) fn become_command(
 }
 
 fn prepare(
-    order: &Order,
-    layout: &Layout,
+    order: &ChildOrder,
+    layout: &MountLayout,
     stdio: [OwnedFd; 3],
     broker: Option<&OwnedFd>,
-) -> Result<(), Failure> {
+) -> Result<(), StartFailure> {
     let [stdin, stdout, stderr] = stdio;
     let stdin = own_null(stdin);
     rustix::stdio::dup2_stdin(stdin).map_err(io::Error::from)?;
@@ -63,7 +64,7 @@ fn prepare(
     if let Some(soft) = order.open_files {
         descriptors::lower_limit(soft)?;
     }
-    raise_walls(order, layout, broker).map_err(Failure::Rung)
+    raise_walls(order, layout, broker).map_err(StartFailure::Rung)
 }
 
 /// The command's own `/dev/null` in the place of ours, which its walls would not let it open again.
@@ -74,14 +75,15 @@ fn own_null(stdin: OwnedFd) -> OwnedFd {
     if is_device { opened().unwrap_or(stdin) } else { stdin }
 }
 
-fn enter_directory(order: &Order, layout: &Layout) -> Result<(), Failure> {
+fn enter_directory(order: &ChildOrder, layout: &MountLayout) -> Result<(), StartFailure> {
     let Some((index, below)) = &order.cwd else {
-        return std::env::set_current_dir("/").map_err(|error| Failure::Directory(error.to_string()));
+        return std::env::set_current_dir("/").map_err(|error| StartFailure::Directory(error.to_string()));
     };
-    let root = layout.roots.get(*index).ok_or_else(|| Failure::Directory("no such project".to_owned()))?;
+    let root =
+        layout.roots.get(*index).ok_or_else(|| StartFailure::Directory("no such project".to_owned()))?;
     directory(root, below.as_deref())
         .and_then(|opened| Ok(rustix::process::fchdir(opened)?))
-        .map_err(|error| Failure::Directory(error.to_string()))
+        .map_err(|error| StartFailure::Directory(error.to_string()))
 }
 
 fn directory(root: &Path, below: Option<&[u8]>) -> io::Result<OwnedFd> {
@@ -89,24 +91,25 @@ fn directory(root: &Path, below: Option<&[u8]>) -> io::Result<OwnedFd> {
     let Some(below) = below else { return Ok(root) };
     let below = RelPath::new(below).map_err(io::Error::other)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    beneath::open(root.as_fd(), &below, flags, Mode::empty(), Links::Follow).map_err(|error| error.into_io())
+    beneath::open(root.as_fd(), &below, flags, Mode::empty(), LinkPolicy::Follow)
+        .map_err(|error| error.into_io())
 }
 
-fn raise_walls(order: &Order, layout: &Layout, broker: Option<&OwnedFd>) -> Result<(), String> {
-    let filters = seccomp::filters(Allowed {
-        internet: order.network || order.rung != IsolationRung::Landlock,
+fn raise_walls(order: &ChildOrder, layout: &MountLayout, broker: Option<&OwnedFd>) -> Result<(), String> {
+    let filters = seccomp::filters(AllowedCalls {
+        internet: order.network || order.rung != IsolationBackend::Landlock,
         unix_sockets: order.openings.unix_sockets
             || layout.sockets_sealed
-            || order.rung == IsolationRung::None,
-        attributes: order.rung != IsolationRung::Landlock,
+            || order.rung == IsolationBackend::None,
+        attributes: order.rung != IsolationBackend::Landlock,
         io_uring: order.openings.io_uring,
-        system_v: order.rung != IsolationRung::Landlock,
+        system_v: order.rung != IsolationBackend::Landlock,
     });
     let strength = match order.rung {
-        IsolationRung::Namespaces | IsolationRung::Bubblewrap => Strength::Second,
-        IsolationRung::Landlock => Strength::Alone,
+        IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => LandlockRole::Second,
+        IsolationBackend::Landlock => LandlockRole::Alone,
         // What can be had is taken, nothing is promised.
-        IsolationRung::None => {
+        IsolationBackend::None => {
             if order.user_namespace {
                 privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
             }
@@ -115,16 +118,16 @@ fn raise_walls(order: &Order, layout: &Layout, broker: Option<&OwnedFd>) -> Resu
         }
     };
     // The paths are opened while this process may still go everywhere.
-    let rules = Rules::new(&layout.readable, &layout.writable, order.network, strength)?;
+    let rules = LandlockRules::new(&layout.readable, &layout.writable, order.network, strength)?;
     privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
     rules.restrict()?;
     seccomp::install(&filters?)?;
     broker.map_or(Ok(()), broker::install)
 }
 
-/// What the kernel holds by itself: no dumps of memory, and as many processes as are allowed. In a user namespace of its own
-/// it counts those in there, elsewhere all of the user's.
-fn set_limits(order: &Order) {
+/// What the kernel holds by itself: no dumps of memory, and as many processes as are allowed. In a user
+/// namespace of its own it counts those in there, elsewhere all of the user's.
+fn set_limits(order: &ChildOrder) {
     let lower = |resource: Resource, to: u64| {
         let to = Some(rustix::process::getrlimit(resource).maximum.map_or(to, |most| most.min(to)));
         // Who may not lower it is watched all the same.
@@ -133,15 +136,15 @@ fn set_limits(order: &Order) {
     lower(Resource::Core, 0);
     if order.bounds.processes_max > 0 {
         let others = match order.rung {
-            IsolationRung::Namespaces | IsolationRung::Bubblewrap => 0,
-            IsolationRung::Landlock | IsolationRung::None => usage::processes_of_user(),
+            IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => 0,
+            IsolationBackend::Landlock | IsolationBackend::None => usage::processes_of_user(),
         };
         lower(Resource::Nproc, others.saturating_add(order.bounds.processes_max));
     }
 }
 
-/// What our own process ignores or blocks, a command must not. By the system call itself: the C library keeps two signals
-/// to itself, and they may come to us ignored.
+/// What our own process ignores or blocks, a command must not. By the system call itself: the C library keeps
+/// two signals to itself, and they may come to us ignored.
 fn reset_signals() {
     const SIGNAL_MAX: i32 = 64;
     const SET_BYTES: usize = 8;
@@ -167,7 +170,7 @@ fn reset_signals() {
     }
 }
 
-fn execute(order: &Order, layout: &Layout) -> Failure {
+fn execute(order: &ChildOrder, layout: &MountLayout) -> StartFailure {
     let mut env: Vec<(&OsStr, &OsStr)> = order.env.iter().map(|(name, value)| (&**name, &**value)).collect();
     env.retain(|(name, _)| *name != "TMPDIR");
     env.push((OsStr::new("TMPDIR"), layout.tmp.as_os_str()));
@@ -175,7 +178,7 @@ fn execute(order: &Order, layout: &Layout) -> Failure {
     let (Ok(argv), Ok(env)) =
         (c_strings(order.argv.iter().map(|part| part.as_bytes().to_vec())), c_strings(joined))
     else {
-        return Failure::NotExecutable(libc::EINVAL);
+        return StartFailure::NotExecutable(libc::EINVAL);
     };
     try_candidates(&candidates(order), &argv, &env)
 }
@@ -185,7 +188,7 @@ fn c_strings(parts: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, std::
 }
 
 /// Where a program is looked for: at its path when it has one, else in the directories of `PATH`.
-pub(super) fn candidates(order: &Order) -> Vec<CString> {
+pub(super) fn candidates(order: &ChildOrder) -> Vec<CString> {
     let Some(program) = order.argv.first() else { return Vec::new() };
     let bytes = program.as_bytes();
     if bytes.contains(&b'/') {
@@ -200,14 +203,14 @@ pub(super) fn candidates(order: &Order) -> Vec<CString> {
 }
 
 /// Tries one place after the other, as shells do. The failure is that of the best candidate.
-fn try_candidates(candidates: &[CString], argv: &[CString], env: &[CString]) -> Failure {
-    let mut failure = Failure::NotFound;
+fn try_candidates(candidates: &[CString], argv: &[CString], env: &[CString]) -> StartFailure {
+    let mut failure = StartFailure::NotFound;
     for candidate in candidates {
         match execve(candidate, argv, env).raw_os_error() {
             Some(libc::ENOEXEC) => return by_shell(candidate, argv, env),
             Some(libc::ENOENT) if !exists(candidate) => {}
             Some(libc::ENOTDIR) => {}
-            Some(errno) => failure = Failure::NotExecutable(errno),
+            Some(errno) => failure = StartFailure::NotExecutable(errno),
             None => {}
         }
     }
@@ -218,11 +221,11 @@ fn exists(candidate: &CString) -> bool {
     Path::new(OsStr::from_bytes(candidate.as_bytes())).symlink_metadata().is_ok()
 }
 
-fn by_shell(script: &CString, argv: &[CString], env: &[CString]) -> Failure {
-    let Ok(shell) = CString::new(SHELL) else { return Failure::NotExecutable(libc::ENOEXEC) };
+fn by_shell(script: &CString, argv: &[CString], env: &[CString]) -> StartFailure {
+    let Ok(shell) = CString::new(SHELL) else { return StartFailure::NotExecutable(libc::ENOEXEC) };
     let mut all = vec![shell.clone(), script.clone()];
     all.extend(argv.iter().skip(1).cloned());
-    Failure::NotExecutable(execve(&shell, &all, env).raw_os_error().unwrap_or(libc::ENOEXEC))
+    StartFailure::NotExecutable(execve(&shell, &all, env).raw_os_error().unwrap_or(libc::ENOEXEC))
 }
 
 fn execve(program: &CString, argv: &[CString], env: &[CString]) -> io::Error {

@@ -1,4 +1,4 @@
-//! Forking a process that has one thread.
+//! Forks a process that has one thread.
 //!
 //! # Invariants
 //! Only the `__run` child forks, before it has started any thread, so that both sides may do what they like.
@@ -7,8 +7,8 @@ use std::io;
 
 use rustix::process::Pid;
 
-/// Which side of a fork this is.
-pub(super) enum Side {
+/// The side of a fork on which the caller runs.
+pub(super) enum ForkResult {
     /// The new process.
     Child,
     /// The old one, with the number of the new.
@@ -16,11 +16,11 @@ pub(super) enum Side {
 }
 
 /// Forks.
-pub(super) fn fork() -> io::Result<Side> {
+pub(super) fn fork() -> io::Result<ForkResult> {
     // SAFETY: this process has a single thread, so no lock is held by another one in the copy.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Pid::from_raw(pid).map_or(Side::Child, Side::Parent))
+    Ok(Pid::from_raw(pid).map_or(ForkResult::Child, ForkResult::Parent))
 }

@@ -1,18 +1,19 @@
-//! The walls of the git program: it starts no other program, reaches no network, and writes only where it is let.
+//! The isolation of the git program: it starts no other program, reaches no network, and writes only where it
+//! may.
 //!
 //! They are light, because git is asked often: two system calls between `fork` and `exec`, no namespaces.
 //!
 //! # Invariants
-//! 1. Git starts no process, whatever the configuration of a repository names: `fork`, `vfork`, and `clone` for
-//!    anything but a thread are refused. Hooks, filters, monitors, pagers, helpers and transports all need one. Only
-//!    with [`Programs::Started`] it does.
+//! 1. Git starts no process, whatever the configuration of a repository names: `fork`, `vfork`, and `clone`
+//!    for anything but a thread are refused. Hooks, filters, monitors, pagers, helpers and transports all
+//!    need one. Only with [`GitPrograms::Started`] it does.
 //! 2. Git makes no socket, nor does a program that it starts.
-//! 3. Git writes only below the directories that are named, where the kernel has Landlock. A link in a repository leads
-//!    nowhere else.
+//! 3. Git writes only below the directories that are named, where the kernel has Landlock. A link in a
+//!    repository leads nowhere else.
 //! 4. Without these filters git is not run.
 //!
 //! # Not here
-//! Which directories are named, and how long git may run: `git_command`.
+//! Which directories are named, and how long git may run: `git::command`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,41 +22,41 @@ use std::sync::OnceLock;
 
 use seccompiler::{BpfProgram, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::landlock::{Rules, Strength};
+use super::landlock::{LandlockRole, LandlockRules};
 use super::seccomp;
 
-/// Whether git may start programs.
+/// The right of git to start programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Programs {
+pub(crate) enum GitPrograms {
     /// It may not.
     Refused,
-    /// It may. They are in the same walls, and modes, owners, times and attributes of files stay as they are: such calls
-    /// do nothing, because Landlock does not know of them.
+    /// It may. They are in the same walls, and modes, owners, times and attributes of files stay as they are:
+    /// such calls do nothing, because Landlock does not know of them.
     Started,
 }
 
 /// Walls that are ready to be raised.
 #[derive(Debug)]
-pub(crate) struct GitWalls {
+pub(crate) struct GitIsolation {
     ruleset: Option<OwnedFd>,
     filters: &'static [BpfProgram],
 }
 
-impl GitWalls {
+impl GitIsolation {
     /// Walls within which `writable` can be written, and everything can be read.
     ///
     /// Returns an error if the system cannot hold git back.
-    pub(crate) fn new(writable: &[PathBuf], programs: Programs) -> Result<GitWalls, String> {
+    pub(crate) fn new(writable: &[PathBuf], programs: GitPrograms) -> Result<GitIsolation, String> {
         type Compiled = OnceLock<Result<Vec<BpfProgram>, String>>;
         static REFUSING: Compiled = OnceLock::new();
         static STARTING: Compiled = OnceLock::new();
         let (compiled, strength) = match programs {
-            Programs::Refused => (&REFUSING, Strength::Second),
-            Programs::Started => (&STARTING, Strength::Alone),
+            GitPrograms::Refused => (&REFUSING, LandlockRole::Second),
+            GitPrograms::Started => (&STARTING, LandlockRole::Alone),
         };
         let filters = compiled.get_or_init(|| filters(programs)).as_ref().map_err(Clone::clone)?;
-        let rules = Rules::new(&[PathBuf::from("/")], writable, false, strength)?;
-        Ok(GitWalls { ruleset: rules.into_fd(), filters })
+        let rules = LandlockRules::new(&[PathBuf::from("/")], writable, false, strength)?;
+        Ok(GitIsolation { ruleset: rules.into_fd(), filters })
     }
 
     /// Raises the walls around the calling thread and all that it starts.
@@ -82,7 +83,7 @@ impl GitWalls {
     }
 }
 
-fn filters(programs: Programs) -> Result<Vec<BpfProgram>, String> {
+fn filters(programs: GitPrograms) -> Result<Vec<BpfProgram>, String> {
     let mut refused = seccomp::always(&[
         libc::SYS_socket,
         libc::SYS_socketpair,
@@ -98,9 +99,9 @@ fn filters(programs: Programs) -> Result<Vec<BpfProgram>, String> {
     ]);
     let mut filters = Vec::new();
     match programs {
-        Programs::Refused => refuse_processes(&mut refused)?,
+        GitPrograms::Refused => refuse_processes(&mut refused)?,
         // A result of 0 without the call.
-        Programs::Started => filters.push(seccomp::filter(seccomp::always(&attribute_calls()), 0)?),
+        GitPrograms::Started => filters.push(seccomp::filter(seccomp::always(&attribute_calls()), 0)?),
     }
     filters.push(seccomp::filter(refused, libc::EPERM)?);
     // A filter cannot read its arguments; the C libraries use `clone` instead.
@@ -112,7 +113,7 @@ fn filters(programs: Programs) -> Result<Vec<BpfProgram>, String> {
 }
 
 /// Refuses every call that makes a process.
-fn refuse_processes(refused: &mut seccomp::Rules) -> Result<(), String> {
+fn refuse_processes(refused: &mut seccomp::SyscallRules) -> Result<(), String> {
     #[cfg(target_arch = "x86_64")]
     refused.extend(seccomp::always(&[libc::SYS_fork, libc::SYS_vfork]));
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());

@@ -1,13 +1,14 @@
-//! The process outside that stands for a command: it bears the marks of the job, which nothing inside can take off.
+//! The process outside that represents a command: it bears the marks of the job, which nothing inside can
+//! remove.
 //!
-//! A command may clear its environment, leave its session and its parents. This process cannot be reached from within; it is
-//! found by its environment ([`kill_job`](crate::command::kill_job)), and asked to end by `SIGTERM`. It then kills the tree
-//! and ends after it.
+//! A command may clear its environment, leave its session and its parents. This process cannot be reached
+//! from within; it is found by its environment ([`kill_job`](crate::command::kill_job)), and asked to end by
+//! `SIGTERM`. It then kills the tree and ends after it.
 //!
 //! # Invariants
 //! 1. It ends after the process that it holds: its death says that nothing of the command lives.
-//! 2. When it is killed itself, the process that it holds is told by the kernel, and ends the tree. It has one thread, so
-//!    that signal is not sent too early.
+//! 2. When it is killed itself, the process that it holds is told by the kernel, and ends the tree. It has
+//!    one thread, so that signal is not sent too early.
 //! 3. Its environment has the marks and nothing else, and it has no descriptor of the command's.
 
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use std::process::exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-use super::fork::{Side, fork};
+use super::fork::{ForkResult, fork};
 use crate::command::{FENCE, JOB};
 
 /// In the environment of a process that holds a command.
@@ -30,11 +31,11 @@ pub(super) fn marks(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     of_job.chain([(HOLDER.into(), "1".into())]).collect()
 }
 
-/// Forks. The new process goes on with `given`; this one stays outside, with nothing of it, and passes on as `ends` that it
-/// was asked to end.
+/// Forks. The new process goes on with `given`; this one stays outside, with nothing of it, and passes on as
+/// `ends` that it was asked to end.
 ///
 /// Returns an error, with what was given, if no process could be made.
-pub(super) fn stay_outside<T>(ends: Signal, given: T) -> Result<T, (T, io::Error)> {
+pub(super) fn fork_holder<T>(ends: Signal, given: T) -> Result<T, (T, io::Error)> {
     let prepared = Signals::block().and_then(|signals| {
         Ok((signals, rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?))
     });
@@ -43,22 +44,22 @@ pub(super) fn stay_outside<T>(ends: Signal, given: T) -> Result<T, (T, io::Error
         Err(error) => return Err((given, error)),
     };
     match fork() {
-        Ok(Side::Child) => {
+        Ok(ForkResult::Child) => {
             let told = rustix::process::set_parent_process_death_signal(Some(ends));
             if told.is_err() || is_dead(&own) {
                 exit(1);
             }
             Ok(given)
         }
-        Ok(Side::Parent(held)) => {
+        Ok(ForkResult::Parent(held)) => {
             drop(given);
-            stand_by(held, ends, &signals)
+            wait_for_held(held, ends, &signals)
         }
         Err(error) => Err((given, error)),
     }
 }
 
-fn stand_by(held: Pid, ends: Signal, signals: &Signals) -> ! {
+fn wait_for_held(held: Pid, ends: Signal, signals: &Signals) -> ! {
     loop {
         match rustix::process::waitpid(Some(held), WaitOptions::NOHANG) {
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
@@ -81,9 +82,9 @@ fn is_dead(process: &OwnedFd) -> bool {
 #[derive(Debug)]
 pub(super) struct Signals(OwnedFd);
 
-/// Which signals came.
+/// The signals that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct ReceivedSignals {
     /// `SIGTERM`.
     pub(super) ask_to_end: bool,
 }
@@ -104,8 +105,8 @@ impl Signals {
     }
 
     /// Takes all that came.
-    pub(super) fn take(&self) -> Came {
-        let mut came = Came::default();
+    pub(super) fn take(&self) -> ReceivedSignals {
+        let mut came = ReceivedSignals::default();
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         // The number of the signal is the first word.
         while rustix::io::read(&self.0, &mut record).is_ok_and(|count| count == record.len()) {

@@ -1,13 +1,15 @@
-//! Landlock: what a command may write, whatever the mounts say, and whom it may signal.
+//! Landlock: the paths that a command may write, whatever the mounts say, and the processes that it may
+//! signal.
 //!
 //! # Invariants
-//! 1. Only what is named may be read, run and written. Within namespaces everything may be read: mounts cover the rest.
-//! 2. Where it stands alone ([`Strength::Alone`]), a kernel that cannot hold back truncation is refused, since that is a
-//!    write; what newer kernels can do beyond that is taken when it is there.
+//! 1. Only what is named may be read, run and written. Within namespaces everything may be read: mounts cover
+//!    the rest.
+//! 2. Where it stands alone ([`LandlockRole::Alone`]), a kernel that cannot hold back truncation is refused,
+//!    since that is a write; what newer kernels can do beyond that is taken when it is there.
 //!
 //! # Not here
-//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone the sibling `broker` judges
-//! their changes. Names, sizes and times can be asked for wherever they are.
+//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone the sibling
+//! `broker` judges their changes. Names, sizes and times can be asked for wherever they are.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -22,9 +24,9 @@ const NEWEST: ABI = ABI::V9;
 /// The oldest that holds back every way to write.
 const OLDEST_ALONE: ABI = ABI::V3;
 
-/// What else stands between the command and the machine.
+/// The part that Landlock plays: the second wall, or the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strength {
+pub(super) enum LandlockRole {
     /// Namespaces: Landlock is the second wall, and may be missing.
     Second,
     /// Nothing: Landlock has to be there.
@@ -33,18 +35,18 @@ pub(super) enum Strength {
 
 /// The rules, made while the paths can still be opened.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct LandlockRules {
     ruleset: RulesetCreated,
-    strength: Strength,
+    strength: LandlockRole,
 }
 
-impl Rules {
+impl LandlockRules {
     /// Rules that let `readable` be read and `writable` be written; a path that is not there is passed over.
     pub(super) fn new(
         readable: &[PathBuf],
         writable: &[PathBuf],
         network: bool,
-        strength: Strength,
+        strength: LandlockRole,
     ) -> Result<Self, String> {
         Self::build(readable, writable, network, strength).map_err(|error| format!("landlock: {error}"))
     }
@@ -53,11 +55,11 @@ impl Rules {
         readable: &[PathBuf],
         writable: &[PathBuf],
         network: bool,
-        strength: Strength,
+        strength: LandlockRole,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let needed = match strength {
-            Strength::Second => CompatLevel::BestEffort,
-            Strength::Alone => CompatLevel::HardRequirement,
+            LandlockRole::Second => CompatLevel::BestEffort,
+            LandlockRole::Alone => CompatLevel::HardRequirement,
         };
         let mut ruleset = Ruleset::default()
             .set_compatibility(needed)
@@ -65,7 +67,7 @@ impl Rules {
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?;
-        if !network && strength == Strength::Alone {
+        if !network && strength == LandlockRole::Alone {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let mut created = ruleset.create()?;
@@ -90,8 +92,8 @@ impl Rules {
     pub(super) fn restrict(self) -> Result<(), String> {
         let status = self.ruleset.restrict_self().map_err(|error| format!("landlock: {error}"))?;
         match (status.ruleset, self.strength) {
-            (RulesetStatus::NotEnforced, Strength::Alone) => Err("landlock: not enforced".to_owned()),
-            (RulesetStatus::NotEnforced, Strength::Second)
+            (RulesetStatus::NotEnforced, LandlockRole::Alone) => Err("landlock: not enforced".to_owned()),
+            (RulesetStatus::NotEnforced, LandlockRole::Second)
             | (RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced, _) => Ok(()),
         }
     }

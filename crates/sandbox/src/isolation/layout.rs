@@ -1,8 +1,8 @@
-//! What lies where for a command: the steps by which its file system is put together.
+//! The layout of a command's file system: the steps that build it.
 //!
 //! # Invariants
-//! 1. Steps are in the order of their depth, so that nothing is covered by what comes later: a project below `/tmp`
-//!    comes after the private `/tmp`, a hidden directory inside a project comes after the project.
+//! 1. Steps are in the order of their depth, so that nothing is covered by what comes later: a project below
+//!    `/tmp` comes after the private `/tmp`, a hidden directory inside a project comes after the project.
 //! 2. At the same path a project wins over everything, and hiding wins over the rest.
 //! 3. Of the user's home nothing is seen but what is named, and what is hidden not even then.
 //! 4. All paths are real ones, without links, as they were before anything was mounted.
@@ -13,9 +13,9 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::control::Order;
+use super::control::ChildOrder;
 use super::own_network;
-use crate::view::Borrowed;
+use crate::view::BorrowedDir;
 
 /// Where the private directory for temporary files is, unless a project is there.
 const TMP: &str = "/tmp";
@@ -66,42 +66,42 @@ const MASKED: [&str; 36] = [
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct LayoutStep {
     pub(super) at: PathBuf,
-    pub(super) what: What,
+    pub(super) what: MountContent,
 }
 
-impl Step {
+impl LayoutStep {
     fn depth(&self) -> usize {
         self.at.components().count()
     }
 
-    /// Whether it shows something from outside read-only.
+    /// Returns true if it shows something from outside read-only.
     pub(super) fn is_shown_tree(&self) -> bool {
-        matches!(self.what, What::Tree { writable: false, .. })
+        matches!(self.what, MountContent::Tree { writable: false, .. })
     }
 
-    /// Whether it decides what is below its path.
+    /// Returns true if it decides what is below its path.
     pub(super) fn covers(&self) -> bool {
         match self.what {
-            What::Link { .. } => false,
-            What::Private
-            | What::Processes
-            | What::Devices
-            | What::Scratch
-            | What::Tree { .. }
-            | What::Root { .. }
-            | What::Text { .. }
-            | What::Hidden => true,
+            MountContent::Link { .. } => false,
+            MountContent::Private
+            | MountContent::Processes
+            | MountContent::Devices
+            | MountContent::Scratch
+            | MountContent::Tree { .. }
+            | MountContent::Root { .. }
+            | MountContent::Text { .. }
+            | MountContent::Hidden => true,
             // It is within what another step puts in place, or within the machine's own.
-            What::Masked => false,
+            MountContent::Masked => false,
         }
     }
 }
 
-/// What is put at a path.
+/// The content that is put at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MountContent {
     /// An empty directory that may be written and is thrown away.
     Private,
     /// The processes that the command may see.
@@ -126,8 +126,8 @@ pub(super) enum What {
 
 /// All steps and what follows from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) steps: Vec<Step>,
+pub(super) struct MountLayout {
+    pub(super) steps: Vec<LayoutStep>,
     /// What may be written, for Landlock.
     pub(super) writable: Vec<PathBuf>,
     /// What may be read, for Landlock: everything, where mounts already cover the rest.
@@ -140,24 +140,25 @@ pub(super) struct Layout {
     pub(super) roots: Vec<PathBuf>,
     /// What cannot be had as asked, in words.
     pub(super) notes: Vec<String>,
-    /// Whether no socket of another program can be reached by a path, so that those of the command's own may be allowed.
+    /// True if no socket of another program can be reached by a path, so that those of the command's own may
+    /// be allowed.
     pub(super) sockets_sealed: bool,
 }
 
-impl Layout {
+impl MountLayout {
     /// The step that decides what is at a path: the deepest at it or above it.
-    pub(super) fn above(&self, path: &Path) -> Option<&Step> {
+    pub(super) fn above(&self, path: &Path) -> Option<&LayoutStep> {
         above(&self.steps, path)
     }
 }
 
-fn above<'a>(steps: &'a [Step], path: &Path) -> Option<&'a Step> {
+fn above<'a>(steps: &'a [LayoutStep], path: &Path) -> Option<&'a LayoutStep> {
     // Of equals the last one is taken, which is the one that is put there last.
     steps.iter().filter(|step| path.starts_with(&step.at)).max_by_key(|step| step.depth())
 }
 
 /// The layout for a command with a mount namespace of its own.
-pub(super) fn of(order: &Order) -> Result<Layout, String> {
+pub(super) fn build(order: &ChildOrder) -> Result<MountLayout, String> {
     let is_root = |path: &Path| order.roots.iter().any(|root| root.path == path);
     if is_root(Path::new("/")) {
         return Err("a project at / cannot be kept apart from the rest".to_owned());
@@ -166,32 +167,42 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     steps.retain(|step| !is_root(&step.at));
     let outside = |path: &PathBuf| !below_a_root(order, path);
     steps.extend(
-        order.roots.iter().flat_map(|root| &root.borrowed).filter_map(lent).filter(|step| outside(&step.at)),
+        order
+            .roots
+            .iter()
+            .flat_map(|root| &root.borrowed)
+            .filter_map(borrowed_step)
+            .filter(|step| outside(&step.at)),
     );
     let mut notes = Vec::new();
     if let Some(home) = covered_home(order, &mut notes) {
-        steps.push(Step { at: home.clone(), what: What::Private });
+        steps.push(LayoutStep { at: home.clone(), what: MountContent::Private });
         steps.extend(shown_of_home(order, &home));
     }
-    steps.extend(existing(&order.scratch).filter(outside).map(|at| Step { at, what: What::Scratch }));
+    steps.extend(
+        existing(&order.scratch).filter(outside).map(|at| LayoutStep { at, what: MountContent::Scratch }),
+    );
     steps.extend(existing(&order.writable).filter(outside).map(|at| {
         let source = at.clone();
-        Step { at, what: What::Tree { source, writable: true } }
+        LayoutStep { at, what: MountContent::Tree { source, writable: true } }
     }));
     let roots = order.roots.iter().enumerate();
-    steps.extend(roots.map(|(index, root)| Step { at: root.path.clone(), what: What::Root { index } }));
+    steps.extend(
+        roots.map(|(index, root)| LayoutStep { at: root.path.clone(), what: MountContent::Root { index } }),
+    );
     let hidden = existing(&order.hide).filter(|path| !is_root(path));
-    steps.extend(hidden.map(|at| Step { at, what: What::Hidden }));
+    steps.extend(hidden.map(|at| LayoutStep { at, what: MountContent::Hidden }));
     let masked = MASKED.iter().map(PathBuf::from).filter(|path| path.exists() && !below_a_root(order, path));
-    steps.extend(masked.map(|at| Step { at, what: What::Masked }));
+    steps.extend(masked.map(|at| LayoutStep { at, what: MountContent::Masked }));
     notes.extend(add_missing_scratch(order, &mut steps));
     // Stable: at the same depth, and so at the same path, the order of above.
-    steps.sort_by_key(Step::depth);
+    steps.sort_by_key(LayoutStep::depth);
     let tmp = PathBuf::from(if is_root(Path::new(TMP)) { TMP_ELSEWHERE } else { TMP });
     let writable = steps.iter().filter(|step| is_writable(order, step)).map(|step| step.at.clone()).collect();
     let roots = order.roots.iter().map(|root| root.path.clone()).collect();
-    let hidden = steps.iter().filter(|step| step.what == What::Hidden).map(|step| step.at.clone()).collect();
-    Ok(Layout {
+    let hidden =
+        steps.iter().filter(|step| step.what == MountContent::Hidden).map(|step| step.at.clone()).collect();
+    Ok(MountLayout {
         steps,
         writable,
         readable: vec![PathBuf::from("/")],
@@ -203,17 +214,17 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     })
 }
 
-fn fixed_steps(order: &Order) -> Vec<Step> {
+fn fixed_steps(order: &ChildOrder) -> Vec<LayoutStep> {
     let mut steps = vec![
-        Step { at: "/proc".into(), what: What::Processes },
-        Step { at: "/dev".into(), what: What::Devices },
-        Step { at: "/dev/shm".into(), what: What::Private },
+        LayoutStep { at: "/proc".into(), what: MountContent::Processes },
+        LayoutStep { at: "/dev".into(), what: MountContent::Devices },
+        LayoutStep { at: "/dev/shm".into(), what: MountContent::Private },
     ];
     let private = [TMP, "/run"].into_iter().filter(|path| Path::new(path).is_dir());
-    steps.extend(private.map(|path| Step { at: path.into(), what: What::Private }));
+    steps.extend(private.map(|path| LayoutStep { at: path.into(), what: MountContent::Private }));
     for kept in RUN_KEPT {
         if let Ok(target) = fs::read_link(kept) {
-            steps.push(Step { at: kept.into(), what: What::Link { target } });
+            steps.push(LayoutStep { at: kept.into(), what: MountContent::Link { target } });
         }
     }
     // Where names are resolved by a service, the file that says so lies below `/run`.
@@ -221,37 +232,41 @@ fn fixed_steps(order: &Order) -> Vec<Step> {
         && let Ok(at) = fs::canonicalize("/etc/resolv.conf")
     {
         if order.own_network {
-            steps.push(Step { at, what: What::Text { text: own_network::resolvers() } });
+            steps.push(LayoutStep { at, what: MountContent::Text { text: own_network::resolvers() } });
         } else if at.starts_with("/run") {
             let source = at.clone();
-            steps.push(Step { at, what: What::Tree { source, writable: false } });
+            steps.push(LayoutStep { at, what: MountContent::Tree { source, writable: false } });
         }
     }
     steps
 }
 
 /// What a copy borrows, at its second place. What is not there any more is missing outside as well.
-fn lent(borrowed: &Borrowed) -> Option<Step> {
+fn borrowed_step(borrowed: &BorrowedDir) -> Option<LayoutStep> {
     let (source, at) = (fs::canonicalize(&borrowed.from).ok()?, fs::canonicalize(&borrowed.at).ok()?);
-    Some(Step { at, what: What::Tree { source, writable: false } })
+    Some(LayoutStep { at, what: MountContent::Tree { source, writable: false } })
 }
 
-/// Adds the scratch directories that are not there, and tells which cannot be made: a mount needs a place, and places are
-/// made in directories of the command's own only. The rest of the machine is the user's.
-fn add_missing_scratch(order: &Order, steps: &mut Vec<Step>) -> Vec<String> {
+/// Adds the scratch directories that are not there, and tells which cannot be made: a mount needs a place,
+/// and places are made in directories of the command's own only. The rest of the machine is the user's.
+fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<String> {
     let mut notes = Vec::new();
     for at in order.scratch.iter().filter_map(|path| real_but_missing(path)) {
         match above(steps, &at).map(|step| &step.what) {
-            Some(What::Private | What::Hidden) => steps.push(Step { at, what: What::Private }),
+            Some(MountContent::Private | MountContent::Hidden) => {
+                steps.push(LayoutStep { at, what: MountContent::Private })
+            }
             // The command can make it itself.
-            Some(What::Scratch | What::Root { .. } | What::Tree { writable: true, .. }) => {}
             Some(
-                What::Tree { writable: false, .. }
-                | What::Processes
-                | What::Devices
-                | What::Text { .. }
-                | What::Link { .. }
-                | What::Masked,
+                MountContent::Scratch | MountContent::Root { .. } | MountContent::Tree { writable: true, .. },
+            ) => {}
+            Some(
+                MountContent::Tree { writable: false, .. }
+                | MountContent::Processes
+                | MountContent::Devices
+                | MountContent::Text { .. }
+                | MountContent::Link { .. }
+                | MountContent::Masked,
             )
             | None => notes.push(format!("{} is not there, and cannot be made", at.display())),
         }
@@ -278,23 +293,26 @@ fn existing(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Such a path is writable as part of its project, and must not lead to the user's own files.
-fn below_a_root(order: &Order, path: &Path) -> bool {
+fn below_a_root(order: &ChildOrder, path: &Path) -> bool {
     order.roots.iter().any(|root| path.starts_with(&root.path))
 }
 
-fn is_writable(order: &Order, step: &Step) -> bool {
+fn is_writable(order: &ChildOrder, step: &LayoutStep) -> bool {
     match &step.what {
-        What::Private | What::Devices | What::Scratch => true,
+        MountContent::Private | MountContent::Devices | MountContent::Scratch => true,
         // The machine's settings are in there, and belong to root, with capabilities or without.
-        What::Processes => !rustix::process::geteuid().is_root(),
-        What::Tree { writable, .. } => *writable,
-        What::Root { index } => order.roots.get(*index).is_some_and(|root| root.writable),
-        What::Text { .. } | What::Link { .. } | What::Hidden | What::Masked => false,
+        MountContent::Processes => !rustix::process::geteuid().is_root(),
+        MountContent::Tree { writable, .. } => *writable,
+        MountContent::Root { index } => order.roots.get(*index).is_some_and(|root| root.writable),
+        MountContent::Text { .. }
+        | MountContent::Link { .. }
+        | MountContent::Hidden
+        | MountContent::Masked => false,
     }
 }
 
 /// The layout for a command that sees the file system as it is.
-pub(super) fn without_mounts(order: &Order) -> Layout {
+pub(super) fn without_mounts(order: &ChildOrder) -> MountLayout {
     const DEVICES: [&str; 6] =
         ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
     let tmp = order.tmp.clone().unwrap_or_else(|| TMP.into());
@@ -308,15 +326,16 @@ pub(super) fn without_mounts(order: &Order) -> Layout {
     let hidden: Vec<PathBuf> = existing(&order.hide).filter(|path| !is_a_root(order, path)).collect();
     let readable = readable(order, home.as_deref(), &hidden);
     let roots = order.roots.iter().map(|root| root.source().clone()).collect();
-    Layout { writable, readable, hidden, tmp, roots, notes, ..Layout::default() }
+    MountLayout { writable, readable, hidden, tmp, roots, notes, ..MountLayout::default() }
 }
 
-fn is_a_root(order: &Order, path: &Path) -> bool {
+fn is_a_root(order: &ChildOrder, path: &Path) -> bool {
     order.roots.iter().any(|root| root.path == path)
 }
 
-/// The home that is covered; none if there is none, if it is shown on purpose, or if it is no home of this user's.
-fn covered_home(order: &Order, notes: &mut Vec<String>) -> Option<PathBuf> {
+/// The home that is covered; none if there is none, if it is shown on purpose, or if it is no home of this
+/// user's.
+fn covered_home(order: &ChildOrder, notes: &mut Vec<String>) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let home = fs::canonicalize(order.home.as_ref()?).ok()?;
     let is_shown = existing(&order.show).any(|shown| home.starts_with(shown));
@@ -331,9 +350,9 @@ fn covered_home(order: &Order, notes: &mut Vec<String>) -> Option<PathBuf> {
     Some(home)
 }
 
-/// What is seen of a covered home, read-only, and the links that lead to what is named. A directory that may be written
-/// is seen anyway.
-fn shown_of_home(order: &Order, home: &Path) -> Vec<Step> {
+/// What is seen of a covered home, read-only, and the links that lead to what is named. A directory that may
+/// be written is seen anyway.
+fn shown_of_home(order: &ChildOrder, home: &Path) -> Vec<LayoutStep> {
     let open: Vec<PathBuf> = existing(&order.scratch).chain(existing(&order.writable)).collect();
     let is_open = |path: &Path| open.iter().any(|own| path.starts_with(own));
     let mut shown: Vec<PathBuf> = existing(&order.show)
@@ -349,16 +368,16 @@ fn shown_of_home(order: &Order, home: &Path) -> Vec<Step> {
     links.retain(|(at, _)| {
         !is_open(at) && !below_a_root(order, at) && !shown.iter().any(|shown| at.starts_with(shown))
     });
-    let links = links.into_iter().map(|(at, target)| Step { at, what: What::Link { target } });
+    let links = links.into_iter().map(|(at, target)| LayoutStep { at, what: MountContent::Link { target } });
     let trees = shown.into_iter().map(|at| {
         let source = at.clone();
-        Step { at, what: What::Tree { source, writable: false } }
+        LayoutStep { at, what: MountContent::Tree { source, writable: false } }
     });
     links.chain(trees).collect()
 }
 
 /// The links in the home that are passed on the way to a path, each with the place that it leads to.
-fn links_to(order: &Order, home: &Path, path: &Path) -> Vec<(PathBuf, PathBuf)> {
+fn links_to(order: &ChildOrder, home: &Path, path: &Path) -> Vec<(PathBuf, PathBuf)> {
     let named = order.home.as_deref().unwrap_or(home);
     let Ok(below) = path.strip_prefix(named).or_else(|_| path.strip_prefix(home)) else { return Vec::new() };
     let (mut links, mut at) = (Vec::new(), home.to_owned());
@@ -377,9 +396,9 @@ fn links_to(order: &Order, home: &Path, path: &Path) -> Vec<(PathBuf, PathBuf)> 
     links
 }
 
-/// What a command may read that sees the file system as it is: everything but the home and what is hidden, then what is
-/// named of the home, the projects, and what it may write.
-fn readable(order: &Order, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathBuf> {
+/// What a command may read that sees the file system as it is: everything but the home and what is hidden,
+/// then what is named of the home, the projects, and what it may write.
+fn readable(order: &ChildOrder, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut readable = Vec::new();
     let holes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().chain(hidden.iter().cloned()).collect();
     add_readable(Path::new("/"), &holes, &mut readable);
@@ -399,7 +418,8 @@ fn readable(order: &Order, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathB
     readable
 }
 
-/// Adds a path, or, if something in it is left out, what else is in it. Links are left out: what they lead to counts.
+/// Adds a path, or, if something in it is left out, what else is in it. Links are left out: what they lead to
+/// counts.
 fn add_readable(path: &Path, holes: &[PathBuf], readable: &mut Vec<PathBuf>) {
     if holes.iter().any(|hole| path.starts_with(hole)) {
         return;
@@ -416,19 +436,19 @@ fn add_readable(path: &Path, holes: &[PathBuf], readable: &mut Vec<PathBuf>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::IsolationRung;
+    use super::super::IsolationBackend;
     use super::super::control::OrderRoot;
     use super::*;
 
-    fn order(roots: &[&Path], writable: &[PathBuf], hide: &[PathBuf], scratch: &[PathBuf]) -> Order {
+    fn order(roots: &[&Path], writable: &[PathBuf], hide: &[PathBuf], scratch: &[PathBuf]) -> ChildOrder {
         let roots = roots.iter().map(|path| OrderRoot {
             path: path.into(),
             copy: None,
             borrowed: Vec::new(),
             writable: true,
         });
-        Order {
-            rung: IsolationRung::Namespaces,
+        ChildOrder {
+            rung: IsolationBackend::Namespaces,
             argv: Vec::new(),
             env: Vec::new(),
             cwd: None,
@@ -452,7 +472,7 @@ mod tests {
         }
     }
 
-    fn places(layout: &Layout) -> Vec<&Path> {
+    fn places(layout: &MountLayout) -> Vec<&Path> {
         layout.steps.iter().map(|step| step.at.as_path()).collect()
     }
 
@@ -467,7 +487,7 @@ mod tests {
         let (data, project, kept) = (at("data"), at("data/project"), at("data/project-files"));
         let secret = at("data/project/.ssh");
         let layout =
-            of(&order(&[&project], std::slice::from_ref(&kept), &[secret.clone(), data.clone()], &[]))
+            build(&order(&[&project], std::slice::from_ref(&kept), &[secret.clone(), data.clone()], &[]))
                 .unwrap();
         let places = places(&layout);
         let order_of = |path: &Path| places.iter().position(|place| *place == path).unwrap();
@@ -484,18 +504,18 @@ mod tests {
         let inside = project.join("target");
         fs::create_dir(&inside).unwrap();
         let inside = [inside];
-        let layout = of(&order(&[&project], &inside, &[], &inside)).unwrap();
+        let layout = build(&order(&[&project], &inside, &[], &inside)).unwrap();
         assert!(!places(&layout).contains(&inside[0].as_path()), "{layout:?}");
     }
 
     #[test]
     fn a_project_at_a_hidden_or_private_path_is_to_be_seen() {
         let tmp = Path::new("/tmp");
-        let layout = of(&order(&[tmp], &[], &[tmp.into()], &[])).unwrap();
-        let at_tmp: Vec<&What> =
+        let layout = build(&order(&[tmp], &[], &[tmp.into()], &[])).unwrap();
+        let at_tmp: Vec<&MountContent> =
             layout.steps.iter().filter(|step| step.at == tmp).map(|step| &step.what).collect();
-        assert_eq!(at_tmp, [&What::Root { index: 0 }]);
+        assert_eq!(at_tmp, [&MountContent::Root { index: 0 }]);
         assert_eq!(layout.tmp, Path::new(TMP_ELSEWHERE));
-        assert!(of(&order(&[Path::new("/")], &[], &[], &[])).is_err());
+        assert!(build(&order(&[Path::new("/")], &[], &[], &[])).is_err());
     }
 }

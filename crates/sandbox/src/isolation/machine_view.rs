@@ -1,18 +1,20 @@
 //! The rest of the machine as a command sees it: everything that no step of the layout puts in place.
 //!
 //! # How
-//! The command gets a new root. Each directory of `/` is there as a read-only overlay of itself; mounts below it follow.
-//! If the kernel guards something mounted below a directory, the directory cannot be covered as a whole: it is made anew,
-//! and its entries are covered one by one. An empty directory is made anew as well, which is cheaper.
+//! The command gets a new root. Each directory of `/` is there as a read-only overlay of itself; mounts below
+//! it follow. If the kernel guards something mounted below a directory, the directory cannot be covered as a
+//! whole: it is made anew, and its entries are covered one by one. An empty directory is made anew as well,
+//! which is cheaper.
 //!
 //! # Invariants
-//! 1. An overlay shows the files of a directory and not its sockets and named pipes: the kernel finds the other end by the
-//!    inode, and an overlay has inodes of its own. So no program outside is reached by a path, also not by a socket that
-//!    appears later. Sockets that a command makes for itself, in its projects or in `/tmp`, work.
-//! 2. A directory that can only be shown as it is, is returned in [`Outside::unsealed`]; the caller then refuses all UNIX
-//!    sockets.
-//! 3. As root the overlays read with the rights of a user who owns nothing: root's own files stay out of sight, though the
-//!    command is root. What the layout names, and root's home, is shown as it is.
+//! 1. An overlay shows the files of a directory and not its sockets and named pipes: the kernel finds the
+//!    other end by the inode, and an overlay has inodes of its own. So no program outside is reached by a
+//!    path, also not by a socket that appears later. Sockets that a command makes for itself, in its projects
+//!    or in `/tmp`, work.
+//! 2. A directory that can only be shown as it is, is returned in [`MachineView::unsealed`]; the caller then
+//!    refuses all UNIX sockets.
+//! 3. As root the overlays read with the rights of a user who owns nothing: root's own files stay out of
+//!    sight, though the command is root. What the layout names, and root's home, is shown as it is.
 //!
 //! # Not here
 //! What the layout puts over it: the sibling `mounts`.
@@ -30,7 +32,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, unmount,
 };
 
-use super::layout::{Layout, What};
+use super::layout::{MountContent, MountLayout};
 use super::mounts::{HARMLESS, attach, clone_tree, limited, tmpfs};
 use crate::open::overlay::mount_points;
 
@@ -67,10 +69,10 @@ const WITHOUT_SOCKETS: [u64; 18] = [
     0x9660,      // iso9660
 ];
 
-/// What the machine looks like, ready to be entered.
+/// The view of the machine, ready to be entered.
 #[derive(Debug)]
-pub(super) struct Outside {
-    pieces: Vec<Piece>,
+pub(super) struct MachineView {
+    pieces: Vec<ViewPiece>,
     /// Directories that the layout shows read-only, likewise as overlays, by their places.
     pub(super) trees: Vec<(PathBuf, OwnedFd)>,
     /// Directories in which a command can reach sockets of others.
@@ -78,13 +80,13 @@ pub(super) struct Outside {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct ViewPiece {
     at: PathBuf,
-    shows: Shows,
+    shows: PieceContent,
 }
 
 #[derive(Debug)]
-enum Shows {
+enum PieceContent {
     /// A mount, attached nowhere yet.
     Mount {
         mount: OwnedFd,
@@ -97,31 +99,31 @@ enum Shows {
     Link(PathBuf),
 }
 
-/// Whose rights an overlay reads with.
+/// The user with whose rights an overlay reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rights {
+enum OverlayRights {
     Own,
     Nobody,
 }
 
-impl Outside {
+impl MachineView {
     /// Looks at the machine as it is before anything is covered. `home` is the user's.
     ///
     /// Returns an error if `/` or the table of mounts cannot be read.
-    pub(super) fn look(layout: &Layout, home: Option<&Path>) -> io::Result<Outside> {
+    pub(super) fn survey(layout: &MountLayout, home: Option<&Path>) -> io::Result<MachineView> {
         // An overlay that cannot be written needs a second directory to read: an empty one.
         attach(&tmpfs(ROOT_BYTES_MAX, "0755")?, Path::new(EMPTY))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let looked = rustix::fs::open(EMPTY, flags, Mode::empty())
             .map_err(io::Error::from)
-            .and_then(|empty| Looking::new(layout, home, empty)?.all());
+            .and_then(|empty| MachineWalk::new(layout, home, empty)?.all());
         // The overlays retain what they need of it.
         unmount(EMPTY, UnmountFlags::DETACH)?;
         looked
     }
 
-    /// Makes it the root of this process. The mounts that are returned are still writable, for what else has to be made in
-    /// them.
+    /// Makes it the root of this process. The mounts that are returned are still writable, for what else has
+    /// to be made in them.
     pub(super) fn enter(self) -> io::Result<Vec<OwnedFd>> {
         let root = tmpfs(ROOT_BYTES_MAX, "0755")?;
         attach(&root, Path::new(WORKSHOP))?;
@@ -149,17 +151,17 @@ impl Outside {
     }
 }
 
-impl Shows {
+impl PieceContent {
     /// Puts it at a path; returns the mount that was made for it and is still writable.
     fn put(self, at: &Path) -> io::Result<Option<OwnedFd>> {
         match self {
-            Shows::Mount { mount, is_dir } => {
+            PieceContent::Mount { mount, is_dir } => {
                 make(at, is_dir)?;
                 attach(&mount, at)?;
                 Ok(None)
             }
-            Shows::Directory(mode) => {
-                if make(at, true)? == Made::Now {
+            PieceContent::Directory(mode) => {
+                if make(at, true)? == PathCreation::Now {
                     rustix::fs::chmod(at, mode)?;
                     return Ok(None);
                 }
@@ -167,21 +169,21 @@ impl Shows {
                 attach(&empty, at)?;
                 Ok(Some(empty))
             }
-            Shows::File => make(at, false).map(|_| None),
-            Shows::Link(target) => std::os::unix::fs::symlink(target, at).map(|()| None),
+            PieceContent::File => make(at, false).map(|_| None),
+            PieceContent::Link(target) => std::os::unix::fs::symlink(target, at).map(|()| None),
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Made {
+enum PathCreation {
     Before,
     Now,
 }
 
-fn make(at: &Path, is_dir: bool) -> io::Result<Made> {
+fn make(at: &Path, is_dir: bool) -> io::Result<PathCreation> {
     match fs::symlink_metadata(at) {
-        Ok(_) => return Ok(Made::Before),
+        Ok(_) => return Ok(PathCreation::Before),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -190,54 +192,54 @@ fn make(at: &Path, is_dir: bool) -> io::Result<Made> {
     } else {
         File::create(at).map(drop)?
     }
-    Ok(Made::Now)
+    Ok(PathCreation::Now)
 }
 
 /// The walk over the machine.
-struct Looking<'a> {
-    layout: &'a Layout,
+struct MachineWalk<'a> {
+    layout: &'a MountLayout,
     is_root: bool,
     /// Of root only: others see their own home as they see the rest.
     home: Option<PathBuf>,
     /// What is mounted, but for what the layout covers.
     mounts: Vec<PathBuf>,
-    rights: Rights,
+    rights: OverlayRights,
     empty: OwnedFd,
     overlays: usize,
     /// Directories in whose place there is an empty one.
     cleared: Vec<PathBuf>,
     /// The directories that were looked at on the way to others, and whether each keeps other users out.
     closed: RefCell<HashMap<PathBuf, bool>>,
-    outside: Outside,
+    outside: MachineView,
 }
 
-impl<'a> Looking<'a> {
-    fn new(layout: &'a Layout, home: Option<&Path>, empty: OwnedFd) -> io::Result<Looking<'a>> {
+impl<'a> MachineWalk<'a> {
+    fn new(layout: &'a MountLayout, home: Option<&Path>, empty: OwnedFd) -> io::Result<MachineWalk<'a>> {
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
             drop_groups();
         }
-        let mut looking = Looking {
+        let mut looking = MachineWalk {
             layout,
             is_root,
             home: home.filter(|_| is_root).and_then(|home| fs::canonicalize(home).ok()),
             mounts: Vec::new(),
-            rights: if is_root { Rights::Nobody } else { Rights::Own },
+            rights: if is_root { OverlayRights::Nobody } else { OverlayRights::Own },
             empty,
             overlays: 0,
             cleared: Vec::new(),
             closed: RefCell::default(),
-            outside: Outside { pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
+            outside: MachineView { pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
         };
         let is_shown = |point: &PathBuf| !looking.is_covered(point) && looking.closed_way(point).is_none();
         looking.mounts = mount_points()?.into_iter().filter(is_shown).collect();
         Ok(looking)
     }
 
-    fn all(mut self) -> io::Result<Outside> {
+    fn all(mut self) -> io::Result<MachineView> {
         self.entries(Path::new("/"))?;
         if self.is_root {
-            self.rights = Rights::Own;
+            self.rights = OverlayRights::Own;
             for step in &self.layout.steps {
                 self.clear_way(&step.at);
             }
@@ -247,9 +249,9 @@ impl<'a> Looking<'a> {
                 self.directory(&home);
             }
         }
-        self.rights = Rights::Own;
+        self.rights = OverlayRights::Own;
         for step in &self.layout.steps {
-            if let What::Tree { source, writable: false } = &step.what {
+            if let MountContent::Tree { source, writable: false } = &step.what {
                 self.tree(&step.at, source);
             }
         }
@@ -257,13 +259,13 @@ impl<'a> Looking<'a> {
         Ok(self.outside)
     }
 
-    /// Whether a step of the layout decides what is at a path.
+    /// Returns true if a step of the layout decides what is at a path.
     fn is_covered(&self, path: &Path) -> bool {
         self.layout.steps.iter().any(|step| step.covers() && path.starts_with(&step.at))
     }
 
-    /// The first directory on the way to `path` that a user who owns nothing may not enter; none for a user other than root,
-    /// who goes where they may go.
+    /// The first directory on the way to `path` that a user who owns nothing may not enter; none for a user
+    /// other than root, who goes where they may go.
     fn closed_way(&self, path: &Path) -> Option<PathBuf> {
         if !self.is_root {
             return None;
@@ -284,11 +286,12 @@ impl<'a> Looking<'a> {
         closed.filter(|dir| !self.is_covered(dir) && !is_own(dir)).map(Path::to_owned)
     }
 
-    /// Puts an empty directory in the place of one that keeps others out, so that `path` can be shown below it.
+    /// Puts an empty directory in the place of one that keeps others out, so that `path` can be shown below
+    /// it.
     fn clear_way(&mut self, path: &Path) {
         let Some(dir) = self.closed_way(path).filter(|dir| !self.cleared.contains(dir)) else { return };
         self.outside.pieces.retain(|piece| !piece.at.starts_with(&dir));
-        self.push(&dir, Shows::Directory(OPEN_TO_ALL));
+        self.push(&dir, PieceContent::Directory(OPEN_TO_ALL));
         self.cleared.push(dir);
     }
 
@@ -304,10 +307,13 @@ impl<'a> Looking<'a> {
         let kind = found.file_type();
         if kind.is_symlink() {
             if let Ok(target) = fs::read_link(path) {
-                self.push(path, Shows::Link(target));
+                self.push(path, PieceContent::Link(target));
             }
         } else if self.layout.steps.iter().any(|step| step.covers() && step.at == path) {
-            self.push(path, if kind.is_dir() { Shows::Directory(OPEN_TO_ALL) } else { Shows::File });
+            self.push(
+                path,
+                if kind.is_dir() { PieceContent::Directory(OPEN_TO_ALL) } else { PieceContent::File },
+            );
         } else if kind.is_dir() {
             self.directory(path);
         } else if kind.is_file() {
@@ -315,8 +321,8 @@ impl<'a> Looking<'a> {
         }
     }
 
-    fn push(&mut self, path: &Path, shows: Shows) {
-        self.outside.pieces.push(Piece { at: path.to_owned(), shows });
+    fn push(&mut self, path: &Path, shows: PieceContent) {
+        self.outside.pieces.push(ViewPiece { at: path.to_owned(), shows });
     }
 
     /// Shows a directory. One that cannot be opened cannot be entered by the command either.
@@ -329,7 +335,7 @@ impl<'a> Looking<'a> {
         // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to show.
         if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
             let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
-            return self.push(path, Shows::Directory(mode));
+            return self.push(path, PieceContent::Directory(mode));
         }
         // In a user namespace the kernel guards what was mounted before: such a directory cannot be covered as a whole.
         let is_guarded = !self.is_root && !self.topmost_below(path).is_empty();
@@ -339,14 +345,14 @@ impl<'a> Looking<'a> {
         };
         match covered {
             Ok(mount) => {
-                self.push(path, Shows::Mount { mount, is_dir: true });
+                self.push(path, PieceContent::Mount { mount, is_dir: true });
                 for mounted in self.topmost_below(path) {
                     self.mounted(&mounted);
                 }
             }
             Err(_) if !self.topmost_below(path).is_empty() && self.overlays < OVERLAYS_MAX => {
                 let mode = fs::metadata(path).map(|found| mode_of(&found)).unwrap_or(OPEN_TO_ALL);
-                self.push(path, Shows::Directory(mode));
+                self.push(path, PieceContent::Directory(mode));
                 // One that cannot be listed shows nothing.
                 let _ = self.entries(path);
             }
@@ -380,14 +386,14 @@ impl<'a> Looking<'a> {
     fn file(&mut self, path: &Path) {
         let is_for_all = fs::metadata(path).is_ok_and(|found| mode_of(&found).contains(Mode::ROTH));
         match self.rights {
-            Rights::Nobody if !is_for_all => self.push(path, Shows::File),
-            Rights::Nobody | Rights::Own => self.as_it_is(path, false),
+            OverlayRights::Nobody if !is_for_all => self.push(path, PieceContent::File),
+            OverlayRights::Nobody | OverlayRights::Own => self.as_it_is(path, false),
         }
     }
 
     fn as_it_is(&mut self, path: &Path, is_dir: bool) {
         if let Ok(mount) = clone_tree(path).and_then(|mount| limited(mount, false)) {
-            self.push(path, Shows::Mount { mount, is_dir });
+            self.push(path, PieceContent::Mount { mount, is_dir });
         }
     }
 
@@ -397,8 +403,10 @@ impl<'a> Looking<'a> {
         }
         self.overlays += 1;
         match self.rights {
-            Rights::Own => overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::User),
-            Rights::Nobody => as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::Trusted)),
+            OverlayRights::Own => overlay_of(lower.as_fd(), self.empty.as_fd(), OverlayMarks::User),
+            OverlayRights::Nobody => {
+                as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), OverlayMarks::Trusted))
+            }
         }
     }
 
@@ -431,20 +439,20 @@ fn has_no_sockets(dir: &OwnedFd) -> bool {
 
 /// The extended attributes in which an overlay looks for its own marks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Marks {
+enum OverlayMarks {
     /// Those of users, all that an ordinary user can have.
     User,
-    /// Those of the kernel. They can be asked for without the right to read the directory that has them, so that one which
-    /// is closed to others is found and can be covered.
+    /// Those of the kernel. They can be asked for without the right to read the directory that has them, so
+    /// that one which is closed to others is found and can be covered.
     Trusted,
 }
 
 /// A read-only overlay of a directory, attached nowhere.
-fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>, marks: Marks) -> io::Result<OwnedFd> {
+fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>, marks: OverlayMarks) -> io::Result<OwnedFd> {
     let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "lowerdir", format!("{}:{}", named(lower), named(empty)))?;
-    if marks == Marks::User {
+    if marks == OverlayMarks::User {
         fsconfig_set_flag(&context, "userxattr")?;
     }
     fsconfig_create(&context)?;

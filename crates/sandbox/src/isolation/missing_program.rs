@@ -1,4 +1,4 @@
-//! Why a program that is there is not there for a command.
+//! Explains why a program that exists is not visible to a command.
 //!
 //! # Invariants
 //! 1. It is only looked for after a command did not find it: nothing that runs depends on it.
@@ -10,47 +10,47 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::control::Order;
+use super::control::ChildOrder;
 use super::layout;
-use super::layout::{Layout, What};
-use super::{IsolationRung, exec};
+use super::layout::{MountContent, MountLayout};
+use super::{IsolationBackend, exec};
 
 /// A program that lies where commands do not see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unseen {
+pub struct InvisibleProgram {
     /// The program.
     pub path: PathBuf,
-    /// What covers it: a private directory, or a hidden path.
+    /// The path that covers it: a private directory, or a hidden path.
     pub below: PathBuf,
 }
 
 /// Where the program of the order lies out of its sight; none when it lies nowhere, or in sight.
-pub(super) fn program(order: &Order) -> Option<Unseen> {
+pub(super) fn program(order: &ChildOrder) -> Option<InvisibleProgram> {
     let layout = match order.rung {
-        IsolationRung::Namespaces | IsolationRung::Bubblewrap => layout::of(order).ok()?,
-        IsolationRung::Landlock | IsolationRung::None => return None,
+        IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => layout::build(order).ok()?,
+        IsolationBackend::Landlock | IsolationBackend::None => return None,
     };
     exec::candidates(order).into_iter().find_map(|candidate| {
         let path = PathBuf::from(OsStr::from_bytes(candidate.as_bytes()));
         // One that is named from the directory of the command lies in a project.
         let real = if path.is_absolute() { path.canonicalize().ok()? } else { return None };
         let below = covered(&layout, &path).or_else(|| covered(&layout, &real))?;
-        real.is_file().then(|| Unseen { path, below: below.to_owned() })
+        real.is_file().then(|| InvisibleProgram { path, below: below.to_owned() })
     })
 }
 
 /// The deepest thing that is put above the path decides.
-fn covered<'a>(layout: &'a Layout, path: &Path) -> Option<&'a Path> {
+fn covered<'a>(layout: &'a MountLayout, path: &Path) -> Option<&'a Path> {
     let above = layout.above(path)?;
     match above.what {
-        What::Private | What::Hidden => Some(&above.at),
-        What::Processes
-        | What::Devices
-        | What::Scratch
-        | What::Tree { .. }
-        | What::Text { .. }
-        | What::Link { .. }
-        | What::Masked
-        | What::Root { .. } => None,
+        MountContent::Private | MountContent::Hidden => Some(&above.at),
+        MountContent::Processes
+        | MountContent::Devices
+        | MountContent::Scratch
+        | MountContent::Tree { .. }
+        | MountContent::Text { .. }
+        | MountContent::Link { .. }
+        | MountContent::Masked
+        | MountContent::Root { .. } => None,
     }
 }

@@ -1,31 +1,32 @@
 //! Keeps commands from the rest of the machine.
 //!
-//! # The ladder, best first
-//! 1. **namespaces**: mounts, processes, network and more of the command's own; the projects on their paths, the rest
-//!    read-only, private `/tmp` and `/run`, no capabilities; Landlock and seccomp within.
+//! # The backends, best first
+//! 1. **namespaces**: mounts, processes, network and more of the command's own; the projects on their paths,
+//!    the rest read-only, private `/tmp` and `/run`, no capabilities; Landlock and seccomp within.
 //! 2. **bubblewrap**: the same by its flags, where only it may make user namespaces.
-//! 3. **landlock**: read and run everything, write the projects and a private directory; no sockets. Only when policy says
-//!    that this is enough.
+//! 3. **landlock**: read and run everything, write the projects and a private directory; no sockets. Only
+//!    when policy says that this is enough.
 //! 4. **none**: only when policy says that isolation is optional.
 //!
-//! # Who is who
+//! # The processes
 //! [`Isolation::start`] runs our own program again (`__run`). That child is the *holder*: it bears the marks of the job and
-//! waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares the rung,
-//! starts the command, waits for it, measures its time, and ends when it ends, when it is asked to, or when our end of the
-//! socket closes.
+//! waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares
+//! the backend, starts the command, waits for it, measures its time, and ends when it ends, when it is asked
+//! to, or when our end of the socket closes.
 //!
 //! # Invariants
-//! 1. A rung that does not work as a whole is passed over with the reason; none is used by halves. What cannot be done
-//!    and may be missing (a scratch directory) is noted.
+//! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. What cannot
+//!    be done and may be missing (a scratch directory) is noted.
 //! 2. What was in force is told by what was done: [`IsolationUsed`].
-//! 3. The child gets the marks of the job as its environment and nothing else: no secret of ours could be read there.
-//! 4. The holder is not told of our death by a signal: that would come when the starting *thread* ends. Only the reaper is
-//!    told so of the holder's death, which has one thread.
+//! 3. The child gets the marks of the job as its environment and nothing else: no secret of ours could be
+//!    read there.
+//! 4. The holder is not told of our death by a signal: that would come when the starting *thread* ends. Only
+//!    the reaper is told so of the holder's death, which has one thread.
 //! 5. A command with the network has one of its own where that can be had, and where not it is noted.
 //!
 //! # Not here
-//! Which trees a command sees ([`View`](crate::view::View)), and what is read from it
-//! ([`Running`](crate::command::Running)).
+//! Which trees a command sees ([`SandboxView`](crate::view::SandboxView)), and what is read from it
+//! ([`RunningCommand`](crate::command::RunningCommand)).
 
 mod broker;
 mod bubblewrap;
@@ -57,9 +58,9 @@ use crate::child::ChildProgram;
 
 pub use child::child_run;
 pub(crate) use child::take_over as take_over_socket;
-pub use missing_program::Unseen;
+pub use missing_program::InvisibleProgram;
 pub use process_tree::kill_marked;
-pub use start::StartError;
+pub use start::CommandStartError;
 
 /// The verb of the child that runs a command.
 pub const RUN_VERB: &str = "__run";
@@ -67,7 +68,7 @@ pub const RUN_VERB: &str = "__run";
 /// A way to isolate commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum IsolationRung {
+pub enum IsolationBackend {
     /// Namespaces of our own making.
     Namespaces,
     /// Namespaces of bubblewrap's making.
@@ -78,9 +79,9 @@ pub enum IsolationRung {
     None,
 }
 
-impl IsolationRung {
+impl IsolationBackend {
     /// All, best first.
-    pub const LADDER: [Self; 4] = [Self::Namespaces, Self::Bubblewrap, Self::Landlock, Self::None];
+    pub const TRY_ORDER: [Self; 4] = [Self::Namespaces, Self::Bubblewrap, Self::Landlock, Self::None];
 
     /// Its name, as it is stored and shown.
     pub fn as_str(self) -> &'static str {
@@ -93,32 +94,33 @@ impl IsolationRung {
     }
 }
 
-impl std::fmt::Display for IsolationRung {
+impl std::fmt::Display for IsolationBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// A rung that was not used, and why.
+/// A backend that was not used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RungPassedOver {
-    /// Which.
-    pub rung: IsolationRung,
-    /// What stood in the way.
+pub struct SkippedBackend {
+    /// The backend.
+    pub rung: IsolationBackend,
+    /// The reason.
     pub why: String,
 }
 
-/// What kept a command apart.
+/// The isolation under which a command ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolationUsed {
-    /// How.
-    pub rung: IsolationRung,
-    /// Whether it could reach the network.
+    /// The backend.
+    pub rung: IsolationBackend,
+    /// True if it could reach the network.
     pub network: bool,
-    /// Whether that was a network of its own, from which nothing of this machine is reached but the ports below.
+    /// True if that was a network of its own, from which nothing of this machine is reached but the ports
+    /// below.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_network: bool,
-    /// Why it had the network of this machine itself, with every service on it.
+    /// The reason that it had the network of this machine itself, with every service on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_network: Option<String>,
     /// Ports of this machine's loopback that it could reach.
@@ -126,13 +128,13 @@ pub struct IsolationUsed {
     pub loopback_ports: Vec<u16>,
     /// The paths that it could not see though they are there.
     pub hidden: Vec<String>,
-    /// What could not be done as asked, in words.
+    /// The requests that could not be met, in words.
     pub notes: Vec<String>,
-    /// The better rungs that did not work.
-    pub passed_over: Vec<RungPassedOver>,
+    /// The better backends that did not work.
+    pub passed_over: Vec<SkippedBackend>,
 }
 
-/// How far down the ladder a command may run.
+/// The weakest isolation under which a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IsolationPolicy {
@@ -145,11 +147,11 @@ pub enum IsolationPolicy {
 }
 
 impl IsolationPolicy {
-    fn allows(self, rung: IsolationRung) -> bool {
+    fn allows(self, rung: IsolationBackend) -> bool {
         match rung {
-            IsolationRung::Namespaces | IsolationRung::Bubblewrap => true,
-            IsolationRung::Landlock => self != Self::Required,
-            IsolationRung::None => self == Self::Optional,
+            IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => true,
+            IsolationBackend::Landlock => self != Self::Required,
+            IsolationBackend::None => self == Self::Optional,
         }
     }
 }
@@ -158,24 +160,24 @@ impl IsolationPolicy {
 #[derive(Clone, Debug)]
 pub struct Isolation {
     child: ChildProgram,
-    rungs: Vec<IsolationRung>,
+    rungs: Vec<IsolationBackend>,
 }
 
 impl Isolation {
-    /// The ladder as far as the policy lets it go.
+    /// The backends that the policy allows.
     pub fn new(policy: IsolationPolicy, child: ChildProgram) -> Self {
-        let rungs = IsolationRung::LADDER.into_iter().filter(|rung| policy.allows(*rung)).collect();
+        let rungs = IsolationBackend::TRY_ORDER.into_iter().filter(|rung| policy.allows(*rung)).collect();
         Self { child, rungs }
     }
 
-    /// This rung and no other.
-    pub fn only(rung: IsolationRung, child: ChildProgram) -> Self {
+    /// This backend and no other.
+    pub fn only(rung: IsolationBackend, child: ChildProgram) -> Self {
         Self { child, rungs: vec![rung] }
     }
 
-    /// Tries each rung, except doing without, by doing.
-    pub fn probe(&self) -> Vec<(IsolationRung, Result<(), String>)> {
-        let rungs = [IsolationRung::Namespaces, IsolationRung::Bubblewrap, IsolationRung::Landlock];
+    /// Tries each backend, except doing without, by doing.
+    pub fn probe(&self) -> Vec<(IsolationBackend, Result<(), String>)> {
+        let rungs = [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap, IsolationBackend::Landlock];
         rungs.into_iter().map(|rung| (rung, start::probe(&self.child, rung))).collect()
     }
 }

@@ -1,14 +1,16 @@
-//! Puts the file system of a command together.
+//! Builds the file system of a command.
 //!
 //! # How
 //! 1. Whatever is needed later is opened and cloned, while all of it can still be reached.
 //! 2. Everything is made read-only, recursively.
-//! 3. The rest of the machine becomes a new root: the sibling `outside`.
-//! 4. The steps of the layout are done in their order; places that do not exist in a private directory are made.
+//! 3. The rest of the machine becomes a new root: the sibling `machine_view`.
+//! 4. The steps of the layout are done in their order; places that do not exist in a private directory are
+//!    made.
 //! 5. What had to be writable for that becomes read-only too.
 //!
 //! # Invariants
-//! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie there.
+//! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie
+//!    there.
 //!
 //! # Not here
 //! What goes where: the sibling `layout`.
@@ -24,11 +26,11 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
-use super::control::Order;
-use super::devices::Devices;
-use super::layout::{Layout, Step, What};
-use super::machine_view::Outside;
-use super::reaper::Told;
+use super::control::ChildOrder;
+use super::devices::DeviceFiles;
+use super::layout::{LayoutStep, MountContent, MountLayout};
+use super::machine_view::MachineView;
+use super::reaper::StartNotes;
 use super::usage;
 
 /// A directory with nothing in it needs next to nothing.
@@ -38,37 +40,42 @@ const HIDDEN_BYTES_MAX: &str = "64k";
 pub(super) const HARMLESS: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// What a step needs that has to be opened before anything is covered.
-enum Ready {
+/// The descriptors of a step that must be opened before anything is covered.
+enum PreparedMount {
     /// A mount, to be attached.
     Mount { mount: OwnedFd, is_dir: bool },
     /// Device files.
-    Devices(Devices),
+    Devices(DeviceFiles),
     /// Nothing.
     Nothing,
 }
 
-/// Does it; returns what is hidden and what could not be done. Notes in the layout whether sockets are out of reach.
-pub(super) fn build(order: &Order, layout: &mut Layout, trees: &[OwnedFd]) -> Result<Told, String> {
+/// Does it; returns what is hidden and what could not be done. Notes in the layout whether sockets are out of
+/// reach.
+pub(super) fn build(
+    order: &ChildOrder,
+    layout: &mut MountLayout,
+    trees: &[OwnedFd],
+) -> Result<StartNotes, String> {
     let mut ready = Vec::new();
     let steps = layout.steps.clone();
-    let mut told = Told { notes: layout.notes.clone(), ..Told::default() };
+    let mut told = StartNotes { notes: layout.notes.clone(), ..StartNotes::default() };
     for step in &steps {
         let opened =
             open(order, step, trees, &mut told).map_err(|error| format!("{}: {error}", step.at.display()))?;
         ready.push((step, opened));
     }
     let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
-    set_attributes(CWD, "/", Reach::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
+    set_attributes(CWD, "/", AttributeScope::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
     make_private(order, &mut ready, &mut told).map_err(|error| format!("private directories: {error}"))?;
     let mut read_only_later = Vec::new();
     if !order.openings.unix_sockets {
         let mut outside =
-            look_outside(order, layout, &mut told).map_err(|error| format!("the machine: {error}"))?;
+            survey_machine(order, layout, &mut told).map_err(|error| format!("the machine: {error}"))?;
         for (at, mount) in outside.trees.drain(..) {
             if let Some((_, shown)) = ready.iter_mut().find(|(step, _)| step.at == at && step.is_shown_tree())
             {
-                *shown = Ready::Mount { mount, is_dir: true };
+                *shown = PreparedMount::Mount { mount, is_dir: true };
             }
         }
         read_only_later.extend(outside.enter().map_err(|error| format!("a new root: {error}"))?);
@@ -79,16 +86,20 @@ pub(super) fn build(order: &Order, layout: &mut Layout, trees: &[OwnedFd]) -> Re
     }
     mask(&steps).map_err(|error| format!("what the kernel tells: {error}"))?;
     for mount in read_only_later {
-        set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
+        set_attributes(mount.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .map_err(|error| format!("read-only: {error}"))?;
     }
     Ok(told)
 }
 
 /// The rest of the machine, without sockets that belong to other programs.
-fn look_outside(order: &Order, layout: &mut Layout, told: &mut Told) -> io::Result<Outside> {
+fn survey_machine(
+    order: &ChildOrder,
+    layout: &mut MountLayout,
+    told: &mut StartNotes,
+) -> io::Result<MachineView> {
     let named = order.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
-    let outside = Outside::look(layout, order.home.as_deref().or(named))?;
+    let outside = MachineView::survey(layout, order.home.as_deref().or(named))?;
     layout.sockets_sealed = outside.unsealed.is_empty();
     if let Some(path) = outside.unsealed.first() {
         told.notes.push(format!(
@@ -99,89 +110,104 @@ fn look_outside(order: &Order, layout: &mut Layout, told: &mut Told) -> io::Resu
     Ok(outside)
 }
 
-fn open(order: &Order, step: &Step, trees: &[OwnedFd], told: &mut Told) -> io::Result<Ready> {
+fn open(
+    order: &ChildOrder,
+    step: &LayoutStep,
+    trees: &[OwnedFd],
+    told: &mut StartNotes,
+) -> io::Result<PreparedMount> {
     match &step.what {
-        What::Root { index } => {
+        MountContent::Root { index } => {
             let (Some(root), Some(tree)) = (order.roots.get(*index), trees.get(*index)) else {
                 return Err(io::Error::other("no such project"));
             };
             let mount = clone_tree(root.source())?;
             same_file(&mount, tree)?;
-            Ok(Ready::Mount { mount: limited(mount, root.writable)?, is_dir: true })
+            Ok(PreparedMount::Mount { mount: limited(mount, root.writable)?, is_dir: true })
         }
-        What::Tree { source, writable } => {
+        MountContent::Tree { source, writable } => {
             let mount = clone_tree(source)?;
             let kind = kind_of(&mount)?;
             // No overlay covers a single file, and what is connected to is the program that listens.
             if kind == FileType::Socket && !*writable && !order.openings.unix_sockets {
                 let at = step.at.display();
                 told.notes.push(format!("{at} is not shown: it is a socket (`--unix-sockets` allows them)"));
-                return Ok(Ready::Nothing);
+                return Ok(PreparedMount::Nothing);
             }
             let is_dir = kind == FileType::Directory;
             // A device that was asked for has to work as one.
             let mount = if is_dir || !*writable { limited(mount, *writable)? } else { mount };
-            Ok(Ready::Mount { mount, is_dir })
+            Ok(PreparedMount::Mount { mount, is_dir })
         }
-        What::Scratch => Ok(Ready::Mount {
+        MountContent::Scratch => Ok(PreparedMount::Mount {
             // For now the directory itself; `make_private` lays the rest over it.
             mount: rustix::fs::open(&step.at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
             is_dir: true,
         }),
-        What::Devices => Ok(Ready::Devices(Devices::open())),
+        MountContent::Devices => Ok(PreparedMount::Devices(DeviceFiles::open())),
         // The kernel gives a new one only to processes that see an old one.
-        What::Processes => Ok(Ready::Mount { mount: processes()?, is_dir: true }),
-        What::Private | What::Text { .. } | What::Link { .. } | What::Hidden | What::Masked => {
-            Ok(Ready::Nothing)
-        }
+        MountContent::Processes => Ok(PreparedMount::Mount { mount: processes()?, is_dir: true }),
+        MountContent::Private
+        | MountContent::Text { .. }
+        | MountContent::Link { .. }
+        | MountContent::Hidden
+        | MountContent::Masked => Ok(PreparedMount::Nothing),
     }
 }
 
-fn place(step: &Step, ready: Ready, told: &mut Told, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
+fn place(
+    step: &LayoutStep,
+    ready: PreparedMount,
+    told: &mut StartNotes,
+    read_only_later: &mut Vec<OwnedFd>,
+) -> io::Result<()> {
     match (&step.what, ready) {
-        (What::Processes, Ready::Mount { mount, .. }) => {
+        (MountContent::Processes, PreparedMount::Mount { mount, .. }) => {
             if rustix::process::geteuid().is_root() {
                 // The machine's settings are in there, and belong to root, with capabilities or without.
-                set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+                set_attributes(mount.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
             }
             attach(&mount, &step.at)
         }
-        (What::Devices, Ready::Devices(devices)) => {
+        (MountContent::Devices, PreparedMount::Devices(devices)) => {
             let mount = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
             attach(&mount, &step.at)?;
             devices.fill(&step.at)?;
             read_only_later.push(mount);
             Ok(())
         }
-        (What::Hidden, _) => {
+        (MountContent::Hidden, _) => {
             told.hidden.push(step.at.display().to_string());
             hide(&step.at, read_only_later)
         }
-        (What::Text { text }, _) => {
+        (MountContent::Text { text }, _) => {
             make_place(&step.at, false)?;
             attach(&file(text)?, &step.at)
         }
         // All of them at the end.
-        (What::Masked, _) => Ok(()),
-        (What::Link { target }, _) => {
+        (MountContent::Masked, _) => Ok(()),
+        (MountContent::Link { target }, _) => {
             make_parent(&step.at)?;
             std::os::unix::fs::symlink(target, &step.at)
         }
         (
-            What::Root { .. } | What::Tree { .. } | What::Scratch | What::Private,
-            Ready::Mount { mount, is_dir },
+            MountContent::Root { .. }
+            | MountContent::Tree { .. }
+            | MountContent::Scratch
+            | MountContent::Private,
+            PreparedMount::Mount { mount, is_dir },
         ) => {
             make_place(&step.at, is_dir)?;
             attach(&mount, &step.at)
         }
         // A scratch directory that could not be had stays as it is, and is noted.
         (
-            What::Root { .. }
-            | What::Tree { .. }
-            | What::Scratch
-            | What::Private
-            | What::Devices
-            | What::Processes,
+            MountContent::Root { .. }
+            | MountContent::Tree { .. }
+            | MountContent::Scratch
+            | MountContent::Private
+            | MountContent::Devices
+            | MountContent::Processes,
             _,
         ) => Ok(()),
     }
@@ -204,8 +230,8 @@ fn hide(at: &Path, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
     attach(&file("")?, at)
 }
 
-/// A file with this text, to be attached. It needs a directory to be in, which is attached for the moment in which it is
-/// cloned.
+/// A file with this text, to be attached. It needs a directory to be in, which is attached for the moment in
+/// which it is cloned.
 fn file(text: &str) -> io::Result<OwnedFd> {
     attach(&tmpfs(HIDDEN_BYTES_MAX, "0755")?, Path::new("/proc"))?;
     let file = Path::new("/proc/file");
@@ -215,10 +241,11 @@ fn file(text: &str) -> io::Result<OwnedFd> {
     cloned
 }
 
-/// Covers what the kernel reports about the machine. One of the covered directories holds the emptiness of all of them.
-fn mask(steps: &[Step]) -> io::Result<()> {
+/// Covers what the kernel reports about the machine. One of the covered directories holds the emptiness of
+/// all of them.
+fn mask(steps: &[LayoutStep]) -> io::Result<()> {
     let masked: Vec<&Path> =
-        steps.iter().filter(|step| step.what == What::Masked).map(|step| step.at.as_path()).collect();
+        steps.iter().filter(|step| step.what == MountContent::Masked).map(|step| step.at.as_path()).collect();
     let Some(first) = masked.iter().find(|path| path.is_dir()) else { return Ok(()) };
     let store = tmpfs(HIDDEN_BYTES_MAX, "0555")?;
     attach(&store, first)?;
@@ -227,7 +254,7 @@ fn mask(steps: &[Step]) -> io::Result<()> {
     fs::create_dir(&dir)?;
     rustix::fs::chmod(&dir, Mode::from_raw_mode(0o555))?;
     // A clone has the attributes of its original, which is cheaper than setting those of each clone.
-    set_attributes(store.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    set_attributes(store.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     for path in masked.iter().filter(|path| *path != first) {
         let Ok(found) = fs::metadata(path) else { continue };
         attach(&clone_tree(if found.is_dir() { &dir } else { &file })?, path)?;
@@ -235,39 +262,44 @@ fn mask(steps: &[Step]) -> io::Result<()> {
     attach(&clone_tree(&dir)?, first)
 }
 
-/// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one file system in
-/// memory, which bounds them together. A scratch directory for which that does not work stays read-only.
-fn make_private(order: &Order, ready: &mut [(&Step, Ready)], told: &mut Told) -> io::Result<()> {
+/// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one
+/// file system in memory, which bounds them together. A scratch directory for which that does not work stays
+/// read-only.
+fn make_private(
+    order: &ChildOrder,
+    ready: &mut [(&LayoutStep, PreparedMount)],
+    told: &mut StartNotes,
+) -> io::Result<()> {
     let store = Path::new("/dev");
     let bytes_max = usage::private_bytes_max(&order.bounds);
     attach(&tmpfs(&bytes_max.to_string(), "0755")?, store)?;
     for (number, (step, opened)) in ready.iter_mut().enumerate() {
         let within = store.join(number.to_string());
         match (&step.what, &*opened) {
-            (What::Private, _) => {
+            (MountContent::Private, _) => {
                 fs::create_dir(&within)?;
                 rustix::fs::chmod(&within, Mode::from_raw_mode(private_mode(&step.at)))?;
-                *opened = Ready::Mount { mount: limited(clone_tree(&within)?, true)?, is_dir: true };
+                *opened = PreparedMount::Mount { mount: limited(clone_tree(&within)?, true)?, is_dir: true };
             }
-            (What::Scratch, Ready::Mount { mount, .. }) => {
+            (MountContent::Scratch, PreparedMount::Mount { mount, .. }) => {
                 *opened = match overlay(mount.as_fd(), &within) {
-                    Ok(mount) => Ready::Mount { mount, is_dir: true },
+                    Ok(mount) => PreparedMount::Mount { mount, is_dir: true },
                     Err(why) => {
                         told.notes.push(format!("{} stays read-only: {why}", step.at.display()));
-                        Ready::Nothing
+                        PreparedMount::Nothing
                     }
                 };
             }
             (
-                What::Scratch
-                | What::Processes
-                | What::Devices
-                | What::Tree { .. }
-                | What::Text { .. }
-                | What::Link { .. }
-                | What::Root { .. }
-                | What::Hidden
-                | What::Masked,
+                MountContent::Scratch
+                | MountContent::Processes
+                | MountContent::Devices
+                | MountContent::Tree { .. }
+                | MountContent::Text { .. }
+                | MountContent::Link { .. }
+                | MountContent::Root { .. }
+                | MountContent::Hidden
+                | MountContent::Masked,
                 _,
             ) => {}
         }
@@ -325,7 +357,7 @@ pub(super) fn attach(mount: &OwnedFd, at: &Path) -> io::Result<()> {
 
 pub(super) fn limited(mount: OwnedFd, writable: bool) -> io::Result<OwnedFd> {
     let flags = if writable { HARMLESS } else { HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY };
-    set_attributes(mount.as_fd(), "", Reach::AllBelow, flags)?;
+    set_attributes(mount.as_fd(), "", AttributeScope::AllBelow, flags)?;
     Ok(mount)
 }
 
@@ -357,9 +389,9 @@ fn make_parent(at: &Path) -> io::Result<()> {
     at.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// What attributes are added to.
+/// The mounts that attributes are added to.
 #[derive(Clone, Copy)]
-pub(super) enum Reach {
+pub(super) enum AttributeScope {
     /// One mount.
     This,
     /// It and all that is mounted below it.
@@ -370,15 +402,15 @@ pub(super) enum Reach {
 pub(super) fn set_attributes(
     directory: BorrowedFd<'_>,
     path: &str,
-    reach: Reach,
+    reach: AttributeScope,
     flags: MountAttrFlags,
 ) -> io::Result<()> {
     let path = std::ffi::CString::new(path)?;
     let attributes =
         libc::mount_attr { attr_set: flags.bits().into(), attr_clr: 0, propagation: 0, userns_fd: 0 };
     let reach = match reach {
-        Reach::This => libc::AT_EMPTY_PATH,
-        Reach::AllBelow => libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+        AttributeScope::This => libc::AT_EMPTY_PATH,
+        AttributeScope::AllBelow => libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
     };
     // SAFETY: path and attributes live during the call, and the size is that of the attributes.
     let result = unsafe {

@@ -1,7 +1,8 @@
-//! The rung `namespaces`: the command gets namespaces of its own.
+//! The backend `namespaces`: the command gets namespaces of its own.
 //!
 //! # How
-//! 1. Enter the user and mount namespace of the sandbox, or make a user namespace where privileges are missing.
+//! 1. Enter the user and mount namespace of the sandbox, or make a user namespace where privileges are
+//!    missing.
 //! 2. Leave all others; fork: the new process is the first of its pid namespace, the reaper.
 //! 3. It makes the command's own network, puts the file system together, and starts the command.
 //!
@@ -17,26 +18,26 @@ use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::child::{fail, fail_with};
-use super::control::{self, Delivered, Failure, Order, Report};
+use super::control::{self, ChildOrder, ChildReport, DeliveredOrder, StartFailure};
 use super::reaper::{self, Kind};
 use super::{exec, holder, layout, mounts, own_network, privileges};
-use crate::forwarder::Inside;
+use crate::forwarder::InsideNetwork;
 
 /// Runs the command.
-pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
+pub(super) fn run(delivered: DeliveredOrder, control: OwnedFd) -> ! {
     let has_version_6 = delivered.order.own_network && own_network::has_version_6();
     if let Err(why) = leave(&delivered) {
         fail(&control, why);
     }
     // The kernel kills the namespace with its first process.
-    match holder::stay_outside(Signal::KILL, (delivered, control)) {
+    match holder::fork_holder(Signal::KILL, (delivered, control)) {
         Ok((delivered, control)) => hold(delivered, control, has_version_6),
         Err(((_, control), error)) => fail_with(&control, error.into()),
     }
 }
 
 /// Enters the namespaces of the sandbox, if it has any.
-pub(super) fn enter(delivered: &Delivered) -> Result<(), String> {
+pub(super) fn enter(delivered: &DeliveredOrder) -> Result<(), String> {
     let enter = |namespace: &Option<OwnedFd>, kind: LinkNameSpaceType, name: &str| match namespace {
         Some(namespace) => move_into_link_name_space(namespace.as_fd(), Some(kind))
             .map_err(|errno| format!("entering the sandbox's {name} namespace: {errno}")),
@@ -47,7 +48,7 @@ pub(super) fn enter(delivered: &Delivered) -> Result<(), String> {
 }
 
 /// Leaves all other namespaces.
-fn leave(delivered: &Delivered) -> Result<(), String> {
+fn leave(delivered: &DeliveredOrder) -> Result<(), String> {
     enter(delivered)?;
     if !privileges::can_mount() {
         own_user_namespace()?;
@@ -84,20 +85,20 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// The first process of the namespace.
-fn hold(delivered: Delivered, control: OwnedFd, has_version_6: bool) -> ! {
+fn hold(delivered: DeliveredOrder, control: OwnedFd, has_version_6: bool) -> ! {
     if let Err(why) = make_network(&delivered.order, has_version_6, &control) {
-        control::report(&control, &Report::Failed(Failure::Network(why)), &[]);
+        control::report(&control, &ChildReport::Failed(StartFailure::Network(why)), &[]);
         std::process::exit(1)
     }
     let prepared = reaper::introduce(&control)
         .map_err(|error| format!("pidfd: {error}"))
-        .and_then(|()| layout::of(&delivered.order))
+        .and_then(|()| layout::build(&delivered.order))
         .and_then(|layout| prepare(&delivered, layout));
     let (layout, told) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => fail(&control, why),
     };
-    let Delivered { order, stdio, user_namespace, mount_namespace, trees } = delivered;
+    let DeliveredOrder { order, stdio, user_namespace, mount_namespace, trees } = delivered;
     // They lead out of here.
     drop((user_namespace, mount_namespace, trees));
     let start = |tell: std::os::fd::BorrowedFd<'_>| {
@@ -110,27 +111,27 @@ fn hold(delivered: Delivered, control: OwnedFd, has_version_6: bool) -> ! {
 }
 
 fn prepare(
-    delivered: &Delivered,
-    mut layout: layout::Layout,
-) -> Result<(layout::Layout, reaper::Told), String> {
+    delivered: &DeliveredOrder,
+    mut layout: layout::MountLayout,
+) -> Result<(layout::MountLayout, reaper::StartNotes), String> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|errno| format!("private mounts: {errno}"))?;
     let told = mounts::build(&delivered.order, &mut layout, &delivered.trees)?;
     Ok((layout, told))
 }
 
-/// Whether it leaves the network of this machine.
-fn has_namespace(order: &Order) -> bool {
+/// Returns true if it leaves the network of this machine.
+fn has_namespace(order: &ChildOrder) -> bool {
     order.own_network || !order.network
 }
 
 /// Makes what there is in a network of the command's own, and hands it over to be carried.
-fn make_network(order: &Order, has_version_6: bool, control: &OwnedFd) -> Result<(), String> {
+fn make_network(order: &ChildOrder, has_version_6: bool, control: &OwnedFd) -> Result<(), String> {
     if !has_namespace(order) {
         return Ok(());
     }
     wake_loopback().map_err(|error| format!("the loopback device: {error}"))?;
-    let mut inside = Inside { has_device: order.own_network, ports: Vec::new() };
+    let mut inside = InsideNetwork { has_device: order.own_network, ports: Vec::new() };
     let mut carried = Vec::<OwnedFd>::new();
     if order.own_network {
         let device = own_network::open_devices().map_err(|error| format!("/dev/net/tun: {error}"))?;
@@ -144,7 +145,7 @@ fn make_network(order: &Order, has_version_6: bool, control: &OwnedFd) -> Result
     }
     if !carried.is_empty() {
         let carried: Vec<_> = carried.iter().map(AsFd::as_fd).collect();
-        control::report(control, &Report::Network(inside), &carried);
+        control::report(control, &ChildReport::Network(inside), &carried);
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The inside of a command's own network: a device to the outside, and listeners for the ports that it may reach here.
+//! The inside of a command's own network: a device to the outside, and listeners for the ports that it may
+//! reach here.
 //!
 //! # Invariants
 //! 1. It is made in a new network namespace, which holds nothing else.
@@ -30,7 +31,8 @@ pub(super) fn resolvers() -> String {
     format!("nameserver {GATEWAY}\n")
 }
 
-/// Returns whether this machine has an address of version 6 that others can reach. Asked before its network is left.
+/// Returns whether this machine has an address of version 6 that others can reach. Asked before its network
+/// is left.
 pub(super) fn has_version_6() -> bool {
     let text = std::fs::read_to_string(ADDRESSES_6).unwrap_or_default();
     // Address, interface, length, scope, flags, name; a scope of 0 is global.

@@ -1,4 +1,4 @@
-//! Giving up everything that a command could use to get out.
+//! Drops every privilege that a command could use to get out.
 //!
 //! # Invariants
 //! 1. Afterwards no capability is left in any set, and no program that is run can gain one.
@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 /// No capability has a number beyond this.
 const CAPABILITY_MAX: i32 = 63;
 
-/// Whether this process may mount.
+/// Returns true if this process may mount.
 pub(super) fn can_mount() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }

@@ -1,11 +1,12 @@
-//! The processes below one, found in `/proc`, and how to kill them all.
+//! Finds the processes below one in `/proc`, and kills them all.
 //!
 //! # Invariants
-//! 1. [`kill_descendants`] returns only when this process has no child left. As it is a subreaper, whatever lost its
-//!    parent became its child: no child left means no descendant left.
-//! 2. A process is signalled while it is known to be a descendant; the window in which its number could be taken by a
-//!    stranger is that between reading and signalling, and within it the number is still held by a zombie that
-//!    only this tree can reap. One that is found by its environment is held by a descriptor while it is looked at.
+//! 1. [`kill_descendants`] returns only when this process has no child left. As it is a subreaper, whatever
+//!    lost its parent became its child: no child left means no descendant left.
+//! 2. A process is signalled while it is known to be a descendant; the window in which its number could be
+//!    taken by a stranger is that between reading and signalling, and within it the number is still held by a
+//!    zombie that only this tree can reap. One that is found by its environment is held by a descriptor while
+//!    it is looked at.
 //! 3. A process that is in the middle of an exec is not taken for one without an environment.
 //!
 //! # Not here
@@ -101,7 +102,7 @@ pub(super) fn kill_descendants() -> u32 {
             let _ = rustix::process::kill_process(*pid, Signal::KILL);
         }
         killed = killed.max(u32::try_from(found.len()).unwrap_or(u32::MAX));
-        if reap_all() == Left::None {
+        if reap_all() == RemainingProcesses::None {
             return killed;
         }
         std::thread::sleep(LOOK_AGAIN_AFTER);
@@ -109,24 +110,25 @@ pub(super) fn kill_descendants() -> u32 {
 }
 
 #[derive(PartialEq, Eq)]
-enum Left {
+enum RemainingProcesses {
     Some,
     None,
 }
 
 /// Reaps every child that is dead, and tells whether there are others.
-fn reap_all() -> Left {
+fn reap_all() -> RemainingProcesses {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return Left::Some,
-            Err(_) => return Left::None,
+            Ok(None) => return RemainingProcesses::Some,
+            Err(_) => return RemainingProcesses::None,
         }
     }
 }
 
-/// Kills, again and again until none is left, every process whose environment has `name=value`. This is for what
-/// nobody holds any more: its reaper was killed, or its owner died. How many were found. An empty value marks nothing.
+/// Kills, again and again until none is left, every process whose environment has `name=value`. This is for
+/// what nobody holds any more: its reaper was killed, or its owner died. How many were found. An empty value
+/// marks nothing.
 pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
     if value.is_empty() {
         return 0;
@@ -134,13 +136,13 @@ pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
     let mark = [name.as_bytes(), b"=", value.as_bytes()].concat();
     match kill_where(|environ| variables(environ).any(|variable| variable == mark), None) {
         Ok(killed) => killed,
-        Err(Undying { killed, .. }) => killed,
+        Err(UnkillableProcess { killed, .. }) => killed,
     }
 }
 
 /// Some processes did not die in time.
 #[derive(Debug)]
-pub(crate) struct Undying {
+pub(crate) struct UnkillableProcess {
     /// How many were killed.
     pub(crate) killed: u32,
     /// One of those that live.
@@ -161,24 +163,27 @@ const HOLDER_WAIT: Duration = Duration::from_secs(20);
 /// How long processes are waited for that are about to end.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
-/// The same for every process whose environment is `meant`, until none is left or the time is up. What was found is
-/// waited for: when this returns, it holds no file any more. This process itself is never meant.
-pub(crate) fn kill_where(meant: impl Fn(&[u8]) -> bool, until: Option<Instant>) -> Result<u32, Undying> {
+/// The same for every process whose environment is `meant`, until none is left or the time is up. What was
+/// found is waited for: when this returns, it holds no file any more. This process itself is never meant.
+pub(crate) fn kill_where(
+    meant: impl Fn(&[u8]) -> bool,
+    until: Option<Instant>,
+) -> Result<u32, UnkillableProcess> {
     let mut killed = BTreeSet::new();
     loop {
-        let found = held_where(&meant);
+        let found = hold_matching(&meant);
         if found.is_empty() {
             wait_for_leaving(until);
             return Ok(count(&killed));
         }
         end_holders(&found, until);
-        for Found { held, .. } in &found {
+        for MatchedProcess { held, .. } in &found {
             // One that the death of another took along cannot be told any more, and is dead.
             let _ = rustix::process::pidfd_send_signal(held, Signal::KILL);
         }
-        for Found { pid, held, .. } in found {
+        for MatchedProcess { pid, held, .. } in found {
             if !is_dead_by(&held, until) {
-                return Err(Undying { killed: count(&killed), pid });
+                return Err(UnkillableProcess { killed: count(&killed), pid });
             }
             killed.insert(pid.as_raw_nonzero());
         }
@@ -190,15 +195,16 @@ fn count(killed: &BTreeSet<NonZeroI32>) -> u32 {
 }
 
 /// A process that is meant.
-struct Found {
+struct MatchedProcess {
     pid: Pid,
     held: OwnedFd,
-    /// Whether it stands for a whole command, and kills that when it is asked to end.
+    /// True if it stands for a whole command, and kills that when it is asked to end.
     is_holder: bool,
 }
 
-/// Asks those that hold a command to kill it, and waits until they have. One that does not is killed like any other.
-fn end_holders(found: &[Found], until: Option<Instant>) {
+/// Asks those that hold a command to kill it, and waits until they have. One that does not is killed like any
+/// other.
+fn end_holders(found: &[MatchedProcess], until: Option<Instant>) {
     let holders = || found.iter().filter(|found| found.is_holder).map(|found| &found.held);
     for held in holders() {
         for signal in [Signal::TERM, Signal::CONT] {
@@ -211,9 +217,9 @@ fn end_holders(found: &[Found], until: Option<Instant>) {
     });
 }
 
-/// Each is looked at again once it is held: the number may have become a stranger's in between. A zombie has no
-/// environment, so what is dead is not found again.
-fn held_where(meant: &impl Fn(&[u8]) -> bool) -> Vec<Found> {
+/// Each is looked at again once it is held: the number may have become a stranger's in between. A zombie has
+/// no environment, so what is dead is not found again.
+fn hold_matching(meant: &impl Fn(&[u8]) -> bool) -> Vec<MatchedProcess> {
     let own = rustix::process::getpid();
     let mut room = vec![0; ENVIRON_BYTES];
     let holder = [super::holder::HOLDER.as_bytes(), b"=1"].concat();
@@ -226,21 +232,21 @@ fn held_where(meant: &impl Fn(&[u8]) -> bool) -> Vec<Found> {
             return None;
         }
         let held = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        is_meant(pid).map(|is_holder| Found { pid, held, is_holder })
+        is_meant(pid).map(|is_holder| MatchedProcess { pid, held, is_holder })
     };
     processes().into_iter().filter_map(&mut held).collect()
 }
 
-/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to become another
-/// program has for a moment the memory of the new one, and no environment in it yet: it is looked at until it has. An empty
-/// one is believed when it was so twice in the same memory.
+/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to
+/// become another program has for a moment the memory of the new one, and no environment in it yet: it is
+/// looked at until it has. An empty one is believed when it was so twice in the same memory.
 fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
     let until = Instant::now() + BETWEEN_WAIT;
     let mut memory = None;
     loop {
         let count = read_environ(pid, room)?;
-        let stat = if count == 0 { Stat::of(pid).filter(Stat::is_program) } else { None };
-        let Some(Stat { env_end, .. }) = stat else { return Some(&room[..count]) };
+        let stat = if count == 0 { ProcessStat::read(pid).filter(ProcessStat::is_program) } else { None };
+        let Some(ProcessStat { env_end, .. }) = stat else { return Some(&room[..count]) };
         let is_same = env_end != 0 && memory == Some(env_end);
         if is_same || Instant::now() >= until {
             return Some(&[]);
@@ -252,8 +258,8 @@ fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
     }
 }
 
-/// How many bytes the environment has, as one read gives it: what two reads give may be of two programs, and the second
-/// of none. The room grows to hold it.
+/// How many bytes the environment has, as one read gives it: what two reads give may be of two programs, and
+/// the second of none. The room grows to hold it.
 fn read_environ(pid: Pid, room: &mut Vec<u8>) -> Option<usize> {
     loop {
         let mut file = fs::File::open(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
@@ -265,23 +271,23 @@ fn read_environ(pid: Pid, room: &mut Vec<u8>) -> Option<usize> {
     }
 }
 
-/// What the kernel says of a process.
-struct Stat {
+/// The kernel's record of a process.
+struct ProcessStat {
     is_dead: bool,
     flags: u32,
     /// Where its environment ends in its memory; 0 when it has none yet, or no memory.
     env_end: u64,
 }
 
-impl Stat {
-    fn of(pid: Pid) -> Option<Stat> {
+impl ProcessStat {
+    fn read(pid: Pid) -> Option<ProcessStat> {
         let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         // The name may hold anything; behind it stand the state and, as the seventh and the 49th, the others.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let field = |at: usize| fields.get(at).copied();
-        Some(Stat {
+        Some(ProcessStat {
             is_dead: matches!(field(0), None | Some("Z" | "X")),
             flags: field(6).and_then(|flags| flags.parse().ok()).unwrap_or_default(),
             env_end: field(48).and_then(|end| end.parse().ok()).unwrap_or_default(),
@@ -292,18 +298,19 @@ impl Stat {
         !self.is_dead && self.flags & PF_EXITING != 0
     }
 
-    /// Whether it has memory of its own, and keeps it: neither dead nor leaving, and none of the kernel's.
+    /// Returns true if it has memory of its own, and keeps it: neither dead nor leaving, and none of the
+    /// kernel's.
     fn is_program(&self) -> bool {
         !self.is_dead && self.flags & (PF_EXITING | PF_KTHREAD) == 0
     }
 }
 
-/// Waits for processes that are about to end. Their memory goes first and with it their environment, so they are not found
-/// any more; their files go after it.
+/// Waits for processes that are about to end. Their memory goes first and with it their environment, so they
+/// are not found any more; their files go after it.
 fn wait_for_leaving(until: Option<Instant>) {
     let at_most = Instant::now() + LEAVING_WAIT;
     let until = until.map_or(at_most, |until| until.min(at_most));
-    let is_leaving = |pid: &Pid| Stat::of(*pid).is_some_and(|stat| stat.is_leaving());
+    let is_leaving = |pid: &Pid| ProcessStat::read(*pid).is_some_and(|stat| stat.is_leaving());
     let leaving: Vec<OwnedFd> = processes()
         .into_iter()
         .filter(is_leaving)

@@ -1,13 +1,14 @@
 //! The process that holds a command's tree: starts it, watches it, and leaves nothing of it behind.
 //!
-//! It is the first process of a pid namespace, where the kernel kills the rest when it ends, or a subreaper, which
-//! kills until nothing is left.
+//! It is the first process of a pid namespace, where the kernel kills the rest when it ends, or a subreaper,
+//! which kills until nothing is left.
 //!
 //! # Invariants
-//! 1. It ends when the command ends, when its time is up or it uses more than it may, when it is asked to (over the socket, or by `SIGTERM` of the
-//!    process that holds it), and when the lifeline closes. In each case nothing of the tree is left when it is gone.
-//! 2. It holds no file descriptor but the socket and what it waits with: a command that could look into it would find
-//!    nothing there. It also cannot look.
+//! 1. It ends when the command ends, when its time is up or it uses more than it may, when it is asked to
+//!    (over the socket, or by `SIGTERM` of the process that holds it), and when the lifeline closes. In each
+//!    case nothing of the tree is left when it is gone.
+//! 2. It holds no file descriptor but the socket and what it waits with: a command that could look into it
+//!    would find nothing there. It also cannot look.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,12 +21,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 
 use super::broker::Broker;
-use super::control::{self, Failure, Order, Report};
-use super::fork::{Side, fork};
+use super::control::{self, ChildOrder, ChildReport, StartFailure};
+use super::fork::{ForkResult, fork};
 use super::holder::Signals;
-use super::usage::Usage;
+use super::usage::UsageMonitor;
 use super::{exec, privileges, process_tree};
-use crate::command::{HowEnded, LimitHit};
+use crate::command::{ExitKind, LimitHit};
 
 /// What kind of tree it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +35,14 @@ pub(super) enum Kind {
     Namespace,
     /// This is a subreaper.
     Descendants,
-    /// This is a subreaper, and the command's own process only wraps it: told to end, it would end all at once.
+    /// This is a subreaper, and the command's own process only wraps it: told to end, it would end all at
+    /// once.
     Wrapped,
 }
 
-/// What is told of a command that begins.
+/// The notes about a command that begins.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct StartNotes {
     pub(super) hidden: Vec<String>,
     pub(super) notes: Vec<String>,
 }
@@ -48,61 +50,62 @@ pub(super) struct Told {
 /// Tells who holds the tree.
 pub(super) fn introduce(control: &OwnedFd) -> io::Result<()> {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
-    control::report(control, &Report::Reaper, &[own.as_fd()]);
+    control::report(control, &ChildReport::Reaper, &[own.as_fd()]);
     Ok(())
 }
 
-/// Starts what `start` becomes, watches over it, and ends with it. `start` is called in the new process, with the pipe
-/// to tell of failures, and returns only on failure. `answers` is where it sends what it asks of us, and what it may change
-/// in that way. `complaints` is what else there may be to read when it did not
-/// even begin.
+/// Starts what `start` becomes, watches over it, and ends with it. `start` is called in the new process, with
+/// the pipe to tell of failures, and returns only on failure. `answers` is where it sends what it asks of us,
+/// and what it may change in that way. `complaints` is what else there may be to read when it did not even
+/// begin.
 pub(super) fn hold(
     kind: Kind,
     control: OwnedFd,
-    order: &Order,
-    told: Told,
+    order: &ChildOrder,
+    told: StartNotes,
     answers: Option<(OwnedFd, Vec<PathBuf>)>,
-    start: impl FnOnce(BorrowedFd<'_>) -> Failure,
+    start: impl FnOnce(BorrowedFd<'_>) -> StartFailure,
     complaints: impl FnOnce() -> String,
 ) -> ! {
     let begun = begin(kind, start, complaints).and_then(|(command, signals)| {
         let broker = answers.map(|(socket, writable)| Broker::take(&socket, &writable)).transpose();
-        Ok((command, signals, broker.map_err(|error| Failure::Rung(format!("the broker: {error}")))?))
+        Ok((command, signals, broker.map_err(|error| StartFailure::Rung(format!("the broker: {error}")))?))
     });
     match begun {
         Ok((command, signals, broker)) => {
-            control::report(&control, &Report::Started { hidden: told.hidden, notes: told.notes }, &[]);
-            let usage = Usage::new(order, kind == Kind::Namespace);
-            let watch = Watch { kind, control: &control, signals, command, order, usage, broker };
-            let ended = watch.until_the_end();
+            control::report(&control, &ChildReport::Started { hidden: told.hidden, notes: told.notes }, &[]);
+            let usage = UsageMonitor::new(order, kind == Kind::Namespace);
+            let watch = CommandWait { kind, control: &control, signals, command, order, usage, broker };
+            let ended = watch.wait_for_end();
             let limit = ended.and_then(|(_, limit)| limit.or_else(|| watch.usage.at_end()));
-            let killed = leave_nothing(kind, order);
+            let killed = clean_up(kind, order);
             if let Some((how, _)) = ended {
-                control::report(&control, &Report::Ended { how, killed, limit }, &[]);
+                control::report(&control, &ChildReport::Ended { how, killed, limit }, &[]);
             }
         }
         Err(failure) => {
-            leave_nothing(kind, order);
-            control::report(&control, &Report::Failed(failure), &[]);
+            clean_up(kind, order);
+            control::report(&control, &ChildReport::Failed(failure), &[]);
         }
     }
     std::process::exit(0)
 }
 
-/// Starts the command; returns its number, and what becomes readable when a child ends or this process is asked to end.
+/// Starts the command; returns its number, and what becomes readable when a child ends or this process is
+/// asked to end.
 fn begin(
     kind: Kind,
-    start: impl FnOnce(BorrowedFd<'_>) -> Failure,
+    start: impl FnOnce(BorrowedFd<'_>) -> StartFailure,
     complaints: impl FnOnce() -> String,
-) -> Result<(Pid, Signals), Failure> {
+) -> Result<(Pid, Signals), StartFailure> {
     let signals = Signals::block()?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
     let command = match fork()? {
-        Side::Child => {
+        ForkResult::Child => {
             drop(told);
-            tell_failure(&tell, &start(tell.as_fd()))
+            report_failure(&tell, &start(tell.as_fd()))
         }
-        Side::Parent(pid) => pid,
+        ForkResult::Parent(pid) => pid,
     };
     drop((tell, start));
     if kind == Kind::Namespace {
@@ -114,14 +117,14 @@ fn begin(
     match said.strip_prefix(exec::HELLO) {
         Some([]) => Ok((command, signals)),
         Some(failure) => {
-            Err(serde_json::from_slice(failure).unwrap_or_else(|error| Failure::Rung(error.to_string())))
+            Err(serde_json::from_slice(failure).unwrap_or_else(|error| StartFailure::Rung(error.to_string())))
         }
-        None => Err(Failure::Rung(complaints())),
+        None => Err(StartFailure::Rung(complaints())),
     }
 }
 
 /// Says why, and ends.
-pub(super) fn tell_failure(tell: &OwnedFd, failure: &Failure) -> ! {
+pub(super) fn report_failure(tell: &OwnedFd, failure: &StartFailure) -> ! {
     if let (Ok(text), Ok(pipe)) = (serde_json::to_vec(failure), tell.try_clone()) {
         let _ = File::from(pipe).write_all(&text);
     }
@@ -129,7 +132,7 @@ pub(super) fn tell_failure(tell: &OwnedFd, failure: &Failure) -> ! {
 }
 
 /// Kills what is left, and removes what was made for the command.
-fn leave_nothing(kind: Kind, order: &Order) -> u32 {
+fn clean_up(kind: Kind, order: &ChildOrder) -> u32 {
     match kind {
         // The kernel will do it, before this process counts as dead.
         Kind::Namespace => others_in_namespace(),
@@ -148,19 +151,19 @@ fn others_in_namespace() -> u32 {
 }
 
 /// The wait for the end of a command.
-struct Watch<'a> {
+struct CommandWait<'a> {
     kind: Kind,
     control: &'a OwnedFd,
     signals: Signals,
     command: Pid,
-    order: &'a Order,
-    usage: Usage,
+    order: &'a ChildOrder,
+    usage: UsageMonitor,
     broker: Option<Broker>,
 }
 
-impl Watch<'_> {
+impl CommandWait<'_> {
     /// How it ended, and the bound that it was ended for; none when nobody is there to hear.
-    fn until_the_end(&self) -> Option<(HowEnded, Option<LimitHit>)> {
+    fn wait_for_end(&self) -> Option<(ExitKind, Option<LimitHit>)> {
         let limit = self.order.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut deadline = limit;
         let mut asked_to_end = false;
@@ -173,25 +176,25 @@ impl Watch<'_> {
             }
             if control {
                 match control::receive(self.control) {
-                    Ok(Some(_)) => return Some((HowEnded::Killed, None)),
+                    Ok(Some(_)) => return Some((ExitKind::Killed, None)),
                     Ok(None) | Err(_) => return None,
                 }
             }
             if signalled && self.signals.take().ask_to_end {
-                return Some((HowEnded::Signalled(libc::SIGKILL), None));
+                return Some((ExitKind::Signalled(libc::SIGKILL), None));
             }
             if signalled && let Some(how) = self.reap() {
-                return Some((if asked_to_end { HowEnded::TimedOut } else { how }, None));
+                return Some((if asked_to_end { ExitKind::TimedOut } else { how }, None));
             }
             if look_at <= Instant::now() {
-                match self.usage.look() {
+                match self.usage.check() {
                     Ok(after) => look_at = Instant::now() + after,
-                    Err(limit) => return Some((HowEnded::Signalled(libc::SIGKILL), Some(limit))),
+                    Err(limit) => return Some((ExitKind::Signalled(libc::SIGKILL), Some(limit))),
                 }
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 if asked_to_end {
-                    return Some((HowEnded::TimedOut, None));
+                    return Some((ExitKind::TimedOut, None));
                 }
                 asked_to_end = true;
                 self.ask_to_end();
@@ -200,7 +203,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for a signal, for a message, or for the deadline; returns which of the first two came, and whether a call waits to be answered.
+    /// Waits for a signal, for a message, or for the deadline; returns which of the first two came, and
+    /// whether a call waits to be answered.
     fn next(&self, deadline: Option<Instant>) -> [bool; 3] {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
@@ -217,10 +221,10 @@ impl Watch<'_> {
     }
 
     /// Reaps whatever is dead; how the command ended, if it is among them.
-    fn reap(&self) -> Option<HowEnded> {
+    fn reap(&self) -> Option<ExitKind> {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.command => return Some(how(status)),
+                Ok(Some((pid, status))) if pid == self.command => return Some(exit_kind(status)),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) | Err(_) => return None,
             }
@@ -239,9 +243,9 @@ impl Watch<'_> {
     }
 }
 
-fn how(status: WaitStatus) -> HowEnded {
+fn exit_kind(status: WaitStatus) -> ExitKind {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(status), _) => HowEnded::Exited(status),
-        (None, signal) => HowEnded::Signalled(signal.unwrap_or_default()),
+        (Some(status), _) => ExitKind::Exited(status),
+        (None, signal) => ExitKind::Signalled(signal.unwrap_or_default()),
     }
 }

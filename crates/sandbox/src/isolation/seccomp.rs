@@ -1,12 +1,13 @@
 //! System calls that no command needs and that widen what it can reach.
 //!
 //! # Invariants
-//! 1. A refused call fails with an error the program can handle; it is not killed for trying. Only a program for another
-//!    processor, whose calls have other numbers, is killed at its first call.
-//! 2. Every way to a new user namespace is closed: `unshare`, `clone`, and `clone3`, whose arguments a filter cannot
-//!    read and which therefore "does not exist" (the C libraries then use `clone`).
-//! 3. Every way to a socket is filtered: `socket` by an allow list of families, and `io_uring`, which makes sockets without
-//!    that call, "does not exist". `socketcall` is a call of 32-bit programs, which are killed.
+//! 1. A refused call fails with an error the program can handle; it is not killed for trying. Only a program
+//!    for another processor, whose calls have other numbers, is killed at its first call.
+//! 2. Every way to a new user namespace is closed: `unshare`, `clone`, and `clone3`, whose arguments a filter
+//!    cannot read and which therefore "does not exist" (the C libraries then use `clone`).
+//! 3. Every way to a socket is filtered: `socket` by an allow list of families, and `io_uring`, which makes
+//!    sockets without that call, "does not exist". `socketcall` is a call of 32-bit programs, which are
+//!    killed.
 //!
 //! # Not here
 //! What the namespaces and Landlock already keep apart.
@@ -23,7 +24,7 @@ const SYS_OPEN_TREE_ATTR: i64 = 467;
 
 /// The calls that a command may make beyond those that every command may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Allowed {
+pub(super) struct AllowedCalls {
     /// Sockets of the internet families: there is a network namespace, or the network is on.
     pub(super) internet: bool,
     /// `socket(AF_UNIX)`; `socketpair` is always allowed.
@@ -37,7 +38,7 @@ pub(super) struct Allowed {
 }
 
 /// Returns the filters, to be installed one after the other.
-pub(super) fn filters(allowed: Allowed) -> Result<Vec<BpfProgram>, String> {
+pub(super) fn filters(allowed: AllowedCalls) -> Result<Vec<BpfProgram>, String> {
     let mut missing = vec![libc::SYS_clone3];
     if !allowed.io_uring {
         missing.extend([libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register]);
@@ -72,9 +73,9 @@ pub(super) fn install(filters: &[BpfProgram]) -> Result<(), String> {
 }
 
 /// Conditions by system call; without one the call is refused always.
-pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-pub(super) fn filter(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
+pub(super) fn filter(rules: SyscallRules, errno: i32) -> Result<BpfProgram, String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let errno = SeccompAction::Errno(errno.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, errno, arch)
@@ -82,11 +83,12 @@ pub(super) fn filter(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
         .map_err(|error| error.to_string())
 }
 
-pub(super) fn always(calls: &[i64]) -> Rules {
+pub(super) fn always(calls: &[i64]) -> SyscallRules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// Calls that need a privilege no command has, that reach into other processes, or that leave what the other filters see.
+/// Calls that need a privilege no command has, that reach into other processes, or that leave what the other
+/// filters see.
 const REFUSED: [i64; 43] = [
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -147,7 +149,8 @@ const REFUSED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 
-/// Calls that change extended attributes; the last two and `file_setattr` are newer than the C library's list.
+/// Calls that change extended attributes; the last two and `file_setattr` are newer than the C library's
+/// list.
 const ATTRIBUTES: [i64; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
@@ -178,11 +181,11 @@ const SYSTEM_V: [i64; 11] = [
 /// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 const FILE_FLAGS: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
 
-/// The execution domains that a program may ask for: the ordinary ones, without randomized addresses (debuggers,
-/// sanitizers), and the question which it is.
+/// The execution domains that a program may ask for: the ordinary ones, without randomized addresses
+/// (debuggers, sanitizers), and the question which it is.
 const PERSONALITIES: [u32; 6] = [0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, u32::MAX];
 
-fn refused() -> Result<Rules, String> {
+fn refused() -> Result<SyscallRules, String> {
     let mut rules = always(&REFUSED);
     rules.extend(always(REFUSED_HERE));
     let new_user = libc::CLONE_NEWUSER.unsigned_abs().into();
@@ -200,9 +203,9 @@ fn refused() -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Every family of sockets but the known ones: others are no part of a network namespace (vsock), or are seldom used and
-/// often broken. Of netlink the addresses and the command's own sockets are left.
-fn other_families(allowed: Allowed) -> Result<Rules, String> {
+/// Every family of sockets but the known ones: others are no part of a network namespace (vsock), or are
+/// seldom used and often broken. Of netlink the addresses and the command's own sockets are left.
+fn other_families(allowed: AllowedCalls) -> Result<SyscallRules, String> {
     let mut families = vec![libc::AF_UNIX];
     if allowed.internet {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);

@@ -1,13 +1,14 @@
 //! Memory that is no process's own: files in memory, shared mappings, System V segments.
 //!
 //! # Invariants
-//! 1. What is held several times counts once, by its inode: a file that a process has open for what it has, one that is
-//!    only mapped for what is mapped of it.
+//! 1. What is held several times counts once, by its inode: a file that a process has open for what it has,
+//!    one that is only mapped for what is mapped of it.
 //! 2. Looking waits for no file system: only files in memory are asked for their size.
 //!
 //! # Not here
-//! Files in directories, which their file system counts: the sibling `usage`. Files that the kernel shows with no process:
-//! those whose descriptor is on its way through a socket, and those of a process that cannot be looked at.
+//! Files in directories, which their file system counts: the sibling `usage`. Files that the kernel shows
+//! with no process: those whose descriptor is on its way through a socket, and those of a process that cannot
+//! be looked at.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,17 +32,17 @@ const BLOCK_BYTES: u64 = 512;
 
 /// A file in memory: segments have numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Shared {
+enum SharedObject {
     File(u64),
     Segment(u64),
 }
 
-/// How such memory is found.
+/// Finds such memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedMemory {
     /// The device that the kernel has it on; none if there is none.
     device: Option<u64>,
-    /// Whether the segments that this process sees are the command's.
+    /// True if the segments that this process sees are the command's.
     has_own_segments: bool,
 }
 
@@ -70,7 +71,7 @@ impl SharedMemory {
         // Exact, and so in the place of what is mapped.
         held.extend(processes.iter().flat_map(|pid| opened_by(*pid, device)));
         if self.has_own_segments {
-            held.retain(|shared, _| matches!(shared, Shared::File(_)));
+            held.retain(|shared, _| matches!(shared, SharedObject::File(_)));
         }
         let segments = if self.has_own_segments { segments_bytes() } else { 0 };
         held.values().fold(segments, |sum, bytes| sum.saturating_add(*bytes))
@@ -78,7 +79,7 @@ impl SharedMemory {
 }
 
 /// The files in memory that a process has open, with their sizes in bytes.
-fn opened_by(pid: Pid, device: u64) -> Vec<(Shared, u64)> {
+fn opened_by(pid: Pid, device: u64) -> Vec<(SharedObject, u64)> {
     let entries = fs::read_dir(proc_of(pid).join("fd")).into_iter().flatten().flatten();
     let links = entries.map(|entry| entry.path());
     let is_memory = |link: &std::path::PathBuf| {
@@ -87,19 +88,19 @@ fn opened_by(pid: Pid, device: u64) -> Vec<(Shared, u64)> {
     let found = links.filter(is_memory).filter_map(|link| fs::metadata(link).ok());
     found
         .filter(|file| file.dev() == device)
-        .map(|file| (Shared::File(file.ino()), file.blocks().saturating_mul(BLOCK_BYTES)))
+        .map(|file| (SharedObject::File(file.ino()), file.blocks().saturating_mul(BLOCK_BYTES)))
         .collect()
 }
 
 /// What a process has mapped of each such file, in bytes.
-fn mapped_by(pid: Pid, device: u64) -> BTreeMap<Shared, u64> {
+fn mapped_by(pid: Pid, device: u64) -> BTreeMap<SharedObject, u64> {
     let text = fs::read(proc_of(pid).join("smaps")).unwrap_or_default();
     mapped_in(&String::from_utf8_lossy(&text), device)
 }
 
 /// The same, in the words of the kernel. What is mapped twice from the same place of a file counts once.
-fn mapped_in(text: &str, device: u64) -> BTreeMap<Shared, u64> {
-    let mut places = BTreeMap::<(Shared, &str), u64>::new();
+fn mapped_in(text: &str, device: u64) -> BTreeMap<SharedObject, u64> {
+    let mut places = BTreeMap::<(SharedObject, &str), u64>::new();
     let (mut place, mut resident) = (None, 0);
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -124,7 +125,7 @@ fn mapped_in(text: &str, device: u64) -> BTreeMap<Shared, u64> {
 }
 
 /// The file of a mapping, and the place in it, by the line that begins with its addresses.
-fn shared_of(line: &str, device: u64) -> Option<(Shared, &str)> {
+fn shared_of(line: &str, device: u64) -> Option<(SharedObject, &str)> {
     let mut words = line.split_ascii_whitespace().skip(2);
     let (offset, numbers, inode) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
     let (major, minor) = numbers.split_once(':')?;
@@ -134,7 +135,7 @@ fn shared_of(line: &str, device: u64) -> Option<(Shared, &str)> {
         return None;
     }
     let is_segment = words.next().is_some_and(|name| name.starts_with(SEGMENT));
-    Some((if is_segment { Shared::Segment(inode) } else { Shared::File(inode) }, offset))
+    Some((if is_segment { SharedObject::Segment(inode) } else { SharedObject::File(inode) }, offset))
 }
 
 /// What all System V segments have, attached or not.
@@ -161,9 +162,9 @@ mod tests {
         let device = memory.device.unwrap();
         let file = rustix::fs::memfd_create("counted", MemfdFlags::CLOEXEC).unwrap();
         assert_eq!(rustix::io::write(&file, &vec![1; BYTES]).unwrap(), BYTES);
-        let inode = Shared::File(rustix::fs::fstat(&file).unwrap().st_ino);
+        let inode = SharedObject::File(rustix::fs::fstat(&file).unwrap().st_ino);
         let again = rustix::io::dup(&file).unwrap();
-        let of = |found: Vec<(Shared, u64)>| {
+        let of = |found: Vec<(SharedObject, u64)>| {
             found
                 .into_iter()
                 .filter(|(shared, _)| *shared == inode)
@@ -186,7 +187,7 @@ mod tests {
             7f0003000000-7f0003800000 rw-s 00000000 00:01 77 /SYSV00000000 (deleted)\nRss: 5 kB\nAnonymous: 0 kB\n\
             7f0004000000-7f0004800000 r--p 00000000 08:01 77 /usr/lib/x.so\nRss: 500 kB\nAnonymous: 0 kB\n\
             7f0005000000-7f0005800000 rw-p 00000000 00:00 0 \nRss: 900 kB\nAnonymous: 900 kB\n";
-        let expected = [(Shared::File(77), 120 * 1024), (Shared::Segment(77), 5 * 1024)];
+        let expected = [(SharedObject::File(77), 120 * 1024), (SharedObject::Segment(77), 5 * 1024)];
         assert_eq!(mapped_in(text, rustix::fs::makedev(0, 1)), expected.into());
     }
 }

@@ -1,9 +1,10 @@
-//! Starting a command: the rungs one after the other, until the program itself has begun.
+//! Starts a command: tries the backends one after the other, until the program itself has begun.
 //!
 //! # Invariants
-//! 1. A [`Running`] is only made once the program runs; before that, every way to fail is an error with its reason.
-//! 2. What a rung that did not work has made is gone before the next one is tried.
-//! 3. A lack of descriptors, processes or threads is no reason for a weaker rung.
+//! 1. A [`RunningCommand`] is only made once the program runs; before that, every way to fail is an error
+//!    with its reason.
+//! 2. What a backend that did not work has made is gone before the next one is tried.
+//! 3. A lack of descriptors, processes or threads is no reason for a weaker backend.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -15,29 +16,32 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use domain::RootNo;
+use domain::RootIndex;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::control::{self, Failure, Order, OrderRoot, Report};
+use super::control::{self, ChildOrder, ChildReport, OrderRoot, StartFailure};
 use super::missing_program;
-use super::missing_program::Unseen;
-use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver, holder};
+use super::missing_program::InvisibleProgram;
+use super::{Isolation, IsolationBackend, IsolationUsed, RUN_VERB, SkippedBackend, holder};
 use crate::child::ChildProgram;
-use crate::command::{Bounds, CommandSpec, Drains, Launched, Openings, Running, Spoken, Stdin};
+use crate::command::{
+    CommandSpec, Drains, IsolationExceptions, LaunchedCommand, PipedStreams, ResourceLimits, RunningCommand,
+    Stdin,
+};
 use crate::descriptors::{original_soft_limit, with_room};
 use crate::forwarder::Forwarder;
-use crate::view::View;
+use crate::view::SandboxView;
 
-/// Why a command did not begin.
+/// The reason that a command did not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum CommandStartError {
     /// There is no such program.
     #[error("{}", not_found(program, unseen.as_ref()))]
     NotFound {
         /// As it was asked for.
         program: String,
         /// Where it lies though, out of sight of commands.
-        unseen: Option<Unseen>,
+        unseen: Option<InvisibleProgram>,
     },
     /// The program cannot be run.
     #[error("{program} cannot be run")]
@@ -54,7 +58,7 @@ pub enum StartError {
     #[error("the sandbox has no project {}", no.0)]
     NoSuchRoot {
         /// Which.
-        no: RootNo,
+        no: RootIndex,
     },
     /// The directory to begin in cannot be entered.
     #[error("the directory to begin in cannot be entered: {why}")]
@@ -71,10 +75,13 @@ pub enum StartError {
         source: io::Error,
     },
     /// Nothing on this machine isolates it as policy demands.
-    #[error("nothing that isolates commands as `policy.sandbox` demands works here: {}", shown(reasons))]
+    #[error(
+        "nothing that isolates commands as `policy.sandbox` demands works here: {}",
+        list_reasons(reasons)
+    )]
     NoIsolation {
-        /// Each rung with what stood in the way.
-        reasons: Vec<RungPassedOver>,
+        /// Each backend with what stood in the way.
+        reasons: Vec<SkippedBackend>,
     },
     /// The files for its output cannot be made.
     #[error("the output cannot be kept in {}", path.display())]
@@ -93,31 +100,31 @@ pub enum StartError {
     },
 }
 
-impl From<io::Error> for StartError {
+impl From<io::Error> for CommandStartError {
     fn from(source: io::Error) -> Self {
         Self::System { source }
     }
 }
 
-fn not_found(program: &str, unseen: Option<&Unseen>) -> String {
+fn not_found(program: &str, unseen: Option<&InvisibleProgram>) -> String {
     match unseen {
-        Some(Unseen { path, below }) => {
+        Some(InvisibleProgram { path, below }) => {
             format!("{} lies below {}, which commands do not see", path.display(), below.display())
         }
         None => format!("{program} is not there to be run"),
     }
 }
 
-fn shown(reasons: &[RungPassedOver]) -> String {
+fn list_reasons(reasons: &[SkippedBackend]) -> String {
     reasons.iter().map(|passed| format!("{}: {}", passed.rung, passed.why)).collect::<Vec<_>>().join("; ")
 }
 
 impl Isolation {
-    /// Starts the command on the best rung that works, and returns once the program has begun.
+    /// Starts the command with the best backend that works, and returns once the program has begun.
     ///
     /// # Errors
     /// Nothing of it runs then.
-    pub fn start(&self, view: View, spec: CommandSpec) -> Result<Running, StartError> {
+    pub fn start(&self, view: SandboxView, spec: CommandSpec) -> Result<RunningCommand, CommandStartError> {
         self.start_once(&view, &spec)
     }
 
@@ -127,20 +134,25 @@ impl Isolation {
     /// Nothing of it runs then.
     pub fn start_when_there_is_room(
         &self,
-        view: View,
+        view: SandboxView,
         spec: CommandSpec,
         is_over: impl Fn() -> bool,
-    ) -> Result<Running, StartError> {
+    ) -> Result<RunningCommand, CommandStartError> {
         with_room(is_over, || self.start_once(&view, &spec))
     }
 
-    fn start_once(&self, view: &View, spec: &CommandSpec) -> Result<Running, StartError> {
-        let program = spec.argv.first().ok_or(StartError::Empty)?.to_string_lossy().into_owned();
+    fn start_once(
+        &self,
+        view: &SandboxView,
+        spec: &CommandSpec,
+    ) -> Result<RunningCommand, CommandStartError> {
+        let program = spec.argv.first().ok_or(CommandStartError::Empty)?.to_string_lossy().into_owned();
         for path in &spec.writable {
-            std::fs::metadata(path).map_err(|source| StartError::Writable { path: path.clone(), source })?;
+            std::fs::metadata(path)
+                .map_err(|source| CommandStartError::Writable { path: path.clone(), source })?;
         }
         let order = order(view, spec)?;
-        let output = |source| StartError::Output { path: spec.output.dir.clone(), source };
+        let output = |source| CommandStartError::Output { path: spec.output.dir.clone(), source };
         let logs = Drains::logs(&spec.output).map_err(output)?;
         // All that can run out is taken before the program begins: it is never begun twice.
         let drains = Drains::ready(logs, spec.output.keep_bytes_max)?;
@@ -150,27 +162,28 @@ impl Isolation {
         };
         let mut passed_over = Vec::new();
         for rung in &self.rungs {
-            let is_namespaced = *rung == IsolationRung::Namespaces;
+            let is_namespaced = *rung == IsolationBackend::Namespaces;
             let mut tried =
-                Order { rung: *rung, own_network: spec.network && is_namespaced, ..order.clone() };
+                ChildOrder { rung: *rung, own_network: spec.network && is_namespaced, ..order.clone() };
             let mut attempt = self::attempt(&self.child, tried.clone(), view, &spec.stdin)?;
             let mut shared = (spec.network && !is_namespaced).then(|| format!("{rung} cannot make one"));
-            if let Err(Failure::Network(why)) = attempt {
+            if let Err(StartFailure::Network(why)) = attempt {
                 // A second time without; the ports of this machine are then where they always are.
-                tried = Order { own_network: false, loopback_ports: Vec::new(), ..tried };
+                tried = ChildOrder { own_network: false, loopback_ports: Vec::new(), ..tried };
                 shared = Some(why);
                 attempt = self::attempt(&self.child, tried.clone(), view, &spec.stdin)?;
             }
             match attempt {
                 Ok(begun) => {
-                    let Begun { child, control, reaper, to_stdin, outputs, told, mark, forwarder } = begun;
-                    let roots = seen_at(&order, *rung, view);
+                    let StartedProgram { child, control, reaper, to_stdin, outputs, told, mark, forwarder } =
+                        begun;
+                    let roots = visible_roots(&order, *rung, view);
                     let ([stdout, stderr], spoken) = match (to_stdin, talk) {
-                        (Some(stdin), Some(talk)) => spoken(stdin, talk, outputs, roots),
+                        (Some(stdin), Some(talk)) => open_pipes(stdin, talk, outputs, roots),
                         (Some(_), None) | (None, _) => (outputs, None),
                     };
                     let drains = drains.read(stdout, stderr)?;
-                    let network = spec.network || *rung == IsolationRung::None;
+                    let network = spec.network || *rung == IsolationBackend::None;
                     let (hidden, mut notes) = told;
                     notes.extend(shared.as_deref().map(shared_network));
                     let own_network = tried.own_network;
@@ -188,8 +201,8 @@ impl Isolation {
                         notes,
                         passed_over,
                     };
-                    let namespaced = *rung == IsolationRung::Namespaces;
-                    return Ok(Running::new(Launched {
+                    let namespaced = *rung == IsolationBackend::Namespaces;
+                    return Ok(RunningCommand::new(LaunchedCommand {
                         child,
                         control,
                         reaper,
@@ -201,26 +214,26 @@ impl Isolation {
                         forwarder,
                     }));
                 }
-                Err(Failure::Rung(why) | Failure::Network(why)) => {
-                    passed_over.push(RungPassedOver { rung: *rung, why })
+                Err(StartFailure::Rung(why) | StartFailure::Network(why)) => {
+                    passed_over.push(SkippedBackend { rung: *rung, why })
                 }
-                Err(Failure::NotFound) => {
-                    let unseen = missing_program::program(&Order { rung: *rung, ..order });
-                    return Err(StartError::NotFound { program, unseen });
+                Err(StartFailure::NotFound) => {
+                    let unseen = missing_program::program(&ChildOrder { rung: *rung, ..order });
+                    return Err(CommandStartError::NotFound { program, unseen });
                 }
-                Err(Failure::NotExecutable(errno)) => {
-                    return Err(StartError::NotExecutable {
+                Err(StartFailure::NotExecutable(errno)) => {
+                    return Err(CommandStartError::NotExecutable {
                         program,
                         source: io::Error::from_raw_os_error(errno),
                     });
                 }
-                Err(Failure::Directory(why)) => return Err(StartError::Directory { why }),
-                Err(Failure::Exhausted(errno)) => {
-                    return Err(StartError::System { source: io::Error::from_raw_os_error(errno) });
+                Err(StartFailure::Directory(why)) => return Err(CommandStartError::Directory { why }),
+                Err(StartFailure::Exhausted(errno)) => {
+                    return Err(CommandStartError::System { source: io::Error::from_raw_os_error(errno) });
                 }
             }
         }
-        Err(StartError::NoIsolation { reasons: passed_over })
+        Err(CommandStartError::NoIsolation { reasons: passed_over })
     }
 }
 
@@ -229,29 +242,35 @@ fn shared_network(why: &str) -> String {
     format!("the command has the network of this machine itself, with every service on it: {why}")
 }
 
-/// Where the program sees each project: at its own path, or, where nothing can be mounted, where the copy lies.
-fn seen_at(order: &Order, rung: IsolationRung, view: &View) -> Vec<(RootNo, PathBuf)> {
+/// Where the program sees each project: at its own path, or, where nothing can be mounted, where the copy
+/// lies.
+fn visible_roots(
+    order: &ChildOrder,
+    rung: IsolationBackend,
+    view: &SandboxView,
+) -> Vec<(RootIndex, PathBuf)> {
     let at = |root: &OrderRoot| match rung {
-        IsolationRung::Namespaces | IsolationRung::Bubblewrap => root.path.clone(),
-        IsolationRung::Landlock | IsolationRung::None => root.source().clone(),
+        IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => root.path.clone(),
+        IsolationBackend::Landlock | IsolationBackend::None => root.source().clone(),
     };
     view.roots.iter().zip(&order.roots).map(|(root, ordered)| (root.no, at(ordered))).collect()
 }
 
-/// The ends of a program that is spoken to, and what is drained: what is kept of the talk, and its complaints.
-fn spoken(
+/// The ends of a program that is spoken to, and what is drained: what is kept of the talk, and its
+/// complaints.
+fn open_pipes(
     stdin: OwnedFd,
     (kept, log): (OwnedFd, OwnedFd),
     [stdout, stderr]: [OwnedFd; 2],
-    roots: Vec<(RootNo, PathBuf)>,
-) -> ([OwnedFd; 2], Option<Spoken>) {
-    ([kept, stderr], Some(Spoken { stdin, stdout, log, roots }))
+    roots: Vec<(RootIndex, PathBuf)>,
+) -> ([OwnedFd; 2], Option<PipedStreams>) {
+    ([kept, stderr], Some(PipedStreams { stdin, stdout, log, roots }))
 }
 
-/// Tries a rung with no project and no program.
-pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), String> {
-    let view = View { user_namespace: None, mount_namespace: None, roots: Vec::new() };
-    let order = Order {
+/// Tries a backend with no project and no program.
+pub(super) fn probe(child: &ChildProgram, rung: IsolationBackend) -> Result<(), String> {
+    let view = SandboxView { user_namespace: None, mount_namespace: None, roots: Vec::new() };
+    let order = ChildOrder {
         rung,
         argv: Vec::new(),
         env: std::env::vars_os().filter(|(name, _)| name == "PATH").collect(),
@@ -262,8 +281,8 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), Str
         network: false,
         own_network: false,
         loopback_ports: Vec::new(),
-        openings: Openings::default(),
-        bounds: Bounds::default(),
+        openings: IsolationExceptions::default(),
+        bounds: ResourceLimits::default(),
         writable: Vec::new(),
         hide: Vec::new(),
         home: None,
@@ -276,20 +295,25 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), Str
     };
     let mut begun = match attempt(child, order, &view, &Stdin::Null) {
         Ok(Ok(begun)) => begun,
-        Ok(Err(Failure::Rung(why) | Failure::Network(why) | Failure::Directory(why))) => return Err(why),
-        Ok(Err(Failure::NotFound | Failure::NotExecutable(_))) => {
+        Ok(Err(StartFailure::Rung(why) | StartFailure::Network(why) | StartFailure::Directory(why))) => {
+            return Err(why);
+        }
+        Ok(Err(StartFailure::NotFound | StartFailure::NotExecutable(_))) => {
             return Err("nothing could be run".to_owned());
         }
-        Ok(Err(Failure::Exhausted(errno))) => return Err(io::Error::from_raw_os_error(errno).to_string()),
+        Ok(Err(StartFailure::Exhausted(errno))) => {
+            return Err(io::Error::from_raw_os_error(errno).to_string());
+        }
         Err(error) => return Err(error.to_string()),
     };
     drop(begun.control);
     begun.child.wait().map(drop).map_err(|error| error.to_string())
 }
 
-fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
+fn order(view: &SandboxView, spec: &CommandSpec) -> Result<ChildOrder, CommandStartError> {
     let no = spec.cwd.root;
-    let index = view.roots.iter().position(|root| root.no == no).ok_or(StartError::NoSuchRoot { no })?;
+    let index =
+        view.roots.iter().position(|root| root.no == no).ok_or(CommandStartError::NoSuchRoot { no })?;
     let roots = view.roots.iter().map(|root| -> io::Result<OrderRoot> {
         Ok(OrderRoot {
             path: root.path.clone(),
@@ -299,8 +323,8 @@ fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
         })
     });
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Ok(Order {
-        rung: IsolationRung::Namespaces,
+    Ok(ChildOrder {
+        rung: IsolationBackend::Namespaces,
         argv: spec.argv.clone(),
         env: spec.env.clone(),
         cwd: Some((index, spec.cwd.below.as_ref().map(|below| below.as_bytes().to_vec()))),
@@ -324,9 +348,10 @@ fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
     })
 }
 
-/// Returns the paths that exist, each once. Most of the paths that are named by default do not, and each of those would
-/// cost the child several lookups. A path in a project is for the child to find, which sees the sandbox.
-fn present(view: &View, home: Option<&Path>, paths: &[PathBuf]) -> Vec<PathBuf> {
+/// Returns the paths that exist, each once. Most of the paths that are named by default do not, and each of
+/// those would cost the child several lookups. A path in a project is for the child to find, which sees the
+/// sandbox.
+fn present(view: &SandboxView, home: Option<&Path>, paths: &[PathBuf]) -> Vec<PathBuf> {
     let names_of = |dir: &Path| -> Option<HashSet<OsString>> {
         Some(fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name()).collect())
     };
@@ -345,7 +370,7 @@ fn present(view: &View, home: Option<&Path>, paths: &[PathBuf]) -> Vec<PathBuf> 
 }
 
 /// A program that runs.
-struct Begun {
+struct StartedProgram {
     child: Child,
     control: OwnedFd,
     reaper: OwnedFd,
@@ -357,14 +382,14 @@ struct Begun {
     forwarder: Option<Forwarder>,
 }
 
-/// Tries one rung. The outer error is one that no other rung would mend.
+/// Tries one backend. The outer error is one that no other backend would mend.
 fn attempt(
     program: &ChildProgram,
-    mut order: Order,
-    view: &View,
+    mut order: ChildOrder,
+    view: &SandboxView,
     stdin: &Stdin,
-) -> Result<Result<Begun, Failure>, StartError> {
-    if matches!(order.rung, IsolationRung::Landlock | IsolationRung::None) {
+) -> Result<Result<StartedProgram, StartFailure>, CommandStartError> {
+    if matches!(order.rung, IsolationBackend::Landlock | IsolationBackend::None) {
         order.tmp = Some(private_directory()?);
     }
     let tmp = order.tmp.clone();
@@ -377,10 +402,10 @@ fn attempt(
 
 fn launch(
     program: &ChildProgram,
-    order: &Order,
-    view: &View,
+    order: &ChildOrder,
+    view: &SandboxView,
     stdin: &Stdin,
-) -> Result<Result<Begun, Failure>, StartError> {
+) -> Result<Result<StartedProgram, StartFailure>, CommandStartError> {
     let (control, theirs) = control::pair()?;
     let (input, to_stdin) = match stdin {
         Stdin::Null => (std::fs::File::open("/dev/null")?.into(), None),
@@ -407,13 +432,13 @@ fn launch(
     drop((input, to_stdout, to_stderr));
     let told = match sent {
         Ok(()) => first_reports(&control, program, &order.env),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Err(ended_without_a_word())),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Err(missing_report())),
         Err(error) => Err(error),
     };
     match told {
         Ok(Ok((reaper, told, forwarder))) => {
             let mark = order.tmp.clone().map(PathBuf::into_os_string).unwrap_or_default();
-            Ok(Ok(Begun {
+            Ok(Ok(StartedProgram {
                 child,
                 control,
                 reaper,
@@ -437,13 +462,13 @@ fn launch(
     }
 }
 
-type Told = (Vec<String>, Vec<String>);
+type HiddenAndNotes = (Vec<String>, Vec<String>);
 
 /// What a program that runs has: the process that holds its tree, what was in force, its network.
-type FirstReports = (OwnedFd, Told, Option<Forwarder>);
+type FirstReports = (OwnedFd, HiddenAndNotes, Option<Forwarder>);
 
-fn ended_without_a_word() -> Failure {
-    Failure::Rung("the child ended without a word".to_owned())
+fn missing_report() -> StartFailure {
+    StartFailure::Rung("the child ended without a word".to_owned())
 }
 
 /// Waits until the program runs, or it is said why not.
@@ -451,25 +476,25 @@ fn first_reports(
     control: &OwnedFd,
     program: &ChildProgram,
     env: &[(OsString, OsString)],
-) -> io::Result<Result<FirstReports, Failure>> {
+) -> io::Result<Result<FirstReports, StartFailure>> {
     let (mut reaper, mut forwarder) = (None, None);
     loop {
         let Some((report, mut carried)) = control::next_report(control)? else {
-            return Ok(Err(ended_without_a_word()));
+            return Ok(Err(missing_report()));
         };
         match report {
-            Report::Reaper => reaper = carried.pop(),
-            Report::Network(inside) => {
+            ChildReport::Reaper => reaper = carried.pop(),
+            ChildReport::Network(inside) => {
                 let carried: Vec<BorrowedFd<'_>> = carried.iter().map(AsFd::as_fd).collect();
                 // A lack of processes is no reason for less isolation.
                 forwarder = Some(Forwarder::start(program, &crate::command::marks(env), &inside, &carried)?);
             }
-            Report::Started { hidden, notes } => {
+            ChildReport::Started { hidden, notes } => {
                 let reaper = reaper.ok_or_else(|| io::Error::other("nobody holds the tree"))?;
                 return Ok(Ok((reaper, (hidden, notes), forwarder)));
             }
-            Report::Failed(failure) => return Ok(Err(failure)),
-            Report::Ended { .. } => return Err(io::Error::other("it ended before it began")),
+            ChildReport::Failed(failure) => return Ok(Err(failure)),
+            ChildReport::Ended { .. } => return Err(io::Error::other("it ended before it began")),
         }
     }
 }

@@ -1,14 +1,15 @@
-//! What a command uses while it runs: processes, memory, the disk. The reaper looks at it again and again.
+//! Measures the resources of a running command: processes, memory, the disk. The reaper checks it again and
+//! again.
 //!
 //! # Invariants
-//! 1. Memory that processes share counts once: where their sum is too much, their proportional shares decide. The same
-//!    holds for memory that is no process's own (the sibling `shared_memory`).
+//! 1. Memory that processes share counts once: where their sum is too much, their proportional shares decide.
+//!    The same holds for memory that is no process's own (the sibling `shared_memory`).
 //! 2. A disk that has less free than it should at the start is not watched: the command did not fill it.
 //! 3. The closer a bound is, the sooner it is looked at again.
 //!
 //! # Not here
-//! What the kernel holds by itself: the number of processes in a user namespace (the sibling `exec`), the size of private
-//! directories (the sibling `mounts`).
+//! What the kernel holds by itself: the number of processes in a user namespace (the sibling `exec`), the
+//! size of private directories (the sibling `mounts`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +18,11 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::IsolationRung;
-use super::control::Order;
+use super::IsolationBackend;
+use super::control::ChildOrder;
 use super::process_tree::{descendants, parse};
 use super::shared_memory::SharedMemory;
-use crate::command::{Bounds, LimitHit};
+use crate::command::{LimitHit, ResourceLimits};
 
 /// When a command is looked at for the first time, and again where no bound is near, and where one is.
 const FIRST: Duration = Duration::from_millis(100);
@@ -37,7 +38,7 @@ const PRIVATE_BYTES_MIN: u64 = 16 << 20;
 const PRIVATE: &str = "/dev/shm";
 
 /// The memory that a command may use, in bytes.
-pub(super) fn memory_bytes_max(bounds: &Bounds) -> u64 {
+pub(super) fn memory_bytes_max(bounds: &ResourceLimits) -> u64 {
     match bounds.memory_bytes_max {
         0 => {
             let machine = rustix::system::sysinfo();
@@ -49,7 +50,7 @@ pub(super) fn memory_bytes_max(bounds: &Bounds) -> u64 {
 }
 
 /// How much the private directories hold together, in bytes.
-pub(super) fn private_bytes_max(bounds: &Bounds) -> u64 {
+pub(super) fn private_bytes_max(bounds: &ResourceLimits) -> u64 {
     (memory_bytes_max(bounds) / 2).max(PRIVATE_BYTES_MIN)
 }
 
@@ -63,20 +64,20 @@ pub(super) fn processes_of_user() -> u64 {
 }
 
 /// The watch over one command.
-pub(super) struct Usage {
-    bounds: Bounds,
+pub(super) struct UsageMonitor {
+    bounds: ResourceLimits,
     memory_bytes_max: u64,
     disks: Vec<PathBuf>,
     is_namespace: bool,
     shared: SharedMemory,
 }
 
-impl Usage {
+impl UsageMonitor {
     /// Begins to watch; the reaper calls it where it sees what its command sees.
-    pub(super) fn new(order: &Order, is_namespace: bool) -> Usage {
+    pub(super) fn new(order: &ChildOrder, is_namespace: bool) -> UsageMonitor {
         let at = |root: &super::control::OrderRoot| match order.rung {
-            IsolationRung::Namespaces => root.path.clone(),
-            IsolationRung::Bubblewrap | IsolationRung::Landlock | IsolationRung::None => {
+            IsolationBackend::Namespaces => root.path.clone(),
+            IsolationBackend::Bubblewrap | IsolationBackend::Landlock | IsolationBackend::None => {
                 root.source().clone()
             }
         };
@@ -86,7 +87,7 @@ impl Usage {
         let disks = roots.chain(order.writable.iter().cloned()).filter(is_watched).collect();
         let memory_bytes_max = memory_bytes_max(&order.bounds);
         let shared = SharedMemory::new(is_namespace);
-        Usage { bounds: order.bounds, memory_bytes_max, disks, is_namespace, shared }
+        UsageMonitor { bounds: order.bounds, memory_bytes_max, disks, is_namespace, shared }
     }
 
     /// When to look for the first time.
@@ -95,7 +96,7 @@ impl Usage {
     }
 
     /// Looks; returns when to look again, or the bound that was passed.
-    pub(super) fn look(&self) -> Result<Duration, LimitHit> {
+    pub(super) fn check(&self) -> Result<Duration, LimitHit> {
         let processes = self.processes();
         let threads: u64 = processes.iter().map(|pid| threads_in(&proc_of(*pid))).sum();
         let bounded = self.bounds.processes_max;

@@ -1,9 +1,9 @@
-//! Owner, group and extended attributes: read, and put on a new file.
+//! Reads owner, group and extended attributes, and sets them on a new file.
 //!
 //! # Invariants
-//! What may not be put on (another owner without privilege, a label that policy refuses) is left off, never an error:
-//! the content matters more. Capabilities of a file that is edited or moved are the exception: without the right to set
-//! them nothing is begun.
+//! What may not be put on (another owner without privilege, a label that policy refuses) is left off, never
+//! an error: the content matters more. Capabilities of a file that is edited or moved are the exception:
+//! without the right to set them nothing is begun.
 
 use std::ffi::CString;
 use std::io;
@@ -71,7 +71,8 @@ fn read_one(path: &str, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The attribute with the capabilities that a program gains from its file. The kernel takes it away when the file is written.
+/// The attribute with the capabilities that a program gains from its file. The kernel takes it away when the
+/// file is written.
 const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Attributes {
@@ -96,31 +97,32 @@ pub(super) fn put_capabilities(handle: BorrowedFd<'_>, value: &[u8]) -> io::Resu
     Ok(rustix::fs::setxattr(name_of(handle), name.as_c_str(), value, XattrFlags::empty())?)
 }
 
-/// Whether this process may give capabilities to files.
+/// Returns true if this process may give capabilities to files.
 pub(super) fn may_put_capabilities() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETFCAP))
 }
 
-/// Whom a new file or directory shall belong to.
+/// The owner that a new file or directory gets.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Owner<'a> {
+pub(super) enum NewFileOwner<'a> {
     /// Whom what is made in this directory belongs to: when we are root, its owner.
     OfDirectory(&'a OwnedFd),
     /// As it was written down.
     As(&'a Attributes),
 }
 
-/// Gives a new file or directory its owner, its attributes and last its mode, since the others change the mode.
-pub(super) fn dress(handle: BorrowedFd<'_>, owner: Owner<'_>, mode: u16) -> io::Result<()> {
+/// Gives a new file or directory its owner, its attributes and last its mode, since the others change the
+/// mode.
+pub(super) fn apply_attributes(handle: BorrowedFd<'_>, owner: NewFileOwner<'_>, mode: u16) -> io::Result<()> {
     let path = name_of(handle);
     match owner {
-        Owner::OfDirectory(directory) => {
+        NewFileOwner::OfDirectory(directory) => {
             if rustix::process::geteuid().is_root() {
                 let above = rustix::fs::fstat(directory)?;
                 change_owner(&path, above.st_uid, above.st_gid)?;
             }
         }
-        Owner::As(attributes) => {
+        NewFileOwner::As(attributes) => {
             change_owner(&path, attributes.uid, attributes.gid)?;
             put_extended(&path, attributes)?;
         }
@@ -129,14 +131,14 @@ pub(super) fn dress(handle: BorrowedFd<'_>, owner: Owner<'_>, mode: u16) -> io::
 }
 
 /// Gives a link its owner; it has no mode that means anything.
-pub(super) fn own_link(parent: &OwnedFd, name: &CString, owner: Owner<'_>) -> io::Result<()> {
+pub(super) fn own_link(parent: &OwnedFd, name: &CString, owner: NewFileOwner<'_>) -> io::Result<()> {
     let (uid, gid) = match owner {
-        Owner::OfDirectory(_) if !rustix::process::geteuid().is_root() => return Ok(()),
-        Owner::OfDirectory(directory) => {
+        NewFileOwner::OfDirectory(_) if !rustix::process::geteuid().is_root() => return Ok(()),
+        NewFileOwner::OfDirectory(directory) => {
             let above = rustix::fs::fstat(directory)?;
             (above.st_uid, above.st_gid)
         }
-        Owner::As(attributes) => (attributes.uid, attributes.gid),
+        NewFileOwner::As(attributes) => (attributes.uid, attributes.gid),
     };
     let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
     tolerate(rustix::fs::chownat(parent, name.as_c_str(), uid, gid, AtFlags::SYMLINK_NOFOLLOW))

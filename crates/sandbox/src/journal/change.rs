@@ -1,9 +1,9 @@
-//! What a journal is asked to carry out, in the words of whoever merged it.
+//! The request to a journal: the changes that it shall carry out.
 //!
 //! # Invariants
-//! 1. A [`Change`] says what is at a path and what shall be there; how that is done is decided when the journal is
-//!    prepared.
-//! 2. Nothing here is read from the disk except by [`JournalRoot::of`].
+//! 1. A [`JournalChange`] says what is at a path and what shall be there; how that is done is decided when
+//!    the journal is prepared.
+//! 2. Nothing here is read from the disk except by [`JournalRoot::new`].
 //!
 //! # Not here
 //! How changes are ordered and split ([`super::order`]), how they are written down ([`super::codec`]).
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootNo};
+use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootIndex};
 
 use super::{JournalId, JournalKind};
 use crate::fs::beneath;
@@ -21,9 +21,9 @@ use crate::git::refs::RefMove;
 /// A project's root, and which directory that really is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRoot {
-    /// Which project.
-    pub no: RootNo,
-    /// Where it lies.
+    /// The index of the project.
+    pub no: RootIndex,
+    /// Its path.
     pub path: PathBuf,
     /// The device that it is on.
     pub dev: u64,
@@ -36,13 +36,13 @@ impl JournalRoot {
     ///
     /// # Errors
     /// It is no directory, or not to be reached.
-    pub fn of(no: RootNo, path: &Path) -> io::Result<JournalRoot> {
+    pub fn new(no: RootIndex, path: &Path) -> io::Result<JournalRoot> {
         let stat = rustix::fs::fstat(beneath::open_root(path)?)?;
         Ok(JournalRoot { no, path: path.to_owned(), dev: stat.st_dev, ino: stat.st_ino })
     }
 }
 
-/// Who owns a file, and what hangs on it besides its content and mode: ACLs, labels, user attributes.
+/// The owner of a file, and its attributes besides content and mode: ACLs, labels, user attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The owner.
@@ -53,9 +53,9 @@ pub struct Attributes {
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where the bytes of an image come from.
+/// The source of the bytes of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bytes {
+pub enum ImageBytes {
     /// They are here: small or freshly merged.
     Here(Vec<u8>),
     /// Kept under the state's hash.
@@ -66,37 +66,37 @@ pub enum Bytes {
 
 /// A file, link or directory with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct FileImage {
     /// Kind, mode, size and hash.
     pub state: FileState,
     /// Content, or the target of a link. Of a directory they are not asked for.
-    pub bytes: Bytes,
-    /// Whom a new file shall belong to; none: whom files made in its directory belong to.
+    pub bytes: ImageBytes,
+    /// The owner that a new file gets; `None`: the owner of files made in its directory.
     pub attributes: Option<Attributes>,
 }
 
-/// What shall happen at one path.
+/// The change that shall happen at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct JournalChange {
     /// The project.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// The path in it.
     pub path: RelPath,
-    /// Where a created file was moved from: it takes owner and attributes from there. That the old one goes is a
-    /// change of its own.
+    /// Where a created file was moved from: it takes owner and attributes from there. That the old one goes
+    /// is a change of its own.
     pub from: Option<RelPath>,
-    /// What is there now.
-    pub pre: Option<Image>,
-    /// What shall be there.
-    pub post: Option<Image>,
+    /// The state before.
+    pub pre: Option<FileImage>,
+    /// The state after.
+    pub post: Option<FileImage>,
 }
 
-/// All that one journal shall do: everything, or nothing.
+/// The work of one journal: all of it happens, or nothing.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The name of the journal and of the apply.
     pub id: JournalId,
-    /// Whose changes they are.
+    /// The plan whose changes they are.
     pub plan: PlanId,
     /// In or out.
     pub kind: JournalKind,
@@ -106,22 +106,23 @@ pub struct Request {
     pub fence: Fence,
     /// When, for those who read.
     pub time_ms: u64,
-    /// Which net changes.
+    /// The hash of the net changes.
     pub net_hash: Hash,
     /// The files.
-    pub changes: Vec<Change>,
-    /// Files that have other names elsewhere: a new file takes the place of each, and the other names keep the old one.
-    pub apart: BTreeSet<(RootNo, RelPath)>,
+    pub changes: Vec<JournalChange>,
+    /// Files that have other names elsewhere: a new file takes the place of each, and the other names keep
+    /// the old one.
+    pub apart: BTreeSet<(RootIndex, RelPath)>,
     /// The git refs, moved after the files are written.
-    pub refs: Vec<(RootNo, RefMove)>,
+    pub refs: Vec<(RootIndex, RefMove)>,
 }
 
-/// What a journal says about itself.
+/// The header of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct JournalHeader {
     /// Its name.
     pub id: JournalId,
-    /// Whose changes.
+    /// The plan whose changes they are.
     pub plan: PlanId,
     /// In or out.
     pub kind: JournalKind,
@@ -133,15 +134,15 @@ pub struct Header {
     pub fence: Fence,
     /// When.
     pub time_ms: u64,
-    /// Which net changes.
+    /// The hash of the net changes.
     pub net_hash: Hash,
 }
 
 /// A path in one of the projects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct JournalPath {
     /// The project.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// The path in it; of a git ref, its name.
     pub path: RelPath,
 }

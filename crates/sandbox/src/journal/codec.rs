@@ -1,4 +1,4 @@
-//! What the payloads of a journal's frames say, as bytes.
+//! Encodes and decodes the payloads of a journal's frames.
 //!
 //! # Invariants
 //! 1. What is written reads back the same; what is left over at the end of a payload makes it wrong.
@@ -10,15 +10,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use domain::{BootId, Fence, FileState, Hash, Kind, PlanId, RelPath, RootNo};
+use domain::{BootId, Fence, FileState, Hash, Kind, PlanId, RelPath, RootIndex};
 
-use super::change::{Attributes, Header, JournalRoot};
-use super::frame::Span;
-use super::op::{ByteSource, How, Op, Saved};
+use super::change::{Attributes, JournalHeader, JournalRoot};
+use super::frame::FrameSpan;
+use super::op::{ByteSource, JournalOp, OpAction, SavedState};
 use super::{JournalId, JournalKind};
 use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 
-/// How a journal ended.
+/// The mark of a journal's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DoneMark {
     /// All is as asked; otherwise all is as before.
@@ -29,7 +29,7 @@ pub(super) struct DoneMark {
     pub(super) replaced: Vec<u32>,
 }
 
-/// That it is being taken back.
+/// The mark that a journal is being rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BackMark {
     /// Why, for those who read.
@@ -40,9 +40,9 @@ pub(super) struct BackMark {
 
 /// Builds a payload.
 #[derive(Default)]
-struct Out(Vec<u8>);
+struct PayloadWriter(Vec<u8>);
 
-impl Out {
+impl PayloadWriter {
     fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
@@ -79,9 +79,9 @@ impl Out {
 }
 
 /// Takes a payload apart; none as soon as something does not fit.
-struct In<'a>(&'a [u8]);
+struct PayloadReader<'a>(&'a [u8]);
 
-impl<'a> In<'a> {
+impl<'a> PayloadReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -139,8 +139,8 @@ impl<'a> In<'a> {
 }
 
 /// The payload of an `H` frame.
-pub(super) fn encode_header(header: &Header) -> Vec<u8> {
-    let mut out = Out::default();
+pub(super) fn encode_header(header: &JournalHeader) -> Vec<u8> {
+    let mut out = PayloadWriter::default();
     out.u128(header.id.as_u128());
     out.u128(header.plan.as_u128());
     out.u8(match header.kind {
@@ -161,9 +161,9 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
 }
 
 /// Reads an `H` frame.
-pub(super) fn decode_header(payload: &[u8]) -> Option<Header> {
-    let mut from = In(payload);
-    let header = Header {
+pub(super) fn decode_header(payload: &[u8]) -> Option<JournalHeader> {
+    let mut from = PayloadReader(payload);
+    let header = JournalHeader {
         id: JournalId::from_u128(from.u128()?),
         plan: PlanId::from_u128(from.u128()?),
         kind: match from.u8()? {
@@ -173,7 +173,7 @@ pub(super) fn decode_header(payload: &[u8]) -> Option<Header> {
         },
         roots: from.list(|from| {
             Some(JournalRoot {
-                no: RootNo(from.u16()?),
+                no: RootIndex(from.u16()?),
                 path: OsString::from_vec(from.bytes()?.to_vec()).into(),
                 dev: from.u64()?,
                 ino: from.u64()?,
@@ -188,20 +188,20 @@ pub(super) fn decode_header(payload: &[u8]) -> Option<Header> {
 }
 
 /// The payload of an `h` frame: how many ops there are, and the header once more.
-pub(super) fn encode_header_copy(header: &Header, ops: u32) -> Vec<u8> {
+pub(super) fn encode_header_copy(header: &JournalHeader, ops: u32) -> Vec<u8> {
     [&ops.to_le_bytes()[..], &encode_header(header)].concat()
 }
 
 /// Reads an `h` frame.
-pub(super) fn decode_header_copy(payload: &[u8]) -> Option<(u32, Header)> {
-    let mut from = In(payload);
+pub(super) fn decode_header_copy(payload: &[u8]) -> Option<(u32, JournalHeader)> {
+    let mut from = PayloadReader(payload);
     let ops = from.u32()?;
     Some((ops, decode_header(from.0)?))
 }
 
 /// The payload of an `O` frame.
-pub(super) fn encode_op(op: &Op) -> Vec<u8> {
-    let mut out = Out::default();
+pub(super) fn encode_op(op: &JournalOp) -> Vec<u8> {
+    let mut out = PayloadWriter::default();
     out.u32(op.n);
     out.u16(op.root.0);
     out.bytes(op.path.as_bytes());
@@ -214,47 +214,47 @@ pub(super) fn encode_op(op: &Op) -> Vec<u8> {
 }
 
 /// Reads an `O` frame.
-pub(super) fn decode_op(payload: &[u8]) -> Option<Op> {
-    let mut from = In(payload);
-    let op = Op {
+pub(super) fn decode_op(payload: &[u8]) -> Option<JournalOp> {
+    let mut from = PayloadReader(payload);
+    let op = JournalOp {
         n: from.u32()?,
-        root: RootNo(from.u16()?),
+        root: RootIndex(from.u16()?),
         path: from.path()?,
-        from: from.option(In::path)?,
+        from: from.option(PayloadReader::path)?,
         parked: from.path()?,
         in_the_way: from.flag()?,
-        cleared_by: from.option(In::u32)?,
+        cleared_by: from.option(PayloadReader::u32)?,
         how: decode_how(&mut from)?,
     };
     from.end(op)
 }
 
-fn encode_how(out: &mut Out, how: &How) {
+fn encode_how(out: &mut PayloadWriter, how: &OpAction) {
     match how {
-        How::Write { pre, post, apart: false } => encode_both(out, b'w', pre, post),
-        How::Write { pre, post, apart: true } => encode_both(out, b'a', pre, post),
-        How::Create { post } => encode_one(out, b'c', post),
-        How::Remove { pre } => encode_one(out, b'r', pre),
-        How::MakeDir { post } => encode_one(out, b'm', post),
-        How::RemoveDir { pre } => encode_one(out, b'd', pre),
-        How::Link { pre: None, post } => encode_one(out, b'l', post),
-        How::Link { pre: Some(pre), post } => encode_both(out, b't', pre, post),
-        How::Mode { pre, post } => encode_both(out, b'p', pre, post),
-        How::Ref(moved) => encode_ref(out, moved),
+        OpAction::Write { pre, post, apart: false } => encode_both(out, b'w', pre, post),
+        OpAction::Write { pre, post, apart: true } => encode_both(out, b'a', pre, post),
+        OpAction::Create { post } => encode_one(out, b'c', post),
+        OpAction::Remove { pre } => encode_one(out, b'r', pre),
+        OpAction::MakeDir { post } => encode_one(out, b'm', post),
+        OpAction::RemoveDir { pre } => encode_one(out, b'd', pre),
+        OpAction::Link { pre: None, post } => encode_one(out, b'l', post),
+        OpAction::Link { pre: Some(pre), post } => encode_both(out, b't', pre, post),
+        OpAction::Mode { pre, post } => encode_both(out, b'p', pre, post),
+        OpAction::Ref(moved) => encode_ref(out, moved),
     }
 }
 
-fn encode_one(out: &mut Out, letter: u8, saved: &Saved) {
+fn encode_one(out: &mut PayloadWriter, letter: u8, saved: &SavedState) {
     out.u8(letter);
     encode_saved(out, saved);
 }
 
-fn encode_both(out: &mut Out, letter: u8, pre: &Saved, post: &Saved) {
+fn encode_both(out: &mut PayloadWriter, letter: u8, pre: &SavedState, post: &SavedState) {
     encode_one(out, letter, pre);
     encode_saved(out, post);
 }
 
-fn encode_ref(out: &mut Out, moved: &RefMove) {
+fn encode_ref(out: &mut PayloadWriter, moved: &RefMove) {
     out.u8(b'g');
     out.bytes(moved.name.as_bytes());
     out.option(moved.old.as_ref(), |out, oid| out.bytes(oid.as_bytes()));
@@ -266,27 +266,27 @@ fn encode_ref(out: &mut Out, moved: &RefMove) {
     });
 }
 
-fn decode_how(from: &mut In<'_>) -> Option<How> {
+fn decode_how(from: &mut PayloadReader<'_>) -> Option<OpAction> {
     Some(match from.u8()? {
-        b'w' => How::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: false },
-        b'a' => How::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: true },
-        b'c' => How::Create { post: decode_saved(from)? },
-        b'r' => How::Remove { pre: decode_saved(from)? },
-        b'm' => How::MakeDir { post: decode_saved(from)? },
-        b'd' => How::RemoveDir { pre: decode_saved(from)? },
-        b'l' => How::Link { pre: None, post: decode_saved(from)? },
-        b't' => How::Link { pre: Some(decode_saved(from)?), post: decode_saved(from)? },
-        b'p' => How::Mode { pre: decode_saved(from)?, post: decode_saved(from)? },
-        b'g' => How::Ref(decode_ref(from)?),
+        b'w' => OpAction::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: false },
+        b'a' => OpAction::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: true },
+        b'c' => OpAction::Create { post: decode_saved(from)? },
+        b'r' => OpAction::Remove { pre: decode_saved(from)? },
+        b'm' => OpAction::MakeDir { post: decode_saved(from)? },
+        b'd' => OpAction::RemoveDir { pre: decode_saved(from)? },
+        b'l' => OpAction::Link { pre: None, post: decode_saved(from)? },
+        b't' => OpAction::Link { pre: Some(decode_saved(from)?), post: decode_saved(from)? },
+        b'p' => OpAction::Mode { pre: decode_saved(from)?, post: decode_saved(from)? },
+        b'g' => OpAction::Ref(decode_ref(from)?),
         _ => return None,
     })
 }
 
-fn decode_ref(from: &mut In<'_>) -> Option<RefMove> {
+fn decode_ref(from: &mut PayloadReader<'_>) -> Option<RefMove> {
     Some(RefMove {
         name: from.text()?,
-        old: from.option(In::text)?,
-        new: from.option(In::text)?,
+        old: from.option(PayloadReader::text)?,
+        new: from.option(PayloadReader::text)?,
         index: from.list(|from| {
             Some(IndexMove {
                 path: from.path()?,
@@ -297,16 +297,16 @@ fn decode_ref(from: &mut In<'_>) -> Option<RefMove> {
     })
 }
 
-fn encode_entry(out: &mut Out, entry: &IndexEntry) {
+fn encode_entry(out: &mut PayloadWriter, entry: &IndexEntry) {
     out.bytes(entry.mode.as_bytes());
     out.bytes(entry.oid.as_bytes());
 }
 
-fn decode_entry(from: &mut In<'_>) -> Option<IndexEntry> {
+fn decode_entry(from: &mut PayloadReader<'_>) -> Option<IndexEntry> {
     Some(IndexEntry { mode: from.text()?, oid: from.text()? })
 }
 
-fn encode_saved(out: &mut Out, saved: &Saved) {
+fn encode_saved(out: &mut PayloadWriter, saved: &SavedState) {
     let FileState { kind, mode, size, hash, text } = saved.state;
     out.u8(match kind {
         Kind::File => b'f',
@@ -336,7 +336,7 @@ fn encode_saved(out: &mut Out, saved: &Saved) {
     });
 }
 
-fn decode_saved(from: &mut In<'_>) -> Option<Saved> {
+fn decode_saved(from: &mut PayloadReader<'_>) -> Option<SavedState> {
     let state = FileState {
         kind: match from.u8()? {
             b'f' => Kind::File,
@@ -351,7 +351,7 @@ fn decode_saved(from: &mut In<'_>) -> Option<Saved> {
     };
     let bytes = match from.u8()? {
         0 => None,
-        1 => Some(ByteSource::Inline(Span { at: from.u64()?, len: from.u64()? })),
+        1 => Some(ByteSource::Inline(FrameSpan { at: from.u64()?, len: from.u64()? })),
         2 => Some(ByteSource::Linked),
         _ => return None,
     };
@@ -362,7 +362,7 @@ fn decode_saved(from: &mut In<'_>) -> Option<Saved> {
             extended: from.list(|from| Some((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?,
         })
     })?;
-    Some(Saved { state, bytes, attributes })
+    Some(SavedState { state, bytes, attributes })
 }
 
 /// The payload of a `C` frame: how many ops there are.
@@ -372,14 +372,14 @@ pub(super) fn encode_commit(ops: u32) -> Vec<u8> {
 
 /// Reads a `C` frame.
 pub(super) fn decode_commit(payload: &[u8]) -> Option<u32> {
-    let mut from = In(payload);
+    let mut from = PayloadReader(payload);
     let ops = from.u32()?;
     from.end(ops)
 }
 
 /// The payload of an `R` frame.
 pub(super) fn encode_back(mark: &BackMark) -> Vec<u8> {
-    let mut out = Out::default();
+    let mut out = PayloadWriter::default();
     out.u32(mark.reached);
     out.bytes(mark.reason.as_bytes());
     out.0
@@ -387,14 +387,14 @@ pub(super) fn encode_back(mark: &BackMark) -> Vec<u8> {
 
 /// Reads an `R` frame.
 pub(super) fn decode_back(payload: &[u8]) -> Option<BackMark> {
-    let mut from = In(payload);
+    let mut from = PayloadReader(payload);
     let mark = BackMark { reached: from.u32()?, reason: from.text()? };
     from.end(mark)
 }
 
 /// The payload of a `D` frame.
 pub(super) fn encode_done(mark: &DoneMark) -> Vec<u8> {
-    let mut out = Out::default();
+    let mut out = PayloadWriter::default();
     out.u8(u8::from(mark.applied));
     out.list(&mark.left, |out, n| out.u32(*n));
     out.list(&mark.replaced, |out, n| out.u32(*n));
@@ -403,7 +403,11 @@ pub(super) fn encode_done(mark: &DoneMark) -> Vec<u8> {
 
 /// Reads a `D` frame.
 pub(super) fn decode_done(payload: &[u8]) -> Option<DoneMark> {
-    let mut from = In(payload);
-    let mark = DoneMark { applied: from.flag()?, left: from.list(In::u32)?, replaced: from.list(In::u32)? };
+    let mut from = PayloadReader(payload);
+    let mark = DoneMark {
+        applied: from.flag()?,
+        left: from.list(PayloadReader::u32)?,
+        replaced: from.list(PayloadReader::u32)?,
+    };
     from.end(mark)
 }

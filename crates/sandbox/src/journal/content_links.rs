@@ -1,24 +1,28 @@
 //! The large contents of a journal: hard links to files that hold them already.
 //!
 //! # Why links
-//! A content is on disk once, whoever needs it. A link is a name of the same bytes, so the journal owns what it refers to: it
-//! needs no store to be recovered or undone, and no collector of contents has to know of journals. A name that is removed
-//! elsewhere takes nothing from the journal; the bytes go with the last name.
+//! A content is on disk once, whoever needs it. A link is a name of the same bytes, so the journal owns what
+//! it refers to: it needs no store to be recovered or undone, and no collector of contents has to know of
+//! journals. A name that is removed elsewhere takes nothing from the journal; the bytes go with the last
+//! name.
 //!
 //! # Which contents
-//! A content of more than [`INLINE_BYTES_MAX`] bytes for which the [`ContentSource`](crate::content::ContentSource) names a
-//! file is linked as `journal-contents/ID/HASH`. Everything else is in the journal itself: small contents, the result of a
-//! merge, a file as the user has edited it since, and every content where the file system refuses a link.
+//! A content of more than [`INLINE_BYTES_MAX`] bytes for which the
+//! [`ContentSource`](crate::content::ContentSource) names a file is linked as `journal-contents/ID/HASH`.
+//! Everything else is in the journal itself: small contents, the result of a merge, a file as the user has
+//! edited it since, and every content where the file system refuses a link.
 //!
 //! # Invariants
-//! 1. Before the commit mark every linked content was read through its link and had the promised hash and size; its bytes,
-//!    its name and the directory are on disk. An apply that is killed at any later point is finished or rolled back from
-//!    the data directory alone.
+//! 1. Before the commit mark every linked content was read through its link and had the promised hash and
+//!    size; its bytes, its name and the directory are on disk. An apply that is killed at any later point is
+//!    finished or rolled back from the data directory alone.
 //! 2. A linked content is read, never written.
-//! 3. The links exist as long as their journal, whether it is open, can be undone or was set aside. The journal is created
-//!    before its first link and removed before its last one, so a directory of links without a journal belongs to nobody.
-//! 4. A recovery compares every content with its hash before it writes. One that is missing or wrong is treated as a
-//!    damaged frame: the apply goes the way that does not need it, or the journal is set aside and reported.
+//! 3. The links exist as long as their journal, whether it is open, can be undone or was set aside. The
+//!    journal is created before its first link and removed before its last one, so a directory of links
+//!    without a journal belongs to nobody.
+//! 4. A recovery compares every content with its hash before it writes. One that is missing or wrong is
+//!    treated as a damaged frame: the apply goes the way that does not need it, or the journal is set aside
+//!    and reported.
 //! 5. Journals of earlier versions hold all contents themselves and have no links.
 //!
 //! # Not here
@@ -33,7 +37,7 @@ use domain::{FileState, Hash};
 use rustix::fs::OFlags;
 
 use super::JournalId;
-use super::target::Stamp;
+use super::target::ContentStamp;
 use crate::content::ContentFile;
 use crate::fs::regular_file::open_own;
 
@@ -57,13 +61,13 @@ impl ContentLinks {
         self.dir.join(hash.to_string())
     }
 
-    /// Links a file that should have the content of `state`. Returns false, and leaves no link, if the file cannot be linked
-    /// or has another content.
+    /// Links a file that should have the content of `state`. Returns false, and leaves no link, if the file
+    /// cannot be linked or has another content.
     pub(super) fn add(&self, file: &ContentFile, state: &FileState) -> bool {
         let path = self.path(&state.hash);
         let is_good = self.link(&file.path, &path).and_then(|()| {
             let linked = open_own(&path, OFlags::RDONLY)?;
-            if Stamp::of_file(&linked)? != Stamp::of_state(state) {
+            if ContentStamp::of_file(&linked)? != ContentStamp::of_state(state) {
                 return Ok(false);
             }
             if !file.is_synced {
@@ -103,7 +107,7 @@ impl ContentLinks {
         LinkReader { path: self.path(hash), file: None, left: size }
     }
 
-    /// Whether a file of this size is linked under the hash.
+    /// Returns true if a file of this size is linked under the hash.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
         fs::symlink_metadata(self.path(hash)).is_ok_and(|found| found.is_file() && found.len() == size)
     }

@@ -1,63 +1,63 @@
-//! How a journal ended, and how it leaves the list of open ones.
+//! The end of a journal, and its removal from the list of open ones.
 //!
 //! # Invariants
-//! 1. A [`Settled`] holds the lock of its journal: nobody else tells the store about it meanwhile.
-//! 2. Dropped without [`Settled::retire`], the journal stays as it is, and the next command settles it again with the
-//!    same ending. So the store is told at least once, and knows the apply by its id.
+//! 1. A [`SettledJournal`] holds the lock of its journal: nobody else tells the store about it meanwhile.
+//! 2. Dropped without [`SettledJournal::retire`], the journal stays as it is, and the next command settles it
+//!    again with the same ending. So the store is told at least once, and knows the apply by its id.
 
 use std::fs;
 use std::io;
 
 use domain::PlanId;
 
-use super::change::{Header, Place};
+use super::change::{JournalHeader, JournalPath};
 use super::file::JournalFile;
-use super::hooks::Step;
+use super::hooks::JournalStep;
 use super::overwritten::{found_files, is_whole};
 use super::{JournalId, Journals};
 use crate::git::refs::GitError;
 
-/// How a journal ended.
+/// The end of a journal.
 #[derive(Debug)]
-pub enum Ending {
+pub enum JournalEnding {
     /// All is as it was asked for.
     Applied {
         /// Files that could not be written in place and have another inode now.
-        replaced: Vec<Place>,
+        replaced: Vec<JournalPath>,
         /// Directories that should have gone and were not empty.
-        left: Vec<Place>,
+        left: Vec<JournalPath>,
     },
     /// All is as it was before.
     RolledBack {
         /// Why.
-        why: Why,
+        why: RollbackReason,
         /// Except these, which somebody had edited: they are as that somebody left them.
-        left: Vec<Place>,
+        left: Vec<JournalPath>,
     },
     /// It was never committed: nothing was touched. If the store has sealed it, the seal is to be broken.
     NeverBegan,
 }
 
-/// Why a journal was taken back.
+/// The reason that a journal was rolled back.
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum RollbackReason {
     /// Somebody saved a file between the merge and the write. Merge again.
     #[error("{} changed under us", place.path)]
     ChangedUnderUs {
         /// Where.
-        place: Place,
+        place: JournalPath,
     },
     /// A path leads through a link.
     #[error("{} leads out of its project", place.path)]
     Escapes {
         /// Where.
-        place: Place,
+        place: JournalPath,
     },
     /// The system said no.
     #[error("{}: {source}", place.path)]
     Io {
         /// Where.
-        place: Place,
+        place: JournalPath,
         /// What it said.
         source: io::Error,
     },
@@ -78,74 +78,74 @@ pub enum Why {
 /// A journal that could not be brought to an end. The next command tries again.
 #[derive(Debug, thiserror::Error)]
 #[error("recovery of apply {id} is stuck{}: {source}", place.as_ref().map(|place| format!(" at {}", place.path)).unwrap_or_default())]
-pub struct Stuck {
-    /// Which.
+pub struct StuckJournal {
+    /// The journal's id.
     pub id: JournalId,
-    /// Whose changes, when the journal says so.
+    /// The plan whose changes they are, if the journal names it.
     pub plan: Option<PlanId>,
-    /// Where, when it is a file of the user's.
-    pub place: Option<Place>,
-    /// What the system said.
+    /// The path, if it is a file of the user.
+    pub place: Option<JournalPath>,
+    /// The error of the system.
     pub source: io::Error,
 }
 
-/// A journal that is over, not yet retired.
-pub struct Settled {
+/// A journal that has ended and is not yet retired.
+pub struct SettledJournal {
     journals: Journals,
     id: JournalId,
-    header: Option<Header>,
+    header: Option<JournalHeader>,
     // Held for its lock.
     _file: JournalFile,
-    ending: Ending,
+    ending: JournalEnding,
 }
 
-impl std::fmt::Debug for Settled {
+impl std::fmt::Debug for SettledJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settled").field("id", &self.id).field("ending", &self.ending).finish_non_exhaustive()
     }
 }
 
-impl Settled {
+impl SettledJournal {
     pub(super) fn new(
         journals: Journals,
         id: JournalId,
-        header: Option<Header>,
+        header: Option<JournalHeader>,
         file: JournalFile,
-        ending: Ending,
-    ) -> Settled {
-        Settled { journals, id, header, _file: file, ending }
+        ending: JournalEnding,
+    ) -> SettledJournal {
+        SettledJournal { journals, id, header, _file: file, ending }
     }
 
-    /// Which apply or undo.
+    /// Returns the id of the apply or undo.
     pub fn id(&self) -> JournalId {
         self.id
     }
 
-    /// What the journal says about itself; none when it was cut off before that.
-    pub fn header(&self) -> Option<&Header> {
+    /// Returns the header; `None` if the journal was cut off before it.
+    pub fn header(&self) -> Option<&JournalHeader> {
         self.header.as_ref()
     }
 
-    /// How it ended.
-    pub fn ending(&self) -> &Ending {
+    /// Returns its end.
+    pub fn ending(&self) -> &JournalEnding {
         &self.ending
     }
 
-    /// The store knows the ending: the journal leaves the list of open ones. What was applied is kept to be undone, and
-    /// so is whatever else somebody may miss.
+    /// The store knows the ending: the journal leaves the list of open ones. What was applied is kept to be
+    /// undone, and so is whatever else somebody may miss.
     ///
     /// # Errors
     /// It could not be moved; the next command settles it again.
-    pub fn retire(self) -> io::Result<Ending> {
-        let Settled { journals, id, ending, .. } = &self;
-        journals.hooks.step(Step::Retire)?;
+    pub fn retire(self) -> io::Result<JournalEnding> {
+        let SettledJournal { journals, id, ending, .. } = &self;
+        journals.hooks.step(JournalStep::Retire)?;
         let mut keeps = match ending {
-            Ending::Applied { .. } => true,
+            JournalEnding::Applied { .. } => true,
             // A retirement that was killed half-way may have moved the saves already.
-            Ending::RolledBack { left, .. } => {
+            JournalEnding::RolledBack { left, .. } => {
                 !left.is_empty() || !found_files(&journals.undo_dir, *id)?.is_empty()
             }
-            Ending::NeverBegan => false,
+            JournalEnding::NeverBegan => false,
         };
         for found in found_files(&journals.open_dir, *id)? {
             if is_whole(&found) {

@@ -1,9 +1,10 @@
 //! A journal's file, and the lock on it.
 //!
 //! # Invariants
-//! 1. The lock ends when this is dropped. Closing the file alone does not end it: a process that is being started
-//!    elsewhere in this program has a duplicate of every open file until it becomes another program, and a lock goes with
-//!    the last duplicate. Whoever looked for the journal meanwhile would take its owner for alive.
+//! 1. The lock ends when this is dropped. Closing the file alone does not end it: a process that is being
+//!    started elsewhere in this program has a duplicate of every open file until it becomes another program,
+//!    and a lock goes with the last duplicate. Whoever looked for the journal meanwhile would take its owner
+//!    for alive.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,13 +19,13 @@ pub(super) struct JournalFile(File);
 
 impl JournalFile {
     /// Takes the lock, and waits for it.
-    pub(super) fn locked(file: File) -> io::Result<JournalFile> {
+    pub(super) fn with_lock(file: File) -> io::Result<JournalFile> {
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(JournalFile(file))
     }
 
     /// Takes the lock; none when somebody has it.
-    pub(super) fn try_locked(file: File) -> io::Result<Option<JournalFile>> {
+    pub(super) fn try_with_lock(file: File) -> io::Result<Option<JournalFile>> {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(JournalFile(file))),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -33,7 +34,7 @@ impl JournalFile {
     }
 
     /// Without the lock: to be read.
-    pub(super) fn unlocked(file: File) -> JournalFile {
+    pub(super) fn without_lock(file: File) -> JournalFile {
         JournalFile(file)
     }
 }

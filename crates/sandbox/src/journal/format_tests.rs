@@ -1,32 +1,32 @@
-//! What a journal's bytes say when some of them are missing or wrong.
+//! Tests of a journal's format when bytes of it are missing or wrong.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootNo};
+use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootIndex};
 use proptest::prelude::*;
 
-use super::change::{Attributes, Header, JournalRoot};
+use super::change::{Attributes, JournalHeader, JournalRoot};
 use super::codec::{self, BackMark, DoneMark};
 use super::content_links::ContentLinks;
 use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
-use super::log::{Log, Mark, Wholeness};
-use super::op::{ByteSource, How, Op, Saved};
+use super::log::{JournalIntegrity, JournalLog, Mark};
+use super::op::{ByteSource, JournalOp, OpAction, SavedState};
 use super::{Boot, JournalId, JournalKind, Journals, Merger};
 use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 
-fn header() -> Header {
-    Header {
+fn header() -> JournalHeader {
+    JournalHeader {
         id: JournalId::from_u128(1),
         plan: PlanId::from_u128(2),
         kind: JournalKind::Undo,
-        roots: vec![JournalRoot { no: RootNo(3), path: "/a/b".into(), dev: 4, ino: 5 }],
+        roots: vec![JournalRoot { no: RootIndex(3), path: "/a/b".into(), dev: 4, ino: 5 }],
         boot: BootId::from_u128(6),
         fence: Fence(7),
         time_ms: 8,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
     }
 }
 
@@ -34,10 +34,10 @@ fn path(text: &str) -> RelPath {
     RelPath::new(text).unwrap()
 }
 
-fn op(n: u32, how: How) -> Op {
-    Op {
+fn op(n: u32, how: OpAction) -> JournalOp {
+    JournalOp {
         n,
-        root: RootNo(3),
+        root: RootIndex(3),
         path: path("a/b"),
         from: Some(path("from")),
         how,
@@ -48,20 +48,20 @@ fn op(n: u32, how: How) -> Op {
 }
 
 /// A journal with an op of each kind: its bytes, and where the commit mark ends.
-fn journal() -> (Vec<u8>, Vec<Op>, usize) {
+fn journal() -> (Vec<u8>, Vec<JournalOp>, usize) {
     let file = tempfile::tempfile().unwrap();
-    let mut frames = FrameWriter::begin(JournalFile::unlocked(file.try_clone().unwrap())).unwrap();
+    let mut frames = FrameWriter::begin(JournalFile::without_lock(file.try_clone().unwrap())).unwrap();
     frames.append(FrameKind::Header, &codec::encode_header(&header())).unwrap();
     let span = frames.append_image(&mut &b"some bytes"[..]).unwrap();
     let attributes = Some(Attributes { uid: 1, gid: 2, extended: vec![(b"user.x".to_vec(), b"y".to_vec())] });
-    let pre = Saved {
+    let pre = SavedState {
         state: FileState::file(b"some bytes", 0o644),
         bytes: Some(ByteSource::Inline(span)),
         attributes,
     };
-    let post = Saved { state: FileState::symlink(b"t"), bytes: None, attributes: None };
-    let linked = Saved { bytes: Some(ByteSource::Linked), ..post.clone() };
-    let dir = Saved { state: FileState::dir(0o755), bytes: None, attributes: None };
+    let post = SavedState { state: FileState::symlink(b"t"), bytes: None, attributes: None };
+    let linked = SavedState { bytes: Some(ByteSource::Linked), ..post.clone() };
+    let dir = SavedState { state: FileState::dir(0o755), bytes: None, attributes: None };
     let entry = IndexEntry { mode: "100644".to_owned(), oid: "abc".to_owned() };
     let moved = RefMove {
         name: "refs/heads/x".to_owned(),
@@ -70,17 +70,17 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
         index: vec![IndexMove { path: path("i"), before: Some(entry), after: None }],
     };
     let hows = [
-        How::Write { pre: pre.clone(), post: post.clone(), apart: true },
-        How::Create { post: pre.clone() },
-        How::Remove { pre: pre.clone() },
-        How::MakeDir { post: dir.clone() },
-        How::RemoveDir { pre: dir },
-        How::Link { pre: None, post: linked },
-        How::Link { pre: Some(post.clone()), post: pre.clone() },
-        How::Mode { pre, post },
-        How::Ref(moved),
+        OpAction::Write { pre: pre.clone(), post: post.clone(), apart: true },
+        OpAction::Create { post: pre.clone() },
+        OpAction::Remove { pre: pre.clone() },
+        OpAction::MakeDir { post: dir.clone() },
+        OpAction::RemoveDir { pre: dir },
+        OpAction::Link { pre: None, post: linked },
+        OpAction::Link { pre: Some(post.clone()), post: pre.clone() },
+        OpAction::Mode { pre, post },
+        OpAction::Ref(moved),
     ];
-    let ops: Vec<Op> = (0_u32..).zip(hows).map(|(n, how)| op(n, how)).collect();
+    let ops: Vec<JournalOp> = (0_u32..).zip(hows).map(|(n, how)| op(n, how)).collect();
     for op in &ops {
         frames.append(FrameKind::Op, &codec::encode_op(op)).unwrap();
     }
@@ -107,11 +107,11 @@ fn contents(mut file: &File) -> Vec<u8> {
     bytes
 }
 
-fn read(bytes: &[u8]) -> Log {
+fn read(bytes: &[u8]) -> JournalLog {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     let links = ContentLinks::new(std::path::Path::new("nowhere"), header().id);
-    Log::read(JournalFile::unlocked(file), links).unwrap()
+    JournalLog::read(JournalFile::without_lock(file), links).unwrap()
 }
 
 #[test]
@@ -149,32 +149,32 @@ fn half_a_mark_is_cut_off_before_the_next_and_what_cannot_be_told_is_damage() {
     let done = codec::encode_done(&DoneMark { applied: true, left: vec![], replaced: vec![] });
     let done = super::frame::frame(FrameKind::Done, &done).unwrap();
     let mut log = read(&[&bytes[..committed], &frame[..frame.len() - 1]].concat());
-    assert_eq!((&log.mark, log.wholeness), (&Mark::Committed, Wholeness::Whole));
+    assert_eq!((&log.mark, log.wholeness), (&Mark::Committed, JournalIntegrity::Whole));
     log.append(FrameKind::Back, &payload).unwrap();
     assert_eq!(read(&contents(&log.file)).mark, Mark::Back(back));
     // A mark behind one that is damaged counts, if nothing wrong follows.
     let zeros = vec![0; frame.len()];
     let log = read(&[&bytes[..committed], &zeros, &done].concat());
-    assert!(matches!(log.mark, Mark::Done(_)) && log.wholeness == Wholeness::Whole);
+    assert!(matches!(log.mark, Mark::Done(_)) && log.wholeness == JournalIntegrity::Whole);
     let log = read(&[&bytes[..committed], &zeros, &done, &[0]].concat());
-    assert_eq!(log.wholeness, Wholeness::Damaged);
+    assert_eq!(log.wholeness, JournalIntegrity::Damaged);
 }
 
 #[test]
 fn a_journal_that_is_doubled_or_whose_ops_changed_places_says_the_same() {
     let (bytes, ops, _) = journal();
     let log = read(&[&bytes[..], &bytes[..]].concat());
-    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], Wholeness::Whole));
+    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], JournalIntegrity::Whole));
     let frame = |n: usize| super::frame::frame(FrameKind::Op, &codec::encode_op(&ops[n])).unwrap();
     let pair = [frame(0), frame(1)].concat();
     let at = bytes.windows(pair.len()).position(|window| window == pair).unwrap();
     let mut swapped = bytes.clone();
     swapped[at..at + pair.len()].copy_from_slice(&[frame(1), frame(0)].concat());
     let log = read(&swapped);
-    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], Wholeness::Whole));
-    let other = Header { time_ms: 9, ..header() };
+    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], JournalIntegrity::Whole));
+    let other = JournalHeader { time_ms: 9, ..header() };
     let frame = super::frame::frame(FrameKind::Header, &codec::encode_header(&other)).unwrap();
-    assert_eq!(read(&[&bytes[..], &frame].concat()).wholeness, Wholeness::Damaged);
+    assert_eq!(read(&[&bytes[..], &frame].concat()).wholeness, JournalIntegrity::Damaged);
 }
 
 #[test]
@@ -191,14 +191,15 @@ fn a_mark_that_names_what_is_not_there_does_not_count() {
     assert_eq!(with(FrameKind::Back, codec::encode_back(&back)), Mark::Committed);
     assert_eq!(with(FrameKind::Commit, codec::encode_commit(9)), Mark::Committed);
     let empty = super::frame::frame(FrameKind::Commit, &codec::encode_commit(0)).unwrap();
-    assert_eq!(read(&[&b"AGENTJ01"[..], &empty].concat()).wholeness, Wholeness::Damaged);
+    assert_eq!(read(&[&b"AGENTJ01"[..], &empty].concat()).wholeness, JournalIntegrity::Damaged);
 }
 
 #[test]
 fn a_large_image_is_cut_into_pieces_and_read_back() {
     for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES] {
         let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let mut frames = FrameWriter::begin(JournalFile::unlocked(tempfile::tempfile().unwrap())).unwrap();
+        let mut frames =
+            FrameWriter::begin(JournalFile::without_lock(tempfile::tempfile().unwrap())).unwrap();
         let span = frames.append_image(&mut &bytes[..]).unwrap();
         let (file, end) = frames.finish().unwrap();
         assert_eq!((span.len, span.end()), (length as u64, Some(end)));
@@ -212,9 +213,9 @@ fn a_large_image_is_cut_into_pieces_and_read_back() {
     }
 }
 
-struct Never;
+struct UnusedMerger;
 
-impl Merger for Never {
+impl Merger for UnusedMerger {
     fn merge(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -228,7 +229,7 @@ proptest! {
         prop_assume!(bytes[place] != with);
         bytes[place] = with;
         let log = read(&bytes);
-        prop_assert_eq!((&log.ops[..], log.header, log.wholeness), (&ops[..], Some(header()), Wholeness::Whole));
+        prop_assert_eq!((&log.ops[..], log.header, log.wholeness), (&ops[..], Some(header()), JournalIntegrity::Whole));
         prop_assert!(place >= committed || matches!(log.mark, Mark::Done(_)));
     }
 
@@ -239,10 +240,10 @@ proptest! {
         let end = (place + length).min(bytes.len());
         bytes[place..end].fill(0);
         let log = read(&bytes);
-        if log.wholeness == Wholeness::Whole {
+        if log.wholeness == JournalIntegrity::Whole {
             prop_assert_eq!((&log.ops[..], log.header), (&ops[..], Some(header())));
         }
-        prop_assert!(log.wholeness != Wholeness::Begun || end == bytes.len());
+        prop_assert!(log.wholeness != JournalIntegrity::Begun || end == bytes.len());
     }
 
     #[test]
@@ -263,7 +264,7 @@ proptest! {
 fn a_name_that_is_not_a_journals_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();
     let boot = Boot { id: BootId::from_u128(1), started_s: 0 };
-    let journals = Journals::open(dir.path(), boot, Arc::new(Never)).unwrap();
+    let journals = Journals::open(dir.path(), boot, Arc::new(UnusedMerger)).unwrap();
     for name in [
         "x.journal",
         "01J80000000000000000000001.txt",

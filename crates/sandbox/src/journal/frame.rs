@@ -1,14 +1,14 @@
-//! Frames: how a journal is cut into pieces that are whole or not there.
+//! Frames: the pieces of a journal, each of which is whole or not there.
 //!
-//! A journal begins with [`MAGIC`]; each frame is `u32 length | u32 crc32c(kind, payload) | u8 kind | payload`, little
-//! endian. An image is a run of `B` frames, each full but the last, so that its place and length tell where every
-//! piece lies.
+//! A journal begins with [`MAGIC`]; each frame is `u32 length | u32 crc32c(kind, payload) | u8 kind |
+//! payload`, little endian. An image is a run of `B` frames, each full but the last, so that its place and
+//! length tell where every piece lies.
 //!
 //! # Invariants
-//! 1. A frame that is short, too long, of no known kind or wrong in its sum is no frame. [`find_sound`] finds the next one
-//!    behind it; what that means is for [`super::log`] to say.
-//! 2. An error of the disk is an error, never the end of the journal: who cannot read a commit mark must not conclude
-//!    that there is none.
+//! 1. A frame that is short, too long, of no known kind or wrong in its sum is no frame. [`find_sound`] finds
+//!    the next one behind it; what that means is for [`super::log`] to say.
+//! 2. An error of the disk is an error, never the end of the journal: who cannot read a commit mark must not
+//!    conclude that there is none.
 //! 3. Memory is bounded by [`PAYLOAD_BYTES_MAX`], whatever a length field says.
 
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(super) const HEAD_BYTES: usize = 9;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// The header.
@@ -107,14 +107,14 @@ fn head(kind: FrameKind, payload: &[u8]) -> io::Result<[u8; HEAD_BYTES]> {
 
 /// A run of `B` frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct FrameSpan {
     /// Where the first frame begins.
     pub(super) at: u64,
     /// How many bytes the image has.
     pub(super) len: u64,
 }
 
-impl Span {
+impl FrameSpan {
     /// Where the frames end.
     pub(super) fn end(&self) -> Option<u64> {
         let frames = self.len.div_ceil(PIECE_BYTES as u64);
@@ -156,8 +156,8 @@ impl FrameWriter {
     }
 
     /// Appends an image, piece by piece.
-    pub(super) fn append_image(&mut self, bytes: &mut dyn Read) -> io::Result<Span> {
-        let mut span = Span { at: self.at, len: 0 };
+    pub(super) fn append_image(&mut self, bytes: &mut dyn Read) -> io::Result<FrameSpan> {
+        let mut span = FrameSpan { at: self.at, len: 0 };
         let mut piece = Vec::new();
         loop {
             piece.clear();
@@ -188,7 +188,7 @@ pub(super) struct FrameReader<R> {
 
 /// A frame that was read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read1 {
+pub(super) struct FrameRead {
     /// What it holds.
     pub(super) kind: FrameKind,
     /// Where it begins.
@@ -220,7 +220,7 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// The next whole frame, its payload in `payload`; none at the end of what counts.
-    pub(super) fn next(&mut self, payload: &mut Vec<u8>) -> io::Result<Option<Read1>> {
+    pub(super) fn next(&mut self, payload: &mut Vec<u8>) -> io::Result<Option<FrameRead>> {
         if !self.begun {
             let mut magic = [0; MAGIC.len()];
             if !fill(&mut self.from, &mut magic)? || &magic != MAGIC {
@@ -242,7 +242,7 @@ impl<R: Read> FrameReader<R> {
         }
         let at = self.at;
         self.at += (HEAD_BYTES + length) as u64;
-        Ok(Some(Read1 { kind, at, end: self.at }))
+        Ok(Some(FrameRead { kind, at, end: self.at }))
     }
 }
 
@@ -336,7 +336,7 @@ pub(super) struct ImageReader<'a> {
 
 impl<'a> ImageReader<'a> {
     /// The image at `span`.
-    pub(super) fn new(file: &'a File, span: Span) -> Self {
+    pub(super) fn new(file: &'a File, span: FrameSpan) -> Self {
         ImageReader { file, at: span.at, left: span.len, piece: Vec::new(), used: 0 }
     }
 

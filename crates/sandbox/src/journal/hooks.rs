@@ -1,16 +1,17 @@
-//! Where a journal can be watched, stopped and merged from outside.
+//! The points at which a journal can be watched, stopped and merged from outside.
 //!
-//! Each step that leaves something on disk is announced before it is taken. In the program nobody listens; the tests
-//! kill the process, refuse the step, or edit a file there, which is how every moment between two writes is reached.
+//! Each step that leaves something on disk is announced before it is taken. In the program nobody listens;
+//! the tests kill the process, refuse the step, or edit a file there, which is how every moment between two
+//! writes is reached.
 //!
 //! # Not here
 //! The merge itself (crate `domain`): the engine passes it in.
 
 use std::io;
 
-/// What is about to happen.
+/// A step that is about to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum JournalStep {
     /// The journal's images and ops are written out, without a commit mark.
     Prepare,
     /// The commit mark is appended.
@@ -22,7 +23,7 @@ pub enum Step {
         /// Which, in the order in which they are carried out.
         n: u32,
         /// How far it is.
-        at: Moment,
+        at: HookPoint,
     },
     /// The decision to go back is appended.
     Back,
@@ -49,9 +50,9 @@ pub enum Step {
     Retire,
 }
 
-/// How far an op is.
+/// A point within an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Moment {
+pub enum HookPoint {
     /// Nothing has happened.
     Begin,
     /// What is there was found to be as expected.
@@ -72,21 +73,21 @@ pub enum Moment {
     Made,
 }
 
-/// Is told of each step before it is taken.
+/// Receives each step before it is taken.
 pub trait Hooks: Send + Sync {
     /// `step` is about to be taken.
     ///
     /// # Errors
     /// What is returned is handled as if the system had said it in that step.
-    fn step(&self, step: Step) -> io::Result<()>;
+    fn step(&self, step: JournalStep) -> io::Result<()>;
 }
 
-/// Nobody listens.
+/// Hooks that do nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 
 impl Hooks for NoHooks {
-    fn step(&self, _: Step) -> io::Result<()> {
+    fn step(&self, _: JournalStep) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,19 +1,20 @@
 //! A journal as a whole: what its frames say together, and the marks that are added to it.
 //!
 //! # Damage
-//! A frame may be wrong in any place: a bad block, a page that reads as zeros, a file that was cut. Header and ops are
-//! there twice, the number of ops is said twice. What is read is what all sound frames say together; only if that is not
-//! whole is the journal [`Wholeness::Damaged`].
+//! A frame may be wrong in any place: a bad block, a page that reads as zeros, a file that was cut. Header
+//! and ops are there twice, the number of ops is said twice. What is read is what all sound frames say
+//! together; only if that is not whole is the journal [`JournalIntegrity::Damaged`].
 //!
 //! # Invariants
 //! 1. The order is `H (B | O)* o* h C R? D?`; journals of earlier versions have neither `o` nor `h`.
-//! 2. What two frames say differently, and an op that names a root, an image or a name that is not the journal's, is
-//!    damage, never a choice.
-//! 3. A mark behind damage counts only if nothing but sound frames follows it: what looks like one may be a part of a
-//!    user's file.
-//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; where there is
-//!    other damage nothing is cut off.
-//! 5. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the journal out.
+//! 2. What two frames say differently, and an op that names a root, an image or a name that is not the
+//!    journal's, is damage, never a choice.
+//! 3. A mark behind damage counts only if nothing but sound frames follows it: what looks like one may be a
+//!    part of a user's file.
+//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; where
+//!    there is other damage nothing is cut off.
+//! 5. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the
+//!    journal out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,16 +22,16 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use domain::{Hash, RelPath, RootNo};
+use domain::{Hash, RelPath, RootIndex};
 
-use super::change::Header;
+use super::change::JournalHeader;
 use super::codec::{self, BackMark, DoneMark};
 use super::content_links::{self, ContentLinks, LinkReader};
 use super::file::JournalFile;
-use super::frame::{self, FrameKind, FrameReader, ImageReader, Span};
-use super::op::{ByteSource, Op, Saved};
+use super::frame::{self, FrameKind, FrameReader, FrameSpan, ImageReader};
+use super::op::{ByteSource, JournalOp, SavedState};
 
-/// How far a journal has come.
+/// The last mark of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// No commit that was found.
@@ -43,9 +44,9 @@ pub(super) enum Mark {
     Done(DoneMark),
 }
 
-/// Whether a journal says all that it should.
+/// The integrity of a journal's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wholeness {
+pub(super) enum JournalIntegrity {
     /// Its header and all its ops are there.
     Whole,
     /// It ends where nothing is wrong, and does not say how many ops it should have: it was being written.
@@ -56,25 +57,25 @@ pub(super) enum Wholeness {
 
 /// A locked journal.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct JournalLog {
     /// The file, locked.
     pub(super) file: JournalFile,
     /// What it says about itself; none when not even that was written.
-    pub(super) header: Option<Header>,
+    pub(super) header: Option<JournalHeader>,
     /// What shall be done, in order.
-    pub(super) ops: Arc<[Op]>,
+    pub(super) ops: Arc<[JournalOp]>,
     /// The numbers of the ops of each path.
-    pub(super) by_place: BTreeMap<(RootNo, RelPath), Vec<u32>>,
+    pub(super) by_place: BTreeMap<(RootIndex, RelPath), Vec<u32>>,
     /// How far it has come.
     pub(super) mark: Mark,
     /// Where the next mark goes.
     pub(super) end: u64,
     /// Whether it says all that it should.
-    pub(super) wholeness: Wholeness,
+    pub(super) wholeness: JournalIntegrity,
     /// The contents that it has outside of its own file.
     pub(super) links: ContentLinks,
-    /// Contents that are not what their hashes say. Frames have sums, so a bad one is an error where it is wrong; a linked
-    /// content has none, so all of it is.
+    /// Contents that are not what their hashes say. Frames have sums, so a bad one is an error where it is
+    /// wrong; a linked content has none, so all of it is.
     pub(super) bad: BTreeSet<Hash>,
 }
 
@@ -98,15 +99,15 @@ impl Read for ContentReader<'_> {
     }
 }
 
-impl Log {
+impl JournalLog {
     /// Reads all that counts.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn read(file: JournalFile, links: ContentLinks) -> io::Result<Log> {
+    pub(super) fn read(file: JournalFile, links: ContentLinks) -> io::Result<JournalLog> {
         (&*file).seek(SeekFrom::Start(0))?;
         let length = file.metadata()?.len();
-        let mut reading = Reading::default();
+        let mut reading = LogScan::default();
         let mut frames = FrameReader::of_file(&file);
         let mut payload = Vec::new();
         let mut end = 0;
@@ -119,40 +120,40 @@ impl Log {
                 break;
             }
             let Some(next) = frame::find_sound(&file, end)? else { break };
-            reading.pass_over();
+            reading.skip_damaged();
             frames = FrameReader::from_place(&file, next)?;
         }
         drop(frames);
         let is_cut = end < length;
-        let (header, ops, mark, wholeness) = reading.sum_up(is_cut);
-        if wholeness == Wholeness::Damaged {
+        let (header, ops, mark, wholeness) = reading.summarize(is_cut);
+        if wholeness == JournalIntegrity::Damaged {
             end = length;
         }
-        Ok(Log { wholeness, ..Log::new(file, header, ops, mark, end, links) })
+        Ok(JournalLog { wholeness, ..JournalLog::new(file, header, ops, mark, end, links) })
     }
 
     /// What was read, or written.
     pub(super) fn new(
         file: JournalFile,
-        header: Option<Header>,
-        ops: Vec<Op>,
+        header: Option<JournalHeader>,
+        ops: Vec<JournalOp>,
         mark: Mark,
         end: u64,
         links: ContentLinks,
-    ) -> Log {
-        let mut by_place: BTreeMap<(RootNo, RelPath), Vec<u32>> = BTreeMap::new();
+    ) -> JournalLog {
+        let mut by_place: BTreeMap<(RootIndex, RelPath), Vec<u32>> = BTreeMap::new();
         for op in &ops {
             by_place.entry((op.root, op.path.clone())).or_default().push(op.n);
         }
-        let (ops, wholeness, bad) = (ops.into(), Wholeness::Whole, BTreeSet::new());
-        Log { file, header, ops, by_place, mark, end, wholeness, links, bad }
+        let (ops, wholeness, bad) = (ops.into(), JournalIntegrity::Whole, BTreeSet::new());
+        JournalLog { file, header, ops, by_place, mark, end, wholeness, links, bad }
     }
 
     /// Reads what the journal says about itself, and no further; none when that is not there.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn read_header(file: &File) -> io::Result<Option<Header>> {
+    pub(super) fn read_header(file: &File) -> io::Result<Option<JournalHeader>> {
         let mut payload = Vec::new();
         let first = FrameReader::of_file(file).next(&mut payload)?;
         let is_header = first.is_some_and(|read| read.kind == FrameKind::Header);
@@ -190,17 +191,17 @@ impl Log {
     }
 
     /// The bytes of an image; of one that was saved without bytes, none.
-    pub(super) fn image(&self, saved: &Saved) -> ContentReader<'_> {
+    pub(super) fn image(&self, saved: &SavedState) -> ContentReader<'_> {
         let hash = &saved.state.hash;
         match saved.bytes {
             Some(ByteSource::Linked) if self.bad.contains(hash) => ContentReader::Bad,
             Some(ByteSource::Linked) => ContentReader::Linked(self.links.read(hash, saved.state.size)),
             Some(ByteSource::Inline(span)) => ContentReader::Inline(ImageReader::new(&self.file, span)),
-            None => ContentReader::Inline(ImageReader::new(&self.file, Span { at: 0, len: 0 })),
+            None => ContentReader::Inline(ImageReader::new(&self.file, FrameSpan { at: 0, len: 0 })),
         }
     }
 
-    /// Whether contents are linked.
+    /// Returns true if contents are linked.
     pub(super) fn has_links(&self) -> bool {
         let mut images = self.ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
         images.any(|saved| saved.bytes == Some(ByteSource::Linked))
@@ -209,20 +210,20 @@ impl Log {
 
 /// The frames so far.
 #[derive(Default)]
-struct Reading {
-    header: Option<Header>,
-    ops: BTreeMap<u32, (Op, u64)>,
+struct LogScan {
+    header: Option<JournalHeader>,
+    ops: BTreeMap<u32, (JournalOp, u64)>,
     /// How many ops there should be.
     count: Option<u32>,
     marks: Vec<Mark>,
     /// Marks behind damage, which count if nothing wrong follows.
     marks_behind: Vec<Mark>,
     is_behind: bool,
-    /// Whether something does not go together.
+    /// True if something does not go together.
     is_wrong: bool,
 }
 
-impl Reading {
+impl LogScan {
     /// One more frame, that begins at `at`.
     fn take(&mut self, kind: FrameKind, at: u64, payload: &[u8]) {
         let known = match kind {
@@ -243,7 +244,7 @@ impl Reading {
         self.is_wrong |= known.is_none();
     }
 
-    fn take_header(&mut self, header: Header) {
+    fn take_header(&mut self, header: JournalHeader) {
         match &self.header {
             Some(first) => self.is_wrong |= *first != header,
             None => self.header = Some(header),
@@ -254,7 +255,7 @@ impl Reading {
         self.is_wrong |= *self.count.get_or_insert(count) != count;
     }
 
-    fn take_op(&mut self, op: Op, at: u64) {
+    fn take_op(&mut self, op: JournalOp, at: u64) {
         match self.ops.get(&op.n) {
             Some((first, _)) => self.is_wrong |= *first != op,
             None => {
@@ -269,23 +270,24 @@ impl Reading {
     }
 
     /// Something wrong was passed over.
-    fn pass_over(&mut self) {
+    fn skip_damaged(&mut self) {
         self.is_wrong |= !self.marks_behind.is_empty();
         self.is_behind = true;
     }
 
     /// What they say together. `is_cut` when something wrong follows the last of them.
-    fn sum_up(mut self, is_cut: bool) -> (Option<Header>, Vec<Op>, Mark, Wholeness) {
+    fn summarize(mut self, is_cut: bool) -> (Option<JournalHeader>, Vec<JournalOp>, Mark, JournalIntegrity) {
         // Marks between two places that are wrong may be real or not.
         self.is_wrong |= is_cut && !self.marks_behind.is_empty();
         if !is_cut {
             self.marks.append(&mut self.marks_behind);
         }
-        let is_known = |op: &Op, at: u64| self.header.as_ref().is_some_and(|header| check(header, op, at));
+        let is_known =
+            |op: &JournalOp, at: u64| self.header.as_ref().is_some_and(|header| check(header, op, at));
         self.is_wrong |= !self.ops.values().all(|(op, at)| is_known(op, *at));
         let in_order = (0_u32..).zip(self.ops.keys()).all(|(n, other)| n == *other);
         let has_all = self.count.is_some_and(|count| count as usize == self.ops.len()) && in_order;
-        let ops: Vec<Op> = self.ops.into_values().map(|(op, _)| op).collect();
+        let ops: Vec<JournalOp> = self.ops.into_values().map(|(op, _)| op).collect();
         let rank = |mark: &Mark| match mark {
             Mark::Open => 0,
             Mark::Committed => 1,
@@ -299,17 +301,17 @@ impl Reading {
         };
         let mark = self.marks.into_iter().filter(known).max_by_key(rank).unwrap_or(Mark::Open);
         let wholeness = match (self.header.is_some(), has_all) {
-            _ if self.is_wrong => Wholeness::Damaged,
-            (true, true) => Wholeness::Whole,
-            (_, _) if mark == Mark::Open && !self.is_behind && !is_cut => Wholeness::Begun,
-            (_, _) => Wholeness::Damaged,
+            _ if self.is_wrong => JournalIntegrity::Damaged,
+            (true, true) => JournalIntegrity::Whole,
+            (_, _) if mark == Mark::Open && !self.is_behind && !is_cut => JournalIntegrity::Begun,
+            (_, _) => JournalIntegrity::Damaged,
         };
         (self.header, ops, mark, wholeness)
     }
 }
 
-/// Whether an op, whose frame begins at `at`, names what is there, and is of this journal.
-fn check(header: &Header, op: &Op, at: u64) -> bool {
+/// Returns true if an op, whose frame begins at `at`, names what is there, and is of this journal.
+fn check(header: &JournalHeader, op: &JournalOp, at: u64) -> bool {
     let images = op.how.pre().into_iter().chain(op.how.post());
     let inside = |bytes: ByteSource| match bytes {
         ByteSource::Inline(span) => span.end().is_some_and(|end| end <= at),

@@ -1,36 +1,38 @@
 //! The apply journal: many files change together, or not at all.
 //!
 //! # Overview
-//! Before anything of the user's is touched, a journal has every byte that is there and every byte that shall be, in itself
-//! or linked from where it is stored, and a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
-//! were. Whoever is killed in between, at whatever step, leaves a journal; the next command finds it and goes forward,
-//! or back.
+//! Before any file of the user is touched, a journal has every byte that is there and every byte that shall
+//! be, in itself or linked from where it is stored, and a commit mark is on disk. Then files are written in
+//! place, so that inodes, owners, modes and links stay what they were. A process that is killed in between,
+//! at whatever step, leaves a journal; the next command finds it and goes forward, or back.
 //!
 //! # How it is used
-//! 1. [`Journals::recover`] is the first act of every command. The store is told of each [`Settled`], which is then
-//!    retired.
+//! 1. [`Journals::recover`] is the first act of every command. The store is told of each [`SettledJournal`],
+//!    which is then retired.
 //! 2. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; to abandon it is free.
 //! 3. The caller seals the apply in the store.
-//! 4. [`Prepared::commit`] adds the mark and waits for the disk. From here on it is carried out or taken back, by this
-//!    process or by the next command.
-//! 5. [`Committed::carry_out`] does it, and answers how it ended.
-//! 6. The caller tells the store, then [`Settled::retire`]. What was applied can be undone: [`Journals::read_undo`].
+//! 4. [`PreparedJournal::commit`] adds the mark and waits for the disk. From here on it is carried out or
+//!    taken back, by this process or by the next command.
+//! 5. [`CommittedJournal::carry_out`] does it, and answers how it ended.
+//! 6. The caller tells the store, then [`SettledJournal::retire`]. What was applied can be undone:
+//!    [`Journals::read_undo`].
 //!
 //! # Where to read
-//! `frame` says what the file looks like, `content_links` where large contents are, `order` in which order things happen, `in_place` and `perform` how; `classify`
-//! how a recovery tells how far its predecessor came, `take_back` what becomes of edits that somebody made meanwhile.
+//! `frame` defines the format of the file, `content_links` the place of large contents, and `order` the order
+//! of the ops. `write_file` and `do_op` carry them out. `classify` decides for a recovery how far its
+//! predecessor came, and `undo_op` what becomes of edits that the user made meanwhile.
 //!
 //! # Invariants
 //! 1. Nothing of the user's is touched before the commit mark is on disk.
-//! 2. After a recovery all is as before or all is as asked, except files that somebody else edited meanwhile: those keep
-//!    the edit, and are named.
+//! 2. After a recovery all is as before or all is as asked, except files that somebody else edited meanwhile:
+//!    those keep the edit, and are named.
 //! 3. One process at a time carries a journal out: the one that has its lock.
 //! 4. Nothing but the files is needed: no store, no network.
 //! 5. All paths are resolved beneath their root, without links; the root is known by device and inode.
 //!
 //! # Not here
-//! The merge and its conflicts, locks of plans and projects, the seal, what the store is told: the engine has them.
-//! Time and ids are passed in.
+//! The merge and its conflicts, locks of plans and projects, the seal, what the store is told: the engine has
+//! them. Time and ids are passed in.
 
 mod attributes;
 mod change;
@@ -70,15 +72,17 @@ use domain::BootId;
 use content_links::ContentLinks;
 
 pub(crate) use attributes::read as read_attributes;
-pub use change::{Attributes, Bytes, Change, Header, Image, JournalRoot, Place, Request};
+pub use change::{
+    Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, JournalPath, JournalRoot, Request,
+};
 /// A journal carries out one apply, and has its name.
 pub use domain::ApplyId as JournalId;
 /// Whether it brings a plan's changes in or takes them out.
 pub use domain::ApplyKind as JournalKind;
-pub use ending::{Ending, Settled, Stuck, Why};
-pub use hooks::{Hooks, Merger, Moment, NoHooks, Step};
-pub use prepare::{Committed, OPS_MAX, PrepareError, Prepared};
-pub use recover::{Recovered, Recovery, Seal};
+pub use ending::{JournalEnding, RollbackReason, SettledJournal, StuckJournal};
+pub use hooks::{HookPoint, Hooks, JournalStep, Merger, NoHooks};
+pub use prepare::{CommittedJournal, OPS_MAX, PrepareError, PreparedJournal};
+pub use recover::{JournalRecovery, RecoveredJournal, Seal};
 pub use target::RootMoved;
 pub use undo::{UndoError, UndoJournal};
 
@@ -87,7 +91,7 @@ const EXTENSION: &str = "journal";
 /// The machine's present run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot {
-    /// Which.
+    /// Its id.
     pub id: BootId,
     /// When it started, in seconds of the wall clock.
     pub started_s: i64,
@@ -126,10 +130,10 @@ impl std::fmt::Debug for Journals {
 
 /// A journal on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Which.
+pub struct ListedJournal {
+    /// Its id.
     pub id: JournalId,
-    /// How many bytes go with it: its own, what was found and saved beside it, and contents that nothing else names.
+    /// The bytes that go with it: its own, those saved next to it, and contents that nothing else names.
     pub bytes: u64,
 }
 
@@ -157,16 +161,16 @@ impl Journals {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn open_ids(&self) -> io::Result<Vec<Listed>> {
+    pub fn open_ids(&self) -> io::Result<Vec<ListedJournal>> {
         self.list(&self.open_dir)
     }
 
-    /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is moved aside,
-    /// so that nobody waits for a pipe or follows a link.
+    /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is
+    /// moved aside, so that nobody waits for a pipe or follows a link.
     ///
     /// # Errors
     /// The directory cannot be read, or something in it cannot be moved.
-    pub fn look(&self) -> io::Result<FoundJournals> {
+    pub fn scan(&self) -> io::Result<JournalListing> {
         let (open, others) = self.list_all(&self.open_dir)?;
         let mut set_aside = Vec::new();
         for path in others {
@@ -175,14 +179,14 @@ impl Journals {
             fs::rename(&path, &aside)?;
             set_aside.push(aside.into());
         }
-        Ok(FoundJournals { open, set_aside })
+        Ok(JournalListing { open, set_aside })
     }
 
     /// The journals that are kept, the oldest first.
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn undo_ids(&self) -> io::Result<Vec<Listed>> {
+    pub fn undo_ids(&self) -> io::Result<Vec<ListedJournal>> {
         self.list(&self.undo_dir)
     }
 
@@ -200,8 +204,8 @@ impl Journals {
         self.links(id).remove()
     }
 
-    /// Removes contents whose journal is gone, because the process that removed it was killed; with `dry_run` only counts.
-    /// Returns how many bytes go with them.
+    /// Removes contents whose journal is gone, because the process that removed it was killed; with `dry_run`
+    /// only counts. Returns how many bytes go with them.
     ///
     /// # Errors
     /// A directory cannot be read, or something in it cannot be removed.
@@ -221,7 +225,8 @@ impl Journals {
         Ok(bytes)
     }
 
-    /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved beside it.
+    /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved
+    /// beside it.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -237,29 +242,30 @@ impl Journals {
         self.open_dir.join(format!("{id}.{EXTENSION}"))
     }
 
-    /// Where a kept journal lies, be it one that can be undone or one that was set aside.
+    /// Returns the path of a retained journal: one that can be undone, or one that was abandoned.
     pub fn undo_path(&self, id: JournalId) -> PathBuf {
         self.undo_dir.join(format!("{id}.{EXTENSION}"))
     }
 }
 
-/// What a look into the directory of journals found.
+/// The journals in the directory of journals.
 #[derive(Debug)]
-pub struct FoundJournals {
+pub struct JournalListing {
     /// The journals that are not retired yet, the oldest first.
-    pub open: Vec<Listed>,
-    /// What was no file, at its new place.
+    pub open: Vec<ListedJournal>,
+    /// The entries that were no files, at their new paths.
     pub set_aside: Vec<PathBuf>,
 }
 
 impl Journals {
     /// The journals in a directory.
-    fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<ListedJournal>> {
         self.list_all(dir).map(|(listed, _)| listed)
     }
 
-    /// The journals in a directory, and what has the name of one and is no file. A name that is not ours is passed over.
-    fn list_all(&self, dir: &Path) -> io::Result<(Vec<Listed>, Vec<PathBuf>)> {
+    /// The journals in a directory, and what has the name of one and is no file. A name that is not ours is
+    /// passed over.
+    fn list_all(&self, dir: &Path) -> io::Result<(Vec<ListedJournal>, Vec<PathBuf>)> {
         let (mut listed, mut others) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
@@ -290,7 +296,7 @@ impl Journals {
                 }
             }
             bytes += self.links(id).own_bytes()?;
-            listed.push(Listed { id, bytes });
+            listed.push(ListedJournal { id, bytes });
         }
         listed.sort_by_key(|listed| listed.id);
         Ok((listed, others))

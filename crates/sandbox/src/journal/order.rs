@@ -1,33 +1,33 @@
-//! From what shall be to the ops that make it so, in the order in which they are made.
+//! Plans the ops that lead to the requested state, in the order in which they are made.
 //!
 //! # The order
-//! Modes that must be opened first, the outer first; removals in the way of creations; directories, the outer first;
-//! writes; creations; links; modes; the other removals; directories that go, the inner first; modes that close a directory,
-//! the inner first; git refs. A rollback goes the other way round.
+//! Modes that must be opened first, the outer first; removals in the way of creations; directories, the outer
+//! first; writes; creations; links; modes; the other removals; directories that go, the inner first; modes
+//! that close a directory, the inner first; git refs. A rollback goes the other way round.
 //!
 //! # Modes that deny
-//! A directory whose mode denies its owner to enter or to write, before or after, is open in between: one op opens it, and
-//! one closes it. A file whose mode denies reading is opened before it is written. So an ordinary user applies and undoes
-//! what root does.
+//! A directory whose mode denies its owner to enter or to write, before or after, is open in between: one op
+//! opens it, and one closes it. A file whose mode denies reading is opened before it is written. So an
+//! ordinary user applies and undoes what root does.
 //!
 //! # Invariants
-//! 1. Each op finds the directories that it needs, and nothing in its way, when its turn comes. Directories that nobody
-//!    mentioned are ops of their own, so that they are taken back too.
-//! 2. Nothing is parked in a directory that goes: it would not be empty; nor in one that is closed before or after: what
-//!    is parked is looked for at any time.
+//! 1. Each op finds the directories that it needs, and nothing in its way, when its turn comes. Directories
+//!    that nobody mentioned are ops of their own, so that they are taken back too.
+//! 2. Nothing is parked in a directory that goes: it would not be empty; nor in one that is closed before or
+//!    after: what is parked is looked for at any time.
 //!
 //! # Not here
 //! Reading anything: whether a directory is there is asked of the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Kind, RelPath, RootNo};
+use domain::{Kind, RelPath, RootIndex};
 
-use super::change::{Change, Image};
+use super::change::{FileImage, JournalChange};
 
-/// What kind of op it will be, in the order of the phases.
+/// The kind of an op, in the order of the phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verb {
+pub(super) enum OpKind {
     /// Permission bits that let us in.
     Open,
     /// Another directory.
@@ -50,22 +50,22 @@ pub(super) enum Verb {
 
 /// An op before its images are written down.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedOp {
     /// What it does.
-    pub(super) verb: Verb,
+    pub(super) verb: OpKind,
     /// The project.
-    pub(super) root: RootNo,
+    pub(super) root: RootIndex,
     /// The path.
     pub(super) path: RelPath,
     /// The change that it belongs to; none for a directory that nobody mentioned.
     pub(super) change: Option<usize>,
-    /// Whether something is made where this removes.
+    /// True if something is made where this removes.
     pub(super) in_the_way: bool,
     /// The op that removes what is where this makes.
     pub(super) cleared_by: Option<u32>,
     /// The directory to park in; none for the root.
     pub(super) park_in: Option<RelPath>,
-    /// Whether a new file takes the place of one that has other names.
+    /// True if a new file takes the place of one that has other names.
     pub(super) apart: bool,
     /// The mode that it finds, where that is not the one of the change.
     pub(super) from_mode: Option<u16>,
@@ -80,15 +80,15 @@ const OPENED_DIR: u16 = 0o700;
 const OPENED_FILE: u16 = 0o600;
 const READ: u16 = 0o400;
 
-type Key = (RootNo, RelPath);
+type PathKey = (RootIndex, RelPath);
 
 /// The ops that make the changes, in order. `is_dir` says whether a directory is there at present.
 pub(super) fn arrange<E>(
-    changes: &[Change],
-    apart: &BTreeSet<Key>,
-    mut is_dir: impl FnMut(RootNo, &RelPath) -> Result<bool, E>,
-) -> Result<Vec<Planned>, E> {
-    let mut planned: Vec<Planned> =
+    changes: &[JournalChange],
+    apart: &BTreeSet<PathKey>,
+    mut is_dir: impl FnMut(RootIndex, &RelPath) -> Result<bool, E>,
+) -> Result<Vec<PlannedOp>, E> {
+    let mut planned: Vec<PlannedOp> =
         changes.iter().enumerate().flat_map(|(index, change)| split(index, change, apart)).collect();
     add_directories(&mut planned, &mut is_dir)?;
     open_and_close(&mut planned, changes);
@@ -99,9 +99,9 @@ pub(super) fn arrange<E>(
 }
 
 /// The ops of one change. Where the kind changes, one goes and another comes.
-fn split(index: usize, change: &Change, apart: &BTreeSet<Key>) -> Vec<Planned> {
+fn split(index: usize, change: &JournalChange, apart: &BTreeSet<PathKey>) -> Vec<PlannedOp> {
     let is_apart = apart.contains(&(change.root, change.path.clone()));
-    let verbs: Vec<Verb> = match (&change.pre, &change.post) {
+    let verbs: Vec<OpKind> = match (&change.pre, &change.post) {
         (None, None) => vec![],
         (None, Some(post)) => vec![makes(post)],
         (Some(pre), None) => vec![removes(pre)],
@@ -109,21 +109,21 @@ fn split(index: usize, change: &Change, apart: &BTreeSet<Key>) -> Vec<Planned> {
         (Some(pre), Some(post)) => {
             let same_bytes = pre.state.hash == post.state.hash && pre.state.size == post.state.size;
             let content = match pre.state.kind {
-                Kind::File if !same_bytes || is_apart => Some(Verb::Write),
-                Kind::Symlink if !same_bytes => Some(Verb::Link),
+                Kind::File if !same_bytes || is_apart => Some(OpKind::Write),
+                Kind::Symlink if !same_bytes => Some(OpKind::Link),
                 Kind::File | Kind::Symlink | Kind::Dir => None,
             };
             let has_mode = pre.state.kind != Kind::Symlink;
-            let mode = (has_mode && pre.state.mode != post.state.mode).then_some(Verb::Mode);
+            let mode = (has_mode && pre.state.mode != post.state.mode).then_some(OpKind::Mode);
             content.into_iter().chain(mode).collect()
         }
     };
     let planned = verbs.into_iter().map(|verb| plan(verb, change.root, change.path.clone(), Some(index)));
-    planned.map(|one| Planned { apart: is_apart && one.verb == Verb::Write, ..one }).collect()
+    planned.map(|one| PlannedOp { apart: is_apart && one.verb == OpKind::Write, ..one }).collect()
 }
 
-fn plan(verb: Verb, root: RootNo, path: RelPath, change: Option<usize>) -> Planned {
-    Planned {
+fn plan(verb: OpKind, root: RootIndex, path: RelPath, change: Option<usize>) -> PlannedOp {
+    PlannedOp {
         verb,
         root,
         path,
@@ -138,68 +138,69 @@ fn plan(verb: Verb, root: RootNo, path: RelPath, change: Option<usize>) -> Plann
 }
 
 /// Adds the ops that open what denies us before something is done in it, and that close it afterwards.
-fn open_and_close(planned: &mut Vec<Planned>, changes: &[Change]) {
-    let touched: BTreeSet<(RootNo, Vec<u8>)> =
+fn open_and_close(planned: &mut Vec<PlannedOp>, changes: &[JournalChange]) {
+    let touched: BTreeSet<(RootIndex, Vec<u8>)> =
         planned.iter().map(|one| (one.root, one.path.as_bytes().to_vec())).collect();
-    let is_entered = |one: &Planned| {
+    let is_entered = |one: &PlannedOp| {
         let below = [one.path.as_bytes(), b"/"].concat();
         let first = touched.range((one.root, below.clone())..).next();
         first.is_some_and(|(root, path)| *root == one.root && path.starts_with(&below))
     };
-    let written: BTreeSet<Key> = planned.iter().filter(|one| one.verb == Verb::Write).map(key).collect();
+    let written: BTreeSet<PathKey> =
+        planned.iter().filter(|one| one.verb == OpKind::Write).map(key).collect();
     let mut done = Vec::with_capacity(planned.len());
     for one in planned.drain(..) {
         let change = one.change.and_then(|index| changes.get(index));
-        let mode = |image: Option<&Option<Image>>| image.and_then(Option::as_ref).map(|it| it.state.mode);
+        let mode = |image: Option<&Option<FileImage>>| image.and_then(Option::as_ref).map(|it| it.state.mode);
         let pre = mode(change.map(|change| &change.pre));
         let post = mode(change.map(|change| &change.post));
         let is_dir = change
             .and_then(|change| change.post.as_ref().or(change.pre.as_ref()))
             .is_some_and(|image| image.state.kind == Kind::Dir);
         match (one.verb, pre, post) {
-            (Verb::MakeDir, _, Some(post)) if post & ENTER != ENTER && is_entered(&one) => {
+            (OpKind::MakeDir, _, Some(post)) if post & ENTER != ENTER && is_entered(&one) => {
                 let open = post | OPENED_DIR;
-                done.push(Planned { verb: Verb::Close, from_mode: Some(open), ..one.clone() });
-                done.push(Planned { to_mode: Some(open), ..one });
+                done.push(PlannedOp { verb: OpKind::Close, from_mode: Some(open), ..one.clone() });
+                done.push(PlannedOp { to_mode: Some(open), ..one });
             }
-            (Verb::RemoveDir, Some(pre), _) if pre & ENTER != ENTER && is_entered(&one) => {
+            (OpKind::RemoveDir, Some(pre), _) if pre & ENTER != ENTER && is_entered(&one) => {
                 let open = pre | OPENED_DIR;
-                done.push(Planned { verb: Verb::Open, to_mode: Some(open), ..one.clone() });
-                done.push(Planned { from_mode: Some(open), ..one });
+                done.push(PlannedOp { verb: OpKind::Open, to_mode: Some(open), ..one.clone() });
+                done.push(PlannedOp { from_mode: Some(open), ..one });
             }
-            (Verb::Mode, Some(pre), Some(post)) if is_dir && is_entered(&one) => {
+            (OpKind::Mode, Some(pre), Some(post)) if is_dir && is_entered(&one) => {
                 match (pre & ENTER == ENTER, post & ENTER == ENTER) {
                     (true, true) => done.push(one),
-                    (true, false) => done.push(Planned { verb: Verb::Close, ..one }),
-                    (false, true) => done.push(Planned { verb: Verb::Open, ..one }),
+                    (true, false) => done.push(PlannedOp { verb: OpKind::Close, ..one }),
+                    (false, true) => done.push(PlannedOp { verb: OpKind::Open, ..one }),
                     (false, false) => {
                         let open = Some(post | OPENED_DIR);
-                        done.push(Planned { verb: Verb::Open, to_mode: open, ..one.clone() });
-                        done.push(Planned { verb: Verb::Close, from_mode: open, ..one });
+                        done.push(PlannedOp { verb: OpKind::Open, to_mode: open, ..one.clone() });
+                        done.push(PlannedOp { verb: OpKind::Close, from_mode: open, ..one });
                     }
                 }
             }
             // With one mode on both sides nobody could tell whether it was closed again or never opened.
-            (Verb::Write, Some(pre), Some(post)) if pre & READ == 0 && pre != post => {
+            (OpKind::Write, Some(pre), Some(post)) if pre & READ == 0 && pre != post => {
                 let open = post | OPENED_FILE;
-                done.push(Planned { verb: Verb::Open, to_mode: Some(open), ..one.clone() });
+                done.push(PlannedOp { verb: OpKind::Open, to_mode: Some(open), ..one.clone() });
                 if open != post {
-                    done.push(Planned { verb: Verb::Mode, from_mode: Some(open), ..one.clone() });
+                    done.push(PlannedOp { verb: OpKind::Mode, from_mode: Some(open), ..one.clone() });
                 }
-                done.push(Planned { from_mode: Some(open), ..one });
+                done.push(PlannedOp { from_mode: Some(open), ..one });
             }
             // Its mode is changed when it is opened, and after it was written.
-            (Verb::Mode, Some(pre), Some(_)) if pre & READ == 0 && written.contains(&key(&one)) => {}
+            (OpKind::Mode, Some(pre), Some(_)) if pre & READ == 0 && written.contains(&key(&one)) => {}
             (
-                Verb::Open
-                | Verb::MakeDir
-                | Verb::Write
-                | Verb::Create
-                | Verb::Link
-                | Verb::Mode
-                | Verb::Remove
-                | Verb::RemoveDir
-                | Verb::Close,
+                OpKind::Open
+                | OpKind::MakeDir
+                | OpKind::Write
+                | OpKind::Create
+                | OpKind::Link
+                | OpKind::Mode
+                | OpKind::Remove
+                | OpKind::RemoveDir
+                | OpKind::Close,
                 _,
                 _,
             ) => done.push(one),
@@ -208,44 +209,47 @@ fn open_and_close(planned: &mut Vec<Planned>, changes: &[Change]) {
     *planned = done;
 }
 
-fn makes(image: &Image) -> Verb {
+fn makes(image: &FileImage) -> OpKind {
     match image.state.kind {
-        Kind::File => Verb::Create,
-        Kind::Symlink => Verb::Link,
-        Kind::Dir => Verb::MakeDir,
+        Kind::File => OpKind::Create,
+        Kind::Symlink => OpKind::Link,
+        Kind::Dir => OpKind::MakeDir,
     }
 }
 
-fn removes(image: &Image) -> Verb {
+fn removes(image: &FileImage) -> OpKind {
     match image.state.kind {
-        Kind::File | Kind::Symlink => Verb::Remove,
-        Kind::Dir => Verb::RemoveDir,
+        Kind::File | Kind::Symlink => OpKind::Remove,
+        Kind::Dir => OpKind::RemoveDir,
     }
 }
 
-fn makes_something(planned: &Planned) -> bool {
+fn makes_something(planned: &PlannedOp) -> bool {
     match planned.verb {
-        Verb::MakeDir | Verb::Create | Verb::Link => true,
-        Verb::Open | Verb::Write | Verb::Mode | Verb::Remove | Verb::RemoveDir | Verb::Close => false,
+        OpKind::MakeDir | OpKind::Create | OpKind::Link => true,
+        OpKind::Open | OpKind::Write | OpKind::Mode | OpKind::Remove | OpKind::RemoveDir | OpKind::Close => {
+            false
+        }
     }
 }
 
-fn removes_something(planned: &Planned) -> bool {
-    matches!(planned.verb, Verb::Remove | Verb::RemoveDir)
+fn removes_something(planned: &PlannedOp) -> bool {
+    matches!(planned.verb, OpKind::Remove | OpKind::RemoveDir)
 }
 
-fn key(planned: &Planned) -> Key {
+fn key(planned: &PlannedOp) -> PathKey {
     (planned.root, planned.path.clone())
 }
 
 /// Adds the directories that are needed and not there. One that would go and be needed again stays.
 fn add_directories<E>(
-    planned: &mut Vec<Planned>,
-    is_dir: &mut impl FnMut(RootNo, &RelPath) -> Result<bool, E>,
+    planned: &mut Vec<PlannedOp>,
+    is_dir: &mut impl FnMut(RootIndex, &RelPath) -> Result<bool, E>,
 ) -> Result<(), E> {
-    let removed: BTreeMap<Key, Verb> =
+    let removed: BTreeMap<PathKey, OpKind> =
         planned.iter().filter(|one| removes_something(one)).map(|one| (key(one), one.verb)).collect();
-    let mut known: BTreeSet<Key> = planned.iter().filter(|one| one.verb == Verb::MakeDir).map(key).collect();
+    let mut known: BTreeSet<PathKey> =
+        planned.iter().filter(|one| one.verb == OpKind::MakeDir).map(key).collect();
     let mut needed_again = BTreeSet::new();
     let mut added = Vec::new();
     for one in planned.iter().filter(|one| makes_something(one)) {
@@ -257,30 +261,30 @@ fn add_directories<E>(
                 break;
             }
             match removed.get(&here) {
-                Some(Verb::RemoveDir) => {
+                Some(OpKind::RemoveDir) => {
                     needed_again.insert(here);
                     break;
                 }
-                Some(_) => added.push(plan(Verb::MakeDir, one.root, directory, None)),
+                Some(_) => added.push(plan(OpKind::MakeDir, one.root, directory, None)),
                 // A link or a file above it goes: whatever it leads to, nothing is there then.
                 None if is_below_removed(&here, &removed) => {
-                    added.push(plan(Verb::MakeDir, one.root, directory, None));
+                    added.push(plan(OpKind::MakeDir, one.root, directory, None));
                 }
                 None if is_dir(one.root, &directory)? => break,
-                None => added.push(plan(Verb::MakeDir, one.root, directory, None)),
+                None => added.push(plan(OpKind::MakeDir, one.root, directory, None)),
             }
         }
     }
-    planned.retain(|one| one.verb != Verb::RemoveDir || !needed_again.contains(&key(one)));
+    planned.retain(|one| one.verb != OpKind::RemoveDir || !needed_again.contains(&key(one)));
     planned.extend(added);
     Ok(())
 }
 
-fn is_below_removed((root, path): &Key, removed: &BTreeMap<Key, Verb>) -> bool {
+fn is_below_removed((root, path): &PathKey, removed: &BTreeMap<PathKey, OpKind>) -> bool {
     let mut above = path.parent();
     while let Some(directory) = above {
         above = directory.parent();
-        if removed.get(&(*root, directory)) == Some(&Verb::Remove) {
+        if removed.get(&(*root, directory)) == Some(&OpKind::Remove) {
             return true;
         }
     }
@@ -288,11 +292,11 @@ fn is_below_removed((root, path): &Key, removed: &BTreeMap<Key, Verb>) -> bool {
 }
 
 /// A removal is in the way of what is made at its path, and of what is made where a directory above it was.
-fn mark_in_the_way(planned: &mut [Planned]) {
-    let made: BTreeSet<Key> = planned.iter().filter(|one| makes_something(one)).map(key).collect();
-    let cleared: BTreeSet<Key> = planned
+fn mark_in_the_way(planned: &mut [PlannedOp]) {
+    let made: BTreeSet<PathKey> = planned.iter().filter(|one| makes_something(one)).map(key).collect();
+    let cleared: BTreeSet<PathKey> = planned
         .iter()
-        .filter(|one| one.verb == Verb::RemoveDir)
+        .filter(|one| one.verb == OpKind::RemoveDir)
         .map(key)
         .filter(|key| made.contains(key))
         .collect();
@@ -301,7 +305,7 @@ fn mark_in_the_way(planned: &mut [Planned]) {
     }
 }
 
-fn is_below(one: &Planned, directories: &BTreeSet<Key>) -> bool {
+fn is_below(one: &PlannedOp, directories: &BTreeSet<PathKey>) -> bool {
     let mut above = one.path.parent();
     while let Some(directory) = above {
         above = directory.parent();
@@ -312,29 +316,30 @@ fn is_below(one: &Planned, directories: &BTreeSet<Key>) -> bool {
     false
 }
 
-fn phase(planned: &Planned) -> (bool, Verb) {
-    (!planned.in_the_way && planned.verb != Verb::Open, planned.verb)
+fn phase(planned: &PlannedOp) -> (bool, OpKind) {
+    (!planned.in_the_way && planned.verb != OpKind::Open, planned.verb)
 }
 
-fn within_phase(a: &Planned, b: &Planned) -> std::cmp::Ordering {
+fn within_phase(a: &PlannedOp, b: &PlannedOp) -> std::cmp::Ordering {
     let rising = a.root.cmp(&b.root).then_with(|| a.path.cmp(&b.path));
-    if matches!(a.verb, Verb::RemoveDir | Verb::Close) { rising.reverse() } else { rising }
+    if matches!(a.verb, OpKind::RemoveDir | OpKind::Close) { rising.reverse() } else { rising }
 }
 
-/// Which op clears the way for which, and where each parks: not in a directory that goes, or that is closed at times.
-fn connect(planned: &mut [Planned]) {
-    let unfit: BTreeSet<Key> = planned
+/// Which op clears the way for which, and where each parks: not in a directory that goes, or that is closed
+/// at times.
+fn connect(planned: &mut [PlannedOp]) {
+    let unfit: BTreeSet<PathKey> = planned
         .iter()
-        .filter(|one| matches!(one.verb, Verb::RemoveDir | Verb::Open | Verb::Close))
+        .filter(|one| matches!(one.verb, OpKind::RemoveDir | OpKind::Open | OpKind::Close))
         .map(key)
         .collect();
     let numbered = || (0_u32..).zip(planned.iter());
-    let clears: BTreeMap<Key, u32> = numbered()
+    let clears: BTreeMap<PathKey, u32> = numbered()
         .filter(|(_, one)| removes_something(one) && one.in_the_way)
         .map(|(n, one)| (key(one), n))
         .collect();
-    let opens: BTreeMap<Key, u32> =
-        numbered().filter(|(_, one)| one.verb == Verb::Open).map(|(n, one)| (key(one), n)).collect();
+    let opens: BTreeMap<PathKey, u32> =
+        numbered().filter(|(_, one)| one.verb == OpKind::Open).map(|(n, one)| (key(one), n)).collect();
     for (n, one) in (0_u32..).zip(planned.iter_mut()) {
         let here = key(one);
         let cleared = if makes_something(one) { nearest(&clears, &here) } else { None };
@@ -352,11 +357,11 @@ fn connect(planned: &mut [Planned]) {
 }
 
 /// The op at this path, or at the nearest one above it.
-fn nearest(ops: &BTreeMap<Key, u32>, here: &Key) -> Option<u32> {
+fn nearest(ops: &BTreeMap<PathKey, u32>, here: &PathKey) -> Option<u32> {
     ops.get(here).copied().or_else(|| nearest_above(ops, here))
 }
 
-fn nearest_above(ops: &BTreeMap<Key, u32>, (root, path): &Key) -> Option<u32> {
+fn nearest_above(ops: &BTreeMap<PathKey, u32>, (root, path): &PathKey) -> Option<u32> {
     let mut above = path.parent();
     while let Some(directory) = above {
         above = directory.parent();

@@ -1,10 +1,11 @@
-//! Bytes that were found in the user's files and written over: saved beside the journal, for whoever may miss them.
+//! Bytes of the user's files that were overwritten: saved next to the journal, for a user who misses them.
 //!
 //! # Invariants
 //! 1. What is saved is there whole, under its name, on disk, before the file is written over.
-//! 2. The first save of an op stays: a recovery that is run again finds what the file held before it was touched.
-//! 3. A save says why it was made. Half of ours and somebody's edit are put right in different ways, and the one must not
-//!    be taken for the other when a recovery is run again.
+//! 2. The first save of an op stays: a recovery that is run again finds what the file held before it was
+//!    touched.
+//! 3. A save says why it was made. Half of ours and somebody's edit are put right in different ways, and the
+//!    one must not be taken for the other when a recovery is run again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,10 +15,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::JournalId;
-use super::hooks::Step;
-use super::op::Op;
-use super::replay::Work;
-use super::target::{OpError, Seen, SeenKind};
+use super::hooks::JournalStep;
+use super::op::JournalOp;
+use super::replay::JournalReplay;
+use super::target::{ObservedFile, ObservedKind, OpError};
 use super::undo_op::read_bounded;
 use crate::fs::regular_file::open_own;
 
@@ -26,9 +27,9 @@ const FOUND: &str = ".found-";
 /// How a save is named as long as it is not whole.
 const UNFINISHED: &str = ".part";
 
-/// Why bytes were saved.
+/// The reason that bytes were saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum OverwriteReason {
     /// The file was half ours.
     Torn,
     /// Somebody had edited it.
@@ -37,17 +38,17 @@ pub(super) enum Found {
     Parked,
 }
 
-impl Found {
+impl OverwriteReason {
     fn suffix(self) -> &'static str {
         match self {
-            Found::Torn => "",
-            Found::Edited => "-edited",
-            Found::Parked => "-parked",
+            OverwriteReason::Torn => "",
+            OverwriteReason::Edited => "-edited",
+            OverwriteReason::Parked => "-parked",
         }
     }
 }
 
-fn found_path(dir: &Path, id: JournalId, op: &Op, found: Found) -> PathBuf {
+fn found_path(dir: &Path, id: JournalId, op: &JournalOp, found: OverwriteReason) -> PathBuf {
     dir.join(format!("{id}{FOUND}{}{}", op.n, found.suffix()))
 }
 
@@ -64,27 +65,32 @@ pub(super) fn found_files(dir: &Path, id: JournalId) -> io::Result<Vec<PathBuf>>
     Ok(files)
 }
 
-/// Whether it is a whole save.
+/// Returns true if it is a whole save.
 pub(super) fn is_whole(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes())
 }
 
-impl Work {
+impl JournalReplay {
     /// Saves what lies at the op's path.
-    pub(super) fn save_found(&mut self, op: &Op, found: Found) -> Result<(), OpError> {
-        match self.look_at(op, &op.path)? {
-            Some(seen) if seen.kind == SeenKind::File => self.save_found_from(op, &seen, found),
+    pub(super) fn save_found(&mut self, op: &JournalOp, found: OverwriteReason) -> Result<(), OpError> {
+        match self.observe_at(op, &op.path)? {
+            Some(seen) if seen.kind == ObservedKind::File => self.save_found_from(op, &seen, found),
             Some(_) | None => Ok(()),
         }
     }
 
     /// Saves what was seen.
-    pub(super) fn save_found_from(&mut self, op: &Op, seen: &Seen, found: Found) -> Result<(), OpError> {
+    pub(super) fn save_found_from(
+        &mut self,
+        op: &JournalOp,
+        seen: &ObservedFile,
+        found: OverwriteReason,
+    ) -> Result<(), OpError> {
         let whole = found_path(&self.journals.open_dir, self.id, op, found);
         if whole.try_exists()? {
             return Ok(());
         }
-        self.journals.hooks.step(Step::SaveFound { n: op.n })?;
+        self.journals.hooks.step(JournalStep::SaveFound { n: op.n })?;
         let part = PathBuf::from(
             [whole.as_os_str(), UNFINISHED.as_ref()].into_iter().collect::<std::ffi::OsString>(),
         );
@@ -97,7 +103,7 @@ impl Work {
     }
 
     /// What was saved.
-    pub(super) fn open_found(&self, op: &Op, found: Found) -> Result<Option<File>, OpError> {
+    pub(super) fn open_found(&self, op: &JournalOp, found: OverwriteReason) -> Result<Option<File>, OpError> {
         match open_own(&found_path(&self.journals.open_dir, self.id, op, found), OFlags::RDONLY) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -106,8 +112,8 @@ impl Work {
     }
 
     /// The edit that was saved, when it is not too long for a text.
-    pub(super) fn read_edited(&self, op: &Op) -> Result<Option<Vec<u8>>, OpError> {
-        match self.open_found(op, Found::Edited)? {
+    pub(super) fn read_edited(&self, op: &JournalOp) -> Result<Option<Vec<u8>>, OpError> {
+        match self.open_found(op, OverwriteReason::Edited)? {
             Some(file) => read_bounded(&file),
             None => Ok(None),
         }

@@ -1,11 +1,11 @@
-//! From a request to a journal on disk that only lacks its commit mark.
+//! Prepares a journal on disk from a request; it lacks only its commit mark.
 //!
 //! # Invariants
 //! 1. A protected path is refused here, before anything is written.
 //! 2. A journal that could not be prepared or committed is gone, and nothing has happened.
 //!
 //! # Not here
-//! What is written down ([`super::write_down`]), and how it is carried out ([`super::work`]).
+//! What is written down ([`super::write_journal`]), and how it is carried out ([`super::work`]).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -13,34 +13,35 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use domain::{ErrorClass, RelPath, RootNo, is_name_of_no_project};
+use domain::{ErrorClass, RelPath, RootIndex, is_name_of_no_project};
 use rustix::fs::FallocateFlags;
 
-use super::change::{Header, Request};
+use super::change::{JournalHeader, Request};
 use super::codec;
-use super::ending::{Settled, Stuck};
+use super::ending::{SettledJournal, StuckJournal};
 use super::file::JournalFile;
 use super::frame::FrameKind;
-use super::hooks::Step;
-use super::log::{Log, Mark};
+use super::hooks::JournalStep;
+use super::log::{JournalLog, Mark};
 use super::order::arrange;
-use super::replay::{Origin, Work};
-use super::sync::Touched;
-use super::target::{Devices, OpError, RootMoved, Roots, SeenKind, look};
-use super::write_header::write_down;
+use super::replay::{JournalReplay, ReplayOrigin};
+use super::sync::SyncSet;
+use super::target::{DeviceNumbers, ObservedKind, OpError, OpenRoots, RootMoved, observe};
+use super::write_header::write_journal;
 use super::{JournalId, Journals};
 use crate::content::ContentSource;
 
-/// How many ops a journal has at most.
+/// The maximum number of ops in a journal.
 pub const OPS_MAX: usize = 1 << 20;
 
-/// Room for the marks that follow the commit mark, so that a full disk does not stand in the way of going back.
+/// Room for the marks that follow the commit mark, so that a full disk does not stand in the way of going
+/// back.
 const MARK_BYTES: u64 = 64 << 10;
 
 /// How often a journal's file is made again because a recovery took it for an abandoned one.
 const MAKES_MAX: u32 = 8;
 
-/// Why a journal was not prepared. Nothing of the user's was touched.
+/// The reason that a journal was not prepared. No file of the user was touched.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// Below a directory that only its own program writes.
@@ -94,7 +95,7 @@ pub enum PrepareError {
 }
 
 impl PrepareError {
-    /// How it is to be taken.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::ChangedUnderUs { .. } | Self::Io { .. } => ErrorClass::Transient,
@@ -108,25 +109,26 @@ impl PrepareError {
     }
 }
 
-/// A journal without its commit mark. Dropped, it is found by the next recovery, which says that it never began.
+/// A journal without its commit mark. Dropped, it is found by the next recovery, which says that it never
+/// began.
 #[must_use = "it does nothing until it is committed"]
-pub struct Prepared {
-    work: Work,
+pub struct PreparedJournal {
+    work: JournalReplay,
 }
 
 /// A journal with its commit mark on disk. Dropped, it is carried out by the next recovery.
 #[must_use = "it is to be carried out"]
-pub struct Committed {
-    work: Work,
+pub struct CommittedJournal {
+    work: JournalReplay,
 }
 
-impl std::fmt::Debug for Prepared {
+impl std::fmt::Debug for PreparedJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared").field("id", &self.work.id).finish_non_exhaustive()
     }
 }
 
-impl std::fmt::Debug for Committed {
+impl std::fmt::Debug for CommittedJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Committed").field("id", &self.work.id).finish_non_exhaustive()
     }
@@ -137,15 +139,19 @@ impl Journals {
     ///
     /// # Errors
     /// The request is refused, or the journal cannot be written. No journal is left.
-    pub fn prepare(&self, request: Request, content: &dyn ContentSource) -> Result<Prepared, PrepareError> {
+    pub fn prepare(
+        &self,
+        request: Request,
+        content: &dyn ContentSource,
+    ) -> Result<PreparedJournal, PrepareError> {
         refuse_invalid(&request)?;
-        let roots = Roots::open(&request.roots, Devices::Same)?;
+        let roots = OpenRoots::open(&request.roots, DeviceNumbers::Same)?;
         let planned = arrange(&request.changes, &request.apart, |root, path| is_dir(&roots, root, path))?;
         if planned.len() + request.refs.len() > OPS_MAX {
             return Err(PrepareError::Invalid { what: format!("more than {OPS_MAX} ops") });
         }
         let file = self.create(request.id)?;
-        let header = Header {
+        let header = JournalHeader {
             id: request.id,
             plan: request.plan,
             kind: request.kind,
@@ -156,24 +162,24 @@ impl Journals {
             net_hash: request.net_hash,
         };
         let links = self.links(request.id);
-        let written = write_down(file, &header, &request, &planned, &roots, content, &links);
+        let written = write_journal(file, &header, &request, &planned, &roots, content, &links);
         let (file, end, ops) = written.inspect_err(|_| self.remove_open(request.id))?;
-        let log = Log::new(file, Some(header.clone()), ops, Mark::Open, end, links);
-        let work = Work {
+        let log = JournalLog::new(file, Some(header.clone()), ops, Mark::Open, end, links);
+        let work = JournalReplay {
             journals: self.clone(),
             id: request.id,
             header,
             log,
             roots,
-            origin: Origin::Live,
-            devices: Devices::Same,
-            touched: Touched::default(),
+            origin: ReplayOrigin::Live,
+            devices: DeviceNumbers::Same,
+            touched: SyncSet::default(),
             written: BTreeSet::new(),
             replaced: BTreeSet::new(),
             left: BTreeSet::new(),
         };
-        let prepared = Prepared { work };
-        if let Err(source) = self.hooks.step(Step::Prepare) {
+        let prepared = PreparedJournal { work };
+        if let Err(source) = self.hooks.step(JournalStep::Prepare) {
             prepared.abandon();
             return Err(source.into());
         }
@@ -188,7 +194,7 @@ impl Journals {
         }
         for _ in 0..MAKES_MAX {
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            let file = JournalFile::locked(file)?;
+            let file = JournalFile::with_lock(file)?;
             if file.metadata()?.nlink() > 0 {
                 return Ok(file);
             }
@@ -204,7 +210,7 @@ impl Journals {
     }
 }
 
-impl Prepared {
+impl PreparedJournal {
     /// The journal's name.
     pub fn id(&self) -> JournalId {
         self.work.id
@@ -214,11 +220,11 @@ impl Prepared {
     ///
     /// # Errors
     /// The mark could not be written for certain: the journal is gone, and the apply never began.
-    pub fn commit(mut self) -> io::Result<Committed> {
+    pub fn commit(mut self) -> io::Result<CommittedJournal> {
         match self.write_mark() {
             Ok(()) => {
                 self.work.log.mark = Mark::Committed;
-                Ok(Committed { work: self.work })
+                Ok(CommittedJournal { work: self.work })
             }
             Err(error) => {
                 // The mark may be on disk or not. Cut off, it counts for nobody who reads the file from now on.
@@ -230,8 +236,8 @@ impl Prepared {
     }
 
     fn write_mark(&mut self) -> io::Result<()> {
-        let Work { journals, log, .. } = &mut self.work;
-        journals.hooks.step(Step::Commit)?;
+        let JournalReplay { journals, log, .. } = &mut self.work;
+        journals.hooks.step(JournalStep::Commit)?;
         let ops = u32::try_from(log.ops.len()).map_err(io::Error::other)?;
         let mark = codec::encode_commit(ops);
         if log.has_links() {
@@ -241,7 +247,7 @@ impl Prepared {
         let _: Result<(), _> =
             rustix::fs::fallocate(&*log.file, FallocateFlags::KEEP_SIZE, log.end, MARK_BYTES);
         log.append(FrameKind::Commit, &mark)?;
-        journals.hooks.step(Step::CommitSync)?;
+        journals.hooks.step(JournalStep::CommitSync)?;
         sync_dir(&journals.open_dir)
     }
 
@@ -251,7 +257,7 @@ impl Prepared {
     }
 }
 
-impl Committed {
+impl CommittedJournal {
     /// The journal's name.
     pub fn id(&self) -> JournalId {
         self.work.id
@@ -261,7 +267,7 @@ impl Committed {
     ///
     /// # Errors
     /// Neither was possible. The next command tries again.
-    pub fn carry_out(self) -> Result<Settled, Stuck> {
+    pub fn carry_out(self) -> Result<SettledJournal, StuckJournal> {
         self.work.run_live()
     }
 }
@@ -270,8 +276,8 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Whether a part of the path is a directory that is never written below, in whatever case: to some file systems that is one
-/// name.
+/// Returns true if a part of the path is a directory that is never written below, in whatever case: to some
+/// file systems that is one name.
 fn is_protected(path: &RelPath) -> bool {
     let mut parts = path.as_bytes().split(|byte| *byte == b'/');
     parts.any(is_name_of_no_project)
@@ -279,7 +285,7 @@ fn is_protected(path: &RelPath) -> bool {
 
 fn refuse_invalid(request: &Request) -> Result<(), PrepareError> {
     let invalid = |what: String| Err(PrepareError::Invalid { what });
-    let roots: BTreeSet<RootNo> = request.roots.iter().map(|root| root.no).collect();
+    let roots: BTreeSet<RootIndex> = request.roots.iter().map(|root| root.no).collect();
     if roots.len() != request.roots.len() {
         return invalid("two roots have one number".to_owned());
     }
@@ -311,11 +317,11 @@ pub(super) fn refused(path: &RelPath, error: OpError) -> PrepareError {
     }
 }
 
-fn is_dir(roots: &Roots, root: RootNo, path: &RelPath) -> Result<bool, PrepareError> {
-    match look(roots.get(root)?, path).map_err(|error| refused(path, error))? {
+fn is_dir(roots: &OpenRoots, root: RootIndex, path: &RelPath) -> Result<bool, PrepareError> {
+    match observe(roots.get(root)?, path).map_err(|error| refused(path, error))? {
         None => Ok(false),
-        Some(seen) if seen.kind == SeenKind::Dir => Ok(true),
-        Some(seen) if seen.kind == SeenKind::Symlink => Err(PrepareError::Escapes { path: path.clone() }),
+        Some(seen) if seen.kind == ObservedKind::Dir => Ok(true),
+        Some(seen) if seen.kind == ObservedKind::Symlink => Err(PrepareError::Escapes { path: path.clone() }),
         Some(_) => Err(PrepareError::ChangedUnderUs { path: path.clone() }),
     }
 }

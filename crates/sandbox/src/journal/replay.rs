@@ -1,10 +1,10 @@
-//! A committed journal being carried out: forward, or back again, to a final mark.
+//! Carries out a committed journal: forward, or back again, to a final mark.
 //!
 //! # Invariants
-//! 1. Ops are begun in their order. So an op with a later one done was reached, and one behind an op that is not done
-//!    was not.
-//! 2. The decision to go back is on disk, with how many ops were reached, before the first op is taken back. From then
-//!    on nobody goes forward.
+//! 1. Ops are begun in their order. So an op with a later one done was reached, and one behind an op that is
+//!    not done was not.
+//! 2. The decision to go back is on disk, with how many ops were reached, before the first op is taken back.
+//!    From then on nobody goes forward.
 //! 3. The final mark is on disk after the files are. Only then is anything parked unlinked.
 //! 4. Whoever fails leaves a journal that the next command takes up.
 
@@ -16,24 +16,24 @@ use std::sync::Arc;
 use domain::Hash;
 
 use super::attributes;
-use super::change::{Header, Place};
-use super::classify::{Class, lost_by_writing};
+use super::change::{JournalHeader, JournalPath};
+use super::classify::{OpProgress, lost_by_writing};
 use super::codec;
 use super::codec::{BackMark, DoneMark};
-use super::ending::{Ending, Settled, Stuck, Why};
+use super::ending::{JournalEnding, RollbackReason, SettledJournal, StuckJournal};
 use super::frame::FrameKind;
-use super::hooks::Step;
-use super::log::{Log, Mark};
-use super::op::{How, Op, Saved};
-use super::recover::Damage;
-use super::sync::Touched;
-use super::target::{Devices, OpError, Roots, SeenKind};
-use super::write_file::{Mistake, Source};
+use super::hooks::JournalStep;
+use super::log::{JournalLog, Mark};
+use super::op::{JournalOp, OpAction, SavedState};
+use super::recover::MissingBytes;
+use super::sync::SyncSet;
+use super::target::{DeviceNumbers, ObservedKind, OpError, OpenRoots};
+use super::write_file::{ReplacedFilePolicy, WriteSource};
 use super::{JournalId, Journals};
 
-/// Who carries the journal out.
+/// The process that carries the journal out: its own, or a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ReplayOrigin {
     /// The process that prepared it.
     Live,
     /// Another one, that found it.
@@ -41,16 +41,16 @@ pub(super) enum Origin {
 }
 
 /// A committed journal with its roots open.
-pub(super) struct Work {
+pub(super) struct JournalReplay {
     pub(super) journals: Journals,
     pub(super) id: JournalId,
-    pub(super) header: Header,
-    pub(super) log: Log,
-    pub(super) roots: Roots,
-    pub(super) origin: Origin,
+    pub(super) header: JournalHeader,
+    pub(super) log: JournalLog,
+    pub(super) roots: OpenRoots,
+    pub(super) origin: ReplayOrigin,
     /// Whether the journal is of this boot.
-    pub(super) devices: Devices,
-    pub(super) touched: Touched,
+    pub(super) devices: DeviceNumbers,
+    pub(super) touched: SyncSet,
     /// Files that were written in place, by device and inode: one may have several names.
     pub(super) written: BTreeSet<(u64, u64)>,
     /// Ops that gave a file another inode.
@@ -60,22 +60,22 @@ pub(super) struct Work {
 }
 
 /// The op that failed, and why.
-struct Failed {
+struct FailedOp {
     n: u32,
     error: OpError,
 }
 
-impl Work {
+impl JournalReplay {
     /// Carries out what was just committed.
-    pub(super) fn run_live(mut self) -> Result<Settled, Stuck> {
+    pub(super) fn run_live(mut self) -> Result<SettledJournal, StuckJournal> {
         match self.forward(None) {
             Ok(()) => self.finish(None),
-            Err(failed) => self.give_up(failed, 0),
+            Err(failed) => self.roll_back(failed, 0),
         }
     }
 
     /// Takes up what another process left.
-    pub(super) fn run_recovery(mut self) -> Result<Settled, Stuck> {
+    pub(super) fn run_recovery(mut self) -> Result<SettledJournal, StuckJournal> {
         match self.log.mark.clone() {
             Mark::Open | Mark::Committed => self.recover_committed(),
             Mark::Back(back) => {
@@ -83,9 +83,9 @@ impl Work {
                     return Err(self.stuck(None, OpError::Io(error)));
                 }
                 if self.needs_bad(back.reached) {
-                    return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
+                    return Err(self.stuck(None, OpError::Io(io::Error::other(MissingBytes))));
                 }
-                self.back(Why::Recovered { reason: back.reason }, back.reached)
+                self.back(RollbackReason::Recovered { reason: back.reason }, back.reached)
             }
             Mark::Done(done) => self.clean_up(done, None),
         }
@@ -94,7 +94,7 @@ impl Work {
     /// Finds the contents of the journal that are not what their hashes say.
     fn find_bad_images(&mut self) -> io::Result<()> {
         let images = self.log.ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
-        let contents: BTreeMap<Hash, &Saved> =
+        let contents: BTreeMap<Hash, &SavedState> =
             images.filter(|saved| saved.bytes.is_some()).map(|saved| (saved.state.hash, saved)).collect();
         let mut bad = BTreeSet::new();
         for (hash, saved) in contents {
@@ -115,14 +115,14 @@ impl Work {
         Ok(())
     }
 
-    /// Whether taking back the first ops needs one of them.
+    /// Returns true if taking back the first ops needs one of them.
     fn needs_bad(&self, reached: u32) -> bool {
         let begun = self.log.ops.get(..reached as usize).unwrap_or(&self.log.ops);
         let mut images = begun.iter().filter_map(|op| op.how.pre()).filter(|saved| saved.bytes.is_some());
         images.any(|saved| self.log.bad.contains(&saved.state.hash))
     }
 
-    fn recover_committed(mut self) -> Result<Settled, Stuck> {
+    fn recover_committed(mut self) -> Result<SettledJournal, StuckJournal> {
         let ops = Arc::clone(&self.log.ops);
         if let Err(error) = self.find_bad_images() {
             return Err(self.stuck(None, OpError::Io(error)));
@@ -132,31 +132,31 @@ impl Work {
             match self.classify(op) {
                 Ok(class) => classes.push(class),
                 Err(OpError::Io(error)) if is_bad_image(&error) => {
-                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(Damage))));
+                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(MissingBytes))));
                 }
                 Err(error) => return Err(self.stuck(Some(op), error)),
             }
         }
-        let is_trace = |class: &Class| matches!(class, Class::Post | Class::Torn(_));
+        let is_trace = |class: &OpProgress| matches!(class, OpProgress::Post | OpProgress::Torn(_));
         if self.log.mark == Mark::Open && !classes.iter().any(is_trace) {
             let (file, header) = (self.log.file, Some(self.header));
-            return Ok(Settled::new(self.journals, self.id, header, file, Ending::NeverBegan));
+            return Ok(SettledJournal::new(self.journals, self.id, header, file, JournalEnding::NeverBegan));
         }
-        let is_due = |(op, class): (&Op, &Class)| {
-            let post = op.how.post().filter(|post| *class != Class::Post && post.bytes.is_some());
+        let is_due = |(op, class): (&JournalOp, &OpProgress)| {
+            let post = op.how.post().filter(|post| *class != OpProgress::Post && post.bytes.is_some());
             post.is_some_and(|post| self.log.bad.contains(&post.state.hash))
         };
         if ops.iter().zip(&classes).any(is_due) {
             let reached = reached(&classes);
             if self.needs_bad(reached) {
-                return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
+                return Err(self.stuck(None, OpError::Io(io::Error::other(MissingBytes))));
             }
             return self.decide_to_go_back("its journal is damaged".to_owned(), reached);
         }
-        let Some(edited) = classes.iter().position(|class| *class == Class::Other) else {
+        let Some(edited) = classes.iter().position(|class| *class == OpProgress::Other) else {
             return match self.forward(Some(&classes)) {
                 Ok(()) => self.finish(None),
-                Err(failed) => self.give_up(failed, reached(&classes)),
+                Err(failed) => self.roll_back(failed, reached(&classes)),
             };
         };
         let path = ops.get(edited).map(|op| op.path.to_string()).unwrap_or_default();
@@ -165,63 +165,64 @@ impl Work {
     }
 
     /// Carries out the ops in order, from the states that they were found in; without, all are as before.
-    fn forward(&mut self, classes: Option<&[Class]>) -> Result<(), Failed> {
+    fn forward(&mut self, classes: Option<&[OpProgress]>) -> Result<(), FailedOp> {
         let ops = Arc::clone(&self.log.ops);
         for (index, op) in ops.iter().enumerate() {
-            let class =
-                classes.map_or(Class::Pre, |classes| classes.get(index).copied().unwrap_or(Class::Pre));
+            let class = classes
+                .map_or(OpProgress::Pre, |classes| classes.get(index).copied().unwrap_or(OpProgress::Pre));
             let result = match class {
-                Class::Pre => self.perform(op),
-                Class::Post => self.confirm(op),
-                Class::Torn(torn) => {
+                OpProgress::Pre => self.perform(op),
+                OpProgress::Post => self.confirm(op),
+                OpProgress::Torn(torn) => {
                     self.touched.note(op);
                     self.save_torn(op, torn).and_then(|()| match &op.how {
-                        How::Write { post, .. } | How::Create { post } => {
-                            self.rewrite(op, torn.stamp, Source::Image(post), Mistake::Leave)
+                        OpAction::Write { post, .. } | OpAction::Create { post } => {
+                            self.rewrite(op, torn.stamp, WriteSource::Image(post), ReplacedFilePolicy::Leave)
                         }
-                        How::MakeDir { post } => self.dress_dir(op, post),
-                        How::RemoveDir { .. } => self.perform(op),
-                        How::Remove { .. } | How::Link { .. } | How::Mode { .. } | How::Ref(_) => {
-                            Err(OpError::Changed)
-                        }
+                        OpAction::MakeDir { post } => self.apply_dir_attributes(op, post),
+                        OpAction::RemoveDir { .. } => self.perform(op),
+                        OpAction::Remove { .. }
+                        | OpAction::Link { .. }
+                        | OpAction::Mode { .. }
+                        | OpAction::Ref(_) => Err(OpError::Changed),
                     })
                 }
-                Class::Other => Err(OpError::Changed),
+                OpProgress::Other => Err(OpError::Changed),
             };
-            result.map_err(|error| Failed { n: op.n, error })?;
+            result.map_err(|error| FailedOp { n: op.n, error })?;
         }
         Ok(())
     }
 
     /// Of an op that an earlier run has done: it counts as touched, since nobody may have synced it.
-    fn confirm(&mut self, op: &Op) -> Result<(), OpError> {
+    fn confirm(&mut self, op: &JournalOp) -> Result<(), OpError> {
         match &op.how {
             // The ref is moved; the index may not be.
-            How::Ref(_) => self.perform(op),
-            How::Write { .. } | How::Link { pre: Some(_), .. } => {
-                if self.look_at(op, &op.parked)?.is_some() {
+            OpAction::Ref(_) => self.perform(op),
+            OpAction::Write { .. } | OpAction::Link { pre: Some(_), .. } => {
+                if self.observe_at(op, &op.parked)?.is_some() {
                     self.replaced.insert(op.n);
                 }
                 self.touched.note(op);
                 self.put_bits_back(op)
             }
-            How::Create { .. }
-            | How::Link { .. }
-            | How::Remove { .. }
-            | How::MakeDir { .. }
-            | How::RemoveDir { .. }
-            | How::Mode { .. } => {
+            OpAction::Create { .. }
+            | OpAction::Link { .. }
+            | OpAction::Remove { .. }
+            | OpAction::MakeDir { .. }
+            | OpAction::RemoveDir { .. }
+            | OpAction::Mode { .. } => {
                 self.touched.note(op);
                 Ok(())
             }
         }
     }
 
-    /// Gives a file back what writing in place took from its mode and its capabilities, if the process was killed before it
-    /// did so itself.
-    pub(super) fn put_bits_back(&self, op: &Op) -> Result<(), OpError> {
-        match self.look_at(op, &op.path) {
-            Ok(Some(seen)) if seen.kind == SeenKind::File => {
+    /// Gives a file back what writing in place took from its mode and its capabilities, if the process was
+    /// killed before it did so itself.
+    pub(super) fn put_bits_back(&self, op: &JournalOp) -> Result<(), OpError> {
+        match self.observe_at(op, &op.path) {
+            Ok(Some(seen)) if seen.kind == ObservedKind::File => {
                 let capabilities = self.capabilities_to_keep(op, seen.handle.as_fd())?;
                 attributes::set_mode(seen.handle.as_fd(), self.mode_to_keep(op, seen.mode))?;
                 let put = |value: Vec<u8>| attributes::put_capabilities(seen.handle.as_fd(), &value);
@@ -234,10 +235,10 @@ impl Work {
         }
     }
 
-    /// The mode that a file with `mode` keeps while it is written: what writing took away is put back, unless a later op
-    /// has taken it away on purpose.
-    pub(super) fn mode_to_keep(&self, op: &Op, mode: u16) -> u16 {
-        let How::Write { pre, .. } = &op.how else { return mode };
+    /// The mode that a file with `mode` keeps while it is written: what writing took away is put back, unless
+    /// a later op has taken it away on purpose.
+    pub(super) fn mode_to_keep(&self, op: &JournalOp, mode: u16) -> u16 {
+        let OpAction::Write { pre, .. } = &op.how else { return mode };
         let is_lost = lost_by_writing(Some(mode), pre.state.mode);
         if is_lost && !self.is_mode_of_later(op, mode) { pre.state.mode } else { mode }
     }
@@ -245,8 +246,12 @@ impl Work {
     /// The capabilities that a file keeps while it is written: its own, or those that writing took away.
     ///
     /// Returns an error if this process may not put them back.
-    pub(super) fn capabilities_to_keep(&self, op: &Op, file: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
-        let How::Write { pre, .. } = &op.how else { return Ok(None) };
+    pub(super) fn capabilities_to_keep(
+        &self,
+        op: &JournalOp,
+        file: BorrowedFd<'_>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let OpAction::Write { pre, .. } = &op.how else { return Ok(None) };
         let written_down = || pre.attributes.as_ref()?.capabilities().map(<[u8]>::to_vec);
         let capabilities = attributes::read_capabilities(file)?.or_else(written_down);
         match capabilities.is_some() && !attributes::may_put_capabilities() {
@@ -256,7 +261,7 @@ impl Work {
     }
 
     /// An op failed: all that were begun are rolled back, by us or by the process that we took over from.
-    fn give_up(mut self, failed: Failed, begun_before: u32) -> Result<Settled, Stuck> {
+    fn roll_back(mut self, failed: FailedOp, begun_before: u32) -> Result<SettledJournal, StuckJournal> {
         let ops = Arc::clone(&self.log.ops);
         let Some(op) = ops.get(failed.n as usize) else {
             return Err(self.stuck(None, failed.error));
@@ -265,10 +270,10 @@ impl Work {
         // Taking such an op back would need the git that does not work.
         let is_begun = !matches!(failed.error, OpError::GitBefore(_));
         let why = match failed.error {
-            OpError::Changed => Why::ChangedUnderUs { place },
-            OpError::Escapes => Why::Escapes { place },
-            OpError::Io(source) => Why::Io { place, source },
-            OpError::Git(source) | OpError::GitBefore(source) => Why::Git { source },
+            OpError::Changed => RollbackReason::ChangedUnderUs { place },
+            OpError::Escapes => RollbackReason::Escapes { place },
+            OpError::Io(source) => RollbackReason::Io { place, source },
+            OpError::Git(source) | OpError::GitBefore(source) => RollbackReason::Git { source },
         };
         let reached = op.n.saturating_add(is_begun.into()).max(begun_before);
         match self.mark_back(why.to_string(), reached) {
@@ -277,15 +282,15 @@ impl Work {
         }
     }
 
-    fn decide_to_go_back(mut self, reason: String, reached: u32) -> Result<Settled, Stuck> {
+    fn decide_to_go_back(mut self, reason: String, reached: u32) -> Result<SettledJournal, StuckJournal> {
         match self.mark_back(reason.clone(), reached) {
-            Ok(()) => self.back(Why::Recovered { reason }, reached),
+            Ok(()) => self.back(RollbackReason::Recovered { reason }, reached),
             Err(error) => Err(self.stuck(None, OpError::Io(error))),
         }
     }
 
     fn mark_back(&mut self, reason: String, reached: u32) -> io::Result<()> {
-        self.journals.hooks.step(Step::Back)?;
+        self.journals.hooks.step(JournalStep::Back)?;
         let mark = BackMark { reason, reached };
         self.log.append(FrameKind::Back, &codec::encode_back(&mark))?;
         self.log.mark = Mark::Back(mark);
@@ -293,18 +298,18 @@ impl Work {
     }
 
     /// Takes back the ops that were reached, the last first.
-    fn back(mut self, why: Why, reached: u32) -> Result<Settled, Stuck> {
+    fn back(mut self, why: RollbackReason, reached: u32) -> Result<SettledJournal, StuckJournal> {
         self.left.clear();
         self.replaced.clear();
         self.written.clear();
         let ops = Arc::clone(&self.log.ops);
         let begun = ops.get(..reached as usize).unwrap_or(&ops);
         for op in begun.iter().rev() {
-            match self.take_back(op) {
+            match self.undo_op(op) {
                 Ok(()) => {}
                 // Of a file that is half ours, both contents have to be known.
                 Err(OpError::Io(error)) if is_bad_image(&error) && !self.log.bad.is_empty() => {
-                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(Damage))));
+                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(MissingBytes))));
                 }
                 Err(error) => return Err(self.stuck(Some(op), error)),
             }
@@ -313,7 +318,7 @@ impl Work {
     }
 
     /// Syncs, writes the final mark and cleans up. `why` when it was taken back.
-    fn finish(mut self, why: Option<Why>) -> Result<Settled, Stuck> {
+    fn finish(mut self, why: Option<RollbackReason>) -> Result<SettledJournal, StuckJournal> {
         let done = DoneMark {
             applied: why.is_none(),
             left: self.left.iter().copied().collect(),
@@ -326,16 +331,16 @@ impl Work {
     }
 
     fn write_done(&mut self, done: &DoneMark) -> io::Result<()> {
-        self.journals.hooks.step(Step::Sync)?;
+        self.journals.hooks.step(JournalStep::Sync)?;
         self.touched.sync(&self.roots)?;
-        self.journals.hooks.step(Step::Done)?;
+        self.journals.hooks.step(JournalStep::Done)?;
         self.log.append(FrameKind::Done, &codec::encode_done(done))
     }
 
     /// Unlinks what is parked. The journal is over, whether that works or not; it stays until it does.
-    fn clean_up(self, done: DoneMark, why: Option<Why>) -> Result<Settled, Stuck> {
+    fn clean_up(self, done: DoneMark, why: Option<RollbackReason>) -> Result<SettledJournal, StuckJournal> {
         let ops = Arc::clone(&self.log.ops);
-        let mut unparked = Touched::default();
+        let mut unparked = SyncSet::default();
         for op in ops.iter().filter(|op| self.may_be_parked(op)) {
             match self.unpark(op) {
                 Ok(true) => unparked.note_parked(op),
@@ -348,40 +353,41 @@ impl Work {
             return Err(self.stuck(None, OpError::Io(error)));
         }
         let ending = ending(&ops, &done, why);
-        Ok(Settled::new(self.journals, self.id, Some(self.header), self.log.file, ending))
+        Ok(SettledJournal::new(self.journals, self.id, Some(self.header), self.log.file, ending))
     }
 
-    /// Whether something may lie at the op's parked name. A recovery does not know what its predecessor did.
-    fn may_be_parked(&self, op: &Op) -> bool {
+    /// Returns true if something may lie at the op's parked name. A recovery does not know what its
+    /// predecessor did.
+    fn may_be_parked(&self, op: &JournalOp) -> bool {
         let parks = match op.how {
-            How::Remove { .. } => true,
-            How::Write { .. } | How::Link { .. } => self.replaced.contains(&op.n),
-            How::Create { .. }
-            | How::MakeDir { .. }
-            | How::RemoveDir { .. }
-            | How::Mode { .. }
-            | How::Ref(_) => false,
+            OpAction::Remove { .. } => true,
+            OpAction::Write { .. } | OpAction::Link { .. } => self.replaced.contains(&op.n),
+            OpAction::Create { .. }
+            | OpAction::MakeDir { .. }
+            | OpAction::RemoveDir { .. }
+            | OpAction::Mode { .. }
+            | OpAction::Ref(_) => false,
         };
-        parks || (self.origin == Origin::Recovery && !matches!(op.how, How::Ref(_)))
+        parks || (self.origin == ReplayOrigin::Recovery && !matches!(op.how, OpAction::Ref(_)))
     }
 
     /// Unlinks what is parked; whether there was something.
-    fn unpark(&self, op: &Op) -> Result<bool, OpError> {
-        match self.look_at(op, &op.parked) {
+    fn unpark(&self, op: &JournalOp) -> Result<bool, OpError> {
+        match self.observe_at(op, &op.parked) {
             Ok(None) | Err(OpError::Escapes) => return Ok(false),
             Ok(Some(_)) => {}
             Err(error) => return Err(error),
         }
-        self.journals.hooks.step(Step::Unpark { n: op.n })?;
-        super::target::Spot::open(self.roots.get(op.root)?, &op.parked)?.unlink()?;
+        self.journals.hooks.step(JournalStep::Unpark { n: op.n })?;
+        super::target::EntryLocation::open(self.roots.get(op.root)?, &op.parked)?.unlink()?;
         Ok(true)
     }
 
-    fn stuck(self, op: Option<&Op>, error: OpError) -> Stuck {
-        Stuck {
+    fn stuck(self, op: Option<&JournalOp>, error: OpError) -> StuckJournal {
+        StuckJournal {
             id: self.id,
             plan: Some(self.header.plan),
-            place: op.map(Op::place),
+            place: op.map(JournalOp::place),
             source: match error {
                 OpError::Io(source) => source,
                 OpError::Git(source) | OpError::GitBefore(source) => io::Error::other(source),
@@ -392,38 +398,43 @@ impl Work {
     }
 
     /// The bytes of an image that is known to be small: a text, or the target of a link.
-    pub(super) fn read_all(&self, saved: &Saved) -> io::Result<Vec<u8>> {
+    pub(super) fn read_all(&self, saved: &SavedState) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.log.image(saved).take(domain::TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 }
 
-/// Whether an image in the journal cannot be read: its frame is wrong, or cut off.
+/// Returns true if an image in the journal cannot be read: its frame is wrong, or cut off.
 fn is_bad_image(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 /// How a journal with this final mark ended.
-pub(super) fn ending(ops: &[Op], done: &DoneMark, why: Option<Why>) -> Ending {
-    let places = |numbers: &[u32]| -> Vec<Place> {
-        numbers.iter().filter_map(|n| ops.get(*n as usize)).map(Op::place).collect()
+pub(super) fn ending(ops: &[JournalOp], done: &DoneMark, why: Option<RollbackReason>) -> JournalEnding {
+    let places = |numbers: &[u32]| -> Vec<JournalPath> {
+        numbers.iter().filter_map(|n| ops.get(*n as usize)).map(JournalOp::place).collect()
     };
     let left = places(&done.left);
     if done.applied {
-        Ending::Applied { replaced: places(&done.replaced), left }
+        JournalEnding::Applied { replaced: places(&done.replaced), left }
     } else {
-        let why = why.unwrap_or_else(|| Why::Recovered { reason: "it was interrupted".to_owned() });
-        Ending::RolledBack { why, left }
+        let why =
+            why.unwrap_or_else(|| RollbackReason::Recovered { reason: "it was interrupted".to_owned() });
+        JournalEnding::RolledBack { why, left }
     }
 }
 
-/// How many ops may have been begun: those up to the last that left a trace, and the edited ones behind it, which may
-/// hide one.
-fn reached(classes: &[Class]) -> u32 {
-    let is_trace = |class: &Class| matches!(class, Class::Post | Class::Torn(_));
+/// How many ops may have been begun: those up to the last that left a trace, and the edited ones behind it,
+/// which may hide one.
+fn reached(classes: &[OpProgress]) -> u32 {
+    let is_trace = |class: &OpProgress| matches!(class, OpProgress::Post | OpProgress::Torn(_));
     let last = classes.iter().rposition(is_trace).map_or(0, |last| last + 1);
-    let hidden =
-        classes.get(last..).unwrap_or_default().iter().take_while(|class| **class == Class::Other).count();
+    let hidden = classes
+        .get(last..)
+        .unwrap_or_default()
+        .iter()
+        .take_while(|class| **class == OpProgress::Other)
+        .count();
     u32::try_from(last + hidden).unwrap_or(u32::MAX)
 }

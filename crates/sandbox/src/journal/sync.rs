@@ -1,52 +1,56 @@
-//! Which files and directories a journal touched, and how they reach the disk.
+//! Records the files and directories that a journal touched, and syncs them to the disk.
 //!
 //! # Invariants
-//! After [`Touched::sync`] what was written is there after a power loss: a few files one by one, many by one sync of
-//! each file system.
+//! After [`SyncSet::sync`] what was written is there after a power loss: a few files one by one, many by one
+//! sync of each file system.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::fs::{Mode, OFlags};
 
-use super::op::{How, Op};
-use super::target::Roots;
+use super::op::{JournalOp, OpAction};
+use super::target::OpenRoots;
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
 
 /// Above this many files a sync of the whole file system is cheaper.
 const FILES_ONE_BY_ONE_MAX: usize = 16;
 
-/// What was touched.
+/// The files and directories that a journal touched.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
-    files: BTreeSet<(RootNo, RelPath)>,
-    directories: BTreeSet<(RootNo, Option<RelPath>)>,
+pub(super) struct SyncSet {
+    files: BTreeSet<(RootIndex, RelPath)>,
+    directories: BTreeSet<(RootIndex, Option<RelPath>)>,
 }
 
-impl Touched {
+impl SyncSet {
     /// The op is about to touch something.
-    pub(super) fn note(&mut self, op: &Op) {
+    pub(super) fn note(&mut self, op: &JournalOp) {
         match op.how {
-            How::Write { .. } | How::Create { .. } | How::Mode { .. } => {
+            OpAction::Write { .. } | OpAction::Create { .. } | OpAction::Mode { .. } => {
                 self.files.insert((op.root, op.path.clone()));
             }
-            How::Remove { .. } | How::MakeDir { .. } | How::RemoveDir { .. } | How::Link { .. } => {}
-            How::Ref(_) => return,
+            OpAction::Remove { .. }
+            | OpAction::MakeDir { .. }
+            | OpAction::RemoveDir { .. }
+            | OpAction::Link { .. } => {}
+            OpAction::Ref(_) => return,
         }
         self.directories.insert((op.root, op.path.parent()));
     }
 
     /// What was parked by the op is gone.
-    pub(super) fn note_parked(&mut self, op: &Op) {
+    pub(super) fn note_parked(&mut self, op: &JournalOp) {
         self.directories.insert((op.root, op.parked.parent()));
     }
 
-    /// Waits until names that are gone are gone on disk. The files are synced already, so that this is one commit of the
-    /// file system's own journal, whatever the number of directories; a sync of the whole would wait for everybody's data.
-    pub(super) fn sync_directories(&self, roots: &Roots) -> io::Result<()> {
+    /// Waits until names that are gone are gone on disk. The files are synced already, so that this is one
+    /// commit of the file system's own journal, whatever the number of directories; a sync of the whole would
+    /// wait for everybody's data.
+    pub(super) fn sync_directories(&self, roots: &OpenRoots) -> io::Result<()> {
         for (root, path) in &self.directories {
             match open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY) {
                 Ok(Some(directory)) => rustix::fs::fsync(directory)?,
@@ -62,7 +66,7 @@ impl Touched {
     }
 
     /// Waits until all of it is on disk.
-    pub(super) fn sync(&self, roots: &Roots) -> io::Result<()> {
+    pub(super) fn sync(&self, roots: &OpenRoots) -> io::Result<()> {
         if self.files.len() + self.directories.len() > 2 * FILES_ONE_BY_ONE_MAX
             || self.files.len() > FILES_ONE_BY_ONE_MAX
         {
@@ -82,7 +86,7 @@ impl Touched {
         self.sync_directories(roots)
     }
 
-    fn sync_file_systems(&self, roots: &Roots) -> io::Result<()> {
+    fn sync_file_systems(&self, roots: &OpenRoots) -> io::Result<()> {
         let mut synced = BTreeSet::new();
         for (root, path) in &self.directories {
             let root = roots.get(*root)?;
@@ -111,7 +115,7 @@ fn open_to_sync(
     let Some(path) = path else {
         return Ok(Some(rustix::fs::openat(root, c".", flags, Mode::empty())?));
     };
-    match beneath::open(root, path, flags, Mode::empty(), Links::Refuse) {
+    match beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse) {
         Ok(file) => Ok(Some(file)),
         Err(BeneathError::Escapes { .. }) => Ok(None),
         Err(error) if error.is_not_found() => Ok(None),

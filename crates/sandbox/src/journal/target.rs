@@ -1,7 +1,8 @@
-//! What lies at a path right now, looked at beneath its root and without following a link.
+//! Observes the file at a path right now, beneath its root and without following a link.
 //!
 //! # Invariants
-//! 1. A file is named by its path only to be opened; what is read, compared and written afterwards is what was opened.
+//! 1. A file is named by its path only to be opened; what is read, compared and written afterwards is what
+//!    was opened.
 //! 2. A path that leads through a link is [`OpError::Escapes`], whatever it leads to.
 
 use std::collections::BTreeMap;
@@ -12,17 +13,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use domain::{FileState, Hash, RelPath, RootNo};
+use domain::{FileState, Hash, RelPath, RootIndex};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::change::JournalRoot;
 use super::frame::PIECE_BYTES;
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::git::refs::{GitError, RefMoveError};
 
-/// Why an op could not be made.
+/// The reason that an op could not be made.
 #[derive(Debug)]
 pub(super) enum OpError {
     /// What is there is not what was expected.
@@ -75,47 +76,47 @@ impl From<RefMoveError> for OpError {
 
 /// The roots of a journal, held open.
 #[derive(Debug)]
-pub(super) struct Roots(BTreeMap<RootNo, OwnedFd>);
+pub(super) struct OpenRoots(BTreeMap<RootIndex, OwnedFd>);
 
 /// A root that is not what it was.
 #[derive(Debug, thiserror::Error)]
 #[error("{} is not the directory that it was", path.display())]
 pub struct RootMoved {
-    /// Where it should be.
+    /// The path at which it should be.
     pub path: PathBuf,
-    /// What the system said, when it said something.
+    /// The error of the system, if there was one.
     #[source]
     pub source: Option<io::Error>,
 }
 
-/// Whether device numbers mean the same as when the journal was written: they do not survive a boot.
+/// The meaning of device numbers since the journal was written: they do not survive a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Devices {
+pub(super) enum DeviceNumbers {
     /// They do.
     Same,
     /// They may not.
     Renumbered,
 }
 
-impl Roots {
+impl OpenRoots {
     /// Opens the roots and makes sure that they are the same directories as before.
-    pub(super) fn open(roots: &[JournalRoot], devices: Devices) -> Result<Roots, RootMoved> {
+    pub(super) fn open(roots: &[JournalRoot], devices: DeviceNumbers) -> Result<OpenRoots, RootMoved> {
         let mut opened = BTreeMap::new();
         for root in roots {
             let moved = |source| RootMoved { path: root.path.clone(), source };
             let directory = beneath::open_root(&root.path).map_err(|error| moved(Some(error)))?;
             let stat = rustix::fs::fstat(&directory).map_err(|errno| moved(Some(errno.into())))?;
-            let same_device = devices == Devices::Renumbered || stat.st_dev == root.dev;
+            let same_device = devices == DeviceNumbers::Renumbered || stat.st_dev == root.dev;
             if !same_device || stat.st_ino != root.ino {
                 return Err(moved(None));
             }
             opened.insert(root.no, directory);
         }
-        Ok(Roots(opened))
+        Ok(OpenRoots(opened))
     }
 
     /// The root with this number.
-    pub(super) fn get(&self, no: RootNo) -> io::Result<BorrowedFd<'_>> {
+    pub(super) fn get(&self, no: RootIndex) -> io::Result<BorrowedFd<'_>> {
         let root = self.0.get(&no).map(OwnedFd::as_fd);
         root.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no such root"))
     }
@@ -123,19 +124,19 @@ impl Roots {
 
 /// A directory and a name in it.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct EntryLocation {
     /// The directory, opened `O_PATH`.
     pub(super) parent: OwnedFd,
     /// The name.
     pub(super) name: CString,
 }
 
-impl Spot {
+impl EntryLocation {
     /// The spot at `path`.
-    pub(super) fn open(root: BorrowedFd<'_>, path: &RelPath) -> Result<Spot, OpError> {
+    pub(super) fn open(root: BorrowedFd<'_>, path: &RelPath) -> Result<EntryLocation, OpError> {
         let parent = beneath::open_parent(root, path)?;
         let name = CString::new(path.file_name()).map_err(io::Error::from)?;
-        Ok(Spot { parent, name })
+        Ok(EntryLocation { parent, name })
     }
 
     /// Removes what is there, if anything is.
@@ -147,9 +148,9 @@ impl Spot {
     }
 }
 
-/// What kind of thing lies at a path.
+/// The kind of a file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SeenKind {
+pub(super) enum ObservedKind {
     /// A regular file.
     File,
     /// A symbolic link.
@@ -160,13 +161,13 @@ pub(super) enum SeenKind {
     Special,
 }
 
-/// What was seen at a path, held by an `O_PATH` descriptor.
+/// A file that was observed at a path, held by an `O_PATH` descriptor.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ObservedFile {
     /// It itself.
     pub(super) handle: OwnedFd,
     /// What it is.
-    pub(super) kind: SeenKind,
+    pub(super) kind: ObservedKind,
     /// Permission bits.
     pub(super) mode: u16,
     /// How long its content is.
@@ -180,25 +181,25 @@ pub(super) struct Seen {
 }
 
 /// Looks at a path. Nothing there, or a file where a directory should lead on: none.
-pub(super) fn look(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<Seen>, OpError> {
+pub(super) fn observe(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<ObservedFile>, OpError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let handle = match beneath::open(root, path, flags, Mode::empty(), Links::Refuse) {
+    let handle = match beneath::open(root, path, flags, Mode::empty(), LinkPolicy::Refuse) {
         Ok(handle) => handle,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let stat = rustix::fs::fstat(&handle)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => SeenKind::File,
-        FileType::Symlink => SeenKind::Symlink,
-        FileType::Directory => SeenKind::Dir,
+        FileType::RegularFile => ObservedKind::File,
+        FileType::Symlink => ObservedKind::Symlink,
+        FileType::Directory => ObservedKind::Dir,
         FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => SeenKind::Special,
+        | FileType::Unknown => ObservedKind::Special,
     };
-    Ok(Some(Seen {
+    Ok(Some(ObservedFile {
         handle,
         kind,
         mode: permission_bits(stat.st_mode),
@@ -223,7 +224,7 @@ fn is_absent(error: &BeneathError) -> bool {
     }
 }
 
-impl Seen {
+impl ObservedFile {
     /// The target of a link.
     pub(super) fn link_target(&self) -> io::Result<Vec<u8>> {
         Ok(rustix::fs::readlinkat(&self.handle, "", Vec::new())?.into_bytes())
@@ -236,22 +237,22 @@ impl Seen {
     }
 }
 
-impl Seen {
-    /// The content of the file. One that its mode keeps us from reading has what the journal knows of it, if its mode and
-    /// its length are the same.
-    pub(super) fn stamp(&self, known: &FileState) -> io::Result<Stamp> {
+impl ObservedFile {
+    /// The content of the file. One that its mode keeps us from reading has what the journal knows of it, if
+    /// its mode and its length are the same.
+    pub(super) fn stamp(&self, known: &FileState) -> io::Result<ContentStamp> {
         match self.open_file() {
-            Ok(file) => Stamp::of_file(&file),
+            Ok(file) => ContentStamp::of_file(&file),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let is_known = (self.mode, self.size) == (known.mode, known.size);
-                Ok(if is_known { Stamp::of_state(known) } else { Stamp::NOTHING })
+                Ok(if is_known { ContentStamp::of_state(known) } else { ContentStamp::NOTHING })
             }
             Err(error) => Err(error),
         }
     }
 }
 
-impl Seen {
+impl ObservedFile {
     /// The file itself, opened to be read; none if its mode keeps us from it.
     pub(super) fn open_readable(&self) -> io::Result<Option<File>> {
         match self.open_file() {
@@ -262,31 +263,31 @@ impl Seen {
     }
 }
 
-/// Which content.
+/// The hash and size of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct ContentStamp {
     /// Its hash.
     pub(super) hash: Hash,
     /// Its length.
     pub(super) size: u64,
 }
 
-impl Stamp {
+impl ContentStamp {
     /// The content of a directory, of which none is asked for.
-    pub(super) const NOTHING: Stamp = Stamp { hash: Hash::from_bytes([0; 32]), size: 0 };
+    pub(super) const NOTHING: ContentStamp = ContentStamp { hash: Hash::from_bytes([0; 32]), size: 0 };
 
     /// The content of a state.
-    pub(super) fn of_state(state: &FileState) -> Stamp {
-        Stamp { hash: state.hash, size: state.size }
+    pub(super) fn of_state(state: &FileState) -> ContentStamp {
+        ContentStamp { hash: state.hash, size: state.size }
     }
 
     /// The content of bytes.
-    pub(super) fn of_bytes(bytes: &[u8]) -> Stamp {
-        Stamp { hash: Hash::of(bytes), size: bytes.len() as u64 }
+    pub(super) fn of_bytes(bytes: &[u8]) -> ContentStamp {
+        ContentStamp { hash: Hash::from_content(bytes), size: bytes.len() as u64 }
     }
 
     /// The content of a file as it is, from its beginning.
-    pub(super) fn of_file(file: &File) -> io::Result<Stamp> {
+    pub(super) fn of_file(file: &File) -> io::Result<ContentStamp> {
         let expected = usize::try_from(file.metadata()?.len()).unwrap_or(PIECE_BYTES);
         // One byte more than expected, so that a small file is read by one call and its end by the same.
         let mut buffer = vec![0; expected.saturating_add(1).clamp(4096, PIECE_BYTES)];
@@ -301,6 +302,6 @@ impl Stamp {
                 }
             }
         }
-        Ok(Stamp { hash: Hash::from_bytes(*hasher.finalize().as_bytes()), size })
+        Ok(ContentStamp { hash: Hash::from_bytes(*hasher.finalize().as_bytes()), size })
     }
 }

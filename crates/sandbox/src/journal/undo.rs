@@ -1,7 +1,7 @@
-//! What an applied journal did, read back to be undone.
+//! Reads back the changes of an applied journal, to undo them.
 //!
-//! An undo is an apply of the kind `undo`: the caller takes each change with its two ends exchanged, merges it with the
-//! file as it is now, and prepares a new journal whose bytes come from the old one.
+//! An undo is an apply of the kind `undo`: the caller takes each change with its two ends exchanged, merges
+//! it with the file as it is now, and prepares a new journal whose bytes come from the old one.
 //!
 //! # Invariants
 //! A journal that was taken back, or that is not there any more, gives nothing to be undone.
@@ -9,21 +9,21 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use domain::{Hash, RelPath, RootNo};
+use domain::{Hash, RelPath, RootIndex};
 use rustix::fs::OFlags;
 
-use super::change::{Bytes, Change, Header, Image};
+use super::change::{FileImage, ImageBytes, JournalChange, JournalHeader};
 use super::content_links::ContentLinks;
 use super::file::JournalFile;
 use super::frame::ImageReader;
-use super::log::{Log, Mark, Wholeness};
-use super::op::{ByteSource, How, Op, Saved};
+use super::log::{JournalIntegrity, JournalLog, Mark};
+use super::op::{ByteSource, JournalOp, OpAction, SavedState};
 use super::{JournalId, Journals};
 use crate::content::{ContentFile, ContentSource};
 use crate::fs::regular_file::open_own;
 use crate::git::refs::RefMove;
 
-/// Why an apply cannot be undone.
+/// The reason that an apply cannot be undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// Its journal is gone: too old, or never there.
@@ -58,9 +58,9 @@ pub enum UndoError {
 #[derive(Debug)]
 pub struct UndoJournal {
     file: JournalFile,
-    header: Header,
-    changes: Vec<Change>,
-    refs: Vec<(RootNo, RefMove)>,
+    header: JournalHeader,
+    changes: Vec<JournalChange>,
+    refs: Vec<(RootIndex, RefMove)>,
     contents: BTreeMap<Hash, (ByteSource, u64)>,
     links: ContentLinks,
 }
@@ -77,9 +77,11 @@ impl Journals {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(expired()),
             Err(source) => return Err(UndoError::Io { id, source }),
         };
-        let log = Log::read(JournalFile::unlocked(file), self.links(id));
+        let log = JournalLog::read(JournalFile::without_lock(file), self.links(id));
         let log = log.map_err(|source| UndoError::Io { id, source })?;
-        if log.wholeness == Wholeness::Damaged || log.header.as_ref().is_some_and(|header| header.id != id) {
+        if log.wholeness == JournalIntegrity::Damaged
+            || log.header.as_ref().is_some_and(|header| header.id != id)
+        {
             return Err(UndoError::Damaged { id });
         }
         match log.mark {
@@ -107,26 +109,26 @@ impl Journals {
 }
 
 impl UndoJournal {
-    /// What the journal says about itself.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &JournalHeader {
         &self.header
     }
 
-    /// When its final mark was written, after its last file, in seconds and nanoseconds of the file system's clock; none
-    /// when that cannot be told.
+    /// When its final mark was written, after its last file, in seconds and nanoseconds of the file system's
+    /// clock; none when that cannot be told.
     pub fn ended_at(&self) -> Option<(i64, i64)> {
         let stat = rustix::fs::fstat(&*self.file).ok()?;
         #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
         Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64))
     }
 
-    /// What was done, one change a path: `pre` is what was before the apply.
-    pub fn changes(&self) -> &[Change] {
+    /// Returns the changes that were made, one for each path: `pre` is the state before the apply.
+    pub fn changes(&self) -> &[JournalChange] {
         &self.changes
     }
 
     /// The git refs that were moved.
-    pub fn refs(&self) -> &[(RootNo, RefMove)] {
+    pub fn refs(&self) -> &[(RootIndex, RefMove)] {
         &self.refs
     }
 }
@@ -147,28 +149,28 @@ impl ContentSource for UndoJournal {
     }
 }
 
-fn ref_move(op: &Op) -> Option<(RootNo, RefMove)> {
+fn ref_move(op: &JournalOp) -> Option<(RootIndex, RefMove)> {
     match &op.how {
-        How::Ref(moved) => Some((op.root, moved.clone())),
-        How::Write { .. }
-        | How::Create { .. }
-        | How::Remove { .. }
-        | How::MakeDir { .. }
-        | How::RemoveDir { .. }
-        | How::Link { .. }
-        | How::Mode { .. } => None,
+        OpAction::Ref(moved) => Some((op.root, moved.clone())),
+        OpAction::Write { .. }
+        | OpAction::Create { .. }
+        | OpAction::Remove { .. }
+        | OpAction::MakeDir { .. }
+        | OpAction::RemoveDir { .. }
+        | OpAction::Link { .. }
+        | OpAction::Mode { .. } => None,
     }
 }
 
 /// Where the contents are, and how large.
-fn contents(ops: &[Op]) -> BTreeMap<Hash, (ByteSource, u64)> {
+fn contents(ops: &[JournalOp]) -> BTreeMap<Hash, (ByteSource, u64)> {
     let images = ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
     images.filter_map(|saved| Some((saved.state.hash, (saved.bytes?, saved.state.size)))).collect()
 }
 
 /// The ops of one path become one change again: from what the first found to what the last left.
-fn join(ops: &[Op]) -> Vec<Change> {
-    let mut changes: BTreeMap<(RootNo, &RelPath), Change> = BTreeMap::new();
+fn join(ops: &[JournalOp]) -> Vec<JournalChange> {
+    let mut changes: BTreeMap<(RootIndex, &RelPath), JournalChange> = BTreeMap::new();
     for op in ops.iter().filter(|op| ref_move(op).is_none()) {
         let post = op.how.post().map(image);
         match changes.get_mut(&(op.root, &op.path)) {
@@ -176,7 +178,7 @@ fn join(ops: &[Op]) -> Vec<Change> {
             None => {
                 let pre = op.how.pre().map(image);
                 let change =
-                    Change { root: op.root, path: op.path.clone(), from: op.from.clone(), pre, post };
+                    JournalChange { root: op.root, path: op.path.clone(), from: op.from.clone(), pre, post };
                 changes.insert((op.root, &op.path), change);
             }
         }
@@ -184,6 +186,6 @@ fn join(ops: &[Op]) -> Vec<Change> {
     changes.into_values().collect()
 }
 
-fn image(saved: &Saved) -> Image {
-    Image { state: saved.state, bytes: Bytes::Content, attributes: saved.attributes.clone() }
+fn image(saved: &SavedState) -> FileImage {
+    FileImage { state: saved.state, bytes: ImageBytes::Content, attributes: saved.attributes.clone() }
 }

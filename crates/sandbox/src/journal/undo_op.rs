@@ -1,40 +1,44 @@
-//! One op, taken back.
+//! Undoes one op.
 //!
 //! # Invariants
-//! 1. Each op is looked at afresh: what is as before stays, what is ours goes, what is somebody's edit keeps the edit.
-//! 2. An edit of a file that the plan had already changed keeps the edit and loses the plan's part, when the two can be
-//!    told apart line by line; otherwise it stays as it is and is named. No byte of it is lost either way.
+//! 1. Each op is looked at afresh: what is as before stays, what is ours goes, what is somebody's edit keeps
+//!    the edit.
+//! 2. An edit of a file that the plan had already changed keeps the edit and loses the plan's part, when the
+//!    two can be told apart line by line; otherwise it stays as it is and is named. No byte of it is lost
+//!    either way.
 //! 3. Killed anywhere, it is run again and comes to the same end.
 
 use domain::is_text;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::classify::{Class, Torn, is_mix};
+use super::classify::{OpProgress, TornFile, is_mix};
 use super::do_op::is_same;
-use super::hooks::{Moment, Step};
-use super::op::{How, Op, Saved};
-use super::overwritten::Found;
-use super::replay::{Origin, Work};
-use super::target::{OpError, Seen, SeenKind, Spot, Stamp, look};
-use super::write_file::{Mistake, Source, move_in, swap};
+use super::hooks::{HookPoint, JournalStep};
+use super::op::{JournalOp, OpAction, SavedState};
+use super::overwritten::OverwriteReason;
+use super::replay::{JournalReplay, ReplayOrigin};
+use super::target::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpError, observe};
+use super::write_file::{ReplacedFilePolicy, WriteSource, move_in, swap};
 use crate::git::refs::move_ref;
 
 /// How often an op is looked at again because somebody writes at the same moment.
 const LOOKS_MAX: u32 = 8;
 
-impl Work {
+impl JournalReplay {
     /// Brings what lies at the op's path back to what it was before the op.
-    pub(super) fn take_back(&mut self, op: &Op) -> Result<(), OpError> {
-        self.journals.hooks.step(Step::TakeBack { n: op.n })?;
+    pub(super) fn undo_op(&mut self, op: &JournalOp) -> Result<(), OpError> {
+        self.journals.hooks.step(JournalStep::TakeBack { n: op.n })?;
         self.touched.note(op);
         for _ in 0..LOOKS_MAX {
             let class = self.classify(op)?;
             let result = match class {
-                Class::Pre => self.drop_staged(op).and_then(|()| self.put_bits_back(op)),
-                Class::Post => self.restore(op, None),
-                Class::Torn(torn) => self.save_torn(op, torn).and_then(|()| self.restore(op, Some(torn))),
-                Class::Other => self.take_back_edited(op),
+                OpProgress::Pre => self.drop_staged(op).and_then(|()| self.put_bits_back(op)),
+                OpProgress::Post => self.restore(op, None),
+                OpProgress::Torn(torn) => {
+                    self.save_torn(op, torn).and_then(|()| self.restore(op, Some(torn)))
+                }
+                OpProgress::Other => self.take_back_edited(op),
             };
             match result {
                 Err(OpError::Changed) => {}
@@ -45,61 +49,68 @@ impl Work {
         self.leave(op)
     }
 
-    /// Saves what a recovery is about to write over. A process that takes back its own half-written file knows where
-    /// every byte came from.
-    pub(super) fn save_torn(&mut self, op: &Op, torn: Torn) -> Result<(), OpError> {
+    /// Saves what a recovery is about to write over. A process that takes back its own half-written file
+    /// knows where every byte came from.
+    pub(super) fn save_torn(&mut self, op: &JournalOp, torn: TornFile) -> Result<(), OpError> {
         match (self.origin, torn.explained) {
-            (Origin::Live, true) => Ok(()),
+            (ReplayOrigin::Live, true) => Ok(()),
             // Its bytes are all in the journal: a full disk must not stand in the way of putting them right.
-            (Origin::Recovery, true) => self.save_found(op, Found::Torn).or(Ok(())),
-            (Origin::Live | Origin::Recovery, false) => self.save_found(op, Found::Torn),
+            (ReplayOrigin::Recovery, true) => self.save_found(op, OverwriteReason::Torn).or(Ok(())),
+            (ReplayOrigin::Live | ReplayOrigin::Recovery, false) => {
+                self.save_found(op, OverwriteReason::Torn)
+            }
         }
     }
 
-    fn restore(&mut self, op: &Op, torn: Option<Torn>) -> Result<(), OpError> {
+    fn restore(&mut self, op: &JournalOp, torn: Option<TornFile>) -> Result<(), OpError> {
         match &op.how {
-            How::Write { pre, post, .. } => {
-                if self.look_at(op, &op.parked)?.is_some() && torn.is_none() {
+            OpAction::Write { pre, post, .. } => {
+                if self.observe_at(op, &op.parked)?.is_some() && torn.is_none() {
                     return self.swap_back(op, post);
                 }
-                let expected = torn.map_or(Stamp::of_state(&post.state), |torn| torn.stamp);
-                let mistake = if torn.is_some() { Mistake::Leave } else { Mistake::PutBack(post) };
-                self.rewrite(op, expected, Source::Image(pre), mistake)
+                let expected = torn.map_or(ContentStamp::of_state(&post.state), |torn| torn.stamp);
+                let mistake = if torn.is_some() {
+                    ReplacedFilePolicy::Leave
+                } else {
+                    ReplacedFilePolicy::PutBack(post)
+                };
+                self.rewrite(op, expected, WriteSource::Image(pre), mistake)
             }
-            How::Create { post } => {
-                let expected = torn.map_or(Stamp::of_state(&post.state), |torn| torn.stamp);
+            OpAction::Create { post } => {
+                let expected = torn.map_or(ContentStamp::of_state(&post.state), |torn| torn.stamp);
                 self.take_away(op, |seen| has_stamp(seen, expected, post))
             }
-            How::Link { pre: None, post } => self.take_away(op, |seen| is_same(seen, post)),
-            How::Link { pre: Some(pre), post } => {
-                if self.look_at(op, &op.parked)?.is_some() {
+            OpAction::Link { pre: None, post } => self.take_away(op, |seen| is_same(seen, post)),
+            OpAction::Link { pre: Some(pre), post } => {
+                if self.observe_at(op, &op.parked)?.is_some() {
                     return self.swap_back(op, post);
                 }
                 let (target, now) = (self.read_all(pre)?, self.read_all(post)?);
                 self.link(op, Some(&now), &target, pre)?;
                 self.parked_spot(op)?.unlink()
             }
-            How::Remove { pre } => self.put_back(op, pre),
-            How::MakeDir { .. } => self.unmake_dir(op),
-            How::RemoveDir { pre } if torn.is_some() => self.dress_dir(op, pre),
-            How::RemoveDir { pre } => self.make_dir(op, pre),
-            How::Mode { pre, post } => self.change_mode(op, post.state.mode, pre.state.mode),
-            How::Ref(moved) => {
-                self.op_step(op, Moment::Begin)?;
+            OpAction::Remove { pre } => self.put_back(op, pre),
+            OpAction::MakeDir { .. } => self.unmake_dir(op),
+            OpAction::RemoveDir { pre } if torn.is_some() => self.apply_dir_attributes(op, pre),
+            OpAction::RemoveDir { pre } => self.make_dir(op, pre),
+            OpAction::Mode { pre, post } => self.change_mode(op, post.state.mode, pre.state.mode),
+            OpAction::Ref(moved) => {
+                self.op_step(op, HookPoint::Begin)?;
                 Ok(move_ref(self.roots.get(op.root)?, &moved.reversed())?)
             }
         }
     }
 
     /// Exchanges the new one for the old one that lies parked, which gets its inode back in its place.
-    fn swap_back(&mut self, op: &Op, post: &Saved) -> Result<(), OpError> {
-        let (spot, parked) = (Spot::open(self.roots.get(op.root)?, &op.path)?, self.parked_spot(op)?);
-        self.op_step(op, Moment::Swap)?;
+    fn swap_back(&mut self, op: &JournalOp, post: &SavedState) -> Result<(), OpError> {
+        let (spot, parked) =
+            (EntryLocation::open(self.roots.get(op.root)?, &op.path)?, self.parked_spot(op)?);
+        self.op_step(op, HookPoint::Swap)?;
         if !swap(&parked, &spot)? {
             return Err(Errno::INVAL.into());
         }
-        self.op_step(op, Moment::Swapped)?;
-        let out = self.look_at(op, &op.parked)?.ok_or(OpError::Changed)?;
+        self.op_step(op, HookPoint::Swapped)?;
+        let out = self.observe_at(op, &op.parked)?.ok_or(OpError::Changed)?;
         if is_same(&out, post)? {
             return parked.unlink();
         }
@@ -110,19 +121,20 @@ impl Work {
     /// Removes what the op made, if it is still that.
     fn take_away(
         &mut self,
-        op: &Op,
-        is_ours: impl Fn(&Seen) -> Result<bool, OpError>,
+        op: &JournalOp,
+        is_ours: impl Fn(&ObservedFile) -> Result<bool, OpError>,
     ) -> Result<(), OpError> {
         self.park(op, is_ours)?;
         self.parked_spot(op)?.unlink()
     }
 
     /// Puts what was moved aside back in its place, or a new one like it.
-    fn put_back(&mut self, op: &Op, pre: &Saved) -> Result<(), OpError> {
+    fn put_back(&mut self, op: &JournalOp, pre: &SavedState) -> Result<(), OpError> {
         let root = self.roots.get(op.root)?;
-        if look(root, &op.parked)?.is_some() {
-            let (spot, parked) = (Spot::open(root, &op.path)?, Spot::open(root, &op.parked)?);
-            self.op_step(op, Moment::Swap)?;
+        if observe(root, &op.parked)?.is_some() {
+            let (spot, parked) =
+                (EntryLocation::open(root, &op.path)?, EntryLocation::open(root, &op.parked)?);
+            self.op_step(op, HookPoint::Swap)?;
             return match move_in(&parked, &spot) {
                 Err(OpError::Changed) => self.leave(op),
                 other => other,
@@ -138,9 +150,9 @@ impl Work {
         }
     }
 
-    fn unmake_dir(&mut self, op: &Op) -> Result<(), OpError> {
-        self.op_step(op, Moment::Begin)?;
-        let spot = Spot::open(self.roots.get(op.root)?, &op.path)?;
+    fn unmake_dir(&mut self, op: &JournalOp) -> Result<(), OpError> {
+        self.op_step(op, HookPoint::Begin)?;
+        let spot = EntryLocation::open(self.roots.get(op.root)?, &op.path)?;
         match rustix::fs::unlinkat(&spot.parent, spot.name.as_c_str(), AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
@@ -152,7 +164,7 @@ impl Work {
     }
 
     /// A directory that is not empty stays. It is named unless something in it is.
-    fn leave_dir(&mut self, op: &Op) {
+    fn leave_dir(&mut self, op: &JournalOp) {
         let below = [op.path.as_bytes(), b"/"].concat();
         let names_more = self
             .left
@@ -165,8 +177,8 @@ impl Work {
     }
 
     /// What is staged for an op that did not happen goes.
-    fn drop_staged(&mut self, op: &Op) -> Result<(), OpError> {
-        let parked = match self.look_at(op, &op.parked) {
+    fn drop_staged(&mut self, op: &JournalOp) -> Result<(), OpError> {
+        let parked = match self.observe_at(op, &op.parked) {
             Ok(Some(parked)) => parked,
             // Where it would lie is a link that is not cleared away: nothing was staged.
             Ok(None) | Err(OpError::Escapes) => return Ok(()),
@@ -174,39 +186,39 @@ impl Work {
         };
         // Taking back a created file moves it aside first: in that moment somebody's edit may lie there.
         let made = match &op.how {
-            How::Create { post } | How::Link { pre: None, post } => Some(post),
-            How::Write { .. }
-            | How::Link { .. }
-            | How::Remove { .. }
-            | How::MakeDir { .. }
-            | How::RemoveDir { .. }
-            | How::Mode { .. }
-            | How::Ref(_) => None,
+            OpAction::Create { post } | OpAction::Link { pre: None, post } => Some(post),
+            OpAction::Write { .. }
+            | OpAction::Link { .. }
+            | OpAction::Remove { .. }
+            | OpAction::MakeDir { .. }
+            | OpAction::RemoveDir { .. }
+            | OpAction::Mode { .. }
+            | OpAction::Ref(_) => None,
         };
         if made.is_some() && !self.is_explained(op, &parked)? {
             let root = self.roots.get(op.root)?;
-            move_in(&Spot::open(root, &op.parked)?, &Spot::open(root, &op.path)?)?;
+            move_in(&EntryLocation::open(root, &op.parked)?, &EntryLocation::open(root, &op.path)?)?;
             return Err(OpError::Changed);
         }
         self.discard_parked(op)
     }
 
     /// Removes what is parked; bytes that are not in the journal are saved first.
-    pub(super) fn discard_parked(&mut self, op: &Op) -> Result<(), OpError> {
-        let Some(parked) = self.look_at(op, &op.parked)? else { return Ok(()) };
-        if parked.kind == SeenKind::File && !self.is_explained(op, &parked)? {
-            self.save_found_from(op, &parked, Found::Parked)?;
+    pub(super) fn discard_parked(&mut self, op: &JournalOp) -> Result<(), OpError> {
+        let Some(parked) = self.observe_at(op, &op.parked)? else { return Ok(()) };
+        if parked.kind == ObservedKind::File && !self.is_explained(op, &parked)? {
+            self.save_found_from(op, &parked, OverwriteReason::Parked)?;
         }
         self.parked_spot(op)?.unlink()
     }
 
     /// Whether what is parked is the old one, or a beginning of one that was being staged.
-    fn is_explained(&self, op: &Op, parked: &Seen) -> Result<bool, OpError> {
+    fn is_explained(&self, op: &JournalOp, parked: &ObservedFile) -> Result<bool, OpError> {
         for saved in op.how.pre().into_iter().chain(op.how.post()) {
             if is_same(parked, saved)? {
                 return Ok(true);
             }
-            if parked.kind == SeenKind::File
+            if parked.kind == ObservedKind::File
                 && let Some(file) = parked.open_readable()?
                 && is_mix(&file, vec![Box::new(self.log.image(saved))])?
             {
@@ -216,26 +228,26 @@ impl Work {
         Ok(false)
     }
 
-    fn take_back_edited(&mut self, op: &Op) -> Result<(), OpError> {
+    fn take_back_edited(&mut self, op: &JournalOp) -> Result<(), OpError> {
         match &op.how {
-            How::Write { pre, post, .. } => self.take_back_edited_file(op, pre, post),
-            How::Link { pre: Some(_), post } if self.is_at(op, post)? => self.swap_back(op, post),
-            How::Remove { .. } if self.look_at(op, &op.path)?.is_none() => {
+            OpAction::Write { pre, post, .. } => self.take_back_edited_file(op, pre, post),
+            OpAction::Link { pre: Some(_), post } if self.is_at(op, post)? => self.swap_back(op, post),
+            OpAction::Remove { .. } if self.observe_at(op, &op.path)?.is_none() => {
                 let root = self.roots.get(op.root)?;
-                move_in(&Spot::open(root, &op.parked)?, &Spot::open(root, &op.path)?)
+                move_in(&EntryLocation::open(root, &op.parked)?, &EntryLocation::open(root, &op.path)?)
             }
-            How::Create { .. }
-            | How::Link { .. }
-            | How::Remove { .. }
-            | How::MakeDir { .. }
-            | How::RemoveDir { .. }
-            | How::Mode { .. }
-            | How::Ref(_) => self.leave(op),
+            OpAction::Create { .. }
+            | OpAction::Link { .. }
+            | OpAction::Remove { .. }
+            | OpAction::MakeDir { .. }
+            | OpAction::RemoveDir { .. }
+            | OpAction::Mode { .. }
+            | OpAction::Ref(_) => self.leave(op),
         }
     }
 
-    fn is_at(&self, op: &Op, saved: &Saved) -> Result<bool, OpError> {
-        match self.look_at(op, &op.path) {
+    fn is_at(&self, op: &JournalOp, saved: &SavedState) -> Result<bool, OpError> {
+        match self.observe_at(op, &op.path) {
             Ok(Some(seen)) => is_same(&seen, saved),
             Ok(None) | Err(OpError::Escapes) => Ok(false),
             Err(error) => Err(error),
@@ -243,13 +255,18 @@ impl Work {
     }
 
     /// The plan's part of an edited file goes, the edit stays.
-    fn take_back_edited_file(&mut self, op: &Op, pre: &Saved, post: &Saved) -> Result<(), OpError> {
+    fn take_back_edited_file(
+        &mut self,
+        op: &JournalOp,
+        pre: &SavedState,
+        post: &SavedState,
+    ) -> Result<(), OpError> {
         if self.is_at(op, post)? {
             // A save was swapped out by the op in the moment before it: it lies parked.
             return self.swap_back(op, post);
         }
-        let Ok(Some(seen)) = self.look_at(op, &op.path) else { return self.leave(op) };
-        let merges = pre.state.text && post.state.text && seen.kind == SeenKind::File;
+        let Ok(Some(seen)) = self.observe_at(op, &op.path) else { return self.leave(op) };
+        let merges = pre.state.text && post.state.text && seen.kind == ObservedKind::File;
         let Some(now) = (if merges { self.read_text(&seen)? } else { None }) else { return self.leave(op) };
         let (base, plan) = (self.read_all(post)?, self.read_all(pre)?);
         if let Some(found) = self.read_edited(op)?
@@ -266,21 +283,21 @@ impl Work {
         }
         match self.journals.merger.merge(&base, &now, &plan) {
             Some(merged) if merged == now => self.discard_parked(op),
-            Some(merged) if self.open_found(op, Found::Edited)?.is_none() => {
-                self.save_found(op, Found::Edited)?;
+            Some(merged) if self.open_found(op, OverwriteReason::Edited)?.is_none() => {
+                self.save_found(op, OverwriteReason::Edited)?;
                 self.write_merged(op, &now, &merged)
             }
             Some(_) | None => self.leave(op),
         }
     }
 
-    fn write_merged(&mut self, op: &Op, now: &[u8], merged: &[u8]) -> Result<(), OpError> {
+    fn write_merged(&mut self, op: &JournalOp, now: &[u8], merged: &[u8]) -> Result<(), OpError> {
         self.discard_parked(op)?;
-        self.rewrite(op, Stamp::of_bytes(now), Source::Bytes(merged), Mistake::Leave)
+        self.rewrite(op, ContentStamp::of_bytes(now), WriteSource::Bytes(merged), ReplacedFilePolicy::Leave)
     }
 
     /// What is there stays, and is named.
-    fn leave(&mut self, op: &Op) -> Result<(), OpError> {
+    fn leave(&mut self, op: &JournalOp) -> Result<(), OpError> {
         self.left.insert(op.n);
         match self.discard_parked(op) {
             // The path leads through a link by now: nothing there is touched, parked or not.
@@ -289,12 +306,12 @@ impl Work {
         }
     }
 
-    fn parked_spot(&self, op: &Op) -> Result<Spot, OpError> {
-        Spot::open(self.roots.get(op.root)?, &op.parked)
+    fn parked_spot(&self, op: &JournalOp) -> Result<EntryLocation, OpError> {
+        EntryLocation::open(self.roots.get(op.root)?, &op.parked)
     }
 
     /// The content of a file, when it is text.
-    fn read_text(&self, seen: &Seen) -> Result<Option<Vec<u8>>, OpError> {
+    fn read_text(&self, seen: &ObservedFile) -> Result<Option<Vec<u8>>, OpError> {
         let Some(file) = seen.open_readable()? else { return Ok(None) };
         let size = file.metadata()?.len();
         if size > domain::TEXT_BYTES_MAX {
@@ -313,6 +330,6 @@ pub(super) fn read_bounded(file: &std::fs::File) -> Result<Option<Vec<u8>>, OpEr
     Ok((bytes.len() as u64 <= domain::TEXT_BYTES_MAX).then_some(bytes))
 }
 
-fn has_stamp(seen: &Seen, expected: Stamp, known: &Saved) -> Result<bool, OpError> {
-    Ok(seen.kind == SeenKind::File && seen.stamp(&known.state)? == expected)
+fn has_stamp(seen: &ObservedFile, expected: ContentStamp, known: &SavedState) -> Result<bool, OpError> {
+    Ok(seen.kind == ObservedKind::File && seen.stamp(&known.state)? == expected)
 }

@@ -1,11 +1,13 @@
-//! Bytes into files: in place where that is possible, beside and swapped where it is not.
+//! Writes bytes into files: in place where that is possible, else into a new file that is swapped in.
 //!
 //! # Invariants
 //! 1. A file gets new bytes only after its present ones were found to be the expected ones, through the same
-//!    descriptor. Where the kernel grants a write lease nobody else has the file open meanwhile, and who opens it waits.
-//! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on, or a beginning of `new`
-//!    that is longer than the old bytes: pieces are written from the front, and the end is cut last.
-//! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was expected.
+//!    descriptor. Where the kernel grants a write lease nobody else has the file open meanwhile, and who
+//!    opens it waits.
+//! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on, or a beginning of
+//!    `new` that is longer than the old bytes: pieces are written from the front, and the end is cut last.
+//! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was
+//!    expected.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -17,56 +19,56 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::attributes;
-use super::attributes::Owner;
+use super::attributes::NewFileOwner;
 use super::frame::PIECE_BYTES;
-use super::hooks::{Moment, Step};
-use super::op::{Op, Saved};
-use super::replay::Work;
-use super::target::{OpError, SeenKind, Spot, Stamp, look, permission_bits};
+use super::hooks::{HookPoint, JournalStep};
+use super::op::{JournalOp, SavedState};
+use super::replay::JournalReplay;
+use super::target::{ContentStamp, EntryLocation, ObservedKind, OpError, observe, permission_bits};
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::fs::sparse;
 
-/// Where bytes come from.
+/// The source of bytes to be written.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum WriteSource<'a> {
     /// An image of the journal.
-    Image(&'a Saved),
+    Image(&'a SavedState),
     /// Memory.
     Bytes(&'a [u8]),
 }
 
-impl Source<'_> {
-    fn stamp(&self) -> Stamp {
+impl WriteSource<'_> {
+    fn stamp(&self) -> ContentStamp {
         match self {
-            Source::Image(saved) => Stamp::of_state(&saved.state),
-            Source::Bytes(bytes) => Stamp::of_bytes(bytes),
+            WriteSource::Image(saved) => ContentStamp::of_state(&saved.state),
+            WriteSource::Bytes(bytes) => ContentStamp::of_bytes(bytes),
         }
     }
 }
 
-/// What to do with a file that turned out to have been renamed or replaced while it was written.
+/// The treatment of a file that turned out to have been renamed or replaced while it was written.
 #[derive(Clone, Copy)]
-pub(super) enum Mistake<'a> {
+pub(super) enum ReplacedFilePolicy<'a> {
     /// Give it these bytes back: under whatever name it lives now, it should not have been written.
-    PutBack(&'a Saved),
+    PutBack(&'a SavedState),
     /// Nothing: what it had was half written.
     Leave,
 }
 
-impl Work {
+impl JournalReplay {
     /// Gives the file at the op's path other bytes, if its present ones are the expected ones.
     pub(super) fn rewrite(
         &mut self,
-        op: &Op,
-        expected: Stamp,
-        source: Source<'_>,
-        mistake: Mistake<'_>,
+        op: &JournalOp,
+        expected: ContentStamp,
+        source: WriteSource<'_>,
+        mistake: ReplacedFilePolicy<'_>,
     ) -> Result<(), OpError> {
-        self.op_step(op, Moment::Begin)?;
+        self.op_step(op, HookPoint::Begin)?;
         let root = self.roots.get(op.root)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        match beneath::open(root, &op.path, flags, Mode::empty(), Links::Refuse) {
+        match beneath::open(root, &op.path, flags, Mode::empty(), LinkPolicy::Refuse) {
             Ok(file) => self.write_in_place(op, File::from(file), expected, source, mistake),
             Err(BeneathError::Escapes { .. }) => Err(OpError::Escapes),
             Err(BeneathError::Io { source: error, .. }) => match Errno::from_io_error(&error) {
@@ -79,28 +81,28 @@ impl Work {
 
     fn write_in_place(
         &mut self,
-        op: &Op,
+        op: &JournalOp,
         file: File,
-        expected: Stamp,
-        source: Source<'_>,
-        mistake: Mistake<'_>,
+        expected: ContentStamp,
+        source: WriteSource<'_>,
+        mistake: ReplacedFilePolicy<'_>,
     ) -> Result<(), OpError> {
         let before = file.metadata()?;
         if !before.is_file() {
             return Err(OpError::Changed);
         }
-        let lease = Lease::take(&file);
+        let lease = WriteLease::take(&file);
         let inode = (before.dev(), before.ino());
-        let now = Stamp::of_file(&file)?;
+        let now = ContentStamp::of_file(&file)?;
         if now != expected {
             // Another name of a file that this journal has just given the same bytes.
             let done = now == source.stamp() && self.written.contains(&inode);
             return if done { Ok(()) } else { Err(OpError::Changed) };
         }
         let capabilities = self.capabilities_to_keep(op, file.as_fd())?;
-        self.op_step(op, Moment::Checked)?;
+        self.op_step(op, HookPoint::Checked)?;
         self.written.insert(inode);
-        self.pour(op, source, &file)?;
+        self.write_contents(op, source, &file)?;
         // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it put them back.
         let mode = self.mode_to_keep(op, permission_bits(before.mode()));
         let put_back = || {
@@ -108,32 +110,37 @@ impl Work {
             capabilities.as_ref().map_or(Ok(()), |value| attributes::put_capabilities(file.as_fd(), value))
         };
         put_back()?;
-        self.op_step(op, Moment::Verify)?;
-        let now = look(self.roots.get(op.root)?, &op.path)?;
+        self.op_step(op, HookPoint::Verify)?;
+        let now = observe(self.roots.get(op.root)?, &op.path)?;
         drop(lease);
         if now.is_some_and(|seen| seen.inode == inode) {
             return Ok(());
         }
         match mistake {
-            Mistake::PutBack(saved) => {
-                self.pour(op, Source::Image(saved), &file)?;
+            ReplacedFilePolicy::PutBack(saved) => {
+                self.write_contents(op, WriteSource::Image(saved), &file)?;
                 put_back()?;
             }
-            Mistake::Leave => {}
+            ReplacedFilePolicy::Leave => {}
         }
         Err(OpError::Changed)
     }
 
-    /// Writes all bytes of the source from the front, then gives the file their length. Zeros are not written into holes: a
-    /// file that ends before them has them when it gets its length.
-    pub(super) fn pour(&self, op: &Op, source: Source<'_>, file: &File) -> io::Result<()> {
+    /// Writes all bytes of the source from the front, then gives the file their length. Zeros are not written
+    /// into holes: a file that ends before them has them when it gets its length.
+    pub(super) fn write_contents(
+        &self,
+        op: &JournalOp,
+        source: WriteSource<'_>,
+        file: &File,
+    ) -> io::Result<()> {
         let (mut image, mut bytes);
         let from: &mut dyn Read = match source {
-            Source::Image(saved) => {
+            WriteSource::Image(saved) => {
                 image = self.log.image(saved);
                 &mut image
             }
-            Source::Bytes(slice) => {
+            WriteSource::Bytes(slice) => {
                 bytes = slice;
                 &mut bytes
             }
@@ -144,7 +151,7 @@ impl Work {
             piece.clear();
             (&mut *from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
             if !piece.is_empty() {
-                self.op_step(op, Moment::Piece)?;
+                self.op_step(op, HookPoint::Piece)?;
                 sparse::write_all_at(file, &piece, at)?;
                 at += piece.len() as u64;
             }
@@ -156,43 +163,50 @@ impl Work {
             Ordering::Less => file.set_len(at),
             Ordering::Equal => Ok(()),
             Ordering::Greater => {
-                self.op_step(op, Moment::Cut)?;
+                self.op_step(op, HookPoint::Cut)?;
                 file.set_len(at)
             }
         }
     }
 
-    /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or must not be (it
-    /// has other names). The old one stays parked until the final mark.
-    pub(super) fn replace(&mut self, op: &Op, expected: Stamp, source: Source<'_>) -> Result<(), OpError> {
+    /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or
+    /// must not be (it has other names). The old one stays parked until the final mark.
+    pub(super) fn replace(
+        &mut self,
+        op: &JournalOp,
+        expected: ContentStamp,
+        source: WriteSource<'_>,
+    ) -> Result<(), OpError> {
         let root = self.roots.get(op.root)?;
-        let seen =
-            look(root, &op.path)?.filter(|seen| seen.kind == SeenKind::File).ok_or(OpError::Changed)?;
+        let seen = observe(root, &op.path)?
+            .filter(|seen| seen.kind == ObservedKind::File)
+            .ok_or(OpError::Changed)?;
         let old = seen.open_file()?;
-        if Stamp::of_file(&old)? != expected {
+        if ContentStamp::of_file(&old)? != expected {
             return Err(OpError::Changed);
         }
-        self.op_step(op, Moment::Checked)?;
-        let spot = Spot::open(root, &op.path)?;
-        let parked = Spot::open(root, &op.parked)?;
+        self.op_step(op, HookPoint::Checked)?;
+        let spot = EntryLocation::open(root, &op.path)?;
+        let parked = EntryLocation::open(root, &op.parked)?;
         let new = stage(&parked)?;
-        self.pour(op, source, &new)?;
+        self.write_contents(op, source, &new)?;
         let worn = attributes::read(seen.handle.as_fd())?;
-        attributes::dress(new.as_fd(), Owner::As(&worn), seen.mode)?;
-        self.op_step(op, Moment::Swap)?;
+        attributes::apply_attributes(new.as_fd(), NewFileOwner::As(&worn), seen.mode)?;
+        self.op_step(op, HookPoint::Swap)?;
         self.replaced.insert(op.n);
         if !swap(&parked, &spot)? {
             // This file system cannot swap: the moment between the comparison and the rename stays open.
-            if Stamp::of_file(&old)? != expected {
+            if ContentStamp::of_file(&old)? != expected {
                 parked.unlink()?;
                 return Err(OpError::Changed);
             }
             rustix::fs::renameat(&parked.parent, parked.name.as_c_str(), &spot.parent, spot.name.as_c_str())?;
             return Ok(());
         }
-        self.op_step(op, Moment::Swapped)?;
-        let out = look(self.roots.get(op.root)?, &op.parked)?;
-        let is_old = out.is_some_and(|out| out.inode == seen.inode) && Stamp::of_file(&old)? == expected;
+        self.op_step(op, HookPoint::Swapped)?;
+        let out = observe(self.roots.get(op.root)?, &op.parked)?;
+        let is_old =
+            out.is_some_and(|out| out.inode == seen.inode) && ContentStamp::of_file(&old)? == expected;
         if is_old {
             return Ok(());
         }
@@ -202,28 +216,29 @@ impl Work {
     }
 
     /// Makes a file where nothing is. It appears with all its bytes, its owner and its mode.
-    pub(super) fn create_file(&mut self, op: &Op, saved: &Saved) -> Result<(), OpError> {
-        self.op_step(op, Moment::Begin)?;
+    pub(super) fn create_file(&mut self, op: &JournalOp, saved: &SavedState) -> Result<(), OpError> {
+        self.op_step(op, HookPoint::Begin)?;
         let root = self.roots.get(op.root)?;
-        let spot = open_spot(Spot::open(root, &op.path))?;
-        let owner = saved.attributes.as_ref().map_or(Owner::OfDirectory(&spot.parent), Owner::As);
+        let spot = open_spot(EntryLocation::open(root, &op.path))?;
+        let owner =
+            saved.attributes.as_ref().map_or(NewFileOwner::OfDirectory(&spot.parent), NewFileOwner::As);
         let nameless = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(&spot.parent, c".", nameless, Mode::RUSR | Mode::WUSR) {
             Ok(file) => {
                 let file = File::from(file);
-                self.pour(op, Source::Image(saved), &file)?;
-                attributes::dress(file.as_fd(), owner, saved.state.mode)?;
-                self.op_step(op, Moment::Swap)?;
+                self.write_contents(op, WriteSource::Image(saved), &file)?;
+                attributes::apply_attributes(file.as_fd(), owner, saved.state.mode)?;
+                self.op_step(op, HookPoint::Swap)?;
                 let name = format!("/proc/self/fd/{}", file.as_raw_fd());
                 let flags = AtFlags::SYMLINK_FOLLOW;
-                occupied(rustix::fs::linkat(CWD, name, &spot.parent, spot.name.as_c_str(), flags))
+                map_occupied(rustix::fs::linkat(CWD, name, &spot.parent, spot.name.as_c_str(), flags))
             }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let parked = Spot::open(root, &op.parked)?;
+                let parked = EntryLocation::open(root, &op.parked)?;
                 let file = stage(&parked)?;
-                self.pour(op, Source::Image(saved), &file)?;
-                attributes::dress(file.as_fd(), owner, saved.state.mode)?;
-                self.op_step(op, Moment::Swap)?;
+                self.write_contents(op, WriteSource::Image(saved), &file)?;
+                attributes::apply_attributes(file.as_fd(), owner, saved.state.mode)?;
+                self.op_step(op, HookPoint::Swap)?;
                 move_in(&parked, &spot).inspect_err(|_| drop(parked.unlink()))
             }
             Err(errno) => Err(errno.into()),
@@ -232,7 +247,7 @@ impl Work {
 }
 
 /// A parent that is not there means that somebody took it away.
-pub(super) fn open_spot(spot: Result<Spot, OpError>) -> Result<Spot, OpError> {
+pub(super) fn open_spot(spot: Result<EntryLocation, OpError>) -> Result<EntryLocation, OpError> {
     match spot {
         Err(OpError::Io(error))
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
@@ -244,7 +259,7 @@ pub(super) fn open_spot(spot: Result<Spot, OpError>) -> Result<Spot, OpError> {
 }
 
 /// A new file at a parked name. What lay there was staged by a process that was killed.
-fn stage(parked: &Spot) -> Result<File, OpError> {
+fn stage(parked: &EntryLocation) -> Result<File, OpError> {
     parked.unlink()?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -252,7 +267,7 @@ fn stage(parked: &Spot) -> Result<File, OpError> {
     Ok(File::from(file))
 }
 
-fn occupied(result: rustix::io::Result<()>) -> Result<(), OpError> {
+fn map_occupied(result: rustix::io::Result<()>) -> Result<(), OpError> {
     match result {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(OpError::Changed),
@@ -261,7 +276,7 @@ fn occupied(result: rustix::io::Result<()>) -> Result<(), OpError> {
 }
 
 /// Exchanges what lies at the two names; false where the file system cannot.
-pub(super) fn swap(a: &Spot, b: &Spot) -> Result<bool, OpError> {
+pub(super) fn swap(a: &EntryLocation, b: &EntryLocation) -> Result<bool, OpError> {
     let (from, to) = (a.name.as_c_str(), b.name.as_c_str());
     match rustix::fs::renameat_with(&a.parent, from, &b.parent, to, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
@@ -272,23 +287,23 @@ pub(super) fn swap(a: &Spot, b: &Spot) -> Result<bool, OpError> {
 }
 
 /// Moves what lies at `from` to `to`, where nothing may be.
-pub(super) fn move_in(from: &Spot, to: &Spot) -> Result<(), OpError> {
+pub(super) fn move_in(from: &EntryLocation, to: &EntryLocation) -> Result<(), OpError> {
     let (old, new) = (from.name.as_c_str(), to.name.as_c_str());
     match rustix::fs::renameat_with(&from.parent, old, &to.parent, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL) => {
-            occupied(rustix::fs::linkat(&from.parent, old, &to.parent, new, AtFlags::empty()))?;
+            map_occupied(rustix::fs::linkat(&from.parent, old, &to.parent, new, AtFlags::empty()))?;
             from.unlink()
         }
-        result => occupied(result),
+        result => map_occupied(result),
     }
 }
 
-/// A write lease: as long as it is held, nobody else opens the file. Not granted when somebody has it open, or on a file
-/// system without leases; then the comparison and the write have a moment between them.
-struct Lease<'a>(Option<&'a File>);
+/// A write lease: as long as it is held, nobody else opens the file. Not granted when somebody has it open,
+/// or on a file system without leases; then the comparison and the write have a moment between them.
+struct WriteLease<'a>(Option<&'a File>);
 
-impl<'a> Lease<'a> {
-    fn take(file: &'a File) -> Lease<'a> {
+impl<'a> WriteLease<'a> {
+    fn take(file: &'a File) -> WriteLease<'a> {
         let fd = file.as_raw_fd();
         // Who opens the file makes the kernel send us a signal. SIGIO would end the process; SIGURG is ignored unless
         // somebody asked for it, so no handler of the process has to be changed.
@@ -296,14 +311,14 @@ impl<'a> Lease<'a> {
         let told = unsafe { libc::fcntl(fd, SET_SIGNAL, libc::SIGURG) } == 0;
         // SAFETY: as above.
         let granted = told && unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) } == 0;
-        Lease(granted.then_some(file))
+        WriteLease(granted.then_some(file))
     }
 }
 
 /// `F_SETSIG`, which the libc crate does not name for every target.
 const SET_SIGNAL: libc::c_int = 10;
 
-impl Drop for Lease<'_> {
+impl Drop for WriteLease<'_> {
     fn drop(&mut self) {
         if let Some(file) = self.0 {
             // SAFETY: fcntl on a descriptor that the borrowed file keeps open; it takes integers only. Closing the file
@@ -313,9 +328,9 @@ impl Drop for Lease<'_> {
     }
 }
 
-impl Work {
+impl JournalReplay {
     /// Announces how far an op is.
-    pub(super) fn op_step(&self, op: &Op, at: Moment) -> io::Result<()> {
-        self.journals.hooks.step(Step::Op { n: op.n, at })
+    pub(super) fn op_step(&self, op: &JournalOp, at: HookPoint) -> io::Result<()> {
+        self.journals.hooks.step(JournalStep::Op { n: op.n, at })
     }
 }

@@ -1,47 +1,47 @@
 //! The first part of a journal: its header, the images of everything, the ops.
 //!
 //! # Invariants
-//! 1. All bytes that recovery and undo need are in the journal or linked from it, each content once, compared with the
-//!    hash that was promised.
+//! 1. All bytes that recovery and undo need are in the journal or linked from it, each content once, compared
+//!    with the hash that was promised.
 //! 2. Images pass through memory one piece at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use domain::{FileState, Hash, Kind, RelPath, RootNo};
+use domain::{FileState, Hash, Kind, RelPath, RootIndex};
 
 use super::JournalId;
 use super::attributes;
-use super::change::{Attributes, Bytes, Change, Header, Image, Request};
+use super::change::{Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, Request};
 use super::codec;
 use super::content_links::{ContentLinks, INLINE_BYTES_MAX};
 use super::file::JournalFile;
-use super::frame::{FrameKind, FrameWriter, Span};
-use super::op::{ByteSource, How, Op, Saved};
-use super::order::{Planned, Verb};
+use super::frame::{FrameKind, FrameSpan, FrameWriter};
+use super::op::{ByteSource, JournalOp, OpAction, SavedState};
+use super::order::{OpKind, PlannedOp};
 use super::prepare::{PrepareError, refused};
-use super::target::{OpError, Roots, SeenKind, look, permission_bits};
+use super::target::{ObservedKind, OpError, OpenRoots, observe, permission_bits};
 use crate::content::ContentSource;
 
 /// Writes header, images and ops.
-pub(super) fn write_down(
+pub(super) fn write_journal(
     file: JournalFile,
-    header: &Header,
+    header: &JournalHeader,
     request: &Request,
-    planned: &[Planned],
-    roots: &Roots,
+    planned: &[PlannedOp],
+    roots: &OpenRoots,
     content: &dyn ContentSource,
     links: &ContentLinks,
-) -> Result<(JournalFile, u64, Vec<Op>), PrepareError> {
+) -> Result<(JournalFile, u64, Vec<JournalOp>), PrepareError> {
     let mut frames = FrameWriter::begin(file)?;
     frames.append(FrameKind::Header, &codec::encode_header(header))?;
-    let mut writing = Writing { frames, roots, content, links, contents: BTreeMap::new() };
+    let mut writing = JournalWriter { frames, roots, content, links, contents: BTreeMap::new() };
     let mut ops = Vec::with_capacity(planned.len() + request.refs.len());
     for (n, one) in (0_u32..).zip(planned) {
         let change = one.change.and_then(|index| request.changes.get(index));
-        let how = writing.how(one, change)?;
-        ops.push(Op {
+        let how = writing.action(one, change)?;
+        ops.push(JournalOp {
             n,
             root: one.root,
             path: one.path.clone(),
@@ -57,8 +57,17 @@ pub(super) fn write_down(
         let path = RelPath::new(&moved.name)
             .map_err(|error| PrepareError::Invalid { what: format!("{}: {error}", moved.name) })?;
         let parked = parked_path(header.id, n, None)?;
-        let how = How::Ref(moved.clone());
-        ops.push(Op { n, root: *root, path, from: None, how, parked, in_the_way: false, cleared_by: None });
+        let how = OpAction::Ref(moved.clone());
+        ops.push(JournalOp {
+            n,
+            root: *root,
+            path,
+            from: None,
+            how,
+            parked,
+            in_the_way: false,
+            cleared_by: None,
+        });
     }
     for op in &ops {
         writing.frames.append(FrameKind::Op, &codec::encode_op(op))?;
@@ -83,66 +92,66 @@ fn parked_path(id: JournalId, n: u32, directory: Option<&RelPath>) -> Result<Rel
 }
 
 /// A journal being written.
-struct Writing<'a> {
+struct JournalWriter<'a> {
     frames: FrameWriter,
-    roots: &'a Roots,
+    roots: &'a OpenRoots,
     content: &'a dyn ContentSource,
     links: &'a ContentLinks,
     contents: BTreeMap<Hash, ByteSource>,
 }
 
-impl Writing<'_> {
-    fn how(&mut self, one: &Planned, change: Option<&Change>) -> Result<How, PrepareError> {
+impl JournalWriter<'_> {
+    fn action(&mut self, one: &PlannedOp, change: Option<&JournalChange>) -> Result<OpAction, PrepareError> {
         let missing = || PrepareError::Invalid { what: format!("{} lacks an image", one.path) };
         let pre = change.and_then(|change| change.pre.as_ref());
         let post = change.and_then(|change| change.post.as_ref());
         Ok(match one.verb {
-            Verb::Write => {
+            OpKind::Write => {
                 let mut pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
                 let mut post = self.with_bytes(one, post.ok_or_else(missing)?)?;
                 // The mode that the file has meanwhile: writing takes bits away, which are put back.
                 pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
                 post.state.mode = pre.state.mode;
                 pre.attributes = self.capabilities_at(one)?;
-                How::Write { pre, post, apart: one.apart }
+                OpAction::Write { pre, post, apart: one.apart }
             }
-            Verb::Create => {
+            OpKind::Create => {
                 let mut post = self.with_bytes(one, post.ok_or_else(missing)?)?;
                 let from = change.and_then(|change| change.from.as_ref());
                 if let (None, Some(from)) = (&post.attributes, from) {
                     post.attributes = self.attributes_at(one.root, from)?;
                     refuse_lost_capabilities(from, post.attributes.as_ref())?;
                 }
-                How::Create { post }
+                OpAction::Create { post }
             }
-            Verb::Remove => {
+            OpKind::Remove => {
                 let mut pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
                 pre.attributes = self.attributes_at(one.root, &one.path)?;
-                How::Remove { pre }
+                OpAction::Remove { pre }
             }
-            Verb::MakeDir => {
+            OpKind::MakeDir => {
                 let mut post = match post {
                     Some(post) => without_bytes(post),
                     None => self.like_the_directory_above(one)?,
                 };
                 post.state.mode = one.to_mode.unwrap_or(post.state.mode);
-                How::MakeDir { post }
+                OpAction::MakeDir { post }
             }
-            Verb::RemoveDir => {
+            OpKind::RemoveDir => {
                 let mut pre = without_bytes(pre.ok_or_else(missing)?);
                 pre.attributes = self.attributes_at(one.root, &one.path)?;
                 pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
-                How::RemoveDir { pre }
+                OpAction::RemoveDir { pre }
             }
-            Verb::Link => {
+            OpKind::Link => {
                 let pre = pre.filter(|pre| pre.state.kind == Kind::Symlink);
                 let pre = pre.map(|pre| self.with_bytes(one, pre)).transpose()?;
-                How::Link { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
+                OpAction::Link { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
             }
-            Verb::Open | Verb::Mode | Verb::Close => {
+            OpKind::Open | OpKind::Mode | OpKind::Close => {
                 // A directory that is made or removed has one image, and two modes; the other image is of another kind.
                 let is_other = pre.zip(post).is_some_and(|(pre, post)| pre.state.kind != post.state.kind);
-                let (pre, post) = match (is_other, one.verb == Verb::Open, one.verb == Verb::Close) {
+                let (pre, post) = match (is_other, one.verb == OpKind::Open, one.verb == OpKind::Close) {
                     (true, true, _) => (pre, pre),
                     (true, _, true) => (post, post),
                     (true | false, _, _) => (pre.or(post), post.or(pre)),
@@ -151,14 +160,14 @@ impl Writing<'_> {
                 let mut post = without_bytes(post.ok_or_else(missing)?);
                 pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
                 post.state.mode = one.to_mode.unwrap_or(post.state.mode);
-                How::Mode { pre, post }
+                OpAction::Mode { pre, post }
             }
         })
     }
 
     /// Owner and attributes of what lies there now.
-    fn attributes_at(&self, root: RootNo, path: &RelPath) -> Result<Option<Attributes>, PrepareError> {
-        let seen = match look(self.roots.get(root)?, path) {
+    fn attributes_at(&self, root: RootIndex, path: &RelPath) -> Result<Option<Attributes>, PrepareError> {
+        let seen = match observe(self.roots.get(root)?, path) {
             // Behind a directory that this journal opens.
             Err(OpError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => None,
             seen => seen.map_err(|error| refused(path, error))?,
@@ -167,32 +176,32 @@ impl Writing<'_> {
     }
 
     /// Owner and attributes of a file that is written, if it has capabilities: writing takes them away.
-    fn capabilities_at(&self, one: &Planned) -> Result<Option<Attributes>, PrepareError> {
+    fn capabilities_at(&self, one: &PlannedOp) -> Result<Option<Attributes>, PrepareError> {
         let attributes = self.attributes_at(one.root, &one.path)?;
         let capable = attributes.filter(|attributes| attributes.capabilities().is_some());
         refuse_lost_capabilities(&one.path, capable.as_ref())?;
         Ok(capable)
     }
 
-    /// A directory that nobody mentioned gets the mode of the nearest one above it, and of its special bits the one that
-    /// directories inherit.
-    fn like_the_directory_above(&self, one: &Planned) -> Result<Saved, PrepareError> {
+    /// A directory that nobody mentioned gets the mode of the nearest one above it, and of its special bits
+    /// the one that directories inherit.
+    fn like_the_directory_above(&self, one: &PlannedOp) -> Result<SavedState, PrepareError> {
         let root = self.roots.get(one.root)?;
         let mut above = one.path.parent();
         let mode = loop {
             let Some(path) = above else {
                 break permission_bits(rustix::fs::fstat(root).map_err(io::Error::from)?.st_mode);
             };
-            match look(root, &path).map_err(|error| refused(&path, error))? {
-                Some(seen) if seen.kind == SeenKind::Dir => break seen.mode,
+            match observe(root, &path).map_err(|error| refused(&path, error))? {
+                Some(seen) if seen.kind == ObservedKind::Dir => break seen.mode,
                 Some(_) | None => above = path.parent(),
             }
         };
-        Ok(Saved { state: FileState::dir(mode & 0o2777), bytes: None, attributes: None })
+        Ok(SavedState { state: FileState::dir(mode & 0o2777), bytes: None, attributes: None })
     }
 
     /// Links or writes the bytes of an image, unless the same are there already.
-    fn with_bytes(&mut self, one: &Planned, image: &Image) -> Result<Saved, PrepareError> {
+    fn with_bytes(&mut self, one: &PlannedOp, image: &FileImage) -> Result<SavedState, PrepareError> {
         let known = self.contents.get(&image.state.hash).copied();
         let bytes = match known {
             Some(bytes) => bytes,
@@ -200,45 +209,48 @@ impl Writing<'_> {
             None => ByteSource::Inline(self.append_bytes(one, image)?),
         };
         self.contents.insert(image.state.hash, bytes);
-        Ok(Saved { bytes: Some(bytes), ..without_bytes(image) })
+        Ok(SavedState { bytes: Some(bytes), ..without_bytes(image) })
     }
 
-    /// Links a large content whose file is known. That a user's file still has it is found out by the op, which compares
-    /// before it writes.
+    /// Links a large content whose file is known. That a user's file still has it is found out by the op,
+    /// which compares before it writes.
     fn is_linked(&self, state: &FileState) -> bool {
         let file = (state.size > INLINE_BYTES_MAX).then(|| self.content.linkable_file(&state.hash));
         file.flatten().is_some_and(|file| self.links.add(&file, state))
     }
 
-    fn append_bytes(&mut self, one: &Planned, image: &Image) -> Result<Span, PrepareError> {
+    fn append_bytes(&mut self, one: &PlannedOp, image: &FileImage) -> Result<FrameSpan, PrepareError> {
         let unreadable = |source| PrepareError::Content { path: one.path.clone(), source };
         let (reader, wrong): (Box<dyn Read + '_>, _) = match &image.bytes {
-            Bytes::Here(bytes) => (Box::new(&bytes[..]), Wrong::Content),
-            Bytes::Content => (self.content.open(&image.state.hash).map_err(unreadable)?, Wrong::Content),
-            Bytes::AsFound => (self.open_found(one)?, Wrong::Changed),
+            ImageBytes::Here(bytes) => (Box::new(&bytes[..]), HashMismatch::Content),
+            ImageBytes::Content => {
+                (self.content.open(&image.state.hash).map_err(unreadable)?, HashMismatch::Content)
+            }
+            ImageBytes::AsFound => (self.open_found(one)?, HashMismatch::Changed),
         };
-        let mut hashing = Hashing { from: reader, hasher: blake3::Hasher::new() };
+        let mut hashing = HashingReader { from: reader, hasher: blake3::Hasher::new() };
         let span = self.frames.append_image(&mut hashing).map_err(unreadable)?;
         let hash = Hash::from_bytes(*hashing.hasher.finalize().as_bytes());
         if (hash, span.len) == (image.state.hash, image.state.size) {
             return Ok(span);
         }
         Err(match wrong {
-            Wrong::Changed => PrepareError::ChangedUnderUs { path: one.path.clone() },
-            Wrong::Content => {
+            HashMismatch::Changed => PrepareError::ChangedUnderUs { path: one.path.clone() },
+            HashMismatch::Content => {
                 unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"))
             }
         })
     }
 
-    fn open_found(&self, one: &Planned) -> Result<Box<dyn Read>, PrepareError> {
+    fn open_found(&self, one: &PlannedOp) -> Result<Box<dyn Read>, PrepareError> {
         let changed = || PrepareError::ChangedUnderUs { path: one.path.clone() };
-        let seen = look(self.roots.get(one.root)?, &one.path).map_err(|error| refused(&one.path, error))?;
+        let seen =
+            observe(self.roots.get(one.root)?, &one.path).map_err(|error| refused(&one.path, error))?;
         let seen = seen.ok_or_else(changed)?;
         match seen.kind {
-            SeenKind::File => Ok(Box::new(seen.open_file()?)),
-            SeenKind::Symlink => Ok(Box::new(io::Cursor::new(seen.link_target()?))),
-            SeenKind::Dir | SeenKind::Special => Err(changed()),
+            ObservedKind::File => Ok(Box::new(seen.open_file()?)),
+            ObservedKind::Symlink => Ok(Box::new(io::Cursor::new(seen.link_target()?))),
+            ObservedKind::Dir | ObservedKind::Special => Err(changed()),
         }
     }
 }
@@ -252,24 +264,24 @@ fn refuse_lost_capabilities(path: &RelPath, attributes: Option<&Attributes>) -> 
     }
 }
 
-/// What it means that bytes are not what their hash says.
-enum Wrong {
+/// The meaning of bytes that do not have the expected hash.
+enum HashMismatch {
     /// Somebody saved the file.
     Changed,
     /// The content store is damaged, or the request is.
     Content,
 }
 
-fn without_bytes(image: &Image) -> Saved {
-    Saved { state: image.state, bytes: None, attributes: image.attributes.clone() }
+fn without_bytes(image: &FileImage) -> SavedState {
+    SavedState { state: image.state, bytes: None, attributes: image.attributes.clone() }
 }
 
-struct Hashing<'a> {
+struct HashingReader<'a> {
     from: Box<dyn Read + 'a>,
     hasher: blake3::Hasher,
 }
 
-impl Read for Hashing<'_> {
+impl Read for HashingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(buffer)?;
         self.hasher.update(&buffer[..count]);

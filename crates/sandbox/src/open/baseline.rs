@@ -1,20 +1,21 @@
-//! Is the base of a change known? The one rule that tells.
+//! The one rule that decides whether the base of a change is known.
 //!
-//! A sandbox is opened at a moment T0 of the wall clock. Nothing of the user's tree is read before the clock that the
-//! kernel stamps files with has passed T0. From then on an original is as it was at T0 when
+//! A sandbox is opened at a moment T0 of the wall clock. Nothing of the user's tree is read before the clock
+//! that the kernel stamps files with has passed T0. From then on an original is as it was at T0 when
 //! - its record was last changed at or before T0, and
-//! - no directory on the way to it was put there since: a directory moved into place leaves the records of its files
-//!   alone, but has itself changed, and so has the directory that it was put into.
+//! - no directory on the way to it was put there since: a directory moved into place leaves the records of
+//!   its files alone, but has itself changed, and so has the directory that it was put into.
 //!
 //! # Invariants
 //! 1. The rule may call an unchanged file changed, never the other way round.
 //! 2. A wall clock that was set back since T0 makes nothing known.
-//! 3. A clock that was not set back never counts as set back, however long this thread is interrupted between two reads
-//!    of a clock: what is compared are bounds, not readings ([`WallOffset`]).
+//! 3. A clock that was not set back never counts as set back, however long this thread is interrupted between
+//!    two reads of a clock: what is compared are bounds, not readings ([`WallOffset`]).
 //!
 //! # Not here
 //! What follows from it: that is for capture.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,10 +27,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::listing::stat_beneath;
 
-/// How far the wall clock may fall behind the clock of the boot before it counts as set back. Slewing stays below.
+/// How far the wall clock may fall behind the clock of the boot before it counts as set back. Slewing stays
+/// below.
 const STEP_BACK_NS: i128 = 10_000_000;
 
-/// Two reads of the clock of the boot, with one of the wall clock between them, are good when they lie so near together.
+/// Two reads of the clock of the boot, with one of the wall clock between them, are good when they lie so
+/// near together.
 const NEAR_NS: i128 = 1_000_000;
 
 /// How often the clocks are read again at most, until they are read without an interruption.
@@ -42,46 +45,57 @@ const LOOK_AGAIN_NS: i64 = 250_000;
 const LOOKS_MAX: u32 = 400;
 
 /// A moment of the wall clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Moment {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Timestamp {
     seconds: i64,
     nanoseconds: i64,
 }
 
-impl Moment {
+/// The text keeps the type's former name, because capture hashes it as the mark of a content that was not
+/// read.
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Moment")
+            .field("seconds", &self.seconds)
+            .field("nanoseconds", &self.nanoseconds)
+            .finish()
+    }
+}
+
+impl Timestamp {
     /// Now, exactly.
-    pub(crate) fn now() -> Moment {
-        Moment::from(clock_gettime(ClockId::Realtime))
+    pub(crate) fn now() -> Timestamp {
+        Timestamp::from(clock_gettime(ClockId::Realtime))
     }
 
     /// Now, as the kernel stamps files.
-    pub(crate) fn now_for_files() -> Moment {
-        Moment::from(clock_gettime(ClockId::RealtimeCoarse))
+    pub(crate) fn now_for_files() -> Timestamp {
+        Timestamp::from(clock_gettime(ClockId::RealtimeCoarse))
     }
 
     /// When the file's record was last changed.
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
-    pub(crate) fn changed(stat: &Stat) -> Moment {
-        Moment { seconds: stat.st_ctime as i64, nanoseconds: stat.st_ctime_nsec as i64 }
+    pub(crate) fn changed(stat: &Stat) -> Timestamp {
+        Timestamp { seconds: stat.st_ctime as i64, nanoseconds: stat.st_ctime_nsec as i64 }
     }
 
     /// When the file's content was last changed, or what it says of that.
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
-    pub(crate) fn modified(stat: &Stat) -> Moment {
-        Moment { seconds: stat.st_mtime as i64, nanoseconds: stat.st_mtime_nsec as i64 }
+    pub(crate) fn modified(stat: &Stat) -> Timestamp {
+        Timestamp { seconds: stat.st_mtime as i64, nanoseconds: stat.st_mtime_nsec as i64 }
     }
 }
 
-impl From<Timespec> for Moment {
-    fn from(time: Timespec) -> Moment {
-        Moment { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+impl From<Timespec> for Timestamp {
+    fn from(time: Timespec) -> Timestamp {
+        Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
     }
 }
 
 /// Waits until whatever is written to a file is stamped later than `moment`.
-fn wait_until_files_are_later(moment: Moment) {
+fn wait_until_files_are_later(moment: Timestamp) {
     for _ in 0..LOOKS_MAX {
-        if Moment::now_for_files() > moment {
+        if Timestamp::now_for_files() > moment {
             return;
         }
         match rustix::thread::nanosleep(&Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_NS }) {
@@ -92,28 +106,28 @@ fn wait_until_files_are_later(moment: Moment) {
     }
 }
 
-/// When a sandbox was opened, as one that is kept says.
+/// The stored form of [`OpenTimes`] in a retained sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OpenedRecord {
-    t0: Moment,
+pub(crate) struct OpenTimesRecord {
+    t0: Timestamp,
     ahead_of_boot_ns: i64,
 }
 
-/// When a sandbox was opened, and what that tells of originals since.
+/// The time when a sandbox was opened, which decides whether an original is unchanged since.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    t0: Moment,
+pub(crate) struct OpenTimes {
+    t0: Timestamp,
     /// At the opening the wall clock was so far ahead of the clock of the boot, or farther.
     ahead_of_boot_ns: i128,
-    first_call_after: Moment,
+    first_call_after: Timestamp,
     passed: AtomicBool,
 }
 
-impl Opened {
+impl OpenTimes {
     /// At this moment.
-    pub(crate) fn now() -> Opened {
-        let t0 = Moment::now();
-        Opened {
+    pub(crate) fn now() -> OpenTimes {
+        let t0 = Timestamp::now();
+        OpenTimes {
             t0,
             ahead_of_boot_ns: WallOffset::now().low_ns,
             first_call_after: t0,
@@ -122,25 +136,25 @@ impl Opened {
     }
 
     /// To be written down.
-    pub(crate) fn record(&self) -> OpenedRecord {
+    pub(crate) fn record(&self) -> OpenTimesRecord {
         let ahead_of_boot_ns = i64::try_from(self.ahead_of_boot_ns).unwrap_or(i64::MAX);
-        OpenedRecord { t0: self.t0, ahead_of_boot_ns }
+        OpenTimesRecord { t0: self.t0, ahead_of_boot_ns }
     }
 
-    /// As it was written down. In another boot, or over other directories, nothing tells whether an original is what
-    /// the plan saw.
-    pub(crate) fn again(record: OpenedRecord, is_comparable: bool) -> Opened {
+    /// As it was written down. In another boot, or over other directories, nothing tells whether an original
+    /// is what the plan saw.
+    pub(crate) fn from_record(record: OpenTimesRecord, is_comparable: bool) -> OpenTimes {
         let ahead_of_boot_ns = if is_comparable { i128::from(record.ahead_of_boot_ns) } else { i128::MAX };
-        Opened {
+        OpenTimes {
             t0: record.t0,
             ahead_of_boot_ns,
-            first_call_after: Moment::now(),
+            first_call_after: Timestamp::now(),
             passed: AtomicBool::new(false),
         }
     }
 
-    /// Waits, at most for a tick and only the first time, until nothing written from now on can be taken for older than
-    /// the opening.
+    /// Waits, at most for a tick and only the first time, until nothing written from now on can be taken for
+    /// older than the opening.
     pub(crate) fn wait(&self) {
         if !self.passed.load(Ordering::Acquire) {
             wait_until_files_are_later(self.first_call_after);
@@ -150,12 +164,12 @@ impl Opened {
 
     /// A copy and its records have just been made: the first call must be told apart from the copying too.
     pub(crate) fn copied(&mut self) {
-        self.first_call_after = Moment::now();
+        self.first_call_after = Timestamp::now();
         self.passed.store(false, Ordering::Release);
     }
 
-    /// Whether a moment is later than the opening.
-    pub(crate) fn is_before(&self, moment: Moment) -> bool {
+    /// Returns true if a moment is later than the opening.
+    pub(crate) fn is_before(&self, moment: Timestamp) -> bool {
         self.t0 < moment
     }
 
@@ -164,16 +178,16 @@ impl Opened {
         u64::try_from(self.t0.seconds * 1000 + self.t0.nanoseconds / 1_000_000).unwrap_or(0)
     }
 
-    /// Whether the file of this record, read just before, is what it was at the opening, if the
-    /// [clock was not set back](Opened::clock_was_set_back).
+    /// Returns true if the file of this record, read just before, is what it was at the opening, if the
+    /// [clock was not set back](OpenTimes::clock_was_set_back).
     pub(crate) fn unchanged(&self, original: BorrowedFd<'_>, path: &RelPath, stat: &Stat) -> bool {
-        Moment::changed(stat) <= self.t0 && self.way_unchanged(original, path)
+        Timestamp::changed(stat) <= self.t0 && self.way_unchanged(original, path)
     }
 
-    /// Whether the directory of this record is the one that was there at the opening, whatever has come into it since.
-    /// The clock must not have been set back.
+    /// Returns true if the directory of this record is the one that was there at the opening, whatever has
+    /// come into it since. The clock must not have been set back.
     pub(crate) fn same_directory(&self, original: BorrowedFd<'_>, path: &RelPath, stat: &Stat) -> bool {
-        !(Moment::changed(stat) > self.t0 && self.was_written(original, path.parent().as_ref()))
+        !(Timestamp::changed(stat) > self.t0 && self.was_written(original, path.parent().as_ref()))
             && self.way_unchanged(original, path)
     }
 
@@ -182,38 +196,40 @@ impl Opened {
         while let Some(dir) = next {
             let Ok(Some(stat)) = stat_beneath(original, &dir) else { return false };
             next = dir.parent();
-            if Moment::changed(&stat) > self.t0 && self.was_written(original, next.as_ref()) {
+            if Timestamp::changed(&stat) > self.t0 && self.was_written(original, next.as_ref()) {
                 return false;
             }
         }
         true
     }
 
-    /// Whether names came into the directory, or left it, since the opening. Not knowing counts as yes.
+    /// Returns true if names came into the directory, or left it, since the opening. Not knowing counts as
+    /// yes.
     fn was_written(&self, original: BorrowedFd<'_>, dir: Option<&RelPath>) -> bool {
         let stat = match dir {
             Some(dir) => stat_beneath(original, dir).ok().flatten(),
             None => rustix::fs::fstat(original).ok(),
         };
-        stat.is_none_or(|stat| Moment::modified(&stat) > self.t0)
+        stat.is_none_or(|stat| Timestamp::modified(&stat) > self.t0)
     }
 
-    /// Whether the wall clock was set back since the opening. It is asked once, after the records that the answer is for
-    /// were read.
+    /// Returns true if the wall clock was set back since the opening. It is asked once, after the records
+    /// that the answer is for were read.
     pub(crate) fn clock_was_set_back(&self) -> bool {
         set_back(self.ahead_of_boot_ns, WallOffset::now().high_ns)
     }
 }
 
-/// Whether the clock fell behind: then it was ahead by `then_low_ns` or more, now by `now_high_ns` or less.
+/// Returns true if the clock fell behind: then it was ahead by `then_low_ns` or more, now by `now_high_ns` or
+/// less.
 fn set_back(then_low_ns: i128, now_high_ns: i128) -> bool {
     now_high_ns < then_low_ns - STEP_BACK_NS
 }
 
 /// How far the wall clock is ahead of the clock of the boot, within bounds that hold for certain.
 ///
-/// The wall clock is read between two reads of the clock of the boot, so it was read at a moment between them. An
-/// interruption makes the bounds wider, and never wrong; then the clocks are read again.
+/// The wall clock is read between two reads of the clock of the boot, so it was read at a moment between
+/// them. An interruption makes the bounds wider, and never wrong; then the clocks are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WallOffset {
     low_ns: i128,
@@ -254,13 +270,13 @@ mod tests {
     use super::*;
 
     /// Clocks of a machine on which each read takes as long as a schedule says.
-    struct Machine<'a> {
+    struct ScriptedClocks<'a> {
         boot_ns: i128,
         ahead_ns: i128,
         delays_ns: std::iter::Cycle<std::slice::Iter<'a, u32>>,
     }
 
-    impl Machine<'_> {
+    impl ScriptedClocks<'_> {
         fn read(&mut self, clock: ClockId) -> i128 {
             self.boot_ns += i128::from(*self.delays_ns.next().unwrap());
             if clock == ClockId::Boottime { self.boot_ns } else { self.boot_ns + self.ahead_ns }
@@ -269,12 +285,18 @@ mod tests {
 
     proptest! {
         #[test]
+    fn the_text_of_a_timestamp_is_that_which_marks_are_made_of() {
+        let timestamp = Timestamp { seconds: 1, nanoseconds: 2 };
+        assert_eq!(format!("{timestamp:?}"), "Moment { seconds: 1, nanoseconds: 2 }");
+    }
+
+    #[test]
         fn no_schedule_of_interruptions_makes_a_clock_look_set_back(
             delays in prop::collection::vec(prop_oneof![9 => 20_u32..2_000, 1 => 0_u32..500_000_000], 3..60),
             ahead in -1_000_000_000_i128..1_000_000_000_000,
             forward in 0_i128..5_000_000_000,
         ) {
-            let mut machine = Machine { boot_ns: 7, ahead_ns: ahead, delays_ns: delays.iter().cycle() };
+            let mut machine = ScriptedClocks { boot_ns: 7, ahead_ns: ahead, delays_ns: delays.iter().cycle() };
             let then = WallOffset::measure(|clock| machine.read(clock));
             machine.boot_ns += 3_000_000_000;
             prop_assert!(then.low_ns <= ahead && ahead <= then.high_ns);
@@ -291,7 +313,7 @@ mod tests {
             back in (STEP_BACK_NS + 2 * NEAR_NS + 1)..100_000_000_000_i128,
         ) {
             prop_assume!(delays.windows(4).any(|four| four.iter().all(|delay| *delay < 2_000)));
-            let mut machine = Machine { boot_ns: 7, ahead_ns: 5, delays_ns: delays.iter().cycle() };
+            let mut machine = ScriptedClocks { boot_ns: 7, ahead_ns: 5, delays_ns: delays.iter().cycle() };
             let then = WallOffset::measure(|clock| machine.read(clock));
             machine.ahead_ns -= back;
             let now = WallOffset::measure(|clock| machine.read(clock));
@@ -303,7 +325,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_interrupted_at_every_read_calls_no_clock_set_back() {
         let always = [30_000_000];
-        let mut machine = Machine { boot_ns: 0, ahead_ns: 0, delays_ns: always.iter().cycle() };
+        let mut machine = ScriptedClocks { boot_ns: 0, ahead_ns: 0, delays_ns: always.iter().cycle() };
         let (then, now) = (
             WallOffset::measure(|clock| machine.read(clock)),
             WallOffset::measure(|clock| machine.read(clock)),
@@ -323,12 +345,12 @@ mod tests {
     fn after_waiting_whatever_is_written_is_stamped_later_than_the_opening() {
         let dir = tempfile::tempdir().unwrap();
         for round in 0..20 {
-            let opened = Opened::now();
+            let opened = OpenTimes::now();
             opened.wait();
             let path = dir.path().join(round.to_string());
             std::fs::write(&path, b"x").unwrap();
             let stat = rustix::fs::stat(&path).unwrap();
-            assert!(Moment::changed(&stat) > opened.t0);
+            assert!(Timestamp::changed(&stat) > opened.t0);
         }
     }
 
@@ -338,8 +360,8 @@ mod tests {
         let path = dir.path().join("f");
         for _ in 0..2000 {
             std::fs::write(&path, b"x").unwrap();
-            let opened = Opened::now();
-            assert!(Moment::changed(&rustix::fs::stat(&path).unwrap()) <= opened.t0);
+            let opened = OpenTimes::now();
+            assert!(Timestamp::changed(&rustix::fs::stat(&path).unwrap()) <= opened.t0);
         }
     }
 }

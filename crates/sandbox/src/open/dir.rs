@@ -1,17 +1,18 @@
 //! The directory of a sandbox: claimed while its owner lives, and swept when the owner is gone.
 //!
 //! # Invariants
-//! 1. A directory belongs to whoever holds the `flock` of its `lock`. The kernel lets go when the owner dies, however
-//!    it dies.
+//! 1. A directory belongs to whoever holds the `flock` of its `lock`. The kernel lets go when the owner dies,
+//!    however it dies.
 //! 2. A `lock` has its name only once it is held: nobody can take it from an owner who has just made it.
-//! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the sandbox
-//!    directory itself meanwhile, so who holds that sees only what was left.
-//! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
+//! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the
+//!    sandbox directory itself meanwhile, so who holds that sees only what was left.
+//! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for
+//!    one.
 //! 5. Nothing is looked for behind a link: neither in the place of the directory of all sandboxes, nor in it.
 //! 6. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
 //!
 //! # Not here
-//! What the lock says: `kept`.
+//! The content of the lock: `lock_record`.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;
@@ -26,7 +27,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::lock_record;
-use super::lock_record::{HowOpened, Note};
+use super::lock_record::{OpenRecord, RetainNote};
 use crate::fs::listing::{list, names};
 use crate::fs::remove::remove_tree;
 
@@ -38,7 +39,7 @@ const NEW_LOCK: &CStr = c"lock.new";
 /// What a directory is renamed to before it is removed begins so.
 const GONE: &[u8] = b".gone-";
 
-/// Why a directory could not be claimed.
+/// The reason that a directory could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClaimError {
     #[error("somebody else has it open")]
@@ -57,7 +58,7 @@ impl From<Errno> for ClaimError {
 
 /// The directory of a sandbox, claimed. It is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct SandboxDir {
     path: PathBuf,
     parent: OwnedFd,
     name: CString,
@@ -68,27 +69,27 @@ pub(crate) struct Claimed {
     is_kept: Arc<Mutex<bool>>,
 }
 
-/// Can say of a sandbox that it is kept while somebody else works in it.
+/// Retains a sandbox while another thread works in it.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct RetainHandle {
     path: PathBuf,
     lock: Arc<OwnedFd>,
     is_kept: Arc<Mutex<bool>>,
 }
 
-impl Keeper {
-    /// Where the sandbox lies.
+impl RetainHandle {
+    /// Returns the directory of the sandbox.
     pub fn dir(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the sandbox outlive its owner, for what is about to be captured. Its note is empty; one that was kept before
-    /// keeps its own. Unlike [`Sandbox::keep`](crate::Sandbox::keep) this waits for no disk: it guards against the end of
-    /// the process, not of the machine. Says whether it was not kept before.
+    /// Makes the sandbox outlive its owner, for what is about to be captured. Its note is empty; one that was
+    /// kept before keeps its own. Unlike [`Sandbox::retain`](crate::Sandbox::retain) this waits for no disk:
+    /// it guards against the end of the process, not of the machine. Says whether it was not kept before.
     ///
     /// # Errors
     /// It could not be marked.
-    pub fn keep_meanwhile(&self) -> io::Result<bool> {
+    pub fn retain(&self) -> io::Result<bool> {
         let mut is_kept = locked(&self.is_kept);
         if *is_kept {
             return Ok(false);
@@ -102,7 +103,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The mark could not be removed; it goes all the same, unless its owner dies before.
-    pub fn keep_no_more(&self) -> io::Result<()> {
+    pub fn unretain(&self) -> io::Result<()> {
         let mut is_kept = locked(&self.is_kept);
         *is_kept = false;
         lock_record::unmark(self.lock.as_fd())
@@ -114,9 +115,9 @@ fn locked(is_kept: &Mutex<bool>) -> MutexGuard<'_, bool> {
     is_kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Claimed {
+impl SandboxDir {
     /// Makes the directory. One of this name that was left over is removed first.
-    pub(crate) fn make(path: &Path) -> Result<Claimed, ClaimError> {
+    pub(crate) fn make(path: &Path) -> Result<SandboxDir, ClaimError> {
         let (parent_path, name) = parent_and_name(path)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent_path)?;
         let parent = open_parent(parent_path)?;
@@ -124,12 +125,12 @@ impl Claimed {
         let made = make_in(parent.as_fd(), &name);
         rustix::fs::flock(&parent, FlockOperation::Unlock)?;
         let (dir, lock, left) = made?;
-        if let Some(Aside { name, lock }) = left {
+        if let Some(TrashDir { name, lock }) = left {
             // It is out of the way; what cannot be removed now is swept later.
             let _ = remove_tree(parent.as_fd(), &name);
             drop(lock);
         }
-        Ok(Claimed {
+        Ok(SandboxDir {
             path: path.to_owned(),
             parent,
             name,
@@ -140,7 +141,7 @@ impl Claimed {
     }
 
     /// Claims one that is kept; it stays kept.
-    pub(crate) fn again(path: &Path) -> Result<Claimed, ClaimError> {
+    pub(crate) fn reclaim(path: &Path) -> Result<SandboxDir, ClaimError> {
         let (parent, name) = parent_and_name(path)?;
         let parent = open_parent(parent)?;
         let lock =
@@ -150,7 +151,7 @@ impl Claimed {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
-        Ok(Claimed {
+        Ok(SandboxDir {
             path: path.to_owned(),
             parent,
             name,
@@ -161,17 +162,17 @@ impl Claimed {
     }
 
     /// How it was opened, and why it is kept.
-    pub(crate) fn told(&self) -> io::Result<(HowOpened, Note)> {
+    pub(crate) fn read_lock_record(&self) -> io::Result<(OpenRecord, RetainNote)> {
         lock_record::read(self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?.as_fd())
     }
 
     /// Writes down how the sandbox was opened.
-    pub(crate) fn describe(&self, how: &HowOpened) -> io::Result<()> {
+    pub(crate) fn describe(&self, how: &OpenRecord) -> io::Result<()> {
         self.lock.as_ref().map_or(Ok(()), |lock| lock_record::describe(lock.as_fd(), how))
     }
 
     /// From now on it outlives its owner.
-    pub(crate) fn keep(&mut self, note: &str) -> io::Result<()> {
+    pub(crate) fn retain(&mut self, note: &str) -> io::Result<()> {
         let lock = self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut is_kept = locked(&self.is_kept);
         lock_record::mark(lock.as_fd(), note)?;
@@ -182,14 +183,14 @@ impl Claimed {
     }
 
     /// From now on it goes with its owner again.
-    pub(crate) fn keep_no_more(&mut self) -> io::Result<()> {
-        self.keeper().map_or(Ok(()), |keeper| keeper.keep_no_more())
+    pub(crate) fn unretain(&mut self) -> io::Result<()> {
+        self.retain_handle().map_or(Ok(()), |keeper| keeper.unretain())
     }
 
     /// What can say from elsewhere that it is kept; none when it has been removed.
-    pub(crate) fn keeper(&self) -> Option<Keeper> {
+    pub(crate) fn retain_handle(&self) -> Option<RetainHandle> {
         let lock = Arc::clone(self.lock.as_ref()?);
-        Some(Keeper { path: self.path.clone(), lock, is_kept: Arc::clone(&self.is_kept) })
+        Some(RetainHandle { path: self.path.clone(), lock, is_kept: Arc::clone(&self.is_kept) })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -221,7 +222,7 @@ impl Claimed {
             // Said aloud: a child that was forked and has not begun its program yet holds the descriptor too.
             return Ok(rustix::fs::flock(&lock, FlockOperation::Unlock)?);
         }
-        let aside = put_aside(self.parent.as_fd(), &self.name);
+        let aside = move_to_trash(self.parent.as_fd(), &self.name);
         drop(is_kept);
         let removed = aside.and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
         // Said aloud: who could have kept it holds the descriptor too.
@@ -230,7 +231,7 @@ impl Claimed {
     }
 }
 
-impl Drop for Claimed {
+impl Drop for SandboxDir {
     fn drop(&mut self) {
         // Whoever wants to know calls `remove`; what stays is swept at the next start.
         let _ = self.remove();
@@ -244,8 +245,8 @@ fn parent_and_name(path: &Path) -> io::Result<(&Path, CString)> {
     Ok((path.parent().ok_or_else(nameless)?, CString::new(name.to_os_string().into_vec())?))
 }
 
-/// Opens the directory that sandboxes are in. A link in its place is not followed: directories of others would be taken for
-/// sandboxes whose owners are gone.
+/// Opens the directory that sandboxes are in. A link in its place is not followed: directories of others
+/// would be taken for sandboxes whose owners are gone.
 fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
@@ -257,20 +258,20 @@ fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Something that was renamed to be removed, and the claim on it.
-struct Aside {
+/// A directory that was renamed to be removed, and the claim on it.
+struct TrashDir {
     name: CString,
     lock: Option<OwnedFd>,
 }
 
 /// The directory, its lock, and what had its name before.
-fn make_in(parent: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, OwnedFd, Option<Aside>), ClaimError> {
+fn make_in(parent: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, OwnedFd, Option<TrashDir>), ClaimError> {
     let mut left = None;
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
             let lock = not_kept(take_leftover(parent, name)?)?;
-            left = Some(Aside { name: put_aside(parent, name)?, lock });
+            left = Some(TrashDir { name: move_to_trash(parent, name)?, lock });
             rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
         }
         Err(errno) => return Err(errno.into()),
@@ -322,7 +323,7 @@ fn same(a: &Stat, b: &Stat) -> bool {
 }
 
 /// Frees the name; says under which other one it can be removed.
-fn put_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
+fn move_to_trash(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if name.to_bytes().starts_with(GONE) {
         return Ok(name.to_owned());
@@ -340,31 +341,31 @@ fn put_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
     }
 }
 
-/// What a sweep found.
+/// The results of a sweep.
 #[derive(Debug, Default)]
 pub struct SweepReport {
     /// Sandboxes without an owner, which are no more; after a survey, which would be removed.
     pub removed: Vec<PathBuf>,
-    /// How many have an owner, or are being made.
+    /// The number of those that have an owner, or are being made.
     pub in_use: usize,
     /// Those without an owner that stay: what was done in them could not be captured.
     pub kept: Vec<PathBuf>,
-    /// What should have been removed, and why it is still there.
+    /// The paths that should have been removed, and the reasons that they are still there.
     pub left: Vec<(PathBuf, io::Error)>,
 }
 
 /// Removes every sandbox in `sandbox_dir` whose owner is gone.
 pub fn sweep(sandbox_dir: &Path) -> SweepReport {
     each_leftover(sandbox_dir, |parent, name| {
-        let (aside, lock) = claim_leftover(parent, name, put_aside)?;
+        let (aside, lock) = claim_leftover(parent, name, move_to_trash)?;
         let removed = remove_tree(parent, &aside);
         drop(lock);
         Ok(removed?)
     })
 }
 
-/// What [`sweep`] would remove now. Nothing is removed; each leftover is claimed for the moment of looking, so that none
-/// is reported that somebody is just taking over.
+/// What [`sweep`] would remove now. Nothing is removed; each leftover is claimed for the moment of looking,
+/// so that none is reported that somebody is just taking over.
 pub fn survey(sandbox_dir: &Path) -> SweepReport {
     each_leftover(sandbox_dir, |parent, name| claim_leftover(parent, name, |_, _| Ok(())).map(drop))
 }
@@ -374,11 +375,11 @@ pub fn survey(sandbox_dir: &Path) -> SweepReport {
 /// # Errors
 /// It is not kept, somebody has it open, or it cannot be removed.
 pub fn discard(dir: &Path) -> io::Result<()> {
-    let mut claimed = Claimed::again(dir).map_err(|why| match why {
+    let mut claimed = SandboxDir::reclaim(dir).map_err(|why| match why {
         ClaimError::Busy | ClaimError::Kept => io::Error::new(io::ErrorKind::ResourceBusy, why.to_string()),
         ClaimError::Io(why) => why,
     })?;
-    claimed.keep_no_more()?;
+    claimed.unretain()?;
     claimed.remove()
 }
 
@@ -410,7 +411,8 @@ fn each_leftover(
     report
 }
 
-/// Acts on a directory without an owner while nobody can take it over, and hands on the claim on it if it has one.
+/// Acts on a directory without an owner while nobody can take it over, and hands on the claim on it if it has
+/// one.
 fn claim_leftover<T>(
     parent: BorrowedFd<'_>,
     name: &CStr,

@@ -1,24 +1,25 @@
-//! What the `lock` of a sandbox says: how it was opened, and whether it must outlive its owner.
+//! The content of the `lock` of a sandbox: how it was opened, and whether it must outlive its owner.
 //!
-//! A sandbox is kept when what was done in it could not be captured, for want of space above all. Its owner leaves a
-//! note in it, and whoever comes later opens it again and captures what is there.
+//! A sandbox is kept when what was done in it could not be captured, for want of space above all. Its owner
+//! leaves a note in it, and whoever comes later opens it again and captures what is there.
 //!
 //! # Layout
-//! A word, `open` or `kept`; the note, as JSON padded with spaces, up to [`NOTE_END`]; how it was opened, as JSON.
+//! A word, `open` or `kept`; the note, as JSON padded with spaces, up to [`NOTE_END`]; how it was opened, as
+//! JSON.
 //!
 //! # Invariants
 //! 1. All the space is taken at the opening, so that a sandbox can be kept on a disk that is full.
 //! 2. The word is written last: a sandbox that is said to be kept has its note.
 //!
 //! # Not here
-//! Who holds the lock: [`leftovers`](crate::leftovers). Opening it again: [`reopen`](crate::reopen).
+//! The owner of the lock: [`dir`](super::dir). Opening it again: [`reopen`](mod@super::reopen).
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
-use super::baseline::OpenedRecord;
+use super::baseline::OpenTimesRecord;
 
 /// Where the note begins.
 const WORD: &[u8] = b"open\n";
@@ -27,30 +28,31 @@ const KEPT: &[u8] = b"kept\n";
 /// Where the note ends.
 const NOTE_END: usize = 4096;
 
-/// How long a note may be.
+/// The maximum length of a note.
 pub const NOTE_BYTES_MAX: usize = 3072;
 
 /// More than this was not written by us.
 const RECORD_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a sandbox was opened.
+/// The stored facts about the opening of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HowOpened {
+pub(crate) struct OpenRecord {
     pub(crate) rung: String,
-    pub(crate) opened: OpenedRecord,
+    pub(crate) opened: OpenTimesRecord,
     /// Device and inode of each project.
     pub(crate) roots: Vec<(u64, u64)>,
 }
 
-/// Why it was kept, and in which boot: afterwards the clocks tell nothing of the originals.
+/// The reason that a sandbox was retained, and its boot: in another boot the clocks say nothing about the
+/// originals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct RetainNote {
     pub(crate) boot: String,
     pub(crate) text: String,
 }
 
 /// Writes how it was opened, and takes the space for a note.
-pub(crate) fn describe(lock: BorrowedFd<'_>, how: &HowOpened) -> io::Result<()> {
+pub(crate) fn describe(lock: BorrowedFd<'_>, how: &OpenRecord) -> io::Result<()> {
     let mut bytes = WORD.to_vec();
     bytes.resize(NOTE_END, b' ');
     serde_json::to_writer(&mut bytes, how)?;
@@ -72,7 +74,7 @@ pub(crate) fn mark_unsynced(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> 
 }
 
 fn write_note(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(&Note { boot: boot_id()?, text: text.to_owned() })?;
+    let mut bytes = serde_json::to_vec(&RetainNote { boot: boot_id()?, text: text.to_owned() })?;
     let room = NOTE_END - WORD.len();
     if bytes.len() > room || rustix::fs::fstat(lock)?.st_size < NOTE_END as _ {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "there is no room for the note"));
@@ -93,7 +95,7 @@ pub(crate) fn is_marked(lock: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// What is written there.
-pub(crate) fn read(lock: BorrowedFd<'_>) -> io::Result<(HowOpened, Note)> {
+pub(crate) fn read(lock: BorrowedFd<'_>) -> io::Result<(OpenRecord, RetainNote)> {
     let size = usize::try_from(rustix::fs::fstat(lock)?.st_size).unwrap_or(usize::MAX);
     if !(NOTE_END..RECORD_BYTES_MAX).contains(&size) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say how it was opened"));
@@ -106,8 +108,8 @@ pub(crate) fn read(lock: BorrowedFd<'_>) -> io::Result<(HowOpened, Note)> {
     Ok((serde_json::from_slice(how)?, serde_json::from_slice(note)?))
 }
 
-/// Whether this is the boot in which a note was written.
-pub(crate) fn is_this_boot(note: &Note) -> bool {
+/// Returns true if this is the boot in which a note was written.
+pub(crate) fn is_this_boot(note: &RetainNote) -> bool {
     boot_id().is_ok_and(|boot| boot == note.boot)
 }
 
@@ -147,9 +149,9 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    fn how() -> HowOpened {
-        let opened = crate::open::baseline::Opened::now().record();
-        HowOpened { rung: "overlay".into(), opened, roots: vec![(1, 2), (3, u64::MAX)] }
+    fn how() -> OpenRecord {
+        let opened = crate::open::baseline::OpenTimes::now().record();
+        OpenRecord { rung: "overlay".into(), opened, roots: vec![(1, 2), (3, u64::MAX)] }
     }
 
     #[test]

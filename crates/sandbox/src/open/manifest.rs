@@ -1,9 +1,12 @@
-//! What lay in a copy when it was made: the record of each file, so that what differs later was changed in it.
+//! The manifest of a copy: the record of each file when the copy was made, so that a file that differs later
+//! was changed.
 //!
 //! # Invariants
-//! The first call begins after the kernel's file clock has passed the making, so no write leaves a record as it was.
+//! The first call begins after the kernel's file clock has passed the making, so no write leaves a record as
+//! it was.
 //!
-//! It is written down beside the copy before that: a copy that is kept tells what changed in it only by its manifest.
+//! It is written down beside the copy before that: a copy that is kept tells what changed in it only by its
+//! manifest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,18 +17,18 @@ use std::path::Path;
 use domain::RelPath;
 
 use crate::fs::beneath::BeneathError;
-use crate::fs::listing::{Stamp, Unlocked, list, open_dir};
+use crate::fs::listing::{FileStamp, PermissionGuard, list, open_dir};
 
 /// The record of each path.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
-    stamps: BTreeMap<RelPath, Stamp>,
+    stamps: BTreeMap<RelPath, FileStamp>,
 }
 
 impl Manifest {
     /// Of all that lies in a tree of ours, whatever its permissions say.
-    pub(crate) fn of(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
-        let mut unlocked = Unlocked::in_tree(tree);
+    pub(crate) fn from_tree(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
+        let mut unlocked = PermissionGuard::in_tree(tree);
         Manifest::with(|dir| unlocked.open_dir(tree, dir).map(Some))
     }
 
@@ -58,7 +61,7 @@ impl Manifest {
                 if entry.kind().is_dir() {
                     dirs.push(Some(path.clone()));
                 }
-                stamps.insert(path, Stamp::of(&entry.stat));
+                stamps.insert(path, FileStamp::from_stat(&entry.stat));
             }
         }
         Ok(Manifest { stamps })
@@ -89,11 +92,11 @@ impl Manifest {
         Ok(Manifest { stamps })
     }
 
-    pub(crate) fn get(&self, path: &RelPath) -> Option<&Stamp> {
+    pub(crate) fn get(&self, path: &RelPath) -> Option<&FileStamp> {
         self.stamps.get(path)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RelPath, &Stamp)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RelPath, &FileStamp)> {
         self.stamps.iter()
     }
 }

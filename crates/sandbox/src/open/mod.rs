@@ -1,8 +1,9 @@
-//! Opening a sandbox: the rungs are tried for real, best first, and those passed over say why.
+//! Opens a sandbox: the strategies are tried for real, best first, and each that is skipped gives its reason.
 //!
 //! # Invariants
-//! 1. All projects of a sandbox stand on the same rung.
-//! 2. What a rung made before it failed is gone before the next is tried; when none serves, nothing is left on disk.
+//! 1. All projects of a sandbox have the same strategy.
+//! 2. The files of a strategy that failed are removed before the next is tried; if none works, nothing is
+//!    left on disk.
 //! 3. A sandbox is never opened over another one's directory, nor over a project inside another.
 
 pub(crate) mod baseline;
@@ -20,18 +21,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use domain::{ErrorClass, RootNo};
+use domain::{ErrorClass, RootIndex};
 
-use crate::capture::{Watched, Where};
+use crate::capture::{CaptureRoot, ScanSource};
 use crate::fs::beneath;
-use crate::sandbox::{Made, Root, Sandbox};
-use baseline::Opened;
-use copy::{Bytes, CopyWatch, Copying, Skipped, try_sharing};
-use dir::{ClaimError, Claimed};
-use lock_record::HowOpened;
+use crate::sandbox::{Sandbox, SandboxParts, SandboxRoot};
+use baseline::OpenTimes;
+use copy::{CopyMethod, CopyWatch, ProjectCopy, SkippedFiles, try_sharing};
+use dir::{ClaimError, SandboxDir};
+use lock_record::OpenRecord;
 use manifest::Manifest;
-use overlay::Cover;
-use strategy::{Choice, PassedOver, Rung};
+use overlay::OverlayTarget;
+use strategy::{SandboxStrategy, SkippedSandboxStrategy, StrategyChoice};
 
 /// A copy leaves this part of the disk free,
 const SPARE_PART: u64 = 20;
@@ -42,34 +43,34 @@ const SPARE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSpec {
     /// Its number in the plan.
-    pub no: RootNo,
-    /// Where it is.
+    pub no: RootIndex,
+    /// Its path.
     pub path: PathBuf,
-    /// Whether the plan may only read it.
+    /// True if the plan may only read it.
     pub read_only: bool,
 }
 
-/// What is to be opened.
+/// The inputs of an opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
     /// The sandbox's own directory: `<sandbox.dir>/<plan>-<attempt>`.
     pub dir: PathBuf,
     /// The projects.
     pub roots: Vec<RootSpec>,
-    /// Which rungs may be used.
-    pub choice: Choice,
+    /// The strategies that may be used.
+    pub choice: StrategyChoice,
     /// Patterns of ignored files that a worktree has all the same.
     pub include: Vec<String>,
 }
 
-/// Why no sandbox was opened.
+/// The reason that no sandbox was opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// No rung serves.
-    #[error("no sandbox can be opened here: {}", in_words(.reasons))]
+pub enum SandboxOpenError {
+    /// No strategy works.
+    #[error("no sandbox can be opened here: {}", describe_reasons(.reasons))]
     NoSandbox {
-        /// Each rung that was tried.
-        reasons: Vec<PassedOver>,
+        /// Each strategy that was tried.
+        reasons: Vec<SkippedSandboxStrategy>,
     },
     /// The project is a part of some sandbox.
     #[error("{project} lies in the sandbox directory {sandboxes}", project = .project.display(), sandboxes = .sandboxes.display())]
@@ -134,8 +135,8 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
-    /// What becomes of the same request, tried again.
+impl SandboxOpenError {
+    /// Returns the class of the error, which decides on a retry of the same request.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Busy { .. } => ErrorClass::Transient,
@@ -152,23 +153,26 @@ impl OpenError {
     }
 }
 
-fn in_words(reasons: &[PassedOver]) -> String {
+fn describe_reasons(reasons: &[SkippedSandboxStrategy]) -> String {
     reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Opens a sandbox on the best rung that serves.
+/// Opens a sandbox on the best strategy that works.
 ///
 /// # Errors
 /// None serves, or the request makes no sense. Nothing is left on disk then.
-pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
+pub fn open(request: OpenRequest) -> Result<Sandbox, SandboxOpenError> {
     open_unless(request, &|| false)
 }
 
 /// The same, given up as soon as `stop` says so: a copy asks before each file.
 ///
 /// # Errors
-/// As [`open`], and [`OpenError::Stopped`].
-pub fn open_unless(request: OpenRequest, stop: &(dyn Fn() -> bool + Sync)) -> Result<Sandbox, OpenError> {
+/// As [`open`], and [`SandboxOpenError::Stopped`].
+pub fn open_unless(
+    request: OpenRequest,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sandbox, SandboxOpenError> {
     open_watched(request, &CopyWatch::default(), stop)
 }
 
@@ -180,39 +184,39 @@ pub fn open_watched(
     request: OpenRequest,
     watch: &CopyWatch,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Sandbox, OpenError> {
+) -> Result<Sandbox, SandboxOpenError> {
     let OpenRequest { dir, roots, choice, include } = request;
-    let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
-    apart(&projects)?;
-    let directory = |source: io::Error| OpenError::Directory { dir: dir.clone(), source };
-    let claimed = Claimed::make(&dir).map_err(|why| match why {
-        ClaimError::Busy => OpenError::Busy { dir: dir.clone() },
-        ClaimError::Kept => OpenError::Kept { dir: dir.clone() },
+    let mut projects = roots.into_iter().map(open_project).collect::<Result<Vec<_>, _>>()?;
+    check_apart(&projects)?;
+    let directory = |source: io::Error| SandboxOpenError::Directory { dir: dir.clone(), source };
+    let claimed = SandboxDir::make(&dir).map_err(|why| match why {
+        ClaimError::Busy => SandboxOpenError::Busy { dir: dir.clone() },
+        ClaimError::Kept => SandboxOpenError::Kept { dir: dir.clone() },
         ClaimError::Io(source) => directory(source),
     })?;
-    outside(&projects, &dir).and_then(|()| {
+    check_outside(&projects, &dir).and_then(|()| {
         let mut passed_over = Vec::new();
-        for rung in choice.rungs() {
+        for rung in choice.strategies() {
             watch.restart();
             let opening =
-                Opening { projects: &mut projects, claimed: &claimed, include: &include, watch, stop };
+                OpenAttempt { projects: &mut projects, claimed: &claimed, include: &include, watch, stop };
             match opening.on(rung) {
                 Ok(made) => {
                     claimed.describe(&how_opened(rung, &made).map_err(directory)?).map_err(directory)?;
                     return Ok(Sandbox::new(rung, passed_over, made, claimed));
                 }
-                Err(_) if stop() => return Err(OpenError::Stopped),
-                Err(why) => passed_over.push(PassedOver { rung, why }),
+                Err(_) if stop() => return Err(SandboxOpenError::Stopped),
+                Err(why) => passed_over.push(SkippedSandboxStrategy { rung, why }),
             }
             claimed.clear().map_err(directory)?;
         }
-        Err(OpenError::NoSandbox { reasons: passed_over })
+        Err(SandboxOpenError::NoSandbox { reasons: passed_over })
     })
 }
 
-fn how_opened(rung: Rung, made: &Made) -> io::Result<HowOpened> {
+fn how_opened(rung: SandboxStrategy, made: &SandboxParts) -> io::Result<OpenRecord> {
     let roots = made.watched.iter().map(|root| identity(&root.original)).collect::<io::Result<_>>()?;
-    Ok(HowOpened { rung: rung.as_str().to_owned(), opened: made.opened.record(), roots })
+    Ok(OpenRecord { rung: rung.as_str().to_owned(), opened: made.opened.record(), roots })
 }
 
 /// Device and inode.
@@ -222,85 +226,88 @@ pub(crate) fn identity(dir: &OwnedFd) -> io::Result<(u64, u64)> {
 }
 
 /// A project, reached.
-pub(crate) struct Project {
-    pub(crate) no: RootNo,
+pub(crate) struct ProjectRoot {
+    pub(crate) no: RootIndex,
     /// Without links.
     pub(crate) path: PathBuf,
     pub(crate) original: OwnedFd,
     pub(crate) read_only: bool,
 }
 
-pub(crate) fn reach(spec: RootSpec) -> Result<Project, OpenError> {
+pub(crate) fn open_project(spec: RootSpec) -> Result<ProjectRoot, SandboxOpenError> {
     let RootSpec { no, path, read_only } = spec;
     let failed = |source: io::Error| {
         if source.kind() == io::ErrorKind::NotADirectory {
-            OpenError::NotADirectory { path: path.clone() }
+            SandboxOpenError::NotADirectory { path: path.clone() }
         } else {
-            OpenError::Unreadable { path: path.clone(), source }
+            SandboxOpenError::Unreadable { path: path.clone(), source }
         }
     };
     let resolved = path.canonicalize().map_err(failed)?;
     let original = beneath::open_root(&resolved).map_err(failed)?;
-    Ok(Project { no, path: resolved, original, read_only })
+    Ok(ProjectRoot { no, path: resolved, original, read_only })
 }
 
-fn apart(projects: &[Project]) -> Result<(), OpenError> {
+fn check_apart(projects: &[ProjectRoot]) -> Result<(), SandboxOpenError> {
     for (index, inner) in projects.iter().enumerate() {
         for (other, outer) in projects.iter().enumerate() {
             if index != other && inner.path.starts_with(&outer.path) {
-                return Err(OpenError::Nested { outer: outer.path.clone(), inner: inner.path.clone() });
+                return Err(SandboxOpenError::Nested {
+                    outer: outer.path.clone(),
+                    inner: inner.path.clone(),
+                });
             }
         }
     }
     Ok(())
 }
 
-fn outside(projects: &[Project], dir: &Path) -> Result<(), OpenError> {
+fn check_outside(projects: &[ProjectRoot], dir: &Path) -> Result<(), SandboxOpenError> {
     let Some(sandboxes) = dir.parent().and_then(|parent| parent.canonicalize().ok()) else { return Ok(()) };
     match projects.iter().find(|project| project.path.starts_with(&sandboxes)) {
-        Some(project) => Err(OpenError::InsideSandbox { project: project.path.clone(), sandboxes }),
+        Some(project) => Err(SandboxOpenError::InsideSandbox { project: project.path.clone(), sandboxes }),
         None => Ok(()),
     }
 }
 
 /// One attempt.
-struct Opening<'a> {
-    projects: &'a mut Vec<Project>,
-    claimed: &'a Claimed,
+struct OpenAttempt<'a> {
+    projects: &'a mut Vec<ProjectRoot>,
+    claimed: &'a SandboxDir,
     include: &'a [String],
     watch: &'a CopyWatch,
     stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl Opening<'_> {
-    fn on(self, rung: Rung) -> Result<Made, String> {
+impl OpenAttempt<'_> {
+    fn on(self, rung: SandboxStrategy) -> Result<SandboxParts, String> {
         match rung {
-            Rung::Overlay => self.overlay(),
-            Rung::Reflink => {
+            SandboxStrategy::Overlay => self.overlay(),
+            SandboxStrategy::Reflink => {
                 for project in self.projects.iter() {
                     let to = beneath::open_root(self.claimed.path()).map_err(|source| source.to_string())?;
                     try_sharing(project.original.as_fd(), to.as_fd())?;
                 }
-                self.copies(|copying| copying.everything(), Bytes::Shared)
+                self.copies(|copying| copying.copy_all(), CopyMethod::Shared)
             }
-            Rung::Worktree => {
+            SandboxStrategy::Worktree => {
                 for project in self.projects.iter() {
                     worktree::fits(&project.path, self.stop)?;
                 }
                 let include = self.include;
-                self.copies(|copying| worktree::copy(copying, include), Bytes::Copied)
+                self.copies(|copying| worktree::copy(copying, include), CopyMethod::Copied)
             }
-            Rung::Copy => self.copies(|copying| copying.everything(), Bytes::Copied),
-            Rung::InPlace => self.in_place(),
+            SandboxStrategy::Copy => self.copies(|copying| copying.copy_all(), CopyMethod::Copied),
+            SandboxStrategy::InPlace => self.in_place(),
         }
     }
 
-    fn overlay(self) -> Result<Made, String> {
-        let opened = Opened::now();
-        let covers: Vec<Cover<'_>> = self
+    fn overlay(self) -> Result<SandboxParts, String> {
+        let opened = OpenTimes::now();
+        let covers: Vec<OverlayTarget<'_>> = self
             .projects
             .iter()
-            .map(|project| Cover {
+            .map(|project| OverlayTarget {
                 path: &project.path,
                 lower: project.original.as_fd(),
                 dir: self.claimed.path().join(project.no.0.to_string()),
@@ -310,19 +317,19 @@ impl Opening<'_> {
         let mounted = overlay::mount(&covers)?;
         drop(covers);
         let trees =
-            mounted.roots.into_iter().map(|(tree, upper)| (tree, Where::Upper(upper), None)).collect();
-        made(opened, Some(mounted.namespaces), self.projects, trees, Skipped::default())
+            mounted.roots.into_iter().map(|(tree, upper)| (tree, ScanSource::Upper(upper), None)).collect();
+        assemble_parts(opened, Some(mounted.namespaces), self.projects, trees, SkippedFiles::default())
     }
 
     fn copies(
         self,
-        copy: impl Fn(Copying<'_>) -> Result<Skipped, String>,
-        bytes: Bytes,
-    ) -> Result<Made, String> {
-        let mut opened = Opened::now();
+        copy: impl Fn(ProjectCopy<'_>) -> Result<SkippedFiles, String>,
+        bytes: CopyMethod,
+    ) -> Result<SandboxParts, String> {
+        let mut opened = OpenTimes::now();
         // Nothing is read before what is written meanwhile can be told from what was there.
         opened.wait();
-        let mut skipped = Skipped::default();
+        let mut skipped = SkippedFiles::default();
         let mut trees = Vec::new();
         let leave_out = self.claimed.parent_identity().map_err(|source| source.to_string())?;
         for project in self.projects.iter() {
@@ -330,7 +337,7 @@ impl Opening<'_> {
             let tree = std::fs::create_dir_all(&path).and_then(|()| beneath::open_root(&path));
             let tree = tree.map_err(|source| format!("{}: {source}", path.display()))?;
             let stop = || (self.stop)() || is_nearly_full(&tree);
-            let copying = Copying::new(
+            let copying = ProjectCopy::new(
                 (project.original.as_fd(), &project.path),
                 (tree.as_fd(), &path),
                 bytes,
@@ -345,28 +352,28 @@ impl Opening<'_> {
             })?;
             skipped.special += one.special;
             skipped.unreadable += one.unreadable;
-            let manifest = Manifest::of(tree.as_fd()).map_err(|why| why.to_string())?;
-            write_down(&manifest, &path)?;
-            trees.push((tree, Where::Copy(manifest), Some(path)));
+            let manifest = Manifest::from_tree(tree.as_fd()).map_err(|why| why.to_string())?;
+            write_manifest(&manifest, &path)?;
+            trees.push((tree, ScanSource::Copy(manifest), Some(path)));
         }
         opened.copied();
-        made(opened, None, self.projects, trees, skipped)
+        assemble_parts(opened, None, self.projects, trees, skipped)
     }
 
-    fn in_place(self) -> Result<Made, String> {
-        let mut opened = Opened::now();
+    fn in_place(self) -> Result<SandboxParts, String> {
+        let mut opened = OpenTimes::now();
         let mut trees = Vec::new();
         for project in self.projects.iter() {
             let (tree, manifest) = no_sandbox::open(&project.original).map_err(|why| why.to_string())?;
-            write_down(&manifest, &tree_dir(self.claimed.path(), project.no))?;
-            trees.push((tree, Where::InPlace(manifest), None));
+            write_manifest(&manifest, &tree_dir(self.claimed.path(), project.no))?;
+            trees.push((tree, ScanSource::InPlace(manifest), None));
         }
         opened.copied();
-        made(opened, None, self.projects, trees, Skipped::default())
+        assemble_parts(opened, None, self.projects, trees, SkippedFiles::default())
     }
 }
 
-/// Whether so little is left on the disk that a copy must not go on: the user needs it too.
+/// Returns true if so little is left on the disk that a copy must not go on: the user needs it too.
 fn is_nearly_full(dir: &OwnedFd) -> bool {
     rustix::fs::fstatvfs(dir).is_ok_and(|disk| {
         let spare = (disk.f_blocks.saturating_mul(disk.f_frsize) / SPARE_PART).min(SPARE_BYTES_MAX);
@@ -375,7 +382,7 @@ fn is_nearly_full(dir: &OwnedFd) -> bool {
 }
 
 /// Where the copy of a project lies.
-pub(crate) fn tree_dir(sandbox: &Path, no: RootNo) -> PathBuf {
+pub(crate) fn tree_dir(sandbox: &Path, no: RootIndex) -> PathBuf {
     sandbox.join(no.0.to_string()).join("tree")
 }
 
@@ -384,54 +391,62 @@ pub(crate) fn manifest_file(tree: &Path) -> PathBuf {
     tree.with_file_name("manifest")
 }
 
-fn write_down(manifest: &Manifest, tree: &Path) -> Result<(), String> {
+fn write_manifest(manifest: &Manifest, tree: &Path) -> Result<(), String> {
     let file = manifest_file(tree);
     let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
     made.and_then(|()| manifest.write(&file)).map_err(|source| format!("{}: {source}", file.display()))
 }
 
 /// The tree of a project, where its changes are found, and where it lies if it is a copy.
-pub(crate) type Tree = (OwnedFd, Where, Option<PathBuf>);
+pub(crate) type OpenedTree = (OwnedFd, ScanSource, Option<PathBuf>);
 
-pub(crate) fn made(
-    opened: Opened,
+pub(crate) fn assemble_parts(
+    opened: OpenTimes,
     namespaces: Option<overlay::Namespaces>,
-    projects: &mut Vec<Project>,
-    trees: Vec<Tree>,
-    skipped: Skipped,
-) -> Result<Made, String> {
+    projects: &mut Vec<ProjectRoot>,
+    trees: Vec<OpenedTree>,
+    skipped: SkippedFiles,
+) -> Result<SandboxParts, String> {
     let (mut watched, mut roots) = (Vec::new(), Vec::new());
     for (project, (tree, changes, copy)) in std::mem::take(projects).into_iter().zip(trees) {
-        let Project { no, path, original, read_only } = project;
-        watched.push(Watched::new(no, path.clone(), original, tree, changes));
-        roots.push(Root { path, copy, read_only });
+        let ProjectRoot { no, path, original, read_only } = project;
+        watched.push(CaptureRoot::new(no, path.clone(), original, tree, changes));
+        roots.push(SandboxRoot { path, copy, read_only });
     }
-    Ok(Made { opened, namespaces, watched, roots, skipped })
+    Ok(SandboxParts { opened, namespaces, watched, roots, skipped })
 }
 
-/// Finds out, by doing, which rungs of the ladder would serve these projects; copies are tried with one file.
-pub fn probe(scratch_dir: &Path, roots: &[RootSpec]) -> Vec<(Rung, Result<(), String>)> {
-    Rung::LADDER.into_iter().map(|rung| (rung, probe_one(scratch_dir, roots, rung))).collect()
+/// Finds out, by doing, which strategies would work for these projects; copies are tried with one file.
+pub fn probe(scratch_dir: &Path, roots: &[RootSpec]) -> Vec<(SandboxStrategy, Result<(), String>)> {
+    SandboxStrategy::TRY_ORDER.into_iter().map(|rung| (rung, probe_one(scratch_dir, roots, rung))).collect()
 }
 
-fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: Rung) -> Result<(), String> {
-    let words = |why: OpenError| why.to_string();
-    let mut projects = roots.iter().cloned().map(reach).collect::<Result<Vec<_>, _>>().map_err(words)?;
+fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: SandboxStrategy) -> Result<(), String> {
+    let words = |why: SandboxOpenError| why.to_string();
+    let mut projects =
+        roots.iter().cloned().map(open_project).collect::<Result<Vec<_>, _>>().map_err(words)?;
     let dir = scratch_dir.join(format!("probe-{}-{rung}", std::process::id()));
-    let claimed = Claimed::make(&dir).map_err(|why| why.to_string())?;
+    let claimed = SandboxDir::make(&dir).map_err(|why| why.to_string())?;
     match rung {
-        Rung::Overlay => {
+        SandboxStrategy::Overlay => {
             let watch = &CopyWatch::default();
-            let opening =
-                Opening { projects: &mut projects, claimed: &claimed, include: &[], watch, stop: &|| false };
+            let opening = OpenAttempt {
+                projects: &mut projects,
+                claimed: &claimed,
+                include: &[],
+                watch,
+                stop: &|| false,
+            };
             opening.on(rung).map(drop)
         }
-        Rung::Reflink => {
+        SandboxStrategy::Reflink => {
             let to = beneath::open_root(&dir).map_err(|source| source.to_string())?;
             projects.iter().try_for_each(|project| try_sharing(project.original.as_fd(), to.as_fd()))
         }
-        Rung::Worktree => projects.iter().try_for_each(|project| worktree::fits(&project.path, &|| false)),
+        SandboxStrategy::Worktree => {
+            projects.iter().try_for_each(|project| worktree::fits(&project.path, &|| false))
+        }
         // That the directory could be made is all a copy needs, but for space.
-        Rung::Copy | Rung::InPlace => Ok(()),
+        SandboxStrategy::Copy | SandboxStrategy::InPlace => Ok(()),
     }
 }

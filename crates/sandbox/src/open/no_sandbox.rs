@@ -1,8 +1,8 @@
-//! The rung `none`: the plan works in the user's own tree. Only where policy says so.
+//! The strategy `none`: the plan works in the user's own tree. Only where policy says so.
 //!
 //! # Invariants
-//! What a command overwrites is lost: only what a file tool replaced has a known base. What changed is still told, by
-//! the records at the opening.
+//! What a command overwrites is lost: only what a file tool replaced has a known base. What changed is still
+//! told, by the records at the opening.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,9 +1,10 @@
-//! Opening a sandbox again that was kept: what was done in it is there, and can be captured as if it had just been done.
+//! Reopens a retained sandbox: the work in it is there, and can be captured as if it had just been done.
 //!
 //! # Invariants
-//! 1. It stands on the rung that it was made on, over the same projects.
-//! 2. What was saved of bases before is forgotten: each path is met for the first time again, and judged by the moment
-//!    of the first opening. In another boot, or when a project is another directory by now, no base counts as known.
+//! 1. It has the strategy that it was made with, over the same projects.
+//! 2. What was saved of bases before is forgotten: each path is met for the first time again, and judged by
+//!    the moment of the first opening. In another boot, or when a project is another directory by now, no
+//!    base counts as known.
 //! 3. Failing leaves it as it was, kept.
 //!
 //! # Not here
@@ -12,84 +13,92 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use super::baseline::Opened;
-use super::copy::Skipped;
-use super::dir::{ClaimError, Claimed};
+use super::baseline::OpenTimes;
+use super::copy::SkippedFiles;
+use super::dir::{ClaimError, SandboxDir};
 use super::lock_record;
 use super::manifest::Manifest;
 use super::overlay;
-use super::overlay::Cover;
-use super::strategy::Rung;
-use super::{OpenError, OpenRequest, Project, Tree, identity, made, manifest_file, reach, tree_dir};
-use crate::capture::Where;
+use super::overlay::OverlayTarget;
+use super::strategy::SandboxStrategy;
+use super::{
+    OpenRequest, OpenedTree, ProjectRoot, SandboxOpenError, assemble_parts, identity, manifest_file,
+    open_project, tree_dir,
+};
+use crate::capture::ScanSource;
 use crate::fs::beneath;
 use crate::sandbox::Sandbox;
 
-/// Whether the sandbox in `dir` is kept. One that is in use is not told of.
-pub fn is_kept(dir: &Path) -> bool {
-    Claimed::again(dir).is_ok()
+/// Returns true if the sandbox in `dir` is retained. Returns false for one that is in use.
+pub fn is_retained(dir: &Path) -> bool {
+    SandboxDir::reclaim(dir).is_ok()
 }
 
-/// Opens the sandbox that is kept in the directory of the request, over the request's projects; gives back the note
-/// that its owner left. It stays kept until [`Sandbox::keep_no_more`].
+/// Opens the sandbox that is kept in the directory of the request, over the request's projects; gives back
+/// the note that its owner left. It stays kept until [`Sandbox::unretain`].
 ///
 /// # Errors
 /// It is not kept, somebody has it open, or it cannot be opened here. It is left as it was.
-pub fn reopen(request: OpenRequest) -> Result<(Sandbox, String), OpenError> {
+pub fn reopen(request: OpenRequest) -> Result<(Sandbox, String), SandboxOpenError> {
     let OpenRequest { dir, roots, .. } = request;
-    let again = |why: String| OpenError::Again { dir: dir.clone(), why };
-    let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
-    let claimed = Claimed::again(&dir).map_err(|why| match why {
-        ClaimError::Busy => OpenError::Busy { dir: dir.clone() },
+    let again = |why: String| SandboxOpenError::Again { dir: dir.clone(), why };
+    let mut projects = roots.into_iter().map(open_project).collect::<Result<Vec<_>, _>>()?;
+    let claimed = SandboxDir::reclaim(&dir).map_err(|why| match why {
+        ClaimError::Busy => SandboxOpenError::Busy { dir: dir.clone() },
         ClaimError::Kept | ClaimError::Io(_) => again(why.to_string()),
     })?;
-    let (how, note) = claimed.told().map_err(|why| again(why.to_string()))?;
-    let rung: Rung =
-        how.rung.parse().map_err(|why: crate::open::strategy::NoSuchRung| again(why.to_string()))?;
+    let (how, note) = claimed.read_lock_record().map_err(|why| again(why.to_string()))?;
+    let rung: SandboxStrategy = how
+        .rung
+        .parse()
+        .map_err(|why: crate::open::strategy::UnknownSandboxStrategy| again(why.to_string()))?;
     let now = projects.iter().map(|project| identity(&project.original)).collect::<Result<Vec<_>, _>>();
     let same = now.map_err(|why| again(why.to_string()))? == how.roots;
-    let opened = Opened::again(how.opened, same && lock_record::is_this_boot(&note));
+    let opened = OpenTimes::from_record(how.opened, same && lock_record::is_this_boot(&note));
     let (namespaces, trees) = match rung {
-        Rung::Overlay => overlay_again(&claimed, &projects).map_err(again)?,
-        Rung::Reflink | Rung::Worktree | Rung::Copy => {
-            (None, copies_again(&claimed, &projects).map_err(again)?)
+        SandboxStrategy::Overlay => reopen_overlay(&claimed, &projects).map_err(again)?,
+        SandboxStrategy::Reflink | SandboxStrategy::Worktree | SandboxStrategy::Copy => {
+            (None, reopen_copies(&claimed, &projects).map_err(again)?)
         }
-        Rung::InPlace => (None, in_place_again(&claimed, &projects).map_err(again)?),
+        SandboxStrategy::InPlace => (None, reopen_in_place(&claimed, &projects).map_err(again)?),
     };
-    let made = made(opened, namespaces, &mut projects, trees, Skipped::default()).map_err(again)?;
+    let made =
+        assemble_parts(opened, namespaces, &mut projects, trees, SkippedFiles::default()).map_err(again)?;
     Ok((Sandbox::new(rung, Vec::new(), made, claimed), note.text))
 }
 
-type Again = (Option<overlay::Namespaces>, Vec<Tree>);
+type ReopenedTrees = (Option<overlay::Namespaces>, Vec<OpenedTree>);
 
-/// Over the same upper directory, with a new work directory: the kernel refuses one that was mounted as `volatile`.
-fn overlay_again(claimed: &Claimed, projects: &[Project]) -> Result<Again, String> {
+/// Over the same upper directory, with a new work directory: the kernel refuses one that was mounted as
+/// `volatile`.
+fn reopen_overlay(claimed: &SandboxDir, projects: &[ProjectRoot]) -> Result<ReopenedTrees, String> {
     let mut covers = Vec::new();
     for project in projects {
         let dir = claimed.path().join(project.no.0.to_string());
         crate::layer::remove_dir(&dir.join("work"))
             .map_err(|source| format!("{}: {source}", dir.display()))?;
         let (path, read_only) = (&project.path, project.read_only);
-        covers.push(Cover { path, lower: project.original.as_fd(), dir, read_only });
+        covers.push(OverlayTarget { path, lower: project.original.as_fd(), dir, read_only });
     }
     let mounted = overlay::mount(&covers)?;
-    let trees = mounted.roots.into_iter().map(|(tree, upper)| (tree, Where::Upper(upper), None)).collect();
+    let trees =
+        mounted.roots.into_iter().map(|(tree, upper)| (tree, ScanSource::Upper(upper), None)).collect();
     Ok((Some(mounted.namespaces), trees))
 }
 
-fn copies_again(claimed: &Claimed, projects: &[Project]) -> Result<Vec<Tree>, String> {
-    let one = |project: &Project| {
+fn reopen_copies(claimed: &SandboxDir, projects: &[ProjectRoot]) -> Result<Vec<OpenedTree>, String> {
+    let one = |project: &ProjectRoot| {
         let path = tree_dir(claimed.path(), project.no);
         let tree = beneath::open_root(&path)?;
-        Ok((tree, Where::Copy(Manifest::read(&manifest_file(&path))?), Some(path)))
+        Ok((tree, ScanSource::Copy(Manifest::read(&manifest_file(&path))?), Some(path)))
     };
     projects.iter().map(one).collect::<std::io::Result<_>>().map_err(|source| source.to_string())
 }
 
-fn in_place_again(claimed: &Claimed, projects: &[Project]) -> Result<Vec<Tree>, String> {
-    let one = |project: &Project| {
+fn reopen_in_place(claimed: &SandboxDir, projects: &[ProjectRoot]) -> Result<Vec<OpenedTree>, String> {
+    let one = |project: &ProjectRoot| {
         let manifest = Manifest::read(&manifest_file(&tree_dir(claimed.path(), project.no)))?;
-        Ok((project.original.try_clone()?, Where::InPlace(manifest), None))
+        Ok((project.original.try_clone()?, ScanSource::InPlace(manifest), None))
     };
     projects.iter().map(one).collect::<std::io::Result<_>>().map_err(|source| source.to_string())
 }

@@ -1,16 +1,16 @@
-//! The ways to give a plan a tree of its own, best first, and which of them may be used.
+//! The strategies that give a plan a tree of its own, best first, and the choice among them.
 //!
 //! # Invariants
-//! 1. [`Rung::LADDER`] is the order in which they are tried; [`Rung::InPlace`] is not on it: it is used only when it is
-//!    named.
-//! 2. Text and rung are one to one.
+//! 1. [`SandboxStrategy::TRY_ORDER`] is the order in which they are tried. [`SandboxStrategy::InPlace`] is
+//!    not in it: it is used only if it is named.
+//! 2. Text and strategy are one to one.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How the plan's tree is kept apart from the user's.
+/// The way in which the plan's tree is kept apart from the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum SandboxStrategy {
     /// An overlay file system over the live tree: costs the same whatever the size.
     Overlay,
     /// A copy that shares its blocks with the original.
@@ -23,83 +23,88 @@ pub enum Rung {
     InPlace,
 }
 
-impl Rung {
-    /// What is tried, in this order.
-    pub const LADDER: [Rung; 4] = [Rung::Overlay, Rung::Reflink, Rung::Worktree, Rung::Copy];
+impl SandboxStrategy {
+    /// The strategies that are tried, in this order.
+    pub const TRY_ORDER: [SandboxStrategy; 4] = [
+        SandboxStrategy::Overlay,
+        SandboxStrategy::Reflink,
+        SandboxStrategy::Worktree,
+        SandboxStrategy::Copy,
+    ];
 
     /// Its name in settings, records and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Rung::Overlay => "overlay",
-            Rung::Reflink => "reflink",
-            Rung::Worktree => "worktree",
-            Rung::Copy => "copy",
-            Rung::InPlace => "none",
+            SandboxStrategy::Overlay => "overlay",
+            SandboxStrategy::Reflink => "reflink",
+            SandboxStrategy::Worktree => "worktree",
+            SandboxStrategy::Copy => "copy",
+            SandboxStrategy::InPlace => "none",
         }
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for SandboxStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// No rung has this name.
+/// No strategy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no sandbox strategy is named {0:?}: there are auto, overlay, reflink, worktree, copy, none")]
-pub struct NoSuchRung(pub String);
+pub struct UnknownSandboxStrategy(pub String);
 
-impl FromStr for Rung {
-    type Err = NoSuchRung;
+impl FromStr for SandboxStrategy {
+    type Err = UnknownSandboxStrategy;
 
-    fn from_str(text: &str) -> Result<Rung, NoSuchRung> {
-        Rung::LADDER
+    fn from_str(text: &str) -> Result<SandboxStrategy, UnknownSandboxStrategy> {
+        SandboxStrategy::TRY_ORDER
             .into_iter()
-            .chain([Rung::InPlace])
+            .chain([SandboxStrategy::InPlace])
             .find(|rung| rung.as_str() == text)
-            .ok_or_else(|| NoSuchRung(text.to_owned()))
+            .ok_or_else(|| UnknownSandboxStrategy(text.to_owned()))
     }
 }
 
-/// What may be used.
+/// The strategies that may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The first rung of the ladder that works.
+pub enum StrategyChoice {
+    /// The first strategy of the order that works.
     #[default]
     Auto,
     /// This one or none at all.
-    Only(Rung),
+    Only(SandboxStrategy),
 }
 
-impl Choice {
-    /// The rungs to be tried, in order.
-    pub fn rungs(self) -> Vec<Rung> {
+impl StrategyChoice {
+    /// The strategies to be tried, in order.
+    pub fn strategies(self) -> Vec<SandboxStrategy> {
         match self {
-            Choice::Auto => Rung::LADDER.to_vec(),
-            Choice::Only(rung) => vec![rung],
+            StrategyChoice::Auto => SandboxStrategy::TRY_ORDER.to_vec(),
+            StrategyChoice::Only(rung) => vec![rung],
         }
     }
 }
 
-impl FromStr for Choice {
-    type Err = NoSuchRung;
+impl FromStr for StrategyChoice {
+    type Err = UnknownSandboxStrategy;
 
-    fn from_str(text: &str) -> Result<Choice, NoSuchRung> {
-        if text == "auto" { Ok(Choice::Auto) } else { text.parse().map(Choice::Only) }
+    fn from_str(text: &str) -> Result<StrategyChoice, UnknownSandboxStrategy> {
+        if text == "auto" { Ok(StrategyChoice::Auto) } else { text.parse().map(StrategyChoice::Only) }
     }
 }
 
-/// A rung that was tried and does not serve here.
+/// A strategy that was tried and does not work here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
-    /// Which.
-    pub rung: Rung,
-    /// What stood in the way, in words for a user.
+pub struct SkippedSandboxStrategy {
+    /// The strategy.
+    pub rung: SandboxStrategy,
+    /// The reason, in words for a user.
     pub why: String,
 }
 
-impl fmt::Display for PassedOver {
+impl fmt::Display for SkippedSandboxStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.rung, self.why)
     }
@@ -111,18 +116,18 @@ mod tests {
 
     #[test]
     fn each_rung_has_one_name() {
-        for rung in Rung::LADDER.into_iter().chain([Rung::InPlace]) {
+        for rung in SandboxStrategy::TRY_ORDER.into_iter().chain([SandboxStrategy::InPlace]) {
             assert_eq!(rung.to_string().parse(), Ok(rung));
-            assert_eq!(rung.as_str().parse(), Ok(Choice::Only(rung)));
+            assert_eq!(rung.as_str().parse(), Ok(StrategyChoice::Only(rung)));
         }
-        assert_eq!("auto".parse(), Ok(Choice::Auto));
-        assert_eq!("Overlay".parse::<Rung>(), Err(NoSuchRung("Overlay".into())));
-        assert_eq!("fast".parse::<Choice>(), Err(NoSuchRung("fast".into())));
+        assert_eq!("auto".parse(), Ok(StrategyChoice::Auto));
+        assert_eq!("Overlay".parse::<SandboxStrategy>(), Err(UnknownSandboxStrategy("Overlay".into())));
+        assert_eq!("fast".parse::<StrategyChoice>(), Err(UnknownSandboxStrategy("fast".into())));
     }
 
     #[test]
     fn the_users_own_tree_is_taken_only_when_it_is_named() {
-        assert!(!Choice::Auto.rungs().contains(&Rung::InPlace));
-        assert_eq!(Choice::Only(Rung::InPlace).rungs(), [Rung::InPlace]);
+        assert!(!StrategyChoice::Auto.strategies().contains(&SandboxStrategy::InPlace));
+        assert_eq!(StrategyChoice::Only(SandboxStrategy::InPlace).strategies(), [SandboxStrategy::InPlace]);
     }
 }

@@ -1,20 +1,21 @@
-//! The rung that copies what git knows or would add, and what the user asked for besides.
+//! The strategy that copies the files that git tracks or would add, and those that the user asked for
+//! besides.
 //!
-//! Files that git ignores are not there, so a plan builds anew; files like `.env` are copied by name. Uncommitted work
-//! is: the files come from the live tree, not from a commit.
+//! Files that git ignores are not there, so a plan builds anew; files like `.env` are copied by name.
+//! Uncommitted work is: the files come from the live tree, not from a commit.
 //!
 //! # Not here
-//! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::copy).
+//! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::open::copy).
 
 use domain::RelPath;
 
-use super::copy::{Copying, Skipped, join, join_name};
+use super::copy::{ProjectCopy, SkippedFiles, join, join_name};
 use crate::git;
 use crate::git::GitDir;
-use crate::git::command::IsOver;
+use crate::git::command::GitStopCheck;
 
 /// Copies the files of the working tree, and of those nested in it.
-pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipped, String> {
+pub(crate) fn copy(mut copying: ProjectCopy<'_>, include: &[String]) -> Result<SkippedFiles, String> {
     let mut trees: Vec<Option<RelPath>> = vec![None];
     while let Some(tree) = trees.pop() {
         let path = join(copying.from_path, tree.as_ref());
@@ -44,7 +45,7 @@ pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipp
 }
 
 /// Whether git knows this directory.
-pub(crate) fn fits(project: &std::path::Path, is_over: &IsOver<'_>) -> Result<(), String> {
+pub(crate) fn fits(project: &std::path::Path, is_over: &GitStopCheck<'_>) -> Result<(), String> {
     let inside = git::output(project, ["rev-parse", "--is-inside-work-tree"], is_over)
         .map_err(|why| why.to_string())?;
     if inside.trim_ascii() == b"true" { Ok(()) } else { Err("not a git working tree".to_owned()) }

@@ -1,30 +1,30 @@
-//! How commands begin and end, on every rung.
+//! The beginning and the end of commands, with every backend.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use domain::{RelPath, RootNo};
-use sandbox::command::{CommandSpec, Given, HowEnded, Stdin, environment};
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
+use domain::{RelPath, RootIndex};
+use sandbox::command::{CommandSpec, EnvSpec, ExitKind, Stdin, environment};
+use sandbox::isolation::{CommandStartError, Isolation, IsolationBackend, IsolationPolicy};
 
-use super::command_stage::{Stage, as_root_and_ordinary, child, pair, rungs, shown, text};
+use super::command_stage::{CommandFixture, as_root_and_ordinary, child, pair, rungs, shown, text};
 
 #[test]
 fn exit_statuses_and_signals_are_told_apart() {
     as_root_and_ordinary("cases::command_ends::exit_statuses_and_signals_are_told_apart", || {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let table = [
-            ("exit 0", HowEnded::Exited(0)),
-            ("exit 7", HowEnded::Exited(7)),
-            ("exit 127", HowEnded::Exited(127)),
-            ("kill -TERM $$", HowEnded::Signalled(libc::SIGTERM)),
-            ("kill -KILL $$", HowEnded::Signalled(libc::SIGKILL)),
+            ("exit 0", ExitKind::Exited(0)),
+            ("exit 7", ExitKind::Exited(7)),
+            ("exit 127", ExitKind::Exited(127)),
+            ("kill -TERM $$", ExitKind::Signalled(libc::SIGTERM)),
+            ("kill -KILL $$", ExitKind::Signalled(libc::SIGKILL)),
         ];
         for rung in rungs() {
             for (script, how) in table {
                 // bubblewrap itself gives a signal back as a shell would.
                 let how = match (rung, how) {
-                    (IsolationRung::Bubblewrap, HowEnded::Signalled(signal)) => {
-                        HowEnded::Exited(128 + signal)
+                    (IsolationBackend::Bubblewrap, ExitKind::Signalled(signal)) => {
+                        ExitKind::Exited(128 + signal)
                     }
                     (_, how) => how,
                 };
@@ -40,7 +40,7 @@ fn the_command_works_on_the_sandbox_and_not_on_the_users_tree() {
         "cases::command_ends::the_command_works_on_the_sandbox_and_not_on_the_users_tree",
         || {
             for rung in rungs() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let ended = stage
                     .run(rung, stage.shell("cat file; echo changed > file; mkdir -p a/b; mv file a/b/file"));
                 assert_eq!(
@@ -57,7 +57,7 @@ fn the_command_works_on_the_sandbox_and_not_on_the_users_tree() {
 
 #[test]
 fn commands_see_the_tree_at_the_projects_own_path() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let printed = stage.prints(stage.shell("pwd"));
     assert_eq!(printed.trim_end(), stage.path("project").to_str().unwrap());
 }
@@ -65,10 +65,10 @@ fn commands_see_the_tree_at_the_projects_own_path() {
 #[test]
 fn a_program_that_is_not_there_is_an_error_that_names_it() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         for program in ["no-such-program", "./no-such-program", "/no/such/program"] {
             match stage.start(rung, stage.command([program, "--help"])) {
-                Err(error @ StartError::NotFound { .. }) => {
+                Err(error @ CommandStartError::NotFound { .. }) => {
                     assert_eq!(error.to_string(), format!("{program} is not there to be run"), "{rung}");
                 }
                 other => panic!("{rung}: {other:?}"),
@@ -79,7 +79,7 @@ fn a_program_that_is_not_there_is_an_error_that_names_it() {
 
 #[test]
 fn a_program_that_lies_where_commands_do_not_see_is_told_with_the_reason() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let hidden = tempfile::tempdir_in("/var/tmp").unwrap();
     std::os::unix::fs::symlink(stage.path("outside"), hidden.path().join("link")).unwrap();
     for dir in [stage.path("outside"), hidden.path().to_owned()] {
@@ -90,7 +90,7 @@ fn a_program_that_lies_where_commands_do_not_see_is_told_with_the_reason() {
     let through_link = shown(&hidden.path().join("link/tool"));
     for rung in rungs()
         .into_iter()
-        .filter(|rung| matches!(rung, IsolationRung::Namespaces | IsolationRung::Bubblewrap))
+        .filter(|rung| matches!(rung, IsolationBackend::Namespaces | IsolationBackend::Bubblewrap))
     {
         let cases = [
             (at_tmp.as_str(), format!("{at_tmp} lies below /tmp, which commands do not see")),
@@ -116,14 +116,14 @@ fn a_program_that_lies_where_commands_do_not_see_is_told_with_the_reason() {
 
 #[test]
 fn a_program_that_cannot_be_run_is_told_from_one_that_is_not_there() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let file = stage.path("copy/script");
     std::fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     for (mode, errno) in [(0o644, libc::EACCES), (0o755, libc::ENOENT)] {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         for rung in rungs() {
             match stage.start(rung, stage.command(["./script"])) {
-                Err(StartError::NotExecutable { program, source }) => {
+                Err(CommandStartError::NotExecutable { program, source }) => {
                     assert_eq!(
                         (program.as_str(), source.raw_os_error()),
                         ("./script", Some(errno)),
@@ -138,7 +138,7 @@ fn a_program_that_cannot_be_run_is_told_from_one_that_is_not_there() {
 
 #[test]
 fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     std::fs::write(stage.path("copy/script"), "echo \"ran with $1\"\n").unwrap();
     std::fs::set_permissions(stage.path("copy/script"), std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(stage.prints(stage.command(["./script", "this"])), "ran with this\n");
@@ -146,7 +146,7 @@ fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
 
 #[test]
 fn a_command_begins_in_the_directory_it_was_given_and_in_none_outside() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     std::fs::create_dir_all(stage.path("copy/sub/dir")).unwrap();
     symlink("/etc", stage.path("copy/out")).unwrap();
     let within = |below: &str| {
@@ -159,18 +159,23 @@ fn a_command_begins_in_the_directory_it_was_given_and_in_none_outside() {
     for rung in rungs() {
         for below in ["out", "missing", "file"] {
             let refused = stage.start(rung, within(below));
-            assert!(matches!(refused, Err(StartError::Directory { .. })), "{rung} {below}: {refused:?}");
+            assert!(
+                matches!(refused, Err(CommandStartError::Directory { .. })),
+                "{rung} {below}: {refused:?}"
+            );
         }
     }
-    let elsewhere =
-        CommandSpec { cwd: sandbox::command::WorkDir { root: RootNo(3), below: None }, ..stage.shell(":") };
-    let refused = stage.start(IsolationRung::Namespaces, elsewhere);
-    assert!(matches!(refused, Err(StartError::NoSuchRoot { no: RootNo(3) })), "{refused:?}");
+    let elsewhere = CommandSpec {
+        cwd: sandbox::command::WorkDir { root: RootIndex(3), below: None },
+        ..stage.shell(":")
+    };
+    let refused = stage.start(IsolationBackend::Namespaces, elsewhere);
+    assert!(matches!(refused, Err(CommandStartError::NoSuchRoot { no: RootIndex(3) })), "{refused:?}");
 }
 
 #[test]
 fn what_is_given_to_read_is_read_to_its_end() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let long = "line\n".repeat(100_000);
     for rung in rungs() {
         let given = CommandSpec { stdin: Stdin::Bytes(long.clone().into()), ..stage.shell("wc -c") };
@@ -192,7 +197,7 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
         pair("OPENAI_API_KEY", "sk-secret"),
         pair("CARGO_HOME", "/opt/cargo"),
     ];
-    let given = Given {
+    let given = EnvSpec {
         plan: "01JB".into(),
         job: "01JC".into(),
         fence: 7,
@@ -200,7 +205,7 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
         pass_env: vec!["CARGO_HOME".into()],
         env: vec![pair("LANG", "C"), pair("ARG_TARGET", "all of it"), pair("AGENTS_JOB", "none")],
     };
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let spec = CommandSpec { env: environment(ours, &given), ..stage.command(["env"]) };
     let printed = stage.prints(spec);
     let mut seen: Vec<&str> = printed.lines().collect();
@@ -224,28 +229,28 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
 
 #[test]
 fn isolation_that_is_required_is_never_done_without() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let broken = || sandbox::child::ChildProgram::new("/bin/false");
     match Isolation::new(IsolationPolicy::Required, broken()).start(stage.view(), stage.shell(":")) {
-        Err(StartError::NoIsolation { reasons }) => {
-            let tried: Vec<IsolationRung> = reasons.iter().map(|passed| passed.rung).collect();
-            assert_eq!(tried, [IsolationRung::Namespaces, IsolationRung::Bubblewrap]);
+        Err(CommandStartError::NoIsolation { reasons }) => {
+            let tried: Vec<IsolationBackend> = reasons.iter().map(|passed| passed.rung).collect();
+            assert_eq!(tried, [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap]);
             assert!(reasons.iter().all(|passed| !passed.why.is_empty()));
         }
         other => panic!("{other:?}"),
     }
     let running =
         Isolation::new(IsolationPolicy::Required, child()).start(stage.view(), stage.shell(":")).unwrap();
-    assert_eq!(running.isolation().rung, IsolationRung::Namespaces);
+    assert_eq!(running.isolation().rung, IsolationBackend::Namespaces);
     assert_eq!(running.isolation().passed_over, []);
 }
 
 #[test]
 fn a_path_to_write_to_that_is_not_there_is_an_error() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let spec = CommandSpec { writable: vec![stage.path("missing")], ..stage.shell(":") };
-    match stage.start(IsolationRung::Namespaces, spec) {
-        Err(StartError::Writable { path, .. }) => assert_eq!(path, stage.path("missing")),
+    match stage.start(IsolationBackend::Namespaces, spec) {
+        Err(CommandStartError::Writable { path, .. }) => assert_eq!(path, stage.path("missing")),
         other => panic!("{other:?}"),
     }
 }
@@ -253,7 +258,7 @@ fn a_path_to_write_to_that_is_not_there_is_an_error() {
 #[test]
 fn a_command_leads_a_session_of_its_own_so_that_no_terminal_reaches_it() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let script =
             "read -r _ _ _ _ group session _ < /proc/$$/stat; echo $((group - $$)) $((session - $$))";
         assert_eq!(text(&stage.run(rung, stage.shell(script)).stdout), "0 0\n", "{rung}");
@@ -263,7 +268,7 @@ fn a_command_leads_a_session_of_its_own_so_that_no_terminal_reaches_it() {
 #[test]
 fn a_command_inherits_no_file_and_no_signal_setting_of_ours() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let script =
             "ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -d '\\t'";
         let printed = text(&stage.run(rung, stage.shell(script)).stdout);

@@ -1,11 +1,11 @@
-//! Whoever takes a job over kills what its earlier owners left, and nothing else.
+//! The process that takes a job over kills what its earlier owners left, and nothing else.
 
 use std::time::Duration;
 
-use sandbox::command::{CommandSpec, Given, HowEnded, Running, environment, kill_job};
-use sandbox::isolation::IsolationRung;
+use sandbox::command::{CommandSpec, EnvSpec, ExitKind, RunningCommand, environment, kill_job};
+use sandbox::isolation::IsolationBackend;
 
-use super::command_stage::{Alive, Stage, as_root_and_ordinary, rungs, this_test};
+use super::command_stage::{CommandFixture, PipeWriters, as_root_and_ordinary, rungs, this_test};
 
 /// Nothing here waits as long.
 const LONG: Duration = Duration::from_secs(600);
@@ -15,13 +15,18 @@ fn job(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-/// A command that the owner with this fence has started, and that runs on: nobody waits for it. Beside it runs one that
-/// left its session.
-fn runs(stage: &Stage, rung: IsolationRung, job: &str, fence: u64) -> (Running, Alive) {
+/// A command that the owner with this fence has started, and that runs on: nobody waits for it. Beside it
+/// runs one that left its session.
+fn runs(
+    stage: &CommandFixture,
+    rung: IsolationBackend,
+    job: &str,
+    fence: u64,
+) -> (RunningCommand, PipeWriters) {
     let alive = stage.alive();
     let script = "(setsid sh -c 'exec 9>alive; : > ready; while :; do sleep 0.01; done' >/dev/null 2>&1 &); \
                   until [ -e ready ]; do :; done; exec 8>alive; echo up >&8; exec sleep 1000";
-    let given = Given { plan: "plan".into(), job: job.into(), fence, ..Given::default() };
+    let given = EnvSpec { plan: "plan".into(), job: job.into(), fence, ..EnvSpec::default() };
     let spec = CommandSpec { env: environment(std::env::vars_os(), &given), ..stage.shell(script) };
     let running = stage.start(rung, spec).unwrap();
     (running, alive)
@@ -34,7 +39,7 @@ fn what_an_earlier_owner_of_a_job_started_is_dead_when_the_kill_returns() {
         || {
             let job = job("earlier");
             for rung in rungs() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let (running, mut alive) = runs(&stage, rung, &job, 1);
                 alive.wait_for_a_writer();
                 let killed = kill_job(job.as_ref(), 2, LONG).unwrap();
@@ -44,7 +49,7 @@ fn what_an_earlier_owner_of_a_job_started_is_dead_when_the_kill_returns() {
                 let killed = libc::SIGKILL;
                 let how = running.wait().how;
                 // bubblewrap itself gives a signal back as a shell would.
-                let ends = [HowEnded::Signalled(killed), HowEnded::Exited(128 + killed)];
+                let ends = [ExitKind::Signalled(killed), ExitKind::Exited(128 + killed)];
                 assert!(ends.contains(&how), "{rung}: {how:?}");
             }
         },
@@ -54,9 +59,9 @@ fn what_an_earlier_owner_of_a_job_started_is_dead_when_the_kill_returns() {
 #[test]
 fn neither_a_later_owner_nor_another_job_is_touched() {
     let (job, other) = (job("later"), job("other"));
-    let (stage, beside) = (Stage::new(), Stage::new());
-    let (running, mut alive) = runs(&stage, IsolationRung::None, &job, 2);
-    let (another, mut another_alive) = runs(&beside, IsolationRung::None, &other, 1);
+    let (stage, beside) = (CommandFixture::new(), CommandFixture::new());
+    let (running, mut alive) = runs(&stage, IsolationBackend::None, &job, 2);
+    let (another, mut another_alive) = runs(&beside, IsolationBackend::None, &other, 1);
     alive.wait_for_a_writer();
     another_alive.wait_for_a_writer();
     // An owner that stood still while the second one began.

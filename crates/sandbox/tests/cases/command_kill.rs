@@ -3,10 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use sandbox::command::{CommandSpec, HowEnded};
-use sandbox::isolation::{IsolationRung, kill_marked};
+use sandbox::command::{CommandSpec, ExitKind};
+use sandbox::isolation::{IsolationBackend, kill_marked};
 
-use super::command_stage::{Stage, as_root_and_ordinary, pair, rungs, text, this_test};
+use super::command_stage::{CommandFixture, as_root_and_ordinary, pair, rungs, text, this_test};
 
 /// Leaves a process behind that left its parent, its group and its session, and that holds the pipe.
 const LEAVE_A_DAEMON: &str = "( setsid sh -c 'exec 9>alive; echo up >&9; : > ready; while :; do echo x >> grows; done' \
@@ -18,10 +18,10 @@ fn a_process_that_left_its_session_is_dead_before_wait_returns() {
         "cases::command_kill::a_process_that_left_its_session_is_dead_before_wait_returns",
         || {
             for rung in rungs() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let mut alive = stage.alive();
                 let ended = stage.run(rung, stage.shell(LEAVE_A_DAEMON));
-                assert_eq!(ended.how, HowEnded::Exited(0), "{rung}: {}", text(&ended.stderr));
+                assert_eq!(ended.how, ExitKind::Exited(0), "{rung}: {}", text(&ended.stderr));
                 assert!(!alive.is_held(), "{rung}");
                 assert!(ended.processes_killed >= 1, "{rung}");
             }
@@ -32,16 +32,16 @@ fn a_process_that_left_its_session_is_dead_before_wait_returns() {
 #[test]
 fn a_background_process_that_holds_the_output_does_not_hold_up_the_end() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let ended = stage.run(rung, stage.shell("echo said; setsid sleep 1000 & exit 3"));
-        assert_eq!((ended.how, text(&ended.stdout)), (HowEnded::Exited(3), "said\n".to_owned()), "{rung}");
+        assert_eq!((ended.how, text(&ended.stdout)), (ExitKind::Exited(3), "said\n".to_owned()), "{rung}");
     }
 }
 
 #[test]
 fn a_command_that_takes_too_long_is_asked_to_end_first() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let script = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done";
         let spec = CommandSpec {
             timeout: Some(Duration::from_millis(300)),
@@ -49,14 +49,14 @@ fn a_command_that_takes_too_long_is_asked_to_end_first() {
             ..stage.shell(script)
         };
         let ended = stage.run(rung, spec);
-        assert_eq!((ended.how, text(&ended.stdout)), (HowEnded::TimedOut, "asked\n".to_owned()), "{rung}");
+        assert_eq!((ended.how, text(&ended.stdout)), (ExitKind::TimedOut, "asked\n".to_owned()), "{rung}");
     }
 }
 
 #[test]
 fn a_command_that_does_not_listen_is_killed_with_all_its_children() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let mut alive = stage.alive();
         let script = format!("trap '' TERM; {LEAVE_A_DAEMON}; exec 8>alive; while :; do :; done");
         let spec = CommandSpec {
@@ -64,7 +64,7 @@ fn a_command_that_does_not_listen_is_killed_with_all_its_children() {
             kill_grace: Duration::from_millis(50),
             ..stage.shell(&script)
         };
-        assert_eq!(stage.run(rung, spec).how, HowEnded::TimedOut, "{rung}");
+        assert_eq!(stage.run(rung, spec).how, ExitKind::TimedOut, "{rung}");
         assert!(!alive.is_held(), "{rung}");
     }
 }
@@ -75,7 +75,7 @@ fn a_command_can_be_killed_from_any_thread_any_number_of_times() {
         "cases::command_kill::a_command_can_be_killed_from_any_thread_any_number_of_times",
         || {
             for rung in rungs() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let mut alive = stage.alive();
                 let running =
                     stage.start(rung, stage.shell(&format!("{LEAVE_A_DAEMON}; exec sleep 1000"))).unwrap();
@@ -87,7 +87,7 @@ fn a_command_can_be_killed_from_any_thread_any_number_of_times() {
                         killer.kill();
                     })
                 });
-                assert_eq!(running.wait().how, HowEnded::Killed, "{rung}");
+                assert_eq!(running.wait().how, ExitKind::Killed, "{rung}");
                 assert!(!alive.is_held(), "{rung}");
                 for thread in threads {
                     thread.join().unwrap();
@@ -101,7 +101,7 @@ fn a_command_can_be_killed_from_any_thread_any_number_of_times() {
 #[test]
 fn a_hundred_processes_die_at_one_kill() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let mut alive = stage.alive();
         let script = "exec 9>alive; for i in $(seq 100); do setsid sleep 1000 & done; echo up >&9; wait";
         let running = stage.start(rung, stage.shell(script)).unwrap();
@@ -112,7 +112,7 @@ fn a_hundred_processes_die_at_one_kill() {
             ended = Some(running.wait());
         });
         let ended = ended.unwrap();
-        assert_eq!(ended.how, HowEnded::Killed, "{rung}");
+        assert_eq!(ended.how, ExitKind::Killed, "{rung}");
         assert!(ended.processes_killed >= 100, "{rung}: {}", ended.processes_killed);
     }
 }
@@ -120,7 +120,7 @@ fn a_hundred_processes_die_at_one_kill() {
 #[test]
 fn a_command_that_nobody_waits_for_is_killed() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let mut alive = stage.alive();
         let running = stage.start(rung, stage.shell(&format!("{LEAVE_A_DAEMON}; exec sleep 1000"))).unwrap();
         drop(running);
@@ -131,7 +131,7 @@ fn a_command_that_nobody_waits_for_is_killed() {
 #[test]
 fn the_command_lives_on_when_the_thread_that_started_it_ends() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let script = "until [ -e go ]; do :; done; echo lived on";
         let spec = stage.shell(script);
         let view = stage.view();
@@ -145,7 +145,7 @@ fn the_command_lives_on_when_the_thread_that_started_it_ends() {
         let ended = running.wait();
         assert_eq!(
             (ended.how, text(&ended.stdout)),
-            (HowEnded::Exited(0), "lived on\n".to_owned()),
+            (ExitKind::Exited(0), "lived on\n".to_owned()),
             "{rung}"
         );
     }
@@ -162,7 +162,7 @@ fn nothing_of_a_command_outlives_an_engine_that_is_killed() {
     }
     as_root_and_ordinary(NAME, || {
         for rung in rungs() {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let mut alive = stage.alive();
             let place = format!("{rung}:{}", stage.path("").display());
             let mut engine = this_test(NAME);
@@ -180,37 +180,38 @@ fn nothing_of_a_command_outlives_an_engine_that_is_killed() {
 
 fn play_the_engine(place: &str) {
     let (rung, dir) = place.split_once(':').unwrap();
-    let rung = IsolationRung::LADDER.into_iter().find(|known| known.as_str() == rung).unwrap();
-    let stage = Stage::at(dir);
+    let rung = IsolationBackend::TRY_ORDER.into_iter().find(|known| known.as_str() == rung).unwrap();
+    let stage = CommandFixture::at(dir);
     let running = stage.start(rung, stage.shell(&format!("{LEAVE_A_DAEMON}; exec sleep 1000"))).unwrap();
     running.wait();
 }
 
 #[test]
 fn a_reaper_that_is_killed_takes_nothing_out_of_reach() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let mut alive = stage.alive();
     let script = format!("{LEAVE_A_DAEMON}; kill -KILL $PPID; exec sleep 1000");
     // Without isolation a command can reach its reaper.
-    let ended = stage.run(IsolationRung::None, stage.shell(&script));
-    assert_eq!(ended.how, HowEnded::Signalled(libc::SIGKILL));
+    let ended = stage.run(IsolationBackend::None, stage.shell(&script));
+    assert_eq!(ended.how, ExitKind::Signalled(libc::SIGKILL));
     assert!(!alive.is_held());
 }
 
 #[test]
 fn a_command_cannot_reach_its_reaper() {
     as_root_and_ordinary("cases::command_kill::a_command_cannot_reach_its_reaper", || {
-        for rung in rungs().into_iter().filter(|rung| *rung != IsolationRung::None) {
-            let stage = Stage::new();
+        for rung in rungs().into_iter().filter(|rung| *rung != IsolationBackend::None) {
+            let stage = CommandFixture::new();
             let script = "kill -KILL $PPID; kill -STOP $PPID; cat /proc/$PPID/environ; readlink /proc/$PPID/fd/*; \
                 ls /proc/$PPID/cwd/; echo lived";
             let ended = stage.run(rung, stage.shell(script));
-            assert_eq!((ended.how, text(&ended.stdout).as_str()), (HowEnded::Exited(0), "lived\n"), "{rung}");
+            assert_eq!((ended.how, text(&ended.stdout).as_str()), (ExitKind::Exited(0), "lived\n"), "{rung}");
         }
         // Even with no other wall, root aside.
         if !rustix::process::geteuid().is_root() {
-            let stage = Stage::new();
-            let ended = stage.run(IsolationRung::None, stage.shell("readlink /proc/$PPID/fd/*; echo lived"));
+            let stage = CommandFixture::new();
+            let ended =
+                stage.run(IsolationBackend::None, stage.shell("readlink /proc/$PPID/fd/*; echo lived"));
             assert_eq!(text(&ended.stdout), "lived\n");
         }
     });
@@ -218,7 +219,7 @@ fn a_command_cannot_reach_its_reaper() {
 
 #[test]
 fn what_a_job_left_behind_is_found_by_its_mark() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let mut alive = stage.alive();
     let job = format!("job-{}", std::process::id());
     let mut orphan = std::process::Command::new("sh")
@@ -236,7 +237,7 @@ fn what_a_job_left_behind_is_found_by_its_mark() {
 #[test]
 fn a_command_that_has_ended_by_itself_can_still_be_killed_and_waited_for() {
     for rung in rungs() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let mut alive = stage.alive();
         let running = stage.start(rung, stage.shell("exec 9>alive; echo up >&9")).unwrap();
         alive.wait_for_a_writer_and_its_death(None, || {});
@@ -244,7 +245,7 @@ fn a_command_that_has_ended_by_itself_can_still_be_killed_and_waited_for() {
         killer.kill();
         // Which of the two was first is not ours to say.
         let how = running.wait().how;
-        assert!(matches!(how, HowEnded::Exited(0) | HowEnded::Killed), "{rung}: {how:?}");
+        assert!(matches!(how, ExitKind::Exited(0) | ExitKind::Killed), "{rung}: {how:?}");
         killer.kill();
     }
 }

@@ -8,24 +8,26 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use domain::RootNo;
+use domain::RootIndex;
 use sandbox::child::ChildProgram;
-use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Running, WorkDir, environment};
+use sandbox::command::{
+    CommandExit, CommandSpec, EnvSpec, ExitKind, OutputSpec, RunningCommand, WorkDir, environment,
+};
 use sandbox::fs::beneath::open_root;
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
-use sandbox::view::{View, ViewRoot};
+use sandbox::isolation::{CommandStartError, Isolation, IsolationBackend, IsolationPolicy};
+use sandbox::view::{SandboxView, ViewRoot};
 
 use super::ordinary_user::{reachable_dir, run_as_ordinary_user};
 
 /// A project and its sandbox.
-pub(crate) struct Stage {
+pub(crate) struct CommandFixture {
     dir: PathBuf,
     /// Removed with the stage that made it.
     _made: Option<tempfile::TempDir>,
 }
 
-impl Stage {
-    pub(crate) fn new() -> Stage {
+impl CommandFixture {
+    pub(crate) fn new() -> CommandFixture {
         // Wherever the tests' own temporary files are: commands have a `/tmp` of their own.
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         for name in ["project", "copy", "log", "outside"] {
@@ -33,12 +35,12 @@ impl Stage {
         }
         std::fs::write(dir.path().join("project/file"), "the user's\n").unwrap();
         std::fs::write(dir.path().join("copy/file"), "the sandbox's\n").unwrap();
-        Stage { dir: dir.path().to_owned(), _made: Some(dir) }
+        CommandFixture { dir: dir.path().to_owned(), _made: Some(dir) }
     }
 
     /// One that somebody else has made.
-    pub(crate) fn at(dir: impl Into<PathBuf>) -> Stage {
-        Stage { dir: dir.into(), _made: None }
+    pub(crate) fn at(dir: impl Into<PathBuf>) -> CommandFixture {
+        CommandFixture { dir: dir.into(), _made: None }
     }
 
     /// A path that the test and the machine know.
@@ -46,18 +48,23 @@ impl Stage {
         self.dir.join(name)
     }
 
-    pub(crate) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> SandboxView {
         let copy = self.path("copy");
         let tree = open_root(&copy).unwrap();
-        let root =
-            ViewRoot { no: RootNo(0), path: self.path("project"), tree, copy: Some(copy), read_only: false };
-        View { user_namespace: None, mount_namespace: None, roots: vec![root] }
+        let root = ViewRoot {
+            no: RootIndex(0),
+            path: self.path("project"),
+            tree,
+            copy: Some(copy),
+            read_only: false,
+        };
+        SandboxView { user_namespace: None, mount_namespace: None, roots: vec![root] }
     }
 
     /// A command that only names its program and arguments.
     pub(crate) fn command<const N: usize>(&self, argv: [&str; N]) -> CommandSpec {
-        let cwd = WorkDir { root: RootNo(0), below: None };
-        let given = Given { plan: "plan".into(), job: "job".into(), ..Given::default() };
+        let cwd = WorkDir { root: RootIndex(0), below: None };
+        let given = EnvSpec { plan: "plan".into(), job: "job".into(), ..EnvSpec::default() };
         CommandSpec {
             env: environment(std::env::vars_os(), &given),
             ..CommandSpec::new(argv, cwd, OutputSpec::in_dir(self.path("log")))
@@ -68,36 +75,40 @@ impl Stage {
         self.command(["sh", "-c", script])
     }
 
-    pub(crate) fn start(&self, rung: IsolationRung, spec: CommandSpec) -> Result<Running, StartError> {
+    pub(crate) fn start(
+        &self,
+        rung: IsolationBackend,
+        spec: CommandSpec,
+    ) -> Result<RunningCommand, CommandStartError> {
         Isolation::only(rung, child()).start(self.view(), spec)
     }
 
-    pub(crate) fn run(&self, rung: IsolationRung, spec: CommandSpec) -> Ended {
+    pub(crate) fn run(&self, rung: IsolationBackend, spec: CommandSpec) -> CommandExit {
         self.start(rung, spec).unwrap().wait()
     }
 
     /// Runs a script on the best rung and gives what it printed.
     pub(crate) fn prints(&self, spec: CommandSpec) -> String {
-        let ended = self.run(IsolationRung::Namespaces, spec);
-        assert_eq!(ended.how, HowEnded::Exited(0), "{}", text(&ended.stderr));
+        let ended = self.run(IsolationBackend::Namespaces, spec);
+        assert_eq!(ended.how, ExitKind::Exited(0), "{}", text(&ended.stderr));
         text(&ended.stdout)
     }
 
     /// A pipe in the project that tells whether anything still holds it.
-    pub(crate) fn alive(&self) -> Alive {
+    pub(crate) fn alive(&self) -> PipeWriters {
         let path = self.path("copy/alive");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
-        Alive { file }
+        PipeWriters { file }
     }
 }
 
 /// The reading end of a pipe whose writers are counted by the kernel.
-pub(crate) struct Alive {
+pub(crate) struct PipeWriters {
     file: File,
 }
 
-impl Alive {
+impl PipeWriters {
     /// Whether some process has the pipe open.
     pub(crate) fn is_held(&mut self) -> bool {
         let mut bytes = [0; 4096];
@@ -111,8 +122,8 @@ impl Alive {
         }
     }
 
-    /// Waits until somebody has written, acts, then waits until nobody holds it any more. Should `starter` end before
-    /// anybody has written, nobody will.
+    /// Waits until somebody has written, acts, then waits until nobody holds it any more. Should `starter`
+    /// end before anybody has written, nobody will.
     pub(crate) fn wait_for_a_writer_and_its_death(&mut self, starter: Option<&OwnedFd>, act: impl FnOnce()) {
         let flags = rustix::fs::fcntl_getfl(&self.file).unwrap();
         rustix::fs::fcntl_setfl(&self.file, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -147,17 +158,20 @@ pub(crate) fn text(output: &sandbox::command::Output) -> String {
     String::from_utf8(output.bytes()).unwrap()
 }
 
-/// Every rung on which a command can be run here. Where bubblewrap is not installed, that is all that its rung says.
-pub(crate) fn rungs() -> Vec<IsolationRung> {
+/// Every rung on which a command can be run here. Where bubblewrap is not installed, that is all that its
+/// rung says.
+pub(crate) fn rungs() -> Vec<IsolationBackend> {
     let probed = Isolation::new(IsolationPolicy::Required, child()).probe();
     let mut rungs = Vec::new();
     for (rung, works) in probed {
         match works {
             Ok(()) => rungs.push(rung),
-            Err(why) => assert_eq!((rung, why.as_str()), (IsolationRung::Bubblewrap, "bwrap is not there")),
+            Err(why) => {
+                assert_eq!((rung, why.as_str()), (IsolationBackend::Bubblewrap, "bwrap is not there"))
+            }
         }
     }
-    rungs.push(IsolationRung::None);
+    rungs.push(IsolationBackend::None);
     rungs
 }
 

@@ -1,14 +1,17 @@
-//! `--commit` and `--branch`: a commit of the plan's changes alone, made by a real git, moved to by the journal.
+//! `--commit` and `--branch`: a commit of the plan's changes alone, made by a real git, moved to by the
+//! journal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use sandbox::git::refs::{
-    CleanFilter, CommitFile, CommitRequest, FilterProgram, GitError, Onto, RefMove, commit,
+    CleanFilter, CommitFile, CommitRequest, CommitTarget, FilterProgram, GitError, RefMove, commit,
 };
-use sandbox::journal::{Ending, JournalId, JournalKind, Moment, Request, Step, Why};
+use sandbox::journal::{
+    HookPoint, JournalEnding, JournalId, JournalKind, JournalStep, Request, RollbackReason,
+};
 
 use super::journal_stage::*;
 
@@ -25,8 +28,8 @@ fn git(root: &Path, arguments: &[&str]) -> String {
 }
 
 /// A project under git with one commit of the tree.
-fn repository(tree: &Tree) -> Stage {
-    let stage = Stage::new(tree);
+fn repository(tree: &TestTree) -> JournalFixture {
+    let stage = JournalFixture::new(tree);
     git(&stage.root, &["init", "-q", "-b", "main"]);
     for (name, value) in [("user.name", "A"), ("user.email", "a@example.com"), ("commit.gpgsign", "false")] {
         git(&stage.root, &["config", name, value]);
@@ -36,8 +39,8 @@ fn repository(tree: &Tree) -> Stage {
     stage
 }
 
-fn commit_files(before: &Tree, after: &Tree) -> Vec<CommitFile> {
-    let file = |change: sandbox::journal::Change| CommitFile {
+fn commit_files(before: &TestTree, after: &TestTree) -> Vec<CommitFile> {
+    let file = |change: sandbox::journal::JournalChange| CommitFile {
         path: change.path,
         before: change.pre,
         after: change.post,
@@ -45,13 +48,18 @@ fn commit_files(before: &Tree, after: &Tree) -> Vec<CommitFile> {
     changes(before, after).into_iter().map(file).collect()
 }
 
-fn make_commit(root: &Path, scratch: &Path, onto: Onto, files: &[CommitFile]) -> Result<RefMove, GitError> {
+fn make_commit(
+    root: &Path,
+    scratch: &Path,
+    onto: CommitTarget,
+    files: &[CommitFile],
+) -> Result<RefMove, GitError> {
     commit(&CommitRequest {
         root,
         onto,
         message: "by the plan\n",
         files,
-        content: &NoContent,
+        content: &NoContentSource,
         merger: &OneHunk,
         cleaner: &NoCleaner,
         scratch,
@@ -67,18 +75,19 @@ impl CleanFilter for NoCleaner {
     }
 }
 
-fn scratch(stage: &Stage) -> PathBuf {
+fn scratch(stage: &JournalFixture) -> PathBuf {
     stage.dir.path().join("scratch")
 }
 
 /// Applies the changes and moves the ref, as one journal.
-fn apply_and_commit(stage: &Stage, before: &Tree, after: &Tree) -> Ending {
-    let moved = make_commit(&stage.root, &scratch(stage), Onto::Head, &commit_files(before, after)).unwrap();
-    let request = Request { refs: vec![(RootNo(0), moved)], ..stage.request(changes(before, after)) };
+fn apply_and_commit(stage: &JournalFixture, before: &TestTree, after: &TestTree) -> JournalEnding {
+    let moved =
+        make_commit(&stage.root, &scratch(stage), CommitTarget::Head, &commit_files(before, after)).unwrap();
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..stage.request(changes(before, after)) };
     carry_out(&stage.journals(), request).unwrap().retire().unwrap()
 }
 
-fn without_git(tree: Tree) -> Tree {
+fn without_git(tree: TestTree) -> TestTree {
     tree.into_iter().filter(|(path, _)| !path.starts_with(".git/")).collect()
 }
 
@@ -97,11 +106,11 @@ fn a_commit_holds_the_plans_changes_and_nothing_else() {
     let mut left = found.clone();
     left.insert("a".into(), file("unstaged\na\nplan\n"));
     left.insert("b".into(), file("plan\nb\nstaged\n"));
-    left.insert("x".into(), Node::File(b"x\n".to_vec(), 0o755));
+    left.insert("x".into(), TestNode::File(b"x\n".to_vec(), 0o755));
     left.insert("new".into(), file("new\n"));
     left.remove("gone");
     let ending = apply_and_commit(&stage, &found, &left);
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
 
     let root = &stage.root;
     assert_eq!(git(root, &["log", "--format=%s|%an", "main"]), "by the plan|A\nfirst|A");
@@ -140,7 +149,8 @@ fn who_commits_and_when_can_be_said_in_the_environment_and_nothing_else() {
     let (before, after) = (tree([("a", file("a\n"))]), tree([("a", file("a\nplan\n"))]));
     let stage = repository(&before);
     let moved =
-        make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
+        make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &commit_files(&before, &after))
+            .unwrap();
     let written = git(&stage.root, &["cat-file", "commit", moved.new.as_deref().unwrap()]);
     let who: Vec<&str> = written.lines().filter(|line| line.starts_with(['a', 'c'])).collect();
     assert_eq!(
@@ -154,17 +164,17 @@ fn who_commits_and_when_can_be_said_in_the_environment_and_nothing_else() {
 
 #[test]
 fn a_change_that_cannot_be_told_apart_is_a_conflict() {
-    let before = tree([("a", file("a\n")), ("bin", Node::File(b"\0one".to_vec(), 0o644))]);
+    let before = tree([("a", file("a\n")), ("bin", TestNode::File(b"\0one".to_vec(), 0o644))]);
     let stage = repository(&before);
     let mut found = before.clone();
     found.insert("a".into(), file("rewritten\n"));
-    found.insert("bin".into(), Node::File(b"\0two".to_vec(), 0o644));
+    found.insert("bin".into(), TestNode::File(b"\0two".to_vec(), 0o644));
     found.insert("untracked".into(), file("u\n"));
     let mut left = found.clone();
     left.insert("a".into(), file("something else\n"));
-    left.insert("bin".into(), Node::File(b"\0three".to_vec(), 0o644));
+    left.insert("bin".into(), TestNode::File(b"\0three".to_vec(), 0o644));
     left.insert("untracked".into(), file("u2\n"));
-    match make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&found, &left)) {
+    match make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &commit_files(&found, &left)) {
         Err(GitError::Conflicts { paths }) => {
             assert_eq!(paths.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "bin", "untracked"]);
         }
@@ -179,10 +189,10 @@ fn a_branch_gets_the_commit_and_the_tree_stays() {
     let before = tree([("a", file("a\n"))]);
     let stage = repository(&before);
     let after = tree([("a", file("a\nplan\n")), ("sub/n", file("n\n"))]);
-    let onto = || Onto::NewBranch("plan/x".to_owned());
+    let onto = || CommitTarget::NewBranch("plan/x".to_owned());
     let files = commit_files(&before, &after);
     let moved = make_commit(&stage.root, &scratch(&stage), onto(), &files).unwrap();
-    let request = Request { refs: vec![(RootNo(0), moved)], ..stage.request(vec![]) };
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..stage.request(vec![]) };
     carry_out(&stage.journals(), request).unwrap().retire().unwrap();
     assert_eq!(git(&stage.root, &["show", "plan/x:sub/n"]), "n");
     assert_eq!(git(&stage.root, &["rev-parse", "plan/x^"]), git(&stage.root, &["rev-parse", "main"]));
@@ -191,7 +201,8 @@ fn a_branch_gets_the_commit_and_the_tree_stays() {
     let again = make_commit(&stage.root, &scratch(&stage), onto(), &files);
     assert!(matches!(again, Err(GitError::BranchExists { .. })), "{again:?}");
     for name in ["-", "a..b", "@{-1}", ""] {
-        let refused = make_commit(&stage.root, &scratch(&stage), Onto::NewBranch(name.to_owned()), &files);
+        let refused =
+            make_commit(&stage.root, &scratch(&stage), CommitTarget::NewBranch(name.to_owned()), &files);
         assert!(matches!(refused, Err(GitError::BadBranchName { .. })), "{name}: {refused:?}");
     }
     // Undone, it is gone.
@@ -215,24 +226,25 @@ fn a_project_below_the_top_a_detached_head_and_a_first_commit_work() {
     git(&stage.root, &["checkout", "-q", "--detach"]);
     let project = stage.root.join("deep/er");
     let (found, left) = (tree([("a", file("a\n"))]), tree([("a", file("a\nplan\n")), ("b", file("b\n"))]));
-    let moved = make_commit(&project, &scratch(&stage), Onto::Head, &commit_files(&found, &left)).unwrap();
+    let moved =
+        make_commit(&project, &scratch(&stage), CommitTarget::Head, &commit_files(&found, &left)).unwrap();
     assert_eq!(moved.name, "HEAD");
-    let request = Request { refs: vec![(RootNo(0), moved)], ..request(&project, changes(&found, &left)) };
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..request(&project, changes(&found, &left)) };
     carry_out(&stage.journals(), request).unwrap().retire().unwrap();
     assert_eq!(git(&stage.root, &["show", "HEAD:deep/er/b"]), "b");
     assert_eq!(git(&stage.root, &["show", "HEAD:top"]), "t");
     assert_eq!(git(&stage.root, &["log", "--format=%s", "main"]), "first");
     assert_eq!(git(&stage.root, &["status", "--porcelain"]), "");
 
-    let empty = Stage::new(&tree([]));
+    let empty = JournalFixture::new(&tree([]));
     git(&empty.root, &["init", "-q", "-b", "main"]);
     git(&empty.root, &["config", "user.name", "A"]);
     git(&empty.root, &["config", "user.email", "a@example.com"]);
-    apply_and_commit(&empty, &tree([]), &tree([("f", file("f\n")), ("l", Node::Link(b"f".to_vec()))]));
+    apply_and_commit(&empty, &tree([]), &tree([("f", file("f\n")), ("l", TestNode::Link(b"f".to_vec()))]));
     assert_eq!(git(&empty.root, &["log", "--format=%s"]), "by the plan");
     assert_eq!(git(&empty.root, &["status", "--porcelain"]), "");
     let outside = tempfile::tempdir().unwrap();
-    let nowhere = make_commit(outside.path(), &scratch(&stage), Onto::Head, &[]);
+    let nowhere = make_commit(outside.path(), &scratch(&stage), CommitTarget::Head, &[]);
     assert!(matches!(nowhere, Err(GitError::NotARepository { .. })), "{nowhere:?}");
 }
 
@@ -253,12 +265,13 @@ fn contents_pass_through_gits_filters() {
 fn nothing_to_commit_and_a_merge_in_progress_are_said() {
     let before = tree([("a", file("a\n"))]);
     let stage = repository(&before);
-    let nothing = make_commit(&stage.root, &scratch(&stage), Onto::Head, &[]);
+    let nothing = make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &[]);
     assert!(matches!(nothing, Err(GitError::NothingToCommit)), "{nothing:?}");
     let head = git(&stage.root, &["rev-parse", "HEAD"]);
     fs::write(stage.root.join(".git/MERGE_HEAD"), head + "\n").unwrap();
     let after = tree([("a", file("a\nplan\n"))]);
-    let refused = make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after));
+    let refused =
+        make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &commit_files(&before, &after));
     assert!(matches!(refused, Err(GitError::MergeInProgress)), "{refused:?}");
 }
 
@@ -268,16 +281,20 @@ fn a_ref_that_moved_meanwhile_takes_everything_back() {
     let stage = repository(&before);
     let after = tree([("a", file("a\nplan\n"))]);
     let moved =
-        make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
-    let request = Request { refs: vec![(RootNo(0), moved)], ..stage.request(changes(&before, &after)) };
+        make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &commit_files(&before, &after))
+            .unwrap();
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..stage.request(changes(&before, &after)) };
     let root = stage.root.clone();
-    let hooks = at(Step::Op { n: 1, at: Moment::Begin }, move || {
+    let hooks = at(JournalStep::Op { n: 1, at: HookPoint::Begin }, move || {
         git(&root, &["commit", "-q", "--allow-empty", "-m", "mine"]);
         Ok(())
     });
     let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
     assert!(
-        matches!(ending, Ending::RolledBack { why: Why::Git { source: GitError::RefMoved { .. } }, .. }),
+        matches!(
+            ending,
+            JournalEnding::RolledBack { why: RollbackReason::Git { source: GitError::RefMoved { .. } }, .. }
+        ),
         "{ending:?}"
     );
     assert_eq!(without_git(stage.survey()), before);
@@ -290,16 +307,17 @@ fn what_is_staged_in_the_last_moment_stays_staged() {
     let stage = repository(&before);
     let after = tree([("a", file("a\nplan\n")), ("b", file("b\nplan\n"))]);
     let moved =
-        make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
-    let request = Request { refs: vec![(RootNo(0), moved)], ..stage.request(changes(&before, &after)) };
+        make_commit(&stage.root, &scratch(&stage), CommitTarget::Head, &commit_files(&before, &after))
+            .unwrap();
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..stage.request(changes(&before, &after)) };
     let root = stage.root.clone();
-    let hooks = at(Step::Op { n: 2, at: Moment::Begin }, move || {
+    let hooks = at(JournalStep::Op { n: 2, at: HookPoint::Begin }, move || {
         fs::write(root.join("a"), "staged now\n")?;
         git(&root, &["add", "a"]);
         Ok(())
     });
     let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
     assert_eq!(git(&stage.root, &["show", ":a"]), "staged now");
     assert_eq!(git(&stage.root, &["show", ":b"]), "b\nplan");
     assert_eq!(git(&stage.root, &["show", "HEAD:a"]), "a\nplan");
@@ -329,8 +347,9 @@ fn killed_process() {
     let kill_at = std::env::var("KILL_AT").unwrap().parse().unwrap();
     let (before, after) = (tree([("a", file("a\n"))]), tree([("a", file("a\nplan\n"))]));
     let root = dir.join("project");
-    let moved = make_commit(&root, &dir.join("scratch"), Onto::Head, &commit_files(&before, &after)).unwrap();
-    let request = Request { refs: vec![(RootNo(0), moved)], ..request(&root, changes(&before, &after)) };
+    let moved =
+        make_commit(&root, &dir.join("scratch"), CommitTarget::Head, &commit_files(&before, &after)).unwrap();
+    let request = Request { refs: vec![(RootIndex(0), moved)], ..request(&root, changes(&before, &after)) };
     carry_out(&journals(&dir.join("data")).with_hooks(nth(kill_at, die)), request).unwrap().retire().unwrap();
 }
 
@@ -365,6 +384,6 @@ fn a_path_of_the_repository_itself_is_never_written() {
     let refused = RelPath::new(".git/refs/heads/main").unwrap();
     let stage = repository(&tree([]));
     let changes = changes(&tree([]), &tree([(".git/refs/heads/main", file("x"))]));
-    let prepared = stage.journals().prepare(stage.request(changes), &NoContent);
+    let prepared = stage.journals().prepare(stage.request(changes), &NoContentSource);
     assert!(matches!(prepared, Err(sandbox::journal::PrepareError::Protected { path }) if path == refused));
 }

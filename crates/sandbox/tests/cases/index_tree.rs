@@ -188,7 +188,8 @@ fn a_pipe_in_the_place_of_what_says_what_is_ignored_is_not_waited_for() {
     assert!(!history.cut_at().is_empty(), "what cannot be read is cut off somewhere");
 }
 
-/// How often a walk looks whether it is over, if it is so at the last of these looks; and whether it then ended.
+/// How often a walk looks whether it is over, if it is so at the last of these looks; and whether it then
+/// ended.
 fn looks(root: &Path, last: usize) -> (usize, bool) {
     let looks = AtomicUsize::new(0);
     let is_over = || looks.fetch_add(1, Ordering::SeqCst) + 1 >= last;

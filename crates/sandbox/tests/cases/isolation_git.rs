@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use domain::RootNo;
-use sandbox::command::{CommandSpec, HowEnded};
-use sandbox::isolation::{Isolation, IsolationRung};
-use sandbox::{Choice, OpenRequest, RootSpec, Rung, Sandbox};
+use domain::RootIndex;
+use sandbox::command::{CommandSpec, ExitKind};
+use sandbox::isolation::{Isolation, IsolationBackend};
+use sandbox::{OpenRequest, RootSpec, Sandbox, SandboxStrategy, StrategyChoice};
 
-use super::command_stage::{Stage, as_root_and_ordinary, child, pair, rungs, shown, text};
+use super::command_stage::{CommandFixture, as_root_and_ordinary, child, pair, rungs, shown, text};
 use super::ladder_stage::{git, tree};
 
 /// A stage in `dir` whose project is a repository: one commit packed, one loose, one change staged.
-fn repository(dir: &Path) -> Stage {
-    let stage = Stage::at(dir);
+fn repository(dir: &Path) -> CommandFixture {
+    let stage = CommandFixture::at(dir);
     let project = stage.path("project");
     std::fs::create_dir(&project).unwrap();
     git(&project, &["init", "-q", "-b", "main"]);
@@ -29,13 +29,20 @@ fn repository(dir: &Path) -> Stage {
     stage
 }
 
-fn open(stage: &Stage, rung: Rung) -> Sandbox {
-    let roots = vec![RootSpec { no: RootNo(0), path: stage.path("project"), read_only: false }];
+fn open(stage: &CommandFixture, rung: SandboxStrategy) -> Sandbox {
+    let roots = vec![RootSpec { no: RootIndex(0), path: stage.path("project"), read_only: false }];
     let dir = stage.path("sandboxes/plan-1");
-    sandbox::open(OpenRequest { dir, roots, choice: Choice::Only(rung), include: Vec::new() }).unwrap()
+    sandbox::open(OpenRequest { dir, roots, choice: StrategyChoice::Only(rung), include: Vec::new() })
+        .unwrap()
 }
 
-fn run(stage: &Stage, rung: IsolationRung, sandbox: &Sandbox, hide: bool, script: &str) -> String {
+fn run(
+    stage: &CommandFixture,
+    rung: IsolationBackend,
+    sandbox: &Sandbox,
+    hide: bool,
+    script: &str,
+) -> String {
     let mut spec = CommandSpec {
         hide: if hide { vec![stage.path("sandboxes")] } else { Vec::new() },
         ..stage.command(["sh", "-ec", script])
@@ -47,7 +54,7 @@ fn run(stage: &Stage, rung: IsolationRung, sandbox: &Sandbox, hide: bool, script
         spec.env.push(pair(&format!("GIT_{name}_EMAIL"), "t@example.org"));
     }
     let ended = Isolation::only(rung, child()).start(sandbox.view().unwrap(), spec).unwrap().wait();
-    assert_eq!(ended.how, HowEnded::Exited(0), "{rung}: {}{}", text(&ended.stdout), text(&ended.stderr));
+    assert_eq!(ended.how, ExitKind::Exited(0), "{rung}: {}{}", text(&ended.stdout), text(&ended.stderr));
     text(&ended.stdout)
 }
 
@@ -56,12 +63,12 @@ fn git_works_in_a_copy_that_hides_the_repository_it_borrows_from() {
     as_root_and_ordinary(
         "cases::isolation_git::git_works_in_a_copy_that_hides_the_repository_it_borrows_from",
         || {
-            for rung in rungs().into_iter().filter(|rung| *rung != IsolationRung::None) {
+            for rung in rungs().into_iter().filter(|rung| *rung != IsolationBackend::None) {
                 // Below a private directory, in a place that commands see, and below a hidden one.
                 for (opened, parent, hide) in [
-                    (Rung::Worktree, "/tmp", false),
-                    (Rung::Copy, "/var/tmp", false),
-                    (Rung::Worktree, "/var/tmp", true),
+                    (SandboxStrategy::Worktree, "/tmp", false),
+                    (SandboxStrategy::Copy, "/var/tmp", false),
+                    (SandboxStrategy::Worktree, "/var/tmp", true),
                 ] {
                     let dir = tempfile::tempdir_in(parent).unwrap();
                     let stage = repository(dir.path());
@@ -92,7 +99,7 @@ fn what_a_copy_borrows_cannot_be_written_even_by_who_looks_for_it() {
             let dir = tempfile::tempdir_in("/var/tmp").unwrap();
             let stage = repository(dir.path());
             let before = tree(&stage.path("project/.git"));
-            let sandbox = open(&stage, Rung::Copy);
+            let sandbox = open(&stage, SandboxStrategy::Copy);
             let borrowed = sandbox.view().unwrap().roots[0].borrowed().unwrap();
             let [lent] = &borrowed[..] else { panic!("{borrowed:?}") };
             let script = format!(
@@ -101,7 +108,7 @@ fn what_a_copy_borrows_cannot_be_written_even_by_who_looks_for_it() {
                 shown(&lent.at)
             );
             for rung in rungs() {
-                if matches!(rung, IsolationRung::Namespaces | IsolationRung::Bubblewrap) {
+                if matches!(rung, IsolationBackend::Namespaces | IsolationBackend::Bubblewrap) {
                     let printed = run(&stage, rung, &sandbox, true, &script);
                     assert_eq!(printed, "seen\nkept\nkept\nkept\n", "{rung}");
                 }

@@ -4,17 +4,17 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use domain::RootNo;
-use sandbox::command::{CommandSpec, HowEnded};
+use domain::RootIndex;
+use sandbox::command::{CommandSpec, ExitKind};
 use sandbox::fs::beneath::open_root;
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, IsolationUsed};
+use sandbox::isolation::{Isolation, IsolationBackend, IsolationPolicy, IsolationUsed};
 use sandbox::view::ViewRoot;
 
-use super::command_stage::{Stage, as_root_and_ordinary, child, rungs, shown, text, this_test};
+use super::command_stage::{CommandFixture, as_root_and_ordinary, child, rungs, shown, text, this_test};
 
 /// The rungs that promise something.
-fn walls() -> Vec<IsolationRung> {
-    rungs().into_iter().filter(|rung| *rung != IsolationRung::None).collect()
+fn walls() -> Vec<IsolationBackend> {
+    rungs().into_iter().filter(|rung| *rung != IsolationBackend::None).collect()
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn the_network_is_off_unless_it_was_allowed() {
     as_root_and_ordinary("cases::isolation_walls::the_network_is_off_unless_it_was_allowed", || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         for rung in walls() {
             let reach = |network| {
                 let ports = if network { vec![port] } else { Vec::new() };
@@ -37,10 +37,10 @@ fn the_network_is_off_unless_it_was_allowed() {
                 running.wait()
             };
             let off = reach(false);
-            assert_eq!((off.how, text(&off.stdout)), (HowEnded::Exited(1), String::new()), "{rung}");
+            assert_eq!((off.how, text(&off.stdout)), (ExitKind::Exited(1), String::new()), "{rung}");
             assert!(off.network_suspected, "{rung}: {}", text(&off.stderr));
             let on = reach(true);
-            assert_eq!((on.how, text(&on.stdout).as_str()), (HowEnded::Exited(0), "reached\n"), "{rung}");
+            assert_eq!((on.how, text(&on.stdout).as_str()), (ExitKind::Exited(0), "reached\n"), "{rung}");
             assert!(!on.network_suspected);
         }
     });
@@ -48,24 +48,24 @@ fn the_network_is_off_unless_it_was_allowed() {
 
 #[test]
 fn a_command_without_network_can_still_reach_itself() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     // Refused means that there is a way and nobody there; without the way it would be unreachable.
     let argv = ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9"];
-    let ended = stage.run(IsolationRung::Namespaces, stage.command(argv));
+    let ended = stage.run(IsolationBackend::Namespaces, stage.command(argv));
     assert!(text(&ended.stderr).contains("Connection refused"), "{}", text(&ended.stderr));
 }
 
 #[test]
 fn a_command_that_was_ended_while_it_waited_for_a_network_is_suspected_too() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let wait = |said: &str, network| {
         let script = format!("echo '{said}'; exec sleep 1000");
         // However slow the machine is: one day it has spoken before its time is over.
         let mut limits = (0..).map(|doubled| std::time::Duration::from_millis(50 << doubled));
         limits.find_map(|limit| {
             let spec = CommandSpec { timeout: Some(limit), network, ..stage.shell(&script) };
-            let ended = stage.run(IsolationRung::Namespaces, spec);
-            assert_eq!(ended.how, HowEnded::TimedOut);
+            let ended = stage.run(IsolationBackend::Namespaces, spec);
+            assert_eq!(ended.how, ExitKind::TimedOut);
             (!text(&ended.stdout).is_empty()).then_some(ended.network_suspected)
         })
     };
@@ -74,25 +74,25 @@ fn a_command_that_was_ended_while_it_waited_for_a_network_is_suspected_too() {
     assert_eq!(wait("Waiting for a lock", false), Some(false));
     let mut alive = stage.alive();
     let script = "echo 'Connection error' >&2; exec 3> alive; echo x >&3; exec sleep 1000";
-    let running = stage.start(IsolationRung::Namespaces, stage.shell(script)).unwrap();
+    let running = stage.start(IsolationBackend::Namespaces, stage.shell(script)).unwrap();
     let killer = running.killer();
     alive.wait_for_a_writer_and_its_death(None, || killer.kill());
     let ended = running.wait();
-    assert_eq!((ended.how, ended.network_suspected), (HowEnded::Killed, true));
+    assert_eq!((ended.how, ended.network_suspected), (ExitKind::Killed, true));
 }
 
 #[test]
 fn an_ordinary_failure_does_not_blame_the_network() {
-    let stage = Stage::new();
-    let ended = stage.run(IsolationRung::Namespaces, stage.shell("echo 'mismatched types' >&2; exit 1"));
-    assert_eq!((ended.how, ended.network_suspected), (HowEnded::Exited(1), false));
+    let stage = CommandFixture::new();
+    let ended = stage.run(IsolationBackend::Namespaces, stage.shell("echo 'mismatched types' >&2; exit 1"));
+    assert_eq!((ended.how, ended.network_suspected), (ExitKind::Exited(1), false));
 }
 
 #[test]
 fn nothing_outside_the_project_can_be_written() {
     as_root_and_ordinary("cases::isolation_walls::nothing_outside_the_project_can_be_written", || {
         for rung in walls() {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             // In a place that the command sees, and that its user could write to.
             let dir = elsewhere();
             let outside = dir.path().join("file");
@@ -108,7 +108,7 @@ fn nothing_outside_the_project_can_be_written() {
             let ended = stage.run(rung, stage.shell(&script));
             assert_eq!(
                 (ended.how, text(&ended.stdout).as_str()),
-                (HowEnded::Exited(0), "as it was"),
+                (ExitKind::Exited(0), "as it was"),
                 "{rung}"
             );
             assert_eq!(std::fs::read_to_string(&outside).unwrap(), "as it was", "{rung}");
@@ -124,7 +124,7 @@ fn nothing_outside_the_project_can_be_written() {
 fn temporary_files_are_private_and_gone_afterwards() {
     as_root_and_ordinary("cases::isolation_walls::temporary_files_are_private_and_gone_afterwards", || {
         for rung in rungs() {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let script = "echo x > $TMPDIR/mine && cat $TMPDIR/mine && ls $TMPDIR && echo $TMPDIR";
             let ended = stage.run(rung, stage.shell(script));
             let printed = text(&ended.stdout);
@@ -139,7 +139,7 @@ fn temporary_files_are_private_and_gone_afterwards() {
 
 #[test]
 fn the_machines_own_temporary_files_are_not_to_be_seen() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     std::fs::write(stage.path("outside/file"), "").unwrap();
     let script = format!("ls -A /run /dev/shm; ls -A /tmp; ls {}", shown(&stage.path("")));
     let printed = stage.prints(stage.shell(&script));
@@ -151,13 +151,13 @@ fn the_machines_own_temporary_files_are_not_to_be_seen() {
 
 #[test]
 fn sockets_of_the_machine_are_not_to_be_reached() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     // As a daemon's socket is: below a directory that is private to the command.
     let _listener = UnixListener::bind(stage.path("outside/docker.sock")).unwrap();
     let script = format!("test ! -e {}", shown(&stage.path("outside/docker.sock")));
-    for rung in [IsolationRung::Namespaces, IsolationRung::Bubblewrap] {
+    for rung in [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap] {
         if walls().contains(&rung) {
-            assert_eq!(stage.run(rung, stage.shell(&script)).how, HowEnded::Exited(0), "{rung}");
+            assert_eq!(stage.run(rung, stage.shell(&script)).how, ExitKind::Exited(0), "{rung}");
         }
     }
 }
@@ -176,11 +176,11 @@ fn what_is_hidden_is_there_and_empty() {
         std::fs::write(secret.join("key"), "private").unwrap();
         std::fs::write(home.path().join("netrc"), "password").unwrap();
         std::os::unix::fs::symlink(&secret, home.path().join("link")).unwrap();
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let hide = vec![home.path().join("link"), home.path().join("netrc"), home.path().join("missing")];
         let (dir, file) = (shown(&secret), shown(&home.path().join("netrc")));
         let script = format!("ls -A {dir}; cat {file}; echo x > {dir}/new; echo x > {file}; echo done");
-        for rung in [IsolationRung::Namespaces, IsolationRung::Bubblewrap] {
+        for rung in [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap] {
             if !walls().contains(&rung) {
                 continue;
             }
@@ -194,7 +194,7 @@ fn what_is_hidden_is_there_and_empty() {
         }
         // Landlock refuses to read what it cannot cover.
         let spec = CommandSpec { hide, ..stage.shell(&script) };
-        let running = stage.start(IsolationRung::Landlock, spec).unwrap();
+        let running = stage.start(IsolationBackend::Landlock, spec).unwrap();
         assert_eq!(running.isolation().hidden, [dir.clone(), file.clone()]);
         let ended = running.wait();
         assert_eq!(text(&ended.stdout), "done\n", "{}", text(&ended.stderr));
@@ -215,7 +215,7 @@ fn of_a_home_only_what_is_named_is_seen_on_every_rung() {
                 std::fs::create_dir_all(home.join(path).parent().unwrap()).unwrap();
                 std::fs::write(home.join(path), content).unwrap();
             }
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let dir = shown(home);
             let script =
                 format!("cat {dir}/tools/run {dir}/tools/token {dir}/notes; mkdir {dir}/new; echo done");
@@ -251,7 +251,7 @@ fn what_is_writable_is_reachable_even_below_what_is_hidden() {
             std::fs::write(&output, "").unwrap();
             std::fs::write(data.path().join("deep/other"), "").unwrap();
             for rung in walls() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let spec = CommandSpec {
                     hide: vec![data.path().to_owned()],
                     writable: vec![output.clone(), stage.path("outside")],
@@ -263,12 +263,12 @@ fn what_is_writable_is_reachable_even_below_what_is_hidden() {
                     ))
                 };
                 let ended = stage.run(rung, spec);
-                if rung != IsolationRung::Landlock {
+                if rung != IsolationBackend::Landlock {
                     assert_eq!(text(&ended.stderr), "", "{rung}");
                 }
                 assert_eq!(std::fs::read_to_string(&output).unwrap(), format!("{rung}\n"));
                 assert_eq!(std::fs::read_to_string(stage.path("outside/made")).unwrap(), format!("{rung}\n"));
-                let seen = if rung == IsolationRung::Landlock { "" } else { "output.json\n" };
+                let seen = if rung == IsolationBackend::Landlock { "" } else { "output.json\n" };
                 assert_eq!(text(&ended.stdout), seen, "{rung}");
             }
         },
@@ -278,7 +278,7 @@ fn what_is_writable_is_reachable_even_below_what_is_hidden() {
 #[test]
 fn a_writable_path_inside_the_project_does_not_lead_to_the_users_files() {
     for rung in walls() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let file = stage.path("project/file");
         let spec = CommandSpec {
             writable: vec![file.clone()],
@@ -295,7 +295,7 @@ fn what_is_written_to_scratch_is_thrown_away() {
         let cache = elsewhere();
         std::fs::write(cache.path().join("old"), "kept").unwrap();
         std::fs::create_dir(cache.path().join("dir")).unwrap();
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let dir = shown(cache.path());
         let script = format!(
             "cat {dir}/old; echo new > {dir}/dir/new; echo over > {dir}/old; cat {dir}/dir/new {dir}/old"
@@ -316,10 +316,10 @@ fn scratch_that_is_not_there_is_an_empty_directory_or_noted() {
             let hidden = home.path().join("hidden");
             std::fs::create_dir(&hidden).unwrap();
             std::fs::write(home.path().join("file"), "").unwrap();
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let private = stage.path("home/.cache");
             let missing = home.path().join(".cache");
-            for rung in [IsolationRung::Namespaces, IsolationRung::Bubblewrap] {
+            for rung in [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap] {
                 if !walls().contains(&rung) {
                     continue;
                 }
@@ -354,7 +354,7 @@ fn a_call_that_does_not_write_and_a_read_only_project_are_read_only() {
         "cases::isolation_walls::a_call_that_does_not_write_and_a_read_only_project_are_read_only",
         || {
             for rung in walls() {
-                let stage = Stage::new();
+                let stage = CommandFixture::new();
                 let second = elsewhere();
                 std::fs::write(second.path().join("file"), "read only\n").unwrap();
                 let script =
@@ -363,12 +363,12 @@ fn a_call_that_does_not_write_and_a_read_only_project_are_read_only() {
                     let mut view = stage.view();
                     let tree = open_root(second.path()).unwrap();
                     let path = second.path().to_owned();
-                    view.roots.push(ViewRoot { no: RootNo(1), path, tree, copy: None, read_only: true });
+                    view.roots.push(ViewRoot { no: RootIndex(1), path, tree, copy: None, read_only: true });
                     let spec = CommandSpec { writes, ..stage.shell(&script) };
                     let ended = Isolation::only(rung, child()).start(view, spec).unwrap().wait();
                     assert_eq!(
                         (ended.how, text(&ended.stdout).as_str()),
-                        (HowEnded::Exited(0), "read only\n"),
+                        (ExitKind::Exited(0), "read only\n"),
                         "{rung}"
                     );
                     let expected = if writes { "x\n" } else { "the sandbox's\n" };
@@ -393,7 +393,7 @@ fn a_call_that_does_not_write_and_a_read_only_project_are_read_only() {
 fn no_capability_is_left_and_none_can_be_gained() {
     as_root_and_ordinary("cases::isolation_walls::no_capability_is_left_and_none_can_be_gained", || {
         for rung in walls() {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let script = "grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs)' /proc/self/status | tr -d '\\t'";
             let zero = "0".repeat(16);
             let expected =
@@ -407,11 +407,11 @@ fn no_capability_is_left_and_none_can_be_gained() {
 fn neither_mounts_nor_user_namespaces_can_be_made() {
     as_root_and_ordinary("cases::isolation_walls::neither_mounts_nor_user_namespaces_can_be_made", || {
         for rung in walls() {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let script = "unshare --user true && echo user; unshare --map-root-user --mount true && echo root; \
                 mount -t tmpfs none . && echo mount; umount /proc && echo umount; true";
             let ended = stage.run(rung, stage.shell(script));
-            assert_eq!((ended.how, text(&ended.stdout).as_str()), (HowEnded::Exited(0), ""), "{rung}");
+            assert_eq!((ended.how, text(&ended.stdout).as_str()), (ExitKind::Exited(0), ""), "{rung}");
             assert!(text(&ended.stderr).contains("Operation not permitted"), "{rung}");
         }
     });
@@ -422,7 +422,7 @@ fn other_processes_and_the_machines_settings_are_out_of_reach() {
     as_root_and_ordinary(
         "cases::isolation_walls::other_processes_and_the_machines_settings_are_out_of_reach",
         || {
-            let stage = Stage::new();
+            let stage = CommandFixture::new();
             let mut bystander =
                 std::process::Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
             // The setting is written as it is: nothing changes even if it can be.
@@ -439,10 +439,10 @@ fn other_processes_and_the_machines_settings_are_out_of_reach() {
             assert!(lives);
             for (rung, ended) in runs {
                 let printed = text(&ended.stdout);
-                assert_eq!(ended.how, HowEnded::Exited(0), "{rung}");
+                assert_eq!(ended.how, ExitKind::Exited(0), "{rung}");
                 assert!(!printed.contains("written"), "{rung}");
                 // Disks are not to be seen; without mounts of its own a command sees them, and cannot write.
-                assert!(printed.is_empty() || rung == IsolationRung::Landlock, "{rung}: {printed}");
+                assert!(printed.is_empty() || rung == IsolationBackend::Landlock, "{rung}: {printed}");
             }
         },
     );
@@ -450,7 +450,7 @@ fn other_processes_and_the_machines_settings_are_out_of_reach() {
 
 #[test]
 fn the_devices_that_programs_need_are_there() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     let script = "echo x > /dev/null && head -c 1 /dev/zero | wc -c && head -c 4 /dev/urandom | wc -c && \
         echo out > /dev/stdout && echo shared > /dev/shm/x && cat /dev/shm/x && cat < /dev/fd/0 && script -qc true /dev/null";
     assert_eq!(stage.prints(stage.shell(script)), "1\n4\nout\nshared\n");
@@ -458,7 +458,7 @@ fn the_devices_that_programs_need_are_there() {
 
 #[test]
 fn a_project_that_is_the_temporary_directory_itself_or_holds_hidden_paths_works() {
-    let stage = Stage::new();
+    let stage = CommandFixture::new();
     std::fs::create_dir(stage.path("copy/.ssh")).unwrap();
     std::fs::write(stage.path("copy/.ssh/id"), "private").unwrap();
     let mut view = stage.view();
@@ -467,15 +467,15 @@ fn a_project_that_is_the_temporary_directory_itself_or_holds_hidden_paths_works(
         hide: vec!["/tmp/.ssh".into()],
         ..stage.shell("pwd; cat file; echo t > $TMPDIR/t; echo $TMPDIR")
     };
-    let running = Isolation::only(IsolationRung::Namespaces, child()).start(view, spec).unwrap();
+    let running = Isolation::only(IsolationBackend::Namespaces, child()).start(view, spec).unwrap();
     assert_eq!(text(&running.wait().stdout), "/tmp\nthe sandbox's\n/dev/shm\n");
     assert!(!stage.path("copy/t").exists());
 }
 
 #[test]
 fn what_was_in_force_is_kept_as_it_is_told() {
-    let stage = Stage::new();
-    let running = stage.start(IsolationRung::Namespaces, stage.shell(":")).unwrap();
+    let stage = CommandFixture::new();
+    let running = stage.start(IsolationBackend::Namespaces, stage.shell(":")).unwrap();
     let used = running.isolation().clone();
     running.wait();
     let text = serde_json::to_string(&used).unwrap();
@@ -487,8 +487,11 @@ fn what_was_in_force_is_kept_as_it_is_told() {
 fn each_rung_is_probed_by_doing() {
     as_root_and_ordinary("cases::isolation_walls::each_rung_is_probed_by_doing", || {
         let probed = Isolation::new(IsolationPolicy::Required, child()).probe();
-        let rungs: Vec<IsolationRung> = probed.iter().map(|(rung, _)| *rung).collect();
-        assert_eq!(rungs, [IsolationRung::Namespaces, IsolationRung::Bubblewrap, IsolationRung::Landlock]);
+        let rungs: Vec<IsolationBackend> = probed.iter().map(|(rung, _)| *rung).collect();
+        assert_eq!(
+            rungs,
+            [IsolationBackend::Namespaces, IsolationBackend::Bubblewrap, IsolationBackend::Landlock]
+        );
         let broken = sandbox::child::ChildProgram::new("/bin/false");
         for (rung, works) in Isolation::new(IsolationPolicy::Required, broken).probe() {
             assert!(works.is_err(), "{rung}");
@@ -505,18 +508,18 @@ fn where_user_namespaces_are_barred_the_next_rung_is_used_with_the_reason() {
     const NAME: &str =
         "cases::isolation_walls::where_user_namespaces_are_barred_the_next_rung_is_used_with_the_reason";
     if std::env::var_os("AGENTS_TEST_BARRED").is_some() {
-        let stage = Stage::new();
+        let stage = CommandFixture::new();
         let required = Isolation::new(IsolationPolicy::Required, child());
         assert!(required.start(stage.view(), stage.shell("cat file")).is_err());
         let isolation = Isolation::new(IsolationPolicy::Landlock, child());
         let running = isolation.start(stage.view(), stage.shell("cat file")).unwrap();
         let used = running.isolation().clone();
         assert_eq!(text(&running.wait().stdout), "the sandbox's\n");
-        assert_eq!(used.rung, IsolationRung::Landlock);
+        assert_eq!(used.rung, IsolationBackend::Landlock);
         let [namespaces, bubblewrap] = used.passed_over.try_into().unwrap();
-        assert_eq!(namespaces.rung, IsolationRung::Namespaces);
+        assert_eq!(namespaces.rung, IsolationBackend::Namespaces);
         assert!(namespaces.why.starts_with("a user namespace: No space left"), "{}", namespaces.why);
-        assert_eq!(bubblewrap.rung, IsolationRung::Bubblewrap);
+        assert_eq!(bubblewrap.rung, IsolationBackend::Bubblewrap);
         assert!(bubblewrap.why.contains("bwrap"), "{}", bubblewrap.why);
         return;
     }

@@ -4,8 +4,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Arc;
 
-use domain::{FileState, Hash, RelPath, RootNo};
-use sandbox::journal::{Bytes, Change, Ending, Image, Moment, Place, PrepareError, Step, Why};
+use domain::{FileState, Hash, RelPath, RootIndex};
+use sandbox::journal::{
+    FileImage, HookPoint, ImageBytes, JournalChange, JournalEnding, JournalPath, JournalStep, PrepareError,
+    RollbackReason,
+};
 
 use super::journal_stage::*;
 
@@ -13,8 +16,8 @@ fn inode(path: &std::path::Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
 
-fn place(path: &str) -> Place {
-    Place { root: RootNo(0), path: RelPath::new(path).unwrap() }
+fn place(path: &str) -> JournalPath {
+    JournalPath { root: RootIndex(0), path: RelPath::new(path).unwrap() }
 }
 
 #[test]
@@ -26,12 +29,12 @@ fn an_apply_makes_the_tree_as_asked_and_keeps_inodes() {
         ("emptied", file("something")),
         ("filled", file("")),
         ("goes", file("bye")),
-        ("deep/er/goes", Node::Link(b"nowhere".to_vec())),
-        ("deep/er", Node::Dir(0o755)),
-        ("deep", Node::Dir(0o755)),
-        ("link", Node::Link(b"old".to_vec())),
+        ("deep/er/goes", TestNode::Link(b"nowhere".to_vec())),
+        ("deep/er", TestNode::Dir(0o755)),
+        ("deep", TestNode::Dir(0o755)),
+        ("link", TestNode::Link(b"old".to_vec())),
         ("script", file("#!/bin/sh\n")),
-        ("both", Node::File(b"x".to_vec(), 0o600)),
+        ("both", TestNode::File(b"x".to_vec(), 0o600)),
     ]);
     let after = tree([
         ("grows", file("one\ntwo\n")),
@@ -39,22 +42,22 @@ fn an_apply_makes_the_tree_as_asked_and_keeps_inodes() {
         ("sub/same length", file("bbb")),
         ("emptied", file("")),
         ("filled", file("not empty")),
-        ("link", Node::Link(b"new".to_vec())),
-        ("new link", Node::Link(b"over/there".to_vec())),
-        ("script", Node::File(b"#!/bin/sh\n".to_vec(), 0o755)),
-        ("both", Node::File(b"y".to_vec(), 0o640)),
-        ("new", Node::File(b"fresh".to_vec(), 0o600)),
+        ("link", TestNode::Link(b"new".to_vec())),
+        ("new link", TestNode::Link(b"over/there".to_vec())),
+        ("script", TestNode::File(b"#!/bin/sh\n".to_vec(), 0o755)),
+        ("both", TestNode::File(b"y".to_vec(), 0o640)),
+        ("new", TestNode::File(b"fresh".to_vec(), 0o600)),
         ("made/for/it", file("deep")),
-        ("empty dir", Node::Dir(0o700)),
+        ("empty dir", TestNode::Dir(0o700)),
     ]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let kept = ["grows", "shrinks", "sub/same length", "emptied", "filled", "script", "both"];
     let inodes: Vec<u64> = kept.iter().map(|name| inode(&stage.root.join(name))).collect();
 
     let ending = stage.apply(&before, &after);
 
     match ending {
-        Ending::Applied { replaced, left } => {
+        JournalEnding::Applied { replaced, left } => {
             assert_eq!((replaced, left), (vec![place("link")], vec![]));
         }
         other => panic!("{other:?}"),
@@ -73,37 +76,37 @@ fn a_file_becomes_a_directory_and_a_directory_a_file() {
         ("was file", file("f")),
         ("was dir/a", file("a")),
         ("was dir/b/c", file("c")),
-        ("was dir/b", Node::Dir(0o755)),
-        ("was dir", Node::Dir(0o755)),
-        ("was link", Node::Link(b"x".to_vec())),
+        ("was dir/b", TestNode::Dir(0o755)),
+        ("was dir", TestNode::Dir(0o755)),
+        ("was link", TestNode::Link(b"x".to_vec())),
         ("was text", file("t")),
     ]);
     let after = tree([
         ("was file/in it", file("new")),
         ("was dir", file("flat")),
         ("was link", file("file")),
-        ("was text", Node::Link(b"elsewhere".to_vec())),
+        ("was text", TestNode::Link(b"elsewhere".to_vec())),
     ]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let ending = stage.apply(&before, &after);
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
     assert_eq!(stage.survey(), after);
 }
 
 #[test]
 fn a_directory_with_something_else_in_it_stays_and_is_named() {
-    let before = tree([("d/ours", file("x")), ("d", Node::Dir(0o755))]);
-    let stage = Stage::new(&before);
+    let before = tree([("d/ours", file("x")), ("d", TestNode::Dir(0o755))]);
+    let stage = JournalFixture::new(&before);
     fs::write(stage.root.join("d/build output"), "o").unwrap();
     let ending = stage.apply(&before, &tree([]));
-    assert!(matches!(&ending, Ending::Applied { left, .. } if left == &[place("d")]), "{ending:?}");
+    assert!(matches!(&ending, JournalEnding::Applied { left, .. } if left == &[place("d")]), "{ending:?}");
     assert_eq!(stage.survey(), tree([("d/build output", file("o"))]));
 }
 
 #[test]
 fn hard_links_and_extended_attributes_stay() {
     let before = tree([("a", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let (a, b) = (stage.root.join("a"), stage.root.join("b"));
     fs::hard_link(&a, &b).unwrap();
     rustix::fs::setxattr(&a, "user.note", b"mine", rustix::fs::XattrFlags::empty()).unwrap();
@@ -119,14 +122,14 @@ fn two_names_of_one_file_that_get_the_same_bytes_are_written_once() {
     let before = tree([("a", file("old")), ("b", file("old")), ("c", file("old"))]);
     let after = tree([("a", file("new and longer")), ("b", file("new and longer")), ("c", file("new"))]);
     for fails in [false, true] {
-        let stage = Stage::new(&tree([("a", file("old")), ("c", file("old"))]));
+        let stage = JournalFixture::new(&tree([("a", file("old")), ("c", file("old"))]));
         fs::hard_link(stage.root.join("a"), stage.root.join("b")).unwrap();
-        let hooks = at(Step::Op { n: 2, at: Moment::Checked }, move || {
+        let hooks = at(JournalStep::Op { n: 2, at: HookPoint::Checked }, move || {
             if fails { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         });
         let request = stage.request(changes(&before, &after));
         let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
-        assert_eq!(matches!(ending, Ending::RolledBack { .. }), fails, "{ending:?}");
+        assert_eq!(matches!(ending, JournalEnding::RolledBack { .. }), fails, "{ending:?}");
         assert_eq!(stage.survey(), if fails { before.clone() } else { after.clone() });
         assert_eq!(fs::metadata(stage.root.join("a")).unwrap().nlink(), 2);
     }
@@ -137,11 +140,11 @@ fn a_new_file_belongs_to_the_owner_of_its_directory() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let stage = Stage::new(&tree([("shared", Node::Dir(0o2775))]));
+    let stage = JournalFixture::new(&tree([("shared", TestNode::Dir(0o2775))]));
     std::os::unix::fs::chown(stage.root.join("shared"), Some(1234), Some(2345)).unwrap();
     fs::set_permissions(stage.root.join("shared"), std::os::unix::fs::PermissionsExt::from_mode(0o2775))
         .unwrap();
-    let after = tree([("shared/sub/f", file("x")), ("shared/l", Node::Link(b"t".to_vec()))]);
+    let after = tree([("shared/sub/f", file("x")), ("shared/l", TestNode::Link(b"t".to_vec()))]);
     stage.apply(&tree([]), &after);
     for name in ["shared/sub", "shared/sub/f", "shared/l"] {
         let metadata = fs::symlink_metadata(stage.root.join(name)).unwrap();
@@ -152,13 +155,13 @@ fn a_new_file_belongs_to_the_owner_of_its_directory() {
 
 #[test]
 fn a_running_program_is_replaced_and_named() {
-    let stage = Stage::new(&tree([]));
+    let stage = JournalFixture::new(&tree([]));
     let program = stage.root.join("program");
     fs::copy("/bin/cat", &program).unwrap();
     let old = fs::read(&program).unwrap();
     let (before, after) = (
-        tree([("program", Node::File(old, 0o755))]),
-        tree([("program", Node::File(b"#!/bin/sh\n".to_vec(), 0o755))]),
+        tree([("program", TestNode::File(old, 0o755))]),
+        tree([("program", TestNode::File(b"#!/bin/sh\n".to_vec(), 0o755))]),
     );
     rustix::fs::setxattr(&program, "user.note", b"mine", rustix::fs::XattrFlags::empty()).unwrap();
     let mut running =
@@ -168,7 +171,7 @@ fn a_running_program_is_replaced_and_named() {
     let ending = stage.apply(&before, &after);
 
     assert!(
-        matches!(&ending, Ending::Applied { replaced, .. } if replaced == &[place("program")]),
+        matches!(&ending, JournalEnding::Applied { replaced, .. } if replaced == &[place("program")]),
         "{ending:?}"
     );
     assert_eq!(stage.survey(), after);
@@ -180,10 +183,10 @@ fn a_running_program_is_replaced_and_named() {
 
 #[test]
 fn a_protected_path_is_refused_before_anything_is_written() {
-    let stage = Stage::new(&tree([]));
+    let stage = JournalFixture::new(&tree([]));
     for path in [".git/config", "sub/.hg/x", "a/.SVN", ".jj/x", "deep/er/.cleveragents/y"] {
         let changes = changes(&tree([]), &tree([("ok", file("x")), (path, file("x"))]));
-        let refused = stage.journals().prepare(stage.request(changes), &NoContent);
+        let refused = stage.journals().prepare(stage.request(changes), &NoContentSource);
         assert!(matches!(refused, Err(PrepareError::Protected { .. })), "{path}");
     }
     assert_eq!(stage.survey(), tree([]));
@@ -193,12 +196,12 @@ fn a_protected_path_is_refused_before_anything_is_written() {
 #[test]
 fn nothing_outside_is_touched_through_a_link() {
     let before = tree([("d/f", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let outside = stage.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("f"), "old").unwrap();
     let (root, target) = (stage.root.clone(), outside.clone());
-    let swapped = at(Step::Commit, move || {
+    let swapped = at(JournalStep::Commit, move || {
         fs::rename(root.join("d"), root.join("was d"))?;
         symlink(&target, root.join("d"))
     });
@@ -206,12 +209,14 @@ fn nothing_outside_is_touched_through_a_link() {
         tree([("d/f", file("new"))]),
         tree([]),
         tree([("d/f", file("old")), ("d/g", file("new"))]),
-        tree([("d/f", Node::File(b"old".to_vec(), 0o777))]),
+        tree([("d/f", TestNode::File(b"old".to_vec(), 0o777))]),
     ] {
         let request = stage.request(changes(&before, &after));
         let settled = carry_out(&stage.journals().with_hooks(swapped.clone()), request).unwrap();
         match settled.retire().unwrap() {
-            Ending::RolledBack { why: Why::Escapes { .. }, left } => assert!(left.len() <= 1, "{left:?}"),
+            JournalEnding::RolledBack { why: RollbackReason::Escapes { .. }, left } => {
+                assert!(left.len() <= 1, "{left:?}")
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(survey(&outside), tree([("f", file("old"))]));
@@ -222,7 +227,7 @@ fn nothing_outside_is_touched_through_a_link() {
     }
     symlink(&outside, stage.root.join("link")).unwrap();
     let into = changes(&tree([]), &tree([("link/new", file("x"))]));
-    let refused = stage.journals().prepare(stage.request(into), &NoContent);
+    let refused = stage.journals().prepare(stage.request(into), &NoContentSource);
     assert!(matches!(refused, Err(PrepareError::Escapes { .. })));
     assert_eq!(survey(&outside), tree([("f", file("old"))]));
 }
@@ -240,22 +245,23 @@ fn a_save_between_the_merge_and_the_write_is_not_lost() {
     };
     let create: Save = |root| fs::write(root.join("d"), "mine");
     let edit_removed: Save = |root| fs::write(root.join("c"), "mine");
-    let table: [(u32, Moment, Save, (&str, &str)); 7] = [
-        (1, Moment::Begin, in_place, ("b", "mine")),
-        (1, Moment::Begin, by_rename, ("b", "mine")),
-        (1, Moment::Checked, by_rename, ("b", "mine")),
-        (1, Moment::Verify, by_rename, ("b", "mine")),
-        (2, Moment::Begin, create, ("d", "mine")),
-        (2, Moment::Swap, create, ("d", "mine")),
-        (3, Moment::Begin, edit_removed, ("c", "mine")),
+    let table: [(u32, HookPoint, Save, (&str, &str)); 7] = [
+        (1, HookPoint::Begin, in_place, ("b", "mine")),
+        (1, HookPoint::Begin, by_rename, ("b", "mine")),
+        (1, HookPoint::Checked, by_rename, ("b", "mine")),
+        (1, HookPoint::Verify, by_rename, ("b", "mine")),
+        (2, HookPoint::Begin, create, ("d", "mine")),
+        (2, HookPoint::Swap, create, ("d", "mine")),
+        (3, HookPoint::Begin, edit_removed, ("c", "mine")),
     ];
     for (n, moment, save, (name, text)) in table {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let root = stage.root.clone();
-        let hooks = at(Step::Op { n, at: moment }, move || save(&root));
+        let hooks = at(JournalStep::Op { n, at: moment }, move || save(&root));
         let request = stage.request(changes(&before, &after));
         let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
-        let Ending::RolledBack { why: Why::ChangedUnderUs { place: where_ }, .. } = ending else {
+        let JournalEnding::RolledBack { why: RollbackReason::ChangedUnderUs { place: where_ }, .. } = ending
+        else {
             panic!("{n} {moment:?}: {ending:?}");
         };
         assert_eq!(where_, place(name));
@@ -267,26 +273,29 @@ fn a_save_between_the_merge_and_the_write_is_not_lost() {
 
 #[test]
 fn a_save_in_the_moment_of_a_swap_is_not_lost() {
-    let before = tree([("l", Node::Link(b"old".to_vec()))]);
-    let after = tree([("l", Node::Link(b"new".to_vec()))]);
-    let stage = Stage::new(&before);
+    let before = tree([("l", TestNode::Link(b"old".to_vec()))]);
+    let after = tree([("l", TestNode::Link(b"new".to_vec()))]);
+    let stage = JournalFixture::new(&before);
     let root = stage.root.clone();
-    let hooks = at(Step::Op { n: 0, at: Moment::Swap }, move || {
+    let hooks = at(JournalStep::Op { n: 0, at: HookPoint::Swap }, move || {
         fs::remove_file(root.join("l"))?;
         fs::write(root.join("l"), "mine")
     });
     let request = stage.request(changes(&before, &after));
     let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
-    assert!(matches!(ending, Ending::RolledBack { why: Why::ChangedUnderUs { .. }, .. }), "{ending:?}");
+    assert!(
+        matches!(ending, JournalEnding::RolledBack { why: RollbackReason::ChangedUnderUs { .. }, .. }),
+        "{ending:?}"
+    );
     assert_eq!(stage.survey(), tree([("l", file("mine"))]));
 }
 
 #[test]
 fn a_file_that_was_moved_away_while_it_was_written_gets_its_bytes_back() {
     let before = tree([("a", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let root = stage.root.clone();
-    let hooks = at(Step::Op { n: 0, at: Moment::Verify }, move || {
+    let hooks = at(JournalStep::Op { n: 0, at: HookPoint::Verify }, move || {
         fs::rename(root.join("a"), root.join("a.bak"))?;
         fs::write(root.join("a"), "mine")
     });
@@ -297,35 +306,40 @@ fn a_file_that_was_moved_away_while_it_was_written_gets_its_bytes_back() {
 
 #[test]
 fn a_content_that_is_not_what_its_hash_says_is_refused() {
-    let stage = Stage::new(&tree([("a", file("now"))]));
-    let image = |bytes, state| Image { state, bytes, attributes: None };
-    let change =
-        |pre, post| Change { root: RootNo(0), path: RelPath::new("a").unwrap(), from: None, pre, post };
+    let stage = JournalFixture::new(&tree([("a", file("now"))]));
+    let image = |bytes, state| FileImage { state, bytes, attributes: None };
+    let change = |pre, post| JournalChange {
+        root: RootIndex(0),
+        path: RelPath::new("a").unwrap(),
+        from: None,
+        pre,
+        post,
+    };
     let state = FileState::file(b"promised", 0o644);
-    let kept = change(None, Some(image(Bytes::Content, state)));
-    let refused = stage.journals().prepare(stage.request(vec![kept]), &NoContent);
+    let kept = change(None, Some(image(ImageBytes::Content, state)));
+    let refused = stage.journals().prepare(stage.request(vec![kept]), &NoContentSource);
     assert!(matches!(refused, Err(PrepareError::Content { .. })));
-    let wrong = change(None, Some(image(Bytes::Here(b"else".to_vec()), state)));
-    let refused = stage.journals().prepare(stage.request(vec![wrong]), &NoContent);
+    let wrong = change(None, Some(image(ImageBytes::Here(b"else".to_vec()), state)));
+    let refused = stage.journals().prepare(stage.request(vec![wrong]), &NoContentSource);
     assert!(matches!(refused, Err(PrepareError::Content { .. })));
-    let stale = change(Some(image(Bytes::AsFound, FileState::file(b"then", 0o644))), None);
-    let refused = stage.journals().prepare(stage.request(vec![stale]), &NoContent);
+    let stale = change(Some(image(ImageBytes::AsFound, FileState::file(b"then", 0o644))), None);
+    let refused = stage.journals().prepare(stage.request(vec![stale]), &NoContentSource);
     assert!(matches!(refused, Err(PrepareError::ChangedUnderUs { .. })));
     assert_eq!(stage.journals().open_ids().unwrap(), []);
-    let fresh = change(Some(image(Bytes::AsFound, FileState::file(b"now", 0o644))), None);
+    let fresh = change(Some(image(ImageBytes::AsFound, FileState::file(b"now", 0o644))), None);
     let request = stage.request(vec![fresh]);
     let settled = carry_out(&stage.journals(), request).unwrap();
-    assert!(matches!(settled.ending(), Ending::Applied { .. }));
-    assert_eq!(settled.header().unwrap().net_hash, Hash::of(b"net"));
+    assert!(matches!(settled.ending(), JournalEnding::Applied { .. }));
+    assert_eq!(settled.header().unwrap().net_hash, Hash::from_content(b"net"));
 }
 
 #[test]
 fn a_root_that_is_another_directory_by_now_is_refused() {
-    let stage = Stage::new(&tree([]));
+    let stage = JournalFixture::new(&tree([]));
     let request = stage.request(changes(&tree([]), &tree([("a", file("x"))])));
     fs::rename(&stage.root, stage.dir.path().join("moved")).unwrap();
     fs::create_dir(&stage.root).unwrap();
-    assert!(matches!(stage.journals().prepare(request, &NoContent), Err(PrepareError::RootMoved(_))));
+    assert!(matches!(stage.journals().prepare(request, &NoContentSource), Err(PrepareError::RootMoved(_))));
     assert_eq!(stage.survey(), tree([]));
 }
 
@@ -334,39 +348,39 @@ fn an_error_at_any_step_changes_nothing_or_all() {
     let before = tree([
         ("w", file("old")),
         ("x/goes", file("bye")),
-        ("x", Node::Dir(0o755)),
-        ("l", Node::Link(b"old".to_vec())),
+        ("x", TestNode::Dir(0o755)),
+        ("l", TestNode::Link(b"old".to_vec())),
         ("m", file("m")),
         ("k", file("file")),
     ]);
     let after = tree([
         ("w", file("new and longer")),
         ("n/ew", file("n")),
-        ("l", Node::Link(b"new".to_vec())),
-        ("m", Node::File(b"m".to_vec(), 0o700)),
+        ("l", TestNode::Link(b"new".to_vec())),
+        ("m", TestNode::File(b"m".to_vec(), 0o700)),
         ("k/now", file("dir")),
     ]);
     let mut failures = 0;
     for k in 1.. {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let hooks = nth(k, || Err(std::io::ErrorKind::StorageFull.into()));
         let journals = stage.journals().with_hooks(hooks.clone());
-        let prepared = journals.prepare(stage.request(changes(&before, &after)), &NoContent);
+        let prepared = journals.prepare(stage.request(changes(&before, &after)), &NoContentSource);
         let settled = prepared
             .and_then(|prepared| Ok(prepared.commit()?.carry_out().map_err(std::io::Error::other)?));
         let happened = hooks.left.load(std::sync::atomic::Ordering::SeqCst) == 0;
         let expected = match settled.and_then(|settled| Ok(settled.retire()?)) {
-            Ok(Ending::Applied { .. }) => after.clone(),
-            Ok(Ending::RolledBack { why, left }) => {
-                assert!(matches!(why, Why::Io { .. }) && left.is_empty(), "{why:?} {left:?}");
+            Ok(JournalEnding::Applied { .. }) => after.clone(),
+            Ok(JournalEnding::RolledBack { why, left }) => {
+                assert!(matches!(why, RollbackReason::Io { .. }) && left.is_empty(), "{why:?} {left:?}");
                 before.clone()
             }
-            Ok(Ending::NeverBegan) => unreachable!("a recovery says that"),
+            Ok(JournalEnding::NeverBegan) => unreachable!("a recovery says that"),
             // Stuck, or the journal could not be written: the next command puts it right.
             Err(_) => match stage.journals().recover().unwrap().settled.pop() {
                 Some(settled) => match settled.retire().unwrap() {
-                    Ending::Applied { .. } => after.clone(),
-                    Ending::RolledBack { .. } | Ending::NeverBegan => before.clone(),
+                    JournalEnding::Applied { .. } => after.clone(),
+                    JournalEnding::RolledBack { .. } | JournalEnding::NeverBegan => before.clone(),
                 },
                 None => before.clone(),
             },
@@ -383,37 +397,38 @@ fn an_error_at_any_step_changes_nothing_or_all() {
 
 #[test]
 fn a_second_project_that_cannot_be_written_leaves_the_first_as_it_was() {
-    let stage = Stage::new(&tree([("f", file("old"))]));
+    let stage = JournalFixture::new(&tree([("f", file("old"))]));
     let second = stage.dir.path().join("second");
     fs::create_dir(&second).unwrap();
     fs::write(second.join("f"), "other").unwrap();
     let mut request = stage.request(changes(&tree([("f", file("old"))]), &tree([("f", file("new"))])));
-    request.roots.push(sandbox::journal::JournalRoot::of(RootNo(1), &second).unwrap());
+    request.roots.push(sandbox::journal::JournalRoot::new(RootIndex(1), &second).unwrap());
     for mut change in changes(&tree([("f", file("other"))]), &tree([("f", file("new"))])) {
-        change.root = RootNo(1);
+        change.root = RootIndex(1);
         request.changes.push(change);
     }
-    let refuse =
-        at(Step::Op { n: 1, at: Moment::Begin }, || Err(std::io::ErrorKind::ReadOnlyFilesystem.into()));
+    let refuse = at(JournalStep::Op { n: 1, at: HookPoint::Begin }, || {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    });
     let ending = carry_out(&stage.journals().with_hooks(refuse), request).unwrap().retire().unwrap();
-    assert!(matches!(ending, Ending::RolledBack { why: Why::Io { .. }, .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::RolledBack { why: RollbackReason::Io { .. }, .. }), "{ending:?}");
     assert_eq!(stage.survey(), tree([("f", file("old"))]));
     assert_eq!(survey(&second), tree([("f", file("other"))]));
 }
 
 #[test]
 fn a_request_that_contradicts_itself_is_a_bug() {
-    let stage = Stage::new(&tree([]));
+    let stage = JournalFixture::new(&tree([]));
     let one = changes(&tree([]), &tree([("a", file("x"))]));
     let twice = [one.clone(), one.clone()].concat();
     let mut elsewhere = one.clone();
-    elsewhere[0].root = RootNo(9);
+    elsewhere[0].root = RootIndex(9);
     for wrong in [twice, elsewhere] {
-        let refused = stage.journals().prepare(stage.request(wrong), &NoContent).unwrap_err();
+        let refused = stage.journals().prepare(stage.request(wrong), &NoContentSource).unwrap_err();
         assert_eq!(refused.class(), domain::ErrorClass::Bug);
     }
-    let hooks: Arc<At<_>> = at(Step::Commit, || Err(std::io::ErrorKind::StorageFull.into()));
-    let prepared = stage.journals().with_hooks(hooks).prepare(stage.request(one), &NoContent).unwrap();
+    let hooks: Arc<HookAt<_>> = at(JournalStep::Commit, || Err(std::io::ErrorKind::StorageFull.into()));
+    let prepared = stage.journals().with_hooks(hooks).prepare(stage.request(one), &NoContentSource).unwrap();
     assert!(prepared.commit().is_err());
     assert_eq!(stage.journals().open_ids().unwrap(), []);
     assert_eq!(stage.survey(), tree([]));

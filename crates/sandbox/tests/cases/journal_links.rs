@@ -1,4 +1,5 @@
-//! Large contents that a journal links instead of copying: one copy on disk, and a journal that needs nobody else.
+//! Large contents that a journal links instead of copying: one copy on disk, and a journal that needs nobody
+//! else.
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use domain::Hash;
 use sandbox::content::{ContentFile, ContentSource};
 use sandbox::journal::{
-    Bytes, Change, Ending, JournalId, JournalKind, Journals, PrepareError, Recovered, Request, Seal,
-    UndoError,
+    ImageBytes, JournalChange, JournalEnding, JournalId, JournalKind, Journals, PrepareError,
+    RecoveredJournal, Request, Seal, UndoError,
 };
 
 use super::journal_stage::*;
@@ -18,15 +19,15 @@ const CHILD: &str = "cases::journal_links::killed_process";
 const UNDO: JournalId = JournalId::from_u128(ID.as_u128() + 1);
 
 /// Contents as files under their hashes, as the store has them.
-struct Files(PathBuf);
+struct LinkedContents(PathBuf);
 
-impl Files {
-    fn of(stage: &Stage, trees: [&Tree; 2]) -> Files {
-        let files = Files(stage.dir.path().join("contents"));
+impl LinkedContents {
+    fn of(stage: &JournalFixture, trees: [&TestTree; 2]) -> LinkedContents {
+        let files = LinkedContents(stage.dir.path().join("contents"));
         fs::create_dir_all(&files.0).unwrap();
         for node in trees.into_iter().flat_map(|tree| tree.values()) {
-            if let Node::File(bytes, _) | Node::Link(bytes) = node {
-                fs::write(files.path(&Hash::of(bytes)), bytes).unwrap();
+            if let TestNode::File(bytes, _) | TestNode::Link(bytes) = node {
+                fs::write(files.path(&Hash::from_content(bytes)), bytes).unwrap();
             }
         }
         files
@@ -37,7 +38,7 @@ impl Files {
     }
 }
 
-impl ContentSource for Files {
+impl ContentSource for LinkedContents {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
         Ok(Box::new(fs::File::open(self.path(hash))?))
     }
@@ -62,8 +63,8 @@ fn noise(seed: u8, len: usize) -> Vec<u8> {
 const MIB: usize = 1 << 20;
 
 /// Large files that are written, made and removed, among small ones.
-fn large_trees() -> (Tree, Tree) {
-    let file = |seed, len| Node::File(noise(seed, len), 0o644);
+fn large_trees() -> (TestTree, TestTree) {
+    let file = |seed, len| TestNode::File(noise(seed, len), 0o644);
     let before = tree([
         ("edited", file(1, 2 * MIB + 7)),
         ("goes", file(2, 50_000)),
@@ -74,32 +75,35 @@ fn large_trees() -> (Tree, Tree) {
         ("edited", file(5, 3 * MIB)),
         ("made", file(6, 40_000)),
         ("small", file(7, 2_000)),
-        ("to link", Node::Link(b"small".to_vec())),
+        ("to link", TestNode::Link(b"small".to_vec())),
     ]);
     (before, after)
 }
 
 /// As the engine asks for it: what was before lies there, what shall be is stored.
-fn stored_changes(before: &Tree, after: &Tree) -> Vec<Change> {
+fn stored_changes(before: &TestTree, after: &TestTree) -> Vec<JournalChange> {
     let mut changes = changes(before, after);
     for change in &mut changes {
-        change.pre.iter_mut().for_each(|image| image.bytes = Bytes::AsFound);
-        change.post.iter_mut().for_each(|image| image.bytes = Bytes::Content);
+        change.pre.iter_mut().for_each(|image| image.bytes = ImageBytes::AsFound);
+        change.post.iter_mut().for_each(|image| image.bytes = ImageBytes::Content);
     }
     changes
 }
 
-fn apply(journals: &Journals, dir: &Path, files: &Files) -> Ending {
+fn apply(journals: &Journals, dir: &Path, files: &LinkedContents) -> JournalEnding {
     let (before, after) = large_trees();
     let request = request(&dir.join("project"), stored_changes(&before, &after));
     let prepared = journals.prepare(request, files).unwrap();
     prepared.commit().unwrap().carry_out().unwrap().retire().unwrap()
 }
 
-fn undo(journals: &Journals, dir: &Path) -> Ending {
+fn undo(journals: &Journals, dir: &Path) -> JournalEnding {
     let undo = journals.read_undo(ID).unwrap();
-    let exchange = |change: &Change| Change {
-        pre: change.post.clone().map(|image| sandbox::journal::Image { bytes: Bytes::AsFound, ..image }),
+    let exchange = |change: &JournalChange| JournalChange {
+        pre: change
+            .post
+            .clone()
+            .map(|image| sandbox::journal::FileImage { bytes: ImageBytes::AsFound, ..image }),
         post: change.pre.clone(),
         ..change.clone()
     };
@@ -110,7 +114,7 @@ fn undo(journals: &Journals, dir: &Path) -> Ending {
 }
 
 /// The files that journals have linked.
-fn linked(stage: &Stage) -> Vec<PathBuf> {
+fn linked(stage: &JournalFixture) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for owner in fs::read_dir(stage.data.join("journal-contents")).unwrap() {
         found.extend(fs::read_dir(owner.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
@@ -119,15 +123,15 @@ fn linked(stage: &Stage) -> Vec<PathBuf> {
     found
 }
 
-fn owners(stage: &Stage) -> usize {
+fn owners(stage: &JournalFixture) -> usize {
     fs::read_dir(stage.data.join("journal-contents")).unwrap().count()
 }
 
 #[test]
 fn a_large_content_is_one_file_for_store_apply_and_undo() {
     let (before, after) = large_trees();
-    let stage = Stage::new(&before);
-    let files = Files::of(&stage, [&before, &after]);
+    let stage = JournalFixture::new(&before);
+    let files = LinkedContents::of(&stage, [&before, &after]);
     apply(&stage.journals(), stage.dir.path(), &files);
     assert_eq!(stage.survey(), shown(&after));
     assert_eq!(linked(&stage).len(), 5, "two of one file, one removed, one made, one replaced by a link");
@@ -161,7 +165,7 @@ fn killed_process() {
     let kill_at = std::env::var("KILL_AT").unwrap().parse().unwrap();
     let journals = journals(&dir.join("data")).with_hooks(nth(kill_at, die));
     match act.as_str() {
-        "apply" => drop(apply(&journals, &dir, &Files(dir.join("contents")))),
+        "apply" => drop(apply(&journals, &dir, &LinkedContents(dir.join("contents")))),
         "undo" => drop(undo(&journals, &dir)),
         "recover" => {
             let recovery = journals.recover().unwrap();
@@ -172,14 +176,14 @@ fn killed_process() {
     }
 }
 
-fn let_die(act: &str, stage: &Stage, kill_at: u32) -> bool {
+fn let_die(act: &str, stage: &JournalFixture, kill_at: u32) -> bool {
     let dir = stage.dir.path().to_str().unwrap();
     let variables = [("LINKS_ACT", act), ("LINKS_DIR", dir), ("KILL_AT", &kill_at.to_string())];
     was_killed(&child(CHILD, &variables).output().unwrap())
 }
 
 /// Recovers what is open; how it ended.
-fn recover(stage: &Stage) -> Option<Ending> {
+fn recover(stage: &JournalFixture) -> Option<JournalEnding> {
     let recovery = stage.journals().recover().unwrap();
     assert!(recovery.stuck.is_empty() && recovery.damaged.is_empty(), "{recovery:?}");
     recovery.settled.into_iter().next().map(|settled| settled.retire().unwrap())
@@ -191,8 +195,8 @@ fn a_kill_at_any_step_of_apply_undo_and_recovery_needs_no_other_name_of_a_conten
     for (act, from, to) in [("apply", &before, &after), ("undo", &after, &before)] {
         let (mut finished, mut never, mut again) = (0, 0, 0);
         for kill_at in 1.. {
-            let stage = Stage::new(&before);
-            let files = Files::of(&stage, [&before, &after]);
+            let stage = JournalFixture::new(&before);
+            let files = LinkedContents::of(&stage, [&before, &after]);
             if act == "undo" {
                 apply(&stage.journals(), stage.dir.path(), &files);
             }
@@ -201,9 +205,9 @@ fn a_kill_at_any_step_of_apply_undo_and_recovery_needs_no_other_name_of_a_conten
             again += u32::from(let_die("recover", &stage, 1 + kill_at % 7));
             let id = if act == "apply" { ID } else { UNDO };
             let expected = match recover(&stage) {
-                Some(Ending::Applied { .. }) => to,
-                Some(Ending::NeverBegan) => from,
-                Some(Ending::RolledBack { why, .. }) => panic!("nobody edited anything: {why:?}"),
+                Some(JournalEnding::Applied { .. }) => to,
+                Some(JournalEnding::NeverBegan) => from,
+                Some(JournalEnding::RolledBack { why, .. }) => panic!("nobody edited anything: {why:?}"),
                 None if stage.journals().undo_ids().unwrap().iter().any(|kept| kept.id == id) => to,
                 None => from,
             };
@@ -225,9 +229,9 @@ type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 #[test]
 fn a_linked_content_that_is_damaged_or_missing_is_never_written_and_never_passed_over() {
     let (before, after) = large_trees();
-    let hash = |tree: &Tree| match &tree["edited"] {
-        Node::File(bytes, _) => Hash::of(bytes),
-        Node::Link(_) | Node::Dir(_) => unreachable!(),
+    let hash = |tree: &TestTree| match &tree["edited"] {
+        TestNode::File(bytes, _) => Hash::from_content(bytes),
+        TestNode::Link(_) | TestNode::Dir(_) => unreachable!(),
     };
     let flip = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();
@@ -243,34 +247,34 @@ fn a_linked_content_that_is_damaged_or_missing_is_never_written_and_never_passed
         let mut was_killed = true;
         for (name, damage) in damages {
             for hashes in [&[hash(&after)][..], &[hash(&before)], &[hash(&before), hash(&after)]] {
-                let stage = Stage::new(&before);
-                let files = Files::of(&stage, [&before, &after]);
+                let stage = JournalFixture::new(&before);
+                let files = LinkedContents::of(&stage, [&before, &after]);
                 was_killed = let_die("apply", &stage, kill_at);
                 let half = stage.survey();
                 let links = stage.data.join("journal-contents").join(ID.to_string());
                 hashes.iter().for_each(|hash| damage(&links.join(hash.to_string())));
                 drop(files);
                 match stage.journals().recover_one(ID, Seal::Sealed) {
-                    Recovered::Settled(settled) => match settled.retire().unwrap() {
-                        Ending::Applied { .. } => {
+                    RecoveredJournal::Settled(settled) => match settled.retire().unwrap() {
+                        JournalEnding::Applied { .. } => {
                             assert!(stage.survey() == shown(&after), "{name} at {kill_at}");
                             finished += 1;
                         }
-                        Ending::RolledBack { .. } | Ending::NeverBegan => {
+                        JournalEnding::RolledBack { .. } | JournalEnding::NeverBegan => {
                             assert!(stage.survey() == shown(&before), "{name} at {kill_at}");
                             back += 1;
                         }
                     },
-                    Recovered::Damaged { header } => {
+                    RecoveredJournal::Damaged { header } => {
                         assert!(header.is_some() && stage.survey() == half, "{name} at {kill_at}");
-                        stage.journals().set_aside(ID).unwrap();
+                        stage.journals().abandon(ID).unwrap();
                         assert!(stage.journals().undo_path(ID).exists() && links.exists());
                         assert_eq!(stage.journals().sweep_contents(false).unwrap(), 0);
                         assert!(links.exists(), "nothing of it is removed");
                         told += 1;
                     }
-                    Recovered::Gone => assert!(stage.journals().undo_path(ID).exists()),
-                    other @ (Recovered::Stuck(_) | Recovered::Busy) => panic!("{other:?}"),
+                    RecoveredJournal::Gone => assert!(stage.journals().undo_path(ID).exists()),
+                    other @ (RecoveredJournal::Stuck(_) | RecoveredJournal::Busy) => panic!("{other:?}"),
                 }
             }
         }
@@ -284,8 +288,8 @@ fn a_linked_content_that_is_damaged_or_missing_is_never_written_and_never_passed
 #[test]
 fn an_undo_whose_linked_content_is_gone_or_damaged_changes_nothing() {
     let (before, after) = large_trees();
-    let stage = Stage::new(&before);
-    let files = Files::of(&stage, [&before, &after]);
+    let stage = JournalFixture::new(&before);
+    let files = LinkedContents::of(&stage, [&before, &after]);
     apply(&stage.journals(), stage.dir.path(), &files);
     let link = linked(&stage).into_iter().next().unwrap();
     let bytes = fs::read(&link).unwrap();
@@ -293,8 +297,8 @@ fn an_undo_whose_linked_content_is_gone_or_damaged_changes_nothing() {
     assert!(matches!(stage.journals().read_undo(ID), Err(UndoError::Damaged { .. })));
     fs::write(&link, vec![0; bytes.len()]).unwrap();
     let undo = stage.journals().read_undo(ID).unwrap();
-    let changes: Vec<Change> = undo.changes().to_vec();
-    let exchange = |change: Change| Change { pre: change.post, post: change.pre, ..change };
+    let changes: Vec<JournalChange> = undo.changes().to_vec();
+    let exchange = |change: JournalChange| JournalChange { pre: change.post, post: change.pre, ..change };
     let changes = changes.into_iter().map(exchange).collect();
     let request = Request { id: UNDO, kind: JournalKind::Undo, ..stage.request(changes) };
     let refused = stage.journals().prepare(request, &undo).unwrap_err();
@@ -306,19 +310,19 @@ fn an_undo_whose_linked_content_is_gone_or_damaged_changes_nothing() {
 fn what_cannot_be_linked_or_is_not_what_its_hash_says_is_copied() {
     let (before, after) = large_trees();
     // What was before is damaged among the contents: it is taken from the project.
-    let stage = Stage::new(&before);
-    let files = Files::of(&stage, [&before, &after]);
-    let Node::File(edited, _) = &before["edited"] else { unreachable!() };
-    fs::write(files.path(&Hash::of(edited)), noise(9, edited.len())).unwrap();
+    let stage = JournalFixture::new(&before);
+    let files = LinkedContents::of(&stage, [&before, &after]);
+    let TestNode::File(edited, _) = &before["edited"] else { unreachable!() };
+    fs::write(files.path(&Hash::from_content(edited)), noise(9, edited.len())).unwrap();
     apply(&stage.journals(), stage.dir.path(), &files);
     assert_eq!(linked(&stage).len(), 4);
     undo(&stage.journals(), stage.dir.path());
     assert_eq!(stage.survey(), shown(&before));
     // What shall be is: nothing is begun.
-    let stage = Stage::new(&before);
-    let files = Files::of(&stage, [&before, &after]);
-    let Node::File(edited, _) = &after["edited"] else { unreachable!() };
-    fs::write(files.path(&Hash::of(edited)), noise(9, edited.len())).unwrap();
+    let stage = JournalFixture::new(&before);
+    let files = LinkedContents::of(&stage, [&before, &after]);
+    let TestNode::File(edited, _) = &after["edited"] else { unreachable!() };
+    fs::write(files.path(&Hash::from_content(edited)), noise(9, edited.len())).unwrap();
     let request = stage.request(stored_changes(&before, &after));
     let refused = stage.journals().prepare(request, &files).unwrap_err();
     assert!(matches!(refused, PrepareError::Content { .. }), "{refused:?}");
@@ -328,8 +332,8 @@ fn what_cannot_be_linked_or_is_not_what_its_hash_says_is_copied() {
 #[test]
 fn contents_without_a_journal_are_swept_and_no_others() {
     let (before, after) = large_trees();
-    let stage = Stage::new(&before);
-    let files = Files::of(&stage, [&before, &after]);
+    let stage = JournalFixture::new(&before);
+    let files = LinkedContents::of(&stage, [&before, &after]);
     let prepared = stage.journals().prepare(stage.request(stored_changes(&before, &after)), &files).unwrap();
     assert_eq!((stage.journals().sweep_contents(false).unwrap(), linked(&stage).len()), (0, 5));
     prepared.abandon();

@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, syml
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use domain::{RelPath, RootNo};
+use domain::{RelPath, RootIndex};
 use rustix::mount::{MountFlags, MountPropagationFlags};
-use sandbox::journal::{Ending, JournalRoot, Moment, Place, Step, Why};
+use sandbox::journal::{HookPoint, JournalEnding, JournalPath, JournalRoot, JournalStep, RollbackReason};
 
 use super::journal_stage::*;
 
@@ -51,13 +51,13 @@ fn a_full_disk_changes_nothing() {
             tree([("a", file("A\n")), (&deep, file(&small)), ("new", file(&large))]),
         ] {
             // The journal lies on the same disk: it has room for all images, and none is left for the files.
-            let stage = Stage::new(&tree([]));
+            let stage = JournalFixture::new(&tree([]));
             mount_small(stage.dir.path(), c"size=1m,mode=700");
             fs::create_dir(&stage.root).unwrap();
             plant(&stage.root, &before);
             fs::write(stage.dir.path().join("filler"), vec![1; 300 << 10]).unwrap();
             let ending = stage.apply(&before, &after);
-            let Ending::RolledBack { why: Why::Io { source, .. }, left } = ending else {
+            let JournalEnding::RolledBack { why: RollbackReason::Io { source, .. }, left } = ending else {
                 panic!("{ending:?}")
             };
             assert_eq!((source.kind(), left), (io::ErrorKind::StorageFull, vec![]));
@@ -72,22 +72,25 @@ fn a_read_only_second_project_leaves_the_first_as_it_was() {
     with_own_mounts(|| {
         let before = tree([("f", file("old")), ("g", file("old"))]);
         let after = tree([("f", file("new")), ("h", file("new"))]);
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let second = stage.dir.path().join("second");
         mount_small(&second, c"size=1m");
         plant(&second, &before);
         rustix::mount::mount_remount(&second, MountFlags::RDONLY, c"").unwrap();
         let mut request = stage.request(changes(&before, &after));
-        request.roots.push(JournalRoot::of(RootNo(1), &second).unwrap());
+        request.roots.push(JournalRoot::new(RootIndex(1), &second).unwrap());
         for mut change in changes(&before, &after) {
-            change.root = RootNo(1);
+            change.root = RootIndex(1);
             request.changes.push(change);
         }
         let ending = carry_out(&stage.journals(), request).unwrap().retire().unwrap();
-        let Ending::RolledBack { why: Why::Io { source, place }, left } = ending else {
+        let JournalEnding::RolledBack { why: RollbackReason::Io { source, place }, left } = ending else {
             panic!("{ending:?}")
         };
-        assert_eq!((source.kind(), place.root, left), (io::ErrorKind::ReadOnlyFilesystem, RootNo(1), vec![]));
+        assert_eq!(
+            (source.kind(), place.root, left),
+            (io::ErrorKind::ReadOnlyFilesystem, RootIndex(1), vec![])
+        );
         assert_eq!((stage.survey(), survey(&second)), (before.clone(), before.clone()));
     });
 }
@@ -96,12 +99,15 @@ fn a_read_only_second_project_leaves_the_first_as_it_was() {
 fn a_bind_mounted_file_is_written_in_place() {
     with_own_mounts(|| {
         let before = tree([("f", file("old"))]);
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let real = stage.dir.path().join("real");
         fs::write(&real, "old").unwrap();
         rustix::mount::mount_bind(&real, stage.root.join("f")).unwrap();
         let ending = stage.apply(&before, &tree([("f", file("new"))]));
-        assert!(matches!(&ending, Ending::Applied { replaced, .. } if replaced.is_empty()), "{ending:?}");
+        assert!(
+            matches!(&ending, JournalEnding::Applied { replaced, .. } if replaced.is_empty()),
+            "{ending:?}"
+        );
         assert_eq!(fs::read(&real).unwrap(), b"new");
     });
 }
@@ -140,9 +146,9 @@ fn give_away(path: &Path, id: u32) {
 
 #[test]
 fn a_read_only_file_is_replaced_with_mode_and_attributes_and_named() {
-    let before = tree([("ro", Node::File(b"old".to_vec(), 0o444)), ("rw", file("old"))]);
-    let after = tree([("ro", Node::File(b"new".to_vec(), 0o444)), ("rw", file("new"))]);
-    let stage = Stage::new(&before);
+    let before = tree([("ro", TestNode::File(b"old".to_vec(), 0o444)), ("rw", file("old"))]);
+    let after = tree([("ro", TestNode::File(b"new".to_vec(), 0o444)), ("rw", file("new"))]);
+    let stage = JournalFixture::new(&before);
     let path = stage.root.join("ro");
     let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     set_mode(0o644);
@@ -151,8 +157,11 @@ fn a_read_only_file_is_replaced_with_mode_and_attributes_and_named() {
     as_somebody(stage.dir.path(), || {
         let inode = fs::metadata(&path).unwrap().ino();
         let ending = stage.apply(&before, &after);
-        let named = Place { root: RootNo(0), path: RelPath::new("ro").unwrap() };
-        assert!(matches!(&ending, Ending::Applied { replaced, .. } if replaced == &[named]), "{ending:?}");
+        let named = JournalPath { root: RootIndex(0), path: RelPath::new("ro").unwrap() };
+        assert!(
+            matches!(&ending, JournalEnding::Applied { replaced, .. } if replaced == &[named]),
+            "{ending:?}"
+        );
         assert_ne!(fs::metadata(&path).unwrap().ino(), inode);
         assert_eq!(stage.survey(), after);
         let mut value = [0_u8; 8];
@@ -162,15 +171,16 @@ fn a_read_only_file_is_replaced_with_mode_and_attributes_and_named() {
 
 #[test]
 fn a_replaced_file_gets_its_inode_back_when_all_is_taken_back() {
-    let before = tree([("a ro", Node::File(b"old".to_vec(), 0o444)), ("b", file("old"))]);
-    let after = tree([("a ro", Node::File(b"new".to_vec(), 0o444)), ("b", file("new"))]);
-    let stage = Stage::new(&before);
+    let before = tree([("a ro", TestNode::File(b"old".to_vec(), 0o444)), ("b", file("old"))]);
+    let after = tree([("a ro", TestNode::File(b"new".to_vec(), 0o444)), ("b", file("new"))]);
+    let stage = JournalFixture::new(&before);
     as_somebody(stage.dir.path(), || {
         let inode = fs::metadata(stage.root.join("a ro")).unwrap().ino();
-        let refuse = at(Step::Op { n: 1, at: Moment::Checked }, || Err(io::ErrorKind::StorageFull.into()));
+        let refuse =
+            at(JournalStep::Op { n: 1, at: HookPoint::Checked }, || Err(io::ErrorKind::StorageFull.into()));
         let request = stage.request(changes(&before, &after));
         let ending = carry_out(&stage.journals().with_hooks(refuse), request).unwrap().retire().unwrap();
-        assert!(matches!(ending, Ending::RolledBack { .. }), "{ending:?}");
+        assert!(matches!(ending, JournalEnding::RolledBack { .. }), "{ending:?}");
         assert_eq!(stage.survey(), before);
         assert_eq!(fs::metadata(stage.root.join("a ro")).unwrap().ino(), inode);
     });
@@ -180,11 +190,13 @@ fn a_replaced_file_gets_its_inode_back_when_all_is_taken_back() {
 fn a_directory_that_may_not_be_written_changes_nothing() {
     let before = tree([("a", file("old")), ("d/f", file("old"))]);
     let after = tree([("a", file("new")), ("d/f", file("old")), ("d/g", file("new"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     fs::set_permissions(stage.root.join("d"), std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
     as_somebody(stage.dir.path(), || {
         let ending = stage.apply(&before, &after);
-        let Ending::RolledBack { why: Why::Io { source, .. }, .. } = ending else { panic!("{ending:?}") };
+        let JournalEnding::RolledBack { why: RollbackReason::Io { source, .. }, .. } = ending else {
+            panic!("{ending:?}")
+        };
         assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(stage.survey(), before);
     });
@@ -194,7 +206,7 @@ fn a_directory_that_may_not_be_written_changes_nothing() {
 #[test]
 fn a_foreign_group_and_an_access_list_stay() {
     let before = tree([("f", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let path = stage.root.join("f");
     if rustix::process::geteuid().is_root() {
         chown(&path, None, Some(4321)).unwrap();
@@ -212,7 +224,7 @@ fn a_foreign_group_and_an_access_list_stay() {
     rustix::fs::setxattr(&path, name, &list, rustix::fs::XattrFlags::empty()).unwrap();
     let mode = u16::try_from(fs::metadata(&path).unwrap().mode() & 0o7777).unwrap();
     let group = fs::metadata(&path).unwrap().gid();
-    let node = |text: &str| Node::File(text.as_bytes().to_vec(), mode);
+    let node = |text: &str| TestNode::File(text.as_bytes().to_vec(), mode);
     stage.apply(&tree([("f", node("old"))]), &tree([("f", node("new"))]));
     let mut found = [0_u8; 256];
     let length = rustix::fs::getxattr(&path, name, &mut found[..]).unwrap();
@@ -224,25 +236,25 @@ fn a_foreign_group_and_an_access_list_stay() {
 #[test]
 fn nobody_opens_a_file_while_it_is_written() {
     let before = tree([("f", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let path = stage.root.join("f");
     let opened = move || match fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         other => Err(io::Error::other(format!("not kept waiting: {other:?}"))),
     };
-    let hooks = at(Step::Op { n: 0, at: Moment::Verify }, opened);
+    let hooks = at(JournalStep::Op { n: 0, at: HookPoint::Verify }, opened);
     let request = stage.request(changes(&before, &tree([("f", file("new"))])));
     let ending = carry_out(&stage.journals().with_hooks(hooks), request).unwrap().retire().unwrap();
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
 }
 
 #[test]
 fn a_file_that_somebody_has_open_is_written_all_the_same() {
     let before = tree([("f", file("old"))]);
-    let stage = Stage::new(&before);
+    let stage = JournalFixture::new(&before);
     let held = fs::File::options().read(true).write(true).open(stage.root.join("f")).unwrap();
     let ending = stage.apply(&before, &tree([("f", file("new"))]));
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
     assert_eq!(io::read_to_string(held).unwrap(), "new");
 }
 
@@ -250,9 +262,9 @@ fn a_file_that_somebody_has_open_is_written_all_the_same() {
 fn a_directory_that_is_swapped_for_a_link_all_the_time_leads_nowhere_outside() {
     let before = tree([("d/f", file("old")), ("d/gone", file("old"))]);
     let after = tree([("d/f", file("new")), ("d/sub/n", file("new"))]);
-    let outside = tree([("f", file("old")), ("gone", file("old")), ("sub", Node::Dir(0o755))]);
+    let outside = tree([("f", file("old")), ("gone", file("old")), ("sub", TestNode::Dir(0o755))]);
     for round in 0..60 {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let target = stage.dir.path().join("outside");
         fs::create_dir(&target).unwrap();
         plant(&target, &outside);
@@ -275,7 +287,8 @@ fn a_directory_that_is_swapped_for_a_link_all_the_time_leads_nowhere_outside() {
             while !turning.load(Ordering::SeqCst) {
                 std::hint::spin_loop();
             }
-            let prepared = stage.journals().prepare(stage.request(changes(&before, &after)), &NoContent);
+            let prepared =
+                stage.journals().prepare(stage.request(changes(&before, &after)), &NoContentSource);
             let carried = prepared.map(|prepared| prepared.commit().unwrap().carry_out());
             over.store(true, Ordering::SeqCst);
             carried

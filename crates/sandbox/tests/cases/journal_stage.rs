@@ -10,45 +10,45 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use domain::{Fence, FileState, Hash, PlanId, RelPath, RootNo};
+use domain::{Fence, FileState, Hash, PlanId, RelPath, RootIndex};
 use sandbox::content::ContentSource;
 use sandbox::journal::{
-    Boot, Bytes, Change, Ending, Hooks, Image, JournalId, JournalKind, JournalRoot, Journals, Merger,
-    Recovery, Request, Settled, Step, Stuck,
+    Boot, FileImage, Hooks, ImageBytes, JournalChange, JournalEnding, JournalId, JournalKind,
+    JournalRecovery, JournalRoot, JournalStep, Journals, Merger, Request, SettledJournal, StuckJournal,
 };
 use tempfile::TempDir;
 
 /// What lies at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum TestNode {
     File(Vec<u8>, u16),
     Link(Vec<u8>),
     Dir(u16),
 }
 
-pub(super) fn file(text: &str) -> Node {
-    Node::File(text.as_bytes().to_vec(), 0o644)
+pub(super) fn file(text: &str) -> TestNode {
+    TestNode::File(text.as_bytes().to_vec(), 0o644)
 }
 
 /// A tree, by path.
-pub(super) type Tree = BTreeMap<String, Node>;
+pub(super) type TestTree = BTreeMap<String, TestNode>;
 
-pub(super) fn tree<const N: usize>(nodes: [(&str, Node); N]) -> Tree {
+pub(super) fn tree<const N: usize>(nodes: [(&str, TestNode); N]) -> TestTree {
     nodes.into_iter().map(|(path, node)| (path.to_owned(), node)).collect()
 }
 
 /// Puts the tree into an empty directory. Directories above a file need not be named.
-pub(super) fn plant(root: &Path, tree: &Tree) {
+pub(super) fn plant(root: &Path, tree: &TestTree) {
     for (path, node) in tree {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         match node {
-            Node::File(bytes, mode) => {
+            TestNode::File(bytes, mode) => {
                 fs::write(&path, bytes).unwrap();
                 fs::set_permissions(&path, fs::Permissions::from_mode(u32::from(*mode))).unwrap();
             }
-            Node::Link(target) => symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap(),
-            Node::Dir(mode) => {
+            TestNode::Link(target) => symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap(),
+            TestNode::Dir(mode) => {
                 fs::create_dir_all(&path).unwrap();
                 fs::set_permissions(&path, fs::Permissions::from_mode(u32::from(*mode))).unwrap();
             }
@@ -57,58 +57,58 @@ pub(super) fn plant(root: &Path, tree: &Tree) {
 }
 
 /// All that is in the directory: files and links, and directories that are empty.
-pub(super) fn survey(root: &Path) -> Tree {
-    let mut found = Tree::new();
+pub(super) fn survey(root: &Path) -> TestTree {
+    let mut found = TestTree::new();
     survey_into(root, root, &mut found);
     found
 }
 
 /// The tree as a survey shows it: a directory with something in it is not named.
-pub(super) fn shown(tree: &Tree) -> Tree {
+pub(super) fn shown(tree: &TestTree) -> TestTree {
     let is_empty = |path: &String| !tree.keys().any(|other| other.starts_with(&format!("{path}/")));
     let mut shown = tree.clone();
-    shown.retain(|path, node| !matches!(node, Node::Dir(_)) || is_empty(path));
+    shown.retain(|path, node| !matches!(node, TestNode::Dir(_)) || is_empty(path));
     shown
 }
 
-fn survey_into(root: &Path, dir: &Path, found: &mut Tree) {
+fn survey_into(root: &Path, dir: &Path, found: &mut TestTree) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         let metadata = fs::symlink_metadata(&path).unwrap();
         let mode = u16::try_from(metadata.mode() & 0o7777).unwrap();
         if metadata.is_symlink() {
-            found.insert(name, Node::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()));
+            found.insert(name, TestNode::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()));
         } else if metadata.is_dir() {
             if fs::read_dir(&path).unwrap().next().is_none() {
-                found.insert(name, Node::Dir(mode));
+                found.insert(name, TestNode::Dir(mode));
             }
             survey_into(root, &path, found);
         } else {
-            found.insert(name, Node::File(fs::read(&path).unwrap(), mode));
+            found.insert(name, TestNode::File(fs::read(&path).unwrap(), mode));
         }
     }
 }
 
-fn image(node: &Node) -> Image {
+fn image(node: &TestNode) -> FileImage {
     let (state, bytes) = match node {
-        Node::File(bytes, mode) => (FileState::file(bytes, *mode), bytes.clone()),
-        Node::Link(target) => (FileState::symlink(target), target.clone()),
-        Node::Dir(mode) => (FileState::dir(*mode), Vec::new()),
+        TestNode::File(bytes, mode) => (FileState::file(bytes, *mode), bytes.clone()),
+        TestNode::Link(target) => (FileState::symlink(target), target.clone()),
+        TestNode::Dir(mode) => (FileState::dir(*mode), Vec::new()),
     };
-    Image { state, bytes: Bytes::Here(bytes), attributes: None }
+    FileImage { state, bytes: ImageBytes::Here(bytes), attributes: None }
 }
 
 /// What leads from one tree to the other.
-pub(super) fn changes(before: &Tree, after: &Tree) -> Vec<Change> {
+pub(super) fn changes(before: &TestTree, after: &TestTree) -> Vec<JournalChange> {
     let mut paths: Vec<&String> = before.keys().chain(after.keys()).collect();
     paths.sort();
     paths.dedup();
     paths
         .into_iter()
         .filter(|path| before.get(*path) != after.get(*path))
-        .map(|path| Change {
-            root: RootNo(0),
+        .map(|path| JournalChange {
+            root: RootIndex(0),
             path: RelPath::new(path).unwrap(),
             from: None,
             pre: before.get(path).map(image),
@@ -118,9 +118,9 @@ pub(super) fn changes(before: &Tree, after: &Tree) -> Vec<Change> {
 }
 
 /// Nothing is kept: all bytes are in the request.
-pub(super) struct NoContent;
+pub(super) struct NoContentSource;
 
-impl ContentSource for NoContent {
+impl ContentSource for NoContentSource {
     fn open(&self, _: &Hash) -> io::Result<Box<dyn Read + '_>> {
         Err(io::ErrorKind::NotFound.into())
     }
@@ -152,7 +152,7 @@ fn hunk<'a>(base: &[u8], other: &'a [u8]) -> (usize, usize, &'a [u8]) {
 }
 
 /// A project and a data directory.
-pub(super) struct Stage {
+pub(super) struct JournalFixture {
     pub(super) dir: TempDir,
     pub(super) root: PathBuf,
     pub(super) data: PathBuf,
@@ -161,41 +161,41 @@ pub(super) struct Stage {
 pub(super) const PLAN: PlanId = PlanId::from_u128(7);
 pub(super) const ID: JournalId = JournalId::from_u128(0x0192_0000_0000_0000_0000_0000_0000_0001);
 
-impl Stage {
-    pub(super) fn new(before: &Tree) -> Stage {
-        let stage = Stage::at(tempfile::tempdir().unwrap());
+impl JournalFixture {
+    pub(super) fn new(before: &TestTree) -> JournalFixture {
+        let stage = JournalFixture::at(tempfile::tempdir().unwrap());
         fs::create_dir(&stage.root).unwrap();
         plant(&stage.root, before);
         stage
     }
 
-    fn at(dir: TempDir) -> Stage {
+    fn at(dir: TempDir) -> JournalFixture {
         let (root, data) = (dir.path().join("project"), dir.path().join("data"));
-        Stage { dir, root, data }
+        JournalFixture { dir, root, data }
     }
 
     pub(super) fn journals(&self) -> Journals {
         journals(&self.data)
     }
 
-    pub(super) fn request(&self, changes: Vec<Change>) -> Request {
+    pub(super) fn request(&self, changes: Vec<JournalChange>) -> Request {
         request(&self.root, changes)
     }
 
     /// Applies, and retires.
-    pub(super) fn apply(&self, before: &Tree, after: &Tree) -> Ending {
+    pub(super) fn apply(&self, before: &TestTree, after: &TestTree) -> JournalEnding {
         carry_out(&self.journals(), self.request(changes(before, after))).unwrap().retire().unwrap()
     }
 
     /// Recovers; exactly one journal is settled.
-    pub(super) fn recover_one(&self) -> Settled {
-        let Recovery { mut settled, stuck, busy, .. } = self.journals().recover().unwrap();
+    pub(super) fn recover_one(&self) -> SettledJournal {
+        let JournalRecovery { mut settled, stuck, busy, .. } = self.journals().recover().unwrap();
         assert!(stuck.is_empty() && busy.is_empty(), "{stuck:?} {busy:?}");
         assert_eq!(settled.len(), 1);
         settled.remove(0)
     }
 
-    pub(super) fn survey(&self) -> Tree {
+    pub(super) fn survey(&self) -> TestTree {
         survey(&self.root)
     }
 }
@@ -204,54 +204,54 @@ pub(super) fn journals(data: &Path) -> Journals {
     Journals::open(data, Boot::present().unwrap(), Arc::new(OneHunk)).unwrap()
 }
 
-pub(super) fn request(root: &Path, changes: Vec<Change>) -> Request {
+pub(super) fn request(root: &Path, changes: Vec<JournalChange>) -> Request {
     Request {
         id: ID,
         plan: PLAN,
         kind: JournalKind::Apply,
-        roots: vec![JournalRoot::of(RootNo(0), root).unwrap()],
+        roots: vec![JournalRoot::new(RootIndex(0), root).unwrap()],
         fence: Fence(3),
         time_ms: 1,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
         changes,
         apart: Default::default(),
         refs: vec![],
     }
 }
 
-pub(super) fn carry_out(journals: &Journals, request: Request) -> Result<Settled, Stuck> {
-    journals.prepare(request, &NoContent).unwrap().commit().unwrap().carry_out()
+pub(super) fn carry_out(journals: &Journals, request: Request) -> Result<SettledJournal, StuckJournal> {
+    journals.prepare(request, &NoContentSource).unwrap().commit().unwrap().carry_out()
 }
 
 /// Does something at one step, the first time that it is reached.
-pub(super) struct At<F> {
-    pub(super) step: Step,
+pub(super) struct HookAt<F> {
+    pub(super) step: JournalStep,
     pub(super) once: AtomicU32,
     pub(super) act: F,
 }
 
-pub(super) fn at<F: Fn() -> io::Result<()>>(step: Step, act: F) -> Arc<At<F>> {
-    Arc::new(At { step, once: AtomicU32::new(0), act })
+pub(super) fn at<F: Fn() -> io::Result<()>>(step: JournalStep, act: F) -> Arc<HookAt<F>> {
+    Arc::new(HookAt { step, once: AtomicU32::new(0), act })
 }
 
-impl<F: Fn() -> io::Result<()> + Send + Sync> Hooks for At<F> {
-    fn step(&self, step: Step) -> io::Result<()> {
+impl<F: Fn() -> io::Result<()> + Send + Sync> Hooks for HookAt<F> {
+    fn step(&self, step: JournalStep) -> io::Result<()> {
         if step == self.step && self.once.fetch_add(1, Ordering::SeqCst) == 0 { (self.act)() } else { Ok(()) }
     }
 }
 
 /// Does something at the k-th step, counted from 1.
-pub(super) struct Nth<F> {
+pub(super) struct HookAtNth<F> {
     pub(super) left: AtomicU32,
     pub(super) act: F,
 }
 
-pub(super) fn nth<F: Fn() -> io::Result<()>>(k: u32, act: F) -> Arc<Nth<F>> {
-    Arc::new(Nth { left: AtomicU32::new(k), act })
+pub(super) fn nth<F: Fn() -> io::Result<()>>(k: u32, act: F) -> Arc<HookAtNth<F>> {
+    Arc::new(HookAtNth { left: AtomicU32::new(k), act })
 }
 
-impl<F: Fn() -> io::Result<()> + Send + Sync> Hooks for Nth<F> {
-    fn step(&self, _: Step) -> io::Result<()> {
+impl<F: Fn() -> io::Result<()> + Send + Sync> Hooks for HookAtNth<F> {
+    fn step(&self, _: JournalStep) -> io::Result<()> {
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => (self.act)(),
             Ok(_) | Err(_) => Ok(()),
@@ -290,19 +290,19 @@ pub(super) fn was_killed(output: &Output) -> bool {
 
 /// Remembers the steps.
 #[derive(Default)]
-pub(super) struct Steps(pub(super) std::sync::Mutex<Vec<Step>>);
+pub(super) struct RecordedSteps(pub(super) std::sync::Mutex<Vec<JournalStep>>);
 
-impl Hooks for Steps {
-    fn step(&self, step: Step) -> io::Result<()> {
+impl Hooks for RecordedSteps {
+    fn step(&self, step: JournalStep) -> io::Result<()> {
         self.0.lock().unwrap().push(step);
         Ok(())
     }
 }
 
 /// The steps of an apply from one tree to the other.
-pub(super) fn steps_of(before: &Tree, after: &Tree) -> Vec<Step> {
-    let stage = Stage::new(before);
-    let steps = Arc::new(Steps::default());
+pub(super) fn steps_of(before: &TestTree, after: &TestTree) -> Vec<JournalStep> {
+    let stage = JournalFixture::new(before);
+    let steps = Arc::new(RecordedSteps::default());
     let journals = stage.journals().with_hooks(steps.clone());
     carry_out(&journals, stage.request(changes(before, after))).unwrap().retire().unwrap();
     let steps = steps.0.lock().unwrap();
@@ -310,33 +310,33 @@ pub(super) fn steps_of(before: &Tree, after: &Tree) -> Vec<Step> {
 }
 
 /// Trees that need every kind of op.
-pub(super) fn every_kind() -> (Tree, Tree) {
+pub(super) fn every_kind() -> (TestTree, TestTree) {
     let before = tree([
         ("grows", file("old\n")),
-        ("shrinks", Node::File(b"a longer text\n".to_vec(), 0o755)),
-        ("goes", Node::File(b"bye\n".to_vec(), 0o600)),
+        ("shrinks", TestNode::File(b"a longer text\n".to_vec(), 0o755)),
+        ("goes", TestNode::File(b"bye\n".to_vec(), 0o600)),
         ("x/y/goes", file("bye\n")),
-        ("x/y", Node::Dir(0o750)),
-        ("x", Node::Dir(0o755)),
-        ("link", Node::Link(b"old".to_vec())),
+        ("x/y", TestNode::Dir(0o750)),
+        ("x", TestNode::Dir(0o755)),
+        ("link", TestNode::Link(b"old".to_vec())),
         ("mode", file("m\n")),
         ("both", file("1\n")),
         ("to dir", file("file\n")),
         ("to file/in", file("in\n")),
-        ("to file", Node::Dir(0o755)),
+        ("to file", TestNode::Dir(0o755)),
     ]);
     let after = tree([
         ("grows", file("old\nand new\n")),
-        ("shrinks", Node::File(b"short\n".to_vec(), 0o755)),
-        ("new", Node::File(b"n\n".to_vec(), 0o640)),
+        ("shrinks", TestNode::File(b"short\n".to_vec(), 0o755)),
+        ("new", TestNode::File(b"n\n".to_vec(), 0o640)),
         ("made/for/it", file("n\n")),
-        ("link", Node::Link(b"new".to_vec())),
-        ("new link", Node::Link(b"new".to_vec())),
-        ("mode", Node::File(b"m\n".to_vec(), 0o700)),
-        ("both", Node::File(b"2\n".to_vec(), 0o600)),
+        ("link", TestNode::Link(b"new".to_vec())),
+        ("new link", TestNode::Link(b"new".to_vec())),
+        ("mode", TestNode::File(b"m\n".to_vec(), 0o700)),
+        ("both", TestNode::File(b"2\n".to_vec(), 0o600)),
         ("to dir/in", file("dir\n")),
         ("to file", file("flat\n")),
-        ("empty", Node::Dir(0o711)),
+        ("empty", TestNode::Dir(0o711)),
     ]);
     (before, after)
 }

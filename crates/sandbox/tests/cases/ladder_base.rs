@@ -3,28 +3,28 @@
 use std::fs;
 use std::path::Path;
 
-use domain::{Base, Draft, FileState};
-use sandbox::{CaptureRules, Rung, Sandbox};
+use domain::{Base, ChangeDraft, FileState};
+use sandbox::{CaptureRules, Sandbox, SandboxStrategy};
 
-use super::ladder_stage::{ROOT, Stage, between, file, path, run};
+use super::ladder_stage::{ROOT, SandboxFixture, between, file, path, run};
 
-const RUNGS: [Rung; 2] = [Rung::Overlay, Rung::Copy];
+const RUNGS: [SandboxStrategy; 2] = [SandboxStrategy::Overlay, SandboxStrategy::Copy];
 
-fn project() -> Stage {
-    let stage = Stage::new();
+fn project() -> SandboxFixture {
+    let stage = SandboxFixture::new();
     stage.write("d/f", "base\n");
     stage.write("d/g", "g\n");
     stage
 }
 
-fn found(stage: &Stage, sandbox: &mut Sandbox) -> Vec<(Draft, Base)> {
+fn found(stage: &SandboxFixture, sandbox: &mut Sandbox) -> Vec<(ChangeDraft, Base)> {
     stage.scan(sandbox).drafts.into_iter().map(|change| (change.draft, change.base)).collect()
 }
 
 /// What a user may do to `d/f`, and what is there then.
-type Act = (&'static str, fn(&Path), Option<&'static str>);
+type UserEdit = (&'static str, fn(&Path), Option<&'static str>);
 
-fn acts() -> [Act; 5] {
+fn acts() -> [UserEdit; 5] {
     [
         ("edits it", |project| fs::write(project.join("d/f"), "user\n").unwrap(), Some("user\n")),
         (
@@ -56,7 +56,7 @@ fn acts() -> [Act; 5] {
 }
 
 /// Older things of the user's, made before the sandbox is opened.
-fn prepare(stage: &Stage) {
+fn prepare(stage: &SandboxFixture) {
     let outside = stage.project.parent().unwrap();
     fs::write(outside.join("older"), "older\n").unwrap();
     fs::create_dir(outside.join("other")).unwrap();
@@ -95,7 +95,8 @@ fn what_the_user_does_before_the_first_scan_makes_the_base_moved() {
             let (draft, base) = &changes[0];
             assert_eq!(draft, &between("d/f", state(there), file("plan\n")), "{rung}: the user {what}");
             // An overlay cannot tell a file that was never there from one that is gone: a create, then.
-            let expected = if rung == Rung::Overlay && there.is_none() { Base::Known } else { Base::Moved };
+            let expected =
+                if rung == SandboxStrategy::Overlay && there.is_none() { Base::Known } else { Base::Moved };
             assert_eq!((*base, changes.len()), (expected, 1), "{rung}: the user {what}");
         }
     }
@@ -147,7 +148,7 @@ fn a_file_tool_knows_what_it_replaced_although_the_user_had_edited_it() {
     for rung in RUNGS {
         let stage = project();
         let mut sandbox = stage.open(rung);
-        let seen = if rung == Rung::Overlay { "user\n" } else { "base\n" };
+        let seen = if rung == SandboxStrategy::Overlay { "user\n" } else { "base\n" };
         sandbox.root(ROOT).unwrap();
         stage.write("d/f", "user\n");
         let rules = CaptureRules::default();
@@ -167,7 +168,7 @@ fn a_file_written_just_before_the_opening_is_known() {
     for round in 0..200 {
         let text = format!("{round}\n");
         stage.write("d/f", &text);
-        let mut sandbox = stage.open(Rung::Overlay);
+        let mut sandbox = stage.open(SandboxStrategy::Overlay);
         run(&sandbox, "echo plan > d/f");
         assert_eq!(found(&stage, &mut sandbox), [(between("d/f", file(text), file("plan\n")), Base::Known)]);
     }
@@ -202,7 +203,7 @@ fn what_both_made_is_moved() {
 fn no_file_is_called_moved_because_the_machine_is_busy() {
     const THREADS: usize = 8;
     let count = std::env::var("AGENTS_MOVED_FILES").map_or(2_000, |count| count.parse().unwrap());
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     for number in 0..count {
         stage.write(format!("d{}/f{number}", number / 500), "base\n");
     }
@@ -215,7 +216,7 @@ fn no_file_is_called_moved_because_the_machine_is_busy() {
                 }
             });
         }
-        let mut sandbox = stage.open(Rung::Overlay);
+        let mut sandbox = stage.open(SandboxStrategy::Overlay);
         run(&sandbox, "for f in d*/f*; do echo plan > $f; done");
         let changes = found(&stage, &mut sandbox);
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -1,16 +1,17 @@
-//! What changed is told exactly, and the same on every rung.
+//! Captured changes are exact, and the same with every strategy.
 
 use std::os::unix::ffi::OsStrExt;
 
-use domain::{Base, Draft, FileState, pair_renames};
-use sandbox::{NotCaptured, Rung};
+use domain::{Base, ChangeDraft, FileState, pair_renames};
+use sandbox::{SandboxStrategy, UncapturedCounts};
 
-use super::ladder_stage::{Stage, as_root_and_as_user, between, file, path, run};
+use super::ladder_stage::{SandboxFixture, as_root_and_as_user, between, file, path, run};
 
-const RUNGS: [Rung; 3] = [Rung::Overlay, Rung::Worktree, Rung::Copy];
+const RUNGS: [SandboxStrategy; 3] =
+    [SandboxStrategy::Overlay, SandboxStrategy::Worktree, SandboxStrategy::Copy];
 
-fn project() -> Stage {
-    let stage = Stage::new();
+fn project() -> SandboxFixture {
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
     stage.write("b", "two\n");
     stage.write("d/x", "x\n");
@@ -38,7 +39,7 @@ fn mode(bytes: &str, mode: u16) -> Option<FileState> {
     Some(FileState::file(bytes.as_bytes(), mode))
 }
 
-fn d_is_gone() -> Vec<Draft> {
+fn d_is_gone() -> Vec<ChangeDraft> {
     vec![
         between("d", dir(), None),
         between("d/e", dir(), None),
@@ -49,8 +50,8 @@ fn d_is_gone() -> Vec<Draft> {
 }
 
 /// Scripts, and what they change.
-fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
-    let table: Vec<(&[u8], Vec<Draft>)> = vec![
+fn table() -> Vec<(Vec<u8>, Vec<ChangeDraft>)> {
+    let table: Vec<(&[u8], Vec<ChangeDraft>)> = vec![
         (b"true", vec![]),
         (b"echo more >> a", vec![between("a", file("one\n"), file("one\nmore\n"))]),
         (
@@ -169,7 +170,7 @@ fn every_change_is_told_exactly_and_alike_on_every_rung() {
                     let mut sandbox = stage.open(rung);
                     run(&sandbox, std::ffi::OsStr::from_bytes(&script));
                     let captured = stage.scan(&mut sandbox);
-                    let drafts: Vec<Draft> =
+                    let drafts: Vec<ChangeDraft> =
                         captured.drafts.iter().map(|change| change.draft.clone()).collect();
                     assert_eq!(drafts, expected, "{rung}: {shown}");
                     assert!(
@@ -177,7 +178,7 @@ fn every_change_is_told_exactly_and_alike_on_every_rung() {
                         "{rung}: {shown}"
                     );
                     let hard_links = u64::from(shown.contains("ln a hard"));
-                    let left_out = NotCaptured { hard_links, ..NotCaptured::default() };
+                    let left_out = UncapturedCounts { hard_links, ..UncapturedCounts::default() };
                     assert_eq!(captured.not_captured, left_out, "{rung}: {shown}");
                     for state in drafts.iter().flat_map(|draft| [draft.before(), draft.after()]).flatten() {
                         let kept = stage.contents.of(&state.hash).map(|bytes| bytes.len() as u64);

@@ -2,14 +2,15 @@
 
 use std::fs;
 
-use sandbox::Rung;
+use sandbox::SandboxStrategy;
 
-use super::ladder_stage::{Stage, as_root_and_as_user, between, command_in, file, git, run, tree};
+use super::ladder_stage::{SandboxFixture, as_root_and_as_user, between, command_in, file, git, run, tree};
 
-const RUNGS: [Rung; 3] = [Rung::Overlay, Rung::Worktree, Rung::Copy];
+const RUNGS: [SandboxStrategy; 3] =
+    [SandboxStrategy::Overlay, SandboxStrategy::Worktree, SandboxStrategy::Copy];
 
-fn project() -> Stage {
-    let stage = Stage::new();
+fn project() -> SandboxFixture {
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
     stage.write("b", "two\n");
     stage.commit_all();
@@ -61,7 +62,7 @@ fn what_git_does_in_a_sandbox_leaves_the_users_repository_byte_for_byte() {
 fn a_copy_looks_to_git_as_the_original_does() {
     const LOOK: &str = "git status --porcelain=v2 --branch; git show-ref -d; git log --format=%H --all; \
                         git diff; git diff --cached; git stash list | wc -l";
-    for rung in [Rung::Worktree, Rung::Copy] {
+    for rung in [SandboxStrategy::Worktree, SandboxStrategy::Copy] {
         let stage = project();
         let users = super::ladder_stage::output(
             std::process::Command::new("sh").arg("-c").arg(LOOK).current_dir(&stage.project),
@@ -78,7 +79,7 @@ fn a_copy_looks_to_git_as_the_original_does() {
             format!("HEAD\n{head}")
         );
         sandbox.close().unwrap();
-        let stage = Stage::new();
+        let stage = SandboxFixture::new();
         stage.write("a", "one\n");
         stage.git(&["init", "-q", "-b", "main"]);
         let sandbox = stage.open(rung);
@@ -91,7 +92,7 @@ fn a_copy_looks_to_git_as_the_original_does() {
 
 #[test]
 fn what_a_copy_borrows_has_a_second_place_for_when_the_first_is_hidden() {
-    for rung in [Rung::Worktree, Rung::Copy] {
+    for rung in [SandboxStrategy::Worktree, SandboxStrategy::Copy] {
         let stage = project();
         let sandbox = stage.open(rung);
         let view = sandbox.view().unwrap();
@@ -106,7 +107,7 @@ fn what_a_copy_borrows_has_a_second_place_for_when_the_first_is_hidden() {
         assert_eq!(git(&copy, &["log", "--format=%s", "main"]), "first\n", "{rung}");
     }
     let stage = project();
-    assert_eq!(stage.open(Rung::Overlay).view().unwrap().roots[0].borrowed().unwrap(), []);
+    assert_eq!(stage.open(SandboxStrategy::Overlay).view().unwrap().roots[0].borrowed().unwrap(), []);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn a_linked_worktree_is_copied_with_a_repository_of_its_own() {
     stage.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "other"]);
     let before = tree(&main.join(".git"));
     stage.project = linked;
-    for rung in [Rung::Worktree, Rung::Copy] {
+    for rung in [SandboxStrategy::Worktree, SandboxStrategy::Copy] {
         let mut sandbox = stage.open(rung);
         run(&sandbox, "test $(git branch --show-current) = other; echo c > c; git add c; git commit -qm c");
         assert_eq!(stage.drafts(&mut sandbox), [between("c", None, file("c\n"))], "{rung}");
@@ -171,7 +172,7 @@ fn a_worktree_has_what_git_would_add_and_what_was_asked_for() {
     stage.write(".env.local", "e\n");
     stage.write("d/.env", "e\n");
     fs::remove_file(stage.project.join("b")).unwrap();
-    let sandbox = stage.open(Rung::Worktree);
+    let sandbox = stage.open(SandboxStrategy::Worktree);
     let files = in_sandbox(&sandbox, "find . -name .git -prune -o -type f -print | sort");
     assert_eq!(files, "./.env.local\n./.gitignore\n./a\n./d/.env\n./untracked\n");
     assert_eq!(in_sandbox(&sandbox, "cat a"), "staged and more\n");

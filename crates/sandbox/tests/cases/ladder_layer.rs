@@ -1,16 +1,16 @@
 //! A layer shows the plan's tree, and what is written in it is gone afterwards.
 
-use sandbox::{LayerError, Rung};
+use sandbox::{LayerError, SandboxStrategy};
 
-use super::ladder_stage::{Stage, as_root_and_as_user, between, file, run, run_in};
+use super::ladder_stage::{SandboxFixture, as_root_and_as_user, between, file, run, run_in};
 
 #[test]
 fn what_is_written_in_a_layer_never_reaches_the_sandbox() {
     as_root_and_as_user("cases::ladder_layer::what_is_written_in_a_layer_never_reaches_the_sandbox", || {
-        let stage = Stage::new();
+        let stage = SandboxFixture::new();
         stage.write("a", "one\n");
         stage.write("d/x", "x\n");
-        let mut sandbox = stage.open(Rung::Overlay);
+        let mut sandbox = stage.open(SandboxStrategy::Overlay);
         run(&sandbox, "echo two >> a; rm d/x; echo new > d/n");
         let expected = [
             between("a", file("one\n"), file("one\ntwo\n")),
@@ -40,9 +40,9 @@ fn what_is_written_in_a_layer_never_reaches_the_sandbox() {
 
 #[test]
 fn other_rungs_have_no_layer_and_say_so() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
-    for rung in [Rung::Copy, Rung::InPlace] {
+    for rung in [SandboxStrategy::Copy, SandboxStrategy::InPlace] {
         let LayerError::Unavailable { why } = stage.open(rung).layer().unwrap_err();
         assert!(why.contains(rung.as_str()), "{why}");
     }

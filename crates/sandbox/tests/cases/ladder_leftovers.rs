@@ -7,16 +7,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sandbox::{Choice, Rung};
+use sandbox::{SandboxStrategy, StrategyChoice};
 
-use super::ladder_stage::{Stage, as_root_and_as_user, run};
+use super::ladder_stage::{SandboxFixture, as_root_and_as_user, run};
 
 const HOLD: &str = "SANDBOX_TEST_HOLD";
 
 /// Opens a sandbox, notes which namespace it has, says so, and waits to be killed.
 fn hold(dir: &str) {
     let (project, rung) = dir.rsplit_once('=').unwrap();
-    let mut stage = Stage::new();
+    let mut stage = SandboxFixture::new();
     stage.project = PathBuf::from(project);
     stage.sandboxes = stage.project.with_file_name("sandboxes");
     let sandbox = stage.open(rung.parse().unwrap());
@@ -33,7 +33,7 @@ fn hold(dir: &str) {
     }
 }
 
-fn holder(test: &str, stage: &Stage, rung: Rung) -> (Child, String) {
+fn holder(test: &str, stage: &SandboxFixture, rung: SandboxStrategy) -> (Child, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(HOLD, format!("{}={rung}", stage.project.display()));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -43,7 +43,8 @@ fn holder(test: &str, stage: &Stage, rung: Rung) -> (Child, String) {
     (child, identity)
 }
 
-/// Which namespace a link in `/proc` leads to. Inodes are used again, so the time at which it was made belongs to it.
+/// Which namespace a link in `/proc` leads to. Inodes are used again, so the time at which it was made
+/// belongs to it.
 fn identity_of(link: &Path) -> Option<String> {
     let to = fs::read_link(link).ok()?.to_string_lossy().into_owned();
     let made = fs::metadata(link).ok()?;
@@ -68,20 +69,20 @@ fn a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept() {
         return hold(&dir);
     }
     as_root_and_as_user(TEST, || {
-        for rung in [Rung::Overlay, Rung::Copy] {
-            let stage = Stage::new();
+        for rung in [SandboxStrategy::Overlay, SandboxStrategy::Copy] {
+            let stage = SandboxFixture::new();
             stage.write("a", "one\n");
             let before = stage.users_tree();
             let (mut child, identity) = holder(TEST, &stage, rung);
-            assert_eq!(is_held(&identity), rung == Rung::Overlay);
+            assert_eq!(is_held(&identity), rung == SandboxStrategy::Overlay);
             let report = sandbox::sweep(&stage.sandboxes);
             assert_eq!(
                 (report.removed.len(), report.in_use, report.left.len()),
                 (0, 1, 0),
                 "its owner lives"
             );
-            let again = stage.try_open(Choice::Auto);
-            assert!(matches!(again, Err(sandbox::OpenError::Busy { .. })), "{again:?}");
+            let again = stage.try_open(StrategyChoice::Auto);
+            assert!(matches!(again, Err(sandbox::SandboxOpenError::Busy { .. })), "{again:?}");
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(
@@ -98,12 +99,12 @@ fn a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept() {
 
 #[test]
 fn the_next_sandbox_of_the_same_name_takes_the_place_of_what_was_left() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
     fs::create_dir_all(stage.sandboxes.join("plan-1/0/upper")).unwrap();
     fs::write(stage.sandboxes.join("plan-1/0/upper/old"), "old\n").unwrap();
     fs::write(stage.sandboxes.join("plan-1/lock"), "").unwrap();
-    let mut sandbox = stage.open(Rung::Overlay);
+    let mut sandbox = stage.open(SandboxStrategy::Overlay);
     assert_eq!(stage.drafts(&mut sandbox), []);
     drop(sandbox);
     assert!(stage.nothing_left(), "dropping closes too");
@@ -111,9 +112,9 @@ fn the_next_sandbox_of_the_same_name_takes_the_place_of_what_was_left() {
 
 #[test]
 fn a_sweep_removes_what_was_left_in_the_making_or_the_removing_and_nothing_else() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
-    let alive = stage.open(Rung::Overlay);
+    let alive = stage.open(SandboxStrategy::Overlay);
     for left in ["plan-2/0", ".gone-plan-3-1-0/0"] {
         fs::create_dir_all(stage.sandboxes.join(left)).unwrap();
     }
@@ -131,9 +132,9 @@ fn a_sweep_removes_what_was_left_in_the_making_or_the_removing_and_nothing_else(
 
 #[test]
 fn a_survey_tells_what_a_sweep_would_remove_and_removes_nothing() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
-    let alive = stage.open(Rung::Overlay);
+    let alive = stage.open(SandboxStrategy::Overlay);
     for left in ["plan-2/0", "plan-3", ".gone-plan-4-1-0/0"] {
         fs::create_dir_all(stage.sandboxes.join(left)).unwrap();
     }
@@ -164,14 +165,14 @@ fn a_survey_tells_what_a_sweep_would_remove_and_removes_nothing() {
 
 #[test]
 fn sandboxes_are_opened_closed_and_swept_beside_each_other() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let stage = &stage;
             scope.spawn(move || {
                 for round in 0..10 {
-                    let mut request = stage.request(Choice::Only(Rung::Overlay));
+                    let mut request = stage.request(StrategyChoice::Only(SandboxStrategy::Overlay));
                     request.dir = stage.sandboxes.join(format!("plan-{thread}"));
                     let opened = sandbox::open(request).unwrap();
                     run(&opened, format!("echo {round} > a"));

@@ -6,14 +6,14 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
-use sandbox::Rung;
-use sandbox::fs::beneath::{BeneathError, Links, open, open_parent, open_root};
+use sandbox::SandboxStrategy;
+use sandbox::fs::beneath::{BeneathError, LinkPolicy, open, open_parent, open_root};
 
-use super::ladder_stage::{ROOT, Stage, path, run};
+use super::ladder_stage::{ROOT, SandboxFixture, path, run};
 
 #[test]
 fn a_path_that_leads_out_is_refused_and_one_that_stays_is_opened() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("d/in", "in\n");
     let outside = stage.project.with_file_name("project-beside");
     fs::create_dir(&outside).unwrap();
@@ -30,18 +30,18 @@ fn a_path_that_leads_out_is_refused_and_one_that_stays_is_opened() {
     }
     let root = open_root(&stage.project).unwrap();
     let read = |at: &str, links| open(root.as_fd(), &path(at), OFlags::RDONLY, Mode::empty(), links);
-    assert!(read("d/in", Links::Refuse).is_ok());
-    assert!(read("inside", Links::Follow).is_ok());
+    assert!(read("d/in", LinkPolicy::Refuse).is_ok());
+    assert!(read("inside", LinkPolicy::Follow).is_ok());
     for at in ["inside", "absolute", "up", "dir", "dir/secret", "loop", "magic"] {
-        assert!(matches!(read(at, Links::Refuse), Err(BeneathError::Escapes { .. })), "{at}");
+        assert!(matches!(read(at, LinkPolicy::Refuse), Err(BeneathError::Escapes { .. })), "{at}");
     }
     for at in ["absolute", "up", "dir", "dir/secret", "loop", "magic", "magic/etc/passwd"] {
-        assert!(matches!(read(at, Links::Follow), Err(BeneathError::Escapes { .. })), "{at}");
+        assert!(matches!(read(at, LinkPolicy::Follow), Err(BeneathError::Escapes { .. })), "{at}");
     }
-    assert!(read("d/none", Links::Follow).unwrap_err().is_not_found());
+    assert!(read("d/none", LinkPolicy::Follow).unwrap_err().is_not_found());
     let flags = OFlags::RDONLY;
     let made = rustix::io::fcntl_getfd(
-        open(root.as_fd(), &path("d/in"), flags, Mode::empty(), Links::Refuse).unwrap(),
+        open(root.as_fd(), &path("d/in"), flags, Mode::empty(), LinkPolicy::Refuse).unwrap(),
     );
     assert!(made.unwrap().contains(rustix::io::FdFlags::CLOEXEC));
     let parent = open_parent(root.as_fd(), &path("d/in")).unwrap();
@@ -55,7 +55,7 @@ fn a_path_that_leads_out_is_refused_and_one_that_stays_is_opened() {
 
 #[test]
 fn a_directory_that_becomes_a_link_meanwhile_never_leads_outside() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     let outside = stage.project.with_file_name("outside");
     fs::create_dir(&outside).unwrap();
     fs::create_dir(stage.project.join("d")).unwrap();
@@ -72,7 +72,13 @@ fn a_directory_that_becomes_a_link_meanwhile_never_leads_outside() {
         let flags = OFlags::WRONLY | OFlags::CREATE;
         // Until both have happened often enough to have met the race.
         for round in 0..200_000 {
-            match open(root.as_fd(), &path(format!("d/{}", round % 50)), flags, Mode::RWXU, Links::Refuse) {
+            match open(
+                root.as_fd(),
+                &path(format!("d/{}", round % 50)),
+                flags,
+                Mode::RWXU,
+                LinkPolicy::Refuse,
+            ) {
                 Ok(_) => made += 1,
                 Err(_) => refused += 1,
             }
@@ -88,12 +94,12 @@ fn a_directory_that_becomes_a_link_meanwhile_never_leads_outside() {
 
 #[test]
 fn a_link_in_the_sandbox_does_not_lead_file_tools_out_of_it() {
-    let stage = Stage::new();
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
-    let sandbox = stage.open(Rung::Overlay);
+    let sandbox = stage.open(SandboxStrategy::Overlay);
     run(&sandbox, "ln -s /etc etc; ln -s ../.. up; ln -s a ok");
     let root = sandbox.root(ROOT).unwrap();
-    let read = |at: &str| open(root, &path(at), OFlags::RDONLY, Mode::empty(), Links::Follow);
+    let read = |at: &str| open(root, &path(at), OFlags::RDONLY, Mode::empty(), LinkPolicy::Follow);
     assert!(read("ok").is_ok());
     for at in ["etc/passwd", "up", "up/tmp"] {
         assert!(matches!(read(at), Err(BeneathError::Escapes { .. })), "{at}");

@@ -4,16 +4,17 @@ use std::fs;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use domain::{Base, Draft, FileState, Hash, NetChange, Op};
-use sandbox::content::{ContentSink, Kept};
-use sandbox::{CaptureError, CaptureRules, NotCaptured, RestoreError, Rung};
+use domain::{Base, ChangeDraft, ChangeOp, FileState, Hash, NetChange};
+use sandbox::content::{ContentSink, StoredContent};
+use sandbox::{CaptureError, CaptureRules, RestoreError, SandboxStrategy, UncapturedCounts};
 
-use super::ladder_stage::{ROOT, Stage, as_root_and_as_user, between, file, net, path, run};
+use super::ladder_stage::{ROOT, SandboxFixture, as_root_and_as_user, between, file, net, path, run};
 
-const RUNGS: [Rung; 3] = [Rung::Overlay, Rung::Worktree, Rung::Copy];
+const RUNGS: [SandboxStrategy; 3] =
+    [SandboxStrategy::Overlay, SandboxStrategy::Worktree, SandboxStrategy::Copy];
 
-fn project() -> Stage {
-    let stage = Stage::new();
+fn project() -> SandboxFixture {
+    let stage = SandboxFixture::new();
     stage.write("a", "one\n");
     stage.write("d/x", "x\n");
     stage.write("d/y", "y\n");
@@ -30,7 +31,7 @@ fn each_scan_begins_where_the_one_before_ended() {
         let stage = project();
         stage.commit_all();
         let mut sandbox = stage.open(rung);
-        let steps: [(&str, Vec<Draft>); 10] = [
+        let steps: [(&str, Vec<ChangeDraft>); 10] = [
             ("echo two >> a", vec![between("a", file("one\n"), file("one\ntwo\n"))]),
             (
                 "echo 2wo > t; tail -n +2 a > u; cat t u > a; rm t u",
@@ -82,7 +83,7 @@ fn each_scan_begins_where_the_one_before_ended() {
 
 #[test]
 fn writes_of_the_same_size_in_the_same_tick_are_told_apart() {
-    for rung in [Rung::Overlay, Rung::Copy] {
+    for rung in [SandboxStrategy::Overlay, SandboxStrategy::Copy] {
         let stage = project();
         let mut sandbox = stage.open(rung);
         let mut last = "one\n".to_owned();
@@ -126,7 +127,7 @@ fn what_is_ignored_protected_or_special_is_counted_and_not_captured() {
             mkdir -p target/deep/er; echo s > target/deep/er/s",
         );
         let captured = stage.scan(&mut sandbox);
-        let drafts: Vec<Draft> = captured.drafts.iter().map(|change| change.draft.clone()).collect();
+        let drafts: Vec<ChangeDraft> = captured.drafts.iter().map(|change| change.draft.clone()).collect();
         assert_eq!(
             drafts,
             [
@@ -139,7 +140,13 @@ fn what_is_ignored_protected_or_special_is_counted_and_not_captured() {
         // target/{built, more, deep/er/s}, x.log, sub/local; d/.git/p, d/.hg/p, .git/p; pipe.
         assert_eq!(
             captured.not_captured,
-            NotCaptured { scratch: 5, protected: 3, special: 1, repository: 3, ..NotCaptured::default() },
+            UncapturedCounts {
+                scratch: 5,
+                protected: 3,
+                special: 1,
+                repository: 3,
+                ..UncapturedCounts::default()
+            },
             "{rung}"
         );
         assert!(captured.examples.iter().any(|example| example.path == Some(path("pipe"))), "{rung}");
@@ -156,7 +163,7 @@ fn what_is_ignored_protected_or_special_is_counted_and_not_captured() {
 
 #[test]
 fn removing_what_is_ignored_is_scratch_too() {
-    for rung in [Rung::Overlay, Rung::Copy] {
+    for rung in [SandboxStrategy::Overlay, SandboxStrategy::Copy] {
         let stage = project();
         stage.write(".gitignore", "target\nnode_modules\n");
         stage.write("target/tracked", "t\n");
@@ -167,7 +174,7 @@ fn removing_what_is_ignored_is_scratch_too() {
         let mut sandbox = stage.open(rung);
         run(&sandbox, "rm -r target node_modules");
         let captured = stage.scan(&mut sandbox);
-        let drafts: Vec<Draft> = captured.drafts.into_iter().map(|change| change.draft).collect();
+        let drafts: Vec<ChangeDraft> = captured.drafts.into_iter().map(|change| change.draft).collect();
         assert_eq!(drafts, [between("target/tracked", file("t\n"), None)], "{rung}");
         assert!(captured.not_captured.scratch > 0, "{rung}");
         assert_eq!(stage.drafts(&mut sandbox), [], "{rung}");
@@ -177,7 +184,7 @@ fn removing_what_is_ignored_is_scratch_too() {
 #[test]
 fn rules_of_the_plan_say_what_is_scratch_and_what_is_protected() {
     let stage = project();
-    let mut sandbox = stage.open(Rung::Overlay);
+    let mut sandbox = stage.open(SandboxStrategy::Overlay);
     run(&sandbox, "echo l > x.log; echo two >> a; echo more > d/x");
     let rules = CaptureRules {
         ignore: vec!["*.log".into()],
@@ -185,17 +192,17 @@ fn rules_of_the_plan_say_what_is_scratch_and_what_is_protected() {
         ..CaptureRules::default()
     };
     let captured = sandbox.scan(&stage.contents, &rules).unwrap();
-    let drafts: Vec<Draft> = captured.drafts.into_iter().map(|change| change.draft).collect();
+    let drafts: Vec<ChangeDraft> = captured.drafts.into_iter().map(|change| change.draft).collect();
     assert_eq!(drafts, [between("a", file("one\n"), file("one\ntwo\n"))]);
     assert_eq!(
         captured.not_captured,
-        NotCaptured { scratch: 1, protected: 1, special: 0, ..NotCaptured::default() }
+        UncapturedCounts { scratch: 1, protected: 1, special: 0, ..UncapturedCounts::default() }
     );
 }
 
 #[test]
 fn nothing_is_read_of_a_file_that_is_too_large() {
-    for rung in [Rung::Overlay, Rung::Copy] {
+    for rung in [SandboxStrategy::Overlay, SandboxStrategy::Copy] {
         let stage = project();
         stage.write("big", vec![b'x'; 2000]);
         let mut sandbox = stage.open(rung);
@@ -214,8 +221,8 @@ fn nothing_is_read_of_a_file_that_is_too_large() {
             .map(|(path, large, size)| (path.to_owned(), large, size));
         assert_eq!(told, expected, "{rung}");
         let after = [vec![b'x'; 2000], b"y\n".to_vec()].concat();
-        assert_eq!(stage.contents.of(&Hash::of(&after)), None);
-        assert_eq!(stage.contents.of(&Hash::of(b"small\n")).unwrap(), b"small\n");
+        assert_eq!(stage.contents.of(&Hash::from_content(&after)), None);
+        assert_eq!(stage.contents.of(&Hash::from_content(b"small\n")).unwrap(), b"small\n");
         // What is written later is told, at the same size too; what only gets another mode has the same content.
         run(&sandbox, "printf z | dd of=big conv=notrunc 2>/dev/null; chmod 600 sparse");
         let again = sandbox.scan(&stage.contents, &rules).unwrap();
@@ -224,35 +231,39 @@ fn nothing_is_read_of_a_file_that_is_too_large() {
             .iter()
             .map(|change| (change.draft.path().to_string(), change.draft.op().clone()))
             .collect();
-        assert_eq!(ops, [("big".to_owned(), Op::Modify), ("sparse".to_owned(), Op::Mode)], "{rung}");
+        assert_eq!(
+            ops,
+            [("big".to_owned(), ChangeOp::Modify), ("sparse".to_owned(), ChangeOp::Mode)],
+            "{rung}"
+        );
     }
 }
 
 /// Hands each content on in pieces, and notes the longest that it was asked for at once.
-struct Counting {
+struct CountingSink {
     refuse_after: u64,
     kept: AtomicU64,
 }
 
-impl ContentSink for Counting {
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+impl ContentSink for CountingSink {
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent> {
         if self.kept.fetch_add(1, Ordering::Relaxed) >= self.refuse_after {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         let mut hasher = blake3::Hasher::new();
         let size = io::copy(bytes, &mut hasher)?;
-        Ok(Kept { hash: Hash::from_bytes(*hasher.finalize().as_bytes()), size, text: false })
+        Ok(StoredContent { hash: Hash::from_bytes(*hasher.finalize().as_bytes()), size, text: false })
     }
 }
 
 #[test]
 fn a_scan_that_fails_loses_nothing() {
-    for rung in [Rung::Overlay, Rung::Copy] {
+    for rung in [SandboxStrategy::Overlay, SandboxStrategy::Copy] {
         for refuse_after in 0..6 {
             let stage = project();
             let mut sandbox = stage.open(rung);
             run(&sandbox, "echo two >> a; rm d/x; echo new > n; mv d/y z");
-            let full = Counting { refuse_after, kept: AtomicU64::new(0) };
+            let full = CountingSink { refuse_after, kept: AtomicU64::new(0) };
             let failed = sandbox.scan(&full, &CaptureRules::default());
             assert!(matches!(failed, Err(CaptureError::Content { .. })), "{rung} {refuse_after}: {failed:?}");
             let expected = domain::pair_renames(vec![
@@ -263,8 +274,9 @@ fn a_scan_that_fails_loses_nothing() {
                 between("z", None, file("y\n")),
             ]);
             let drafts = stage.drafts(&mut sandbox);
-            let without_text =
-                |draft: &Draft| (draft.path().clone(), draft.op().clone(), draft.after().map(|s| s.hash));
+            let without_text = |draft: &ChangeDraft| {
+                (draft.path().clone(), draft.op().clone(), draft.after().map(|s| s.hash))
+            };
             assert_eq!(
                 drafts.iter().map(without_text).collect::<Vec<_>>(),
                 expected.iter().map(without_text).collect::<Vec<_>>(),
@@ -277,9 +289,9 @@ fn a_scan_that_fails_loses_nothing() {
 #[test]
 fn only_what_was_written_since_is_read_again() {
     let stage = project();
-    let mut sandbox = stage.open(Rung::Overlay);
+    let mut sandbox = stage.open(SandboxStrategy::Overlay);
     run(&sandbox, "echo two >> a; echo new > n");
-    let counting = Counting { refuse_after: u64::MAX, kept: AtomicU64::new(0) };
+    let counting = CountingSink { refuse_after: u64::MAX, kept: AtomicU64::new(0) };
     let rules = CaptureRules::default();
     // The second scan may read again what was as young as the clock in the first; the third does not.
     for _ in 0..2 {
@@ -340,7 +352,7 @@ fn recorded_changes_come_back_and_are_not_reported_again() {
 }
 
 /// Each path once, first before and last after.
-fn fold(drafts: &[Draft]) -> Vec<NetChange> {
+fn fold(drafts: &[ChangeDraft]) -> Vec<NetChange> {
     let mut folded: Vec<NetChange> = Vec::new();
     for draft in drafts {
         let change = net(draft);
@@ -353,7 +365,7 @@ fn fold(drafts: &[Draft]) -> Vec<NetChange> {
 }
 
 /// What a command sees.
-fn listing(_stage: &Stage, sandbox: &sandbox::Sandbox) -> Vec<String> {
+fn listing(_stage: &SandboxFixture, sandbox: &sandbox::Sandbox) -> Vec<String> {
     let script = "find . -name .git -prune -o -printf '%p %y %m %l\\n' -type f -exec md5sum {} \\; | sort";
     let output = super::ladder_stage::command_in(sandbox.view().unwrap(), script).output().unwrap();
     assert!(output.status.success());
@@ -370,23 +382,23 @@ fn a_sandbox_can_be_handed_to_another_thread() {
 #[test]
 fn what_cannot_be_restored_is_refused_and_nothing_wrong_is_left() {
     let stage = project();
-    let mut sandbox = stage.open(Rung::Overlay);
+    let mut sandbox = stage.open(SandboxStrategy::Overlay);
     let change = |at: &str, after| net(&between(at, None, after));
     let missing = sandbox.restore(&[change("n", file("never kept"))], &stage.contents);
     assert!(matches!(missing, Err(RestoreError::Content { .. })), "{missing:?}");
     let protected = sandbox.restore(&[change("d/.git/config", file("x"))], &stage.contents);
     assert!(matches!(protected, Err(RestoreError::Protected { .. })), "{protected:?}");
     let mut elsewhere = change("n", file("x"));
-    elsewhere.root = domain::RootNo(9);
+    elsewhere.root = domain::RootIndex(9);
     let elsewhere = sandbox.restore(&[elsewhere], &stage.contents);
     assert!(matches!(elsewhere, Err(RestoreError::NoSuchRoot { .. })), "{elsewhere:?}");
-    struct Lying;
-    impl sandbox::content::ContentSource for Lying {
+    struct WrongContentSource;
+    impl sandbox::content::ContentSource for WrongContentSource {
         fn open(&self, _hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
             Ok(Box::new(&b"something else"[..]))
         }
     }
-    let wrong = sandbox.restore(&[change("n", file("right"))], &Lying);
+    let wrong = sandbox.restore(&[change("n", file("right"))], &WrongContentSource);
     assert!(matches!(wrong, Err(RestoreError::WrongContent { .. })), "{wrong:?}");
     assert_eq!(stage.drafts(&mut sandbox), []);
     // A link on the way is not followed.

@@ -11,46 +11,49 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use domain::{Draft, FileState, Hash, NetChange, RelPath, RootNo, is_text};
+use domain::{ChangeDraft, FileState, Hash, NetChange, RelPath, RootIndex, is_text};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox::content::{ContentSink, ContentSource, Kept};
-use sandbox::view::View;
-use sandbox::{CaptureRules, Captured, Choice, OpenError, OpenRequest, RootSpec, Rung, Sandbox};
+use sandbox::content::{ContentSink, ContentSource, StoredContent};
+use sandbox::view::SandboxView;
+use sandbox::{
+    CaptureReport, CaptureRules, OpenRequest, RootSpec, Sandbox, SandboxOpenError, SandboxStrategy,
+    StrategyChoice,
+};
 
 use super::ordinary_user::{assert_one_passes, reachable_dir, run_as_ordinary_user};
 
-pub(super) const ROOT: RootNo = RootNo(0);
+pub(super) const ROOT: RootIndex = RootIndex(0);
 
 /// Set for a test that runs again in a mount namespace of its own.
 const OWN_MOUNTS: &str = "SANDBOX_TEST_OWN_MOUNTS";
 
 /// Contents kept in memory.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(super) struct TestContents {
     kept: Mutex<HashMap<Hash, Vec<u8>>>,
 }
 
-impl Contents {
+impl TestContents {
     pub(super) fn of(&self, hash: &Hash) -> Option<Vec<u8>> {
         self.kept.lock().unwrap().get(hash).cloned()
     }
 
     pub(super) fn put(&self, bytes: &[u8]) -> Hash {
-        self.kept.lock().unwrap().insert(Hash::of(bytes), bytes.to_vec());
-        Hash::of(bytes)
+        self.kept.lock().unwrap().insert(Hash::from_content(bytes), bytes.to_vec());
+        Hash::from_content(bytes)
     }
 }
 
-impl ContentSink for Contents {
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+impl ContentSink for TestContents {
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent> {
         let mut all = Vec::new();
         bytes.read_to_end(&mut all)?;
         let size = all.len() as u64;
-        Ok(Kept { size, text: is_text(&all, size), hash: self.put(&all) })
+        Ok(StoredContent { size, text: is_text(&all, size), hash: self.put(&all) })
     }
 }
 
-impl ContentSource for Contents {
+impl ContentSource for TestContents {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
         let bytes = self.of(hash).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(io::Cursor::new(bytes)))
@@ -58,24 +61,24 @@ impl ContentSource for Contents {
 }
 
 /// A directory with a project in it.
-pub(super) struct Stage {
+pub(super) struct SandboxFixture {
     _dir: tempfile::TempDir,
     pub(super) project: PathBuf,
     pub(super) sandboxes: PathBuf,
-    pub(super) contents: Contents,
+    pub(super) contents: TestContents,
 }
 
-impl Stage {
-    pub(super) fn new() -> Stage {
-        Stage::with_project_named("project")
+impl SandboxFixture {
+    pub(super) fn new() -> SandboxFixture {
+        SandboxFixture::with_project_named("project")
     }
 
-    pub(super) fn with_project_named(name: &str) -> Stage {
+    pub(super) fn with_project_named(name: &str) -> SandboxFixture {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let (project, sandboxes) = (base.join(name), base.join("sandboxes"));
         fs::create_dir(&project).unwrap();
-        Stage { _dir: dir, project, sandboxes, contents: Contents::default() }
+        SandboxFixture { _dir: dir, project, sandboxes, contents: TestContents::default() }
     }
 
     pub(super) fn write(&self, path: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) {
@@ -95,7 +98,7 @@ impl Stage {
         self.git(&["commit", "-q", "--allow-empty", "-m", "first"]);
     }
 
-    pub(super) fn request(&self, choice: Choice) -> OpenRequest {
+    pub(super) fn request(&self, choice: StrategyChoice) -> OpenRequest {
         OpenRequest {
             dir: self.sandboxes.join("plan-1"),
             roots: vec![RootSpec { no: ROOT, path: self.project.clone(), read_only: false }],
@@ -104,22 +107,22 @@ impl Stage {
         }
     }
 
-    pub(super) fn try_open(&self, choice: Choice) -> Result<Sandbox, OpenError> {
+    pub(super) fn try_open(&self, choice: StrategyChoice) -> Result<Sandbox, SandboxOpenError> {
         sandbox::open(self.request(choice))
     }
 
-    pub(super) fn open(&self, rung: Rung) -> Sandbox {
-        let sandbox = self.try_open(Choice::Only(rung)).unwrap();
-        assert_eq!(sandbox.rung(), rung);
+    pub(super) fn open(&self, rung: SandboxStrategy) -> Sandbox {
+        let sandbox = self.try_open(StrategyChoice::Only(rung)).unwrap();
+        assert_eq!(sandbox.strategy(), rung);
         sandbox
     }
 
-    pub(super) fn scan(&self, sandbox: &mut Sandbox) -> Captured {
+    pub(super) fn scan(&self, sandbox: &mut Sandbox) -> CaptureReport {
         sandbox.scan(&self.contents, &CaptureRules::default()).unwrap()
     }
 
     /// What changed, without the rest.
-    pub(super) fn drafts(&self, sandbox: &mut Sandbox) -> Vec<Draft> {
+    pub(super) fn drafts(&self, sandbox: &mut Sandbox) -> Vec<ChangeDraft> {
         self.scan(sandbox).drafts.into_iter().map(|change| change.draft).collect()
     }
 
@@ -177,11 +180,11 @@ pub(super) fn run(sandbox: &Sandbox, script: impl AsRef<OsStr>) {
 }
 
 /// The same for any view. No isolation: that is not what is tested here.
-pub(super) fn run_in(view: View, script: impl AsRef<OsStr>) {
+pub(super) fn run_in(view: SandboxView, script: impl AsRef<OsStr>) {
     output(&mut command_in(view, script));
 }
 
-pub(super) fn command_in(view: View, script: impl AsRef<OsStr>) -> Command {
+pub(super) fn command_in(view: SandboxView, script: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("sh");
     command.arg("-ec").arg(script).env("GIT_CONFIG_GLOBAL", "/dev/null");
     for name in ["AUTHOR", "COMMITTER"] {
@@ -232,14 +235,18 @@ pub(super) fn file(bytes: impl AsRef<[u8]>) -> Option<FileState> {
     Some(FileState::file(bytes.as_ref(), 0o644))
 }
 
-pub(super) fn between(at: impl AsRef<[u8]>, before: Option<FileState>, after: Option<FileState>) -> Draft {
-    Draft::between(path(at), before, after).unwrap()
+pub(super) fn between(
+    at: impl AsRef<[u8]>,
+    before: Option<FileState>,
+    after: Option<FileState>,
+) -> ChangeDraft {
+    ChangeDraft::between(path(at), before, after).unwrap()
 }
 
 /// The change as a plan's net would have it.
-pub(super) fn net(draft: &Draft) -> NetChange {
+pub(super) fn net(draft: &ChangeDraft) -> NetChange {
     let (at, from) = match draft.op() {
-        domain::Op::Rename { from } => (draft.path().clone(), Some(from.clone())),
+        domain::ChangeOp::Rename { from } => (draft.path().clone(), Some(from.clone())),
         _ => (draft.path().clone(), None),
     };
     NetChange {

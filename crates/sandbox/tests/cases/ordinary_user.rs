@@ -1,7 +1,7 @@
 //! Runs a test again as a user without privileges, wherever the build and the temporary files are.
 //!
-//! The build may be below a home that other users cannot enter, and so may `TMPDIR`. So the user gets a directory that it
-//! can reach, with copies of this test program and of the program that sandboxes start.
+//! The build may be below a home that other users cannot enter, and so may `TMPDIR`. So the user gets a
+//! directory that it can reach, with copies of this test program and of the program that sandboxes start.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

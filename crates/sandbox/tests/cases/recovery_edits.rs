@@ -1,4 +1,5 @@
-//! What a recovery does when somebody edited files between the crash and the next command, and when power was lost.
+//! What a recovery does when somebody edited files between the crash and the next command, and when power was
+//! lost.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -7,19 +8,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use domain::{BootId, RelPath, RootNo};
-use sandbox::journal::{Boot, Ending, Journals, Moment, Place, Step, UndoError};
+use domain::{BootId, RelPath, RootIndex};
+use sandbox::journal::{Boot, HookPoint, JournalEnding, JournalPath, JournalStep, Journals, UndoError};
 
 use super::journal_stage::*;
 
 const CHILD: &str = "cases::recovery_edits::killed_process";
 
-fn before() -> Tree {
+fn before() -> TestTree {
     tree([("a", file("a old\n")), ("b", file("b old\n")), ("c", file("c old\n")), ("z", file("z old\n"))])
 }
 
 // Ops: 0, 1 and 2 write a, b and c; 3 creates n; 4 removes z.
-fn after() -> Tree {
+fn after() -> TestTree {
     tree([("a", file("a new\n")), ("b", file("b new\n")), ("c", file("c new\n")), ("n", file("n new\n"))])
 }
 
@@ -45,22 +46,23 @@ fn let_die(act: &str, dir: &Path, kill_at: u32) -> bool {
 }
 
 /// A stage on which the apply died just before op `n` began.
-fn died_before(n: u32) -> Stage {
+fn died_before(n: u32) -> JournalFixture {
     let all = steps_of(&before(), &after());
-    let at = all.iter().position(|step| *step == Step::Op { n, at: Moment::Begin }).unwrap();
-    let stage = Stage::new(&before());
+    let at = all.iter().position(|step| *step == JournalStep::Op { n, at: HookPoint::Begin }).unwrap();
+    let stage = JournalFixture::new(&before());
     assert!(let_die("apply", stage.dir.path(), u32::try_from(at + 1).unwrap()));
     stage
 }
 
-fn place(path: &str) -> Place {
-    Place { root: RootNo(0), path: RelPath::new(path).unwrap() }
+fn place(path: &str) -> JournalPath {
+    JournalPath { root: RootIndex(0), path: RelPath::new(path).unwrap() }
 }
 
 type Edit = fn(&Path);
 
-/// What somebody did, after the apply died before op `n`; what is there then besides the tree before; what is named.
-struct Case {
+/// What somebody did, after the apply died before op `n`; what is there then besides the tree before; what is
+/// named.
+struct EditCase {
     what: &'static str,
     n: u32,
     edit: Edit,
@@ -68,64 +70,64 @@ struct Case {
     left: &'static [&'static str],
 }
 
-const CASES: [Case; 9] = [
-    Case {
+const CASES: [EditCase; 9] = [
+    EditCase {
         what: "a line added to a file that was written",
         n: 3,
         edit: |root| fs::write(root.join("a"), "a new\nmine\n").unwrap(),
         differs: &[("a", Some("a old\nmine\n"))],
         left: &[],
     },
-    Case {
+    EditCase {
         what: "another text in a file that was written",
         n: 3,
         edit: |root| fs::write(root.join("b"), "all mine\n").unwrap(),
         differs: &[("b", Some("all mine\n"))],
         left: &["b"],
     },
-    Case {
+    EditCase {
         what: "a line added to a file that was not reached",
         n: 1,
         edit: |root| fs::write(root.join("c"), "c old\nmine\n").unwrap(),
         differs: &[("c", Some("c old\nmine\n"))],
         left: &[],
     },
-    Case {
+    EditCase {
         what: "another text in a file that was not reached",
         n: 1,
         edit: |root| fs::write(root.join("c"), "all mine\n").unwrap(),
         differs: &[("c", Some("all mine\n"))],
         left: &[],
     },
-    Case {
+    EditCase {
         what: "a file that was written is gone",
         n: 3,
         edit: |root| fs::remove_file(root.join("a")).unwrap(),
         differs: &[("a", None)],
         left: &["a"],
     },
-    Case {
+    EditCase {
         what: "a file that was created is edited",
         n: 4,
         edit: |root| fs::write(root.join("n"), "n new\nmine\n").unwrap(),
         differs: &[("n", Some("n new\nmine\n"))],
         left: &["n"],
     },
-    Case {
+    EditCase {
         what: "a file that is to be created is there",
         n: 1,
         edit: |root| fs::write(root.join("n"), "mine\n").unwrap(),
         differs: &[("n", Some("mine\n"))],
         left: &[],
     },
-    Case {
+    EditCase {
         what: "a file that is to be removed is edited",
         n: 4,
         edit: |root| fs::write(root.join("z"), "z old\nmine\n").unwrap(),
         differs: &[("z", Some("z old\nmine\n"))],
         left: &["z"],
     },
-    Case {
+    EditCase {
         what: "two files that were written are edited in a row",
         n: 3,
         edit: |root| {
@@ -137,7 +139,7 @@ const CASES: [Case; 9] = [
     },
 ];
 
-fn check(case: &Case, stage: &Stage, left: &[Place]) {
+fn check(case: &EditCase, stage: &JournalFixture, left: &[JournalPath]) {
     let mut expected = before();
     for (path, text) in case.differs {
         match text {
@@ -146,7 +148,7 @@ fn check(case: &Case, stage: &Stage, left: &[Place]) {
         };
     }
     assert_eq!(stage.survey(), expected, "{}", case.what);
-    let named: Vec<Place> = case.left.iter().map(|path| place(path)).collect();
+    let named: Vec<JournalPath> = case.left.iter().map(|path| place(path)).collect();
     assert_eq!(left, named, "{}", case.what);
 }
 
@@ -155,7 +157,7 @@ fn an_edit_after_a_crash_is_kept_and_the_rest_goes_back() {
     for case in &CASES {
         let stage = died_before(case.n);
         (case.edit)(&stage.root);
-        let Ending::RolledBack { left, .. } = stage.recover_one().retire().unwrap() else {
+        let JournalEnding::RolledBack { left, .. } = stage.recover_one().retire().unwrap() else {
             panic!("{}", case.what);
         };
         check(case, &stage, &left);
@@ -180,7 +182,7 @@ fn a_kill_at_any_step_of_going_back_comes_to_the_same_end() {
             let killed = let_die("recover", stage.dir.path(), kill_at);
             for settled in stage.journals().recover().unwrap().settled {
                 match settled.retire().unwrap() {
-                    Ending::RolledBack { left, .. } => check(case, &stage, &left),
+                    JournalEnding::RolledBack { left, .. } => check(case, &stage, &left),
                     other => panic!("{} {kill_at}: {other:?}", case.what),
                 }
             }
@@ -207,7 +209,7 @@ fn a_merged_or_torn_file_is_saved_as_it_was_found() {
     assert_eq!(stage.journals().undo_ids().unwrap(), []);
 }
 
-fn at_another_boot(stage: &Stage) -> Journals {
+fn at_another_boot(stage: &JournalFixture) -> Journals {
     let boot = Boot { id: BootId::from_u128(99), started_s: i64::MAX };
     Journals::open(&stage.data, boot, Arc::new(OneHunk)).unwrap()
 }
@@ -219,7 +221,7 @@ fn pages_that_a_power_loss_took_are_written_again() {
         fs::write(stage.root.join("a"), torn).unwrap();
         fs::write(stage.root.join("n"), torn).unwrap();
         let settled = at_another_boot(&stage).recover().unwrap().settled.pop().unwrap();
-        assert!(matches!(settled.retire().unwrap(), Ending::Applied { .. }));
+        assert!(matches!(settled.retire().unwrap(), JournalEnding::Applied { .. }));
         assert_eq!(stage.survey(), after());
         assert_eq!(fs::read(stage.data.join("undo").join(format!("{ID}.found-3"))).unwrap(), torn);
     }
@@ -232,7 +234,7 @@ fn a_file_written_since_the_machine_started_is_somebodys_edit() {
     let boot = Boot { id: BootId::from_u128(99), started_s: 0 };
     let journals = Journals::open(&stage.data, boot, Arc::new(OneHunk)).unwrap();
     let settled = journals.recover().unwrap().settled.pop().unwrap();
-    assert!(matches!(settled.ending(), Ending::RolledBack { left, .. } if left == &[place("b")]));
+    assert!(matches!(settled.ending(), JournalEnding::RolledBack { left, .. } if left == &[place("b")]));
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn a_recovery_after_a_power_loss_may_be_killed_too() {
         if let Some(settled) = journals.settled.pop() {
             let ending = settled.retire().unwrap();
             // A step that failed sends it back; one that was only interrupted, forward.
-            let expected = if matches!(ending, Ending::Applied { .. }) { after() } else { before() };
+            let expected = if matches!(ending, JournalEnding::Applied { .. }) { after() } else { before() };
             assert_eq!(stage.survey(), expected, "step {kill_at}: {ending:?}");
         }
     }
@@ -267,8 +269,9 @@ fn a_recovery_after_a_power_loss_may_be_killed_too() {
 
 #[test]
 fn a_journal_whose_process_lives_is_left_to_it() {
-    let stage = Stage::new(&before());
-    let prepared = stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContent).unwrap();
+    let stage = JournalFixture::new(&before());
+    let prepared =
+        stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContentSource).unwrap();
     assert_eq!(stage.journals().recover().unwrap().busy, [ID]);
     let committed = prepared.commit().unwrap();
     assert_eq!(stage.journals().recover().unwrap().busy, [ID]);
@@ -282,12 +285,12 @@ fn a_journal_whose_process_lives_is_left_to_it() {
 
 #[test]
 fn an_ending_is_told_again_until_the_store_has_it() {
-    let stage = Stage::new(&before());
+    let stage = JournalFixture::new(&before());
     let request = stage.request(changes(&before(), &after()));
     drop(carry_out(&stage.journals(), request).unwrap());
     for _ in 0..2 {
         let settled = stage.recover_one();
-        assert!(matches!(settled.ending(), Ending::Applied { .. }));
+        assert!(matches!(settled.ending(), JournalEnding::Applied { .. }));
         assert_eq!((settled.id(), settled.header().unwrap().plan), (ID, PLAN));
     }
     stage.recover_one().retire().unwrap();
@@ -296,12 +299,12 @@ fn an_ending_is_told_again_until_the_store_has_it() {
 
 #[test]
 fn an_apply_that_was_never_committed_is_said_to_have_never_begun() {
-    let stage = Stage::new(&before());
-    drop(stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContent).unwrap());
+    let stage = JournalFixture::new(&before());
+    drop(stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContentSource).unwrap());
     drop(stage.recover_one());
     let settled = stage.recover_one();
     assert_eq!(settled.header().unwrap().plan, PLAN);
-    assert!(matches!(settled.retire().unwrap(), Ending::NeverBegan));
+    assert!(matches!(settled.retire().unwrap(), JournalEnding::NeverBegan));
     assert_eq!(stage.survey(), before());
     // Nothing but its name is left of one whose header was cut off.
     fs::write(stage.data.join("journal").join(format!("{ID}.journal")), "AGEN").unwrap();
@@ -309,30 +312,36 @@ fn an_apply_that_was_never_committed_is_said_to_have_never_begun() {
     assert_eq!((settled.id(), settled.header()), (ID, None));
     settled.retire().unwrap();
     // Abandoned, it is gone at once.
-    stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContent).unwrap().abandon();
+    stage
+        .journals()
+        .prepare(stage.request(changes(&before(), &after())), &NoContentSource)
+        .unwrap()
+        .abandon();
     assert_eq!(stage.journals().open_ids().unwrap(), []);
 }
 
 #[test]
 fn a_rollback_that_fails_is_tried_again_by_the_next_command() {
-    let stage = Stage::new(&before());
-    let steps =
-        Arc::new(FailFrom(Step::Op { n: 3, at: Moment::Begin }, std::sync::atomic::AtomicBool::new(false)));
+    let stage = JournalFixture::new(&before());
+    let steps = Arc::new(FailFrom(
+        JournalStep::Op { n: 3, at: HookPoint::Begin },
+        std::sync::atomic::AtomicBool::new(false),
+    ));
     let journals = stage.journals().with_hooks(steps);
     let stuck = carry_out(&journals, stage.request(changes(&before(), &after()))).unwrap_err();
     assert_eq!((stuck.id, stuck.plan), (ID, Some(PLAN)));
     assert_ne!(stage.survey(), before());
     // The commit mark is there and nobody edited anything: the next one goes forward.
     let ending = stage.recover_one().retire().unwrap();
-    assert!(matches!(ending, Ending::Applied { .. }), "{ending:?}");
+    assert!(matches!(ending, JournalEnding::Applied { .. }), "{ending:?}");
     assert_eq!(stage.survey(), after());
 }
 
 /// No space from one step on.
-struct FailFrom(Step, std::sync::atomic::AtomicBool);
+struct FailFrom(JournalStep, std::sync::atomic::AtomicBool);
 
 impl sandbox::journal::Hooks for FailFrom {
-    fn step(&self, step: Step) -> std::io::Result<()> {
+    fn step(&self, step: JournalStep) -> std::io::Result<()> {
         use std::sync::atomic::Ordering;
         if step == self.0 {
             self.1.store(true, Ordering::SeqCst);
@@ -350,7 +359,7 @@ fn a_journal_of_a_root_that_is_gone_does_not_keep_the_others_waiting() {
     assert_eq!(recovery.stuck[0].plan, Some(PLAN));
     drop(recovery);
     fs::rename(stage.dir.path().join("away"), &stage.root).unwrap();
-    assert!(matches!(stage.recover_one().retire().unwrap(), Ending::Applied { .. }));
+    assert!(matches!(stage.recover_one().retire().unwrap(), JournalEnding::Applied { .. }));
     assert_eq!(stage.survey(), after());
 }
 
@@ -359,18 +368,18 @@ fn a_journal_whose_project_will_not_come_back_is_set_aside() {
     let stage = died_before(2);
     fs::remove_dir_all(&stage.root).unwrap();
     assert_eq!(stage.journals().recover().unwrap().stuck.len(), 1);
-    stage.journals().set_aside(ID).unwrap();
+    stage.journals().abandon(ID).unwrap();
     assert!(stage.journals().recover().unwrap().stuck.is_empty());
     assert_eq!(stage.journals().undo_ids().unwrap().len(), 1);
     assert!(matches!(stage.journals().read_undo(ID), Err(UndoError::Expired { .. })));
-    assert_eq!(stage.journals().set_aside(ID).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(stage.journals().abandon(ID).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     // One that is over needs its project no more.
-    let stage = Stage::new(&before());
+    let stage = JournalFixture::new(&before());
     let settled = carry_out(&stage.journals(), stage.request(changes(&before(), &after()))).unwrap();
-    assert_eq!(stage.journals().set_aside(ID).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(stage.journals().abandon(ID).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
     drop(settled);
     fs::remove_dir_all(&stage.root).unwrap();
-    assert!(matches!(stage.recover_one().retire().unwrap(), Ending::Applied { .. }));
+    assert!(matches!(stage.recover_one().retire().unwrap(), JournalEnding::Applied { .. }));
 }
 
 #[test]
@@ -384,8 +393,9 @@ fn journals_are_readable_by_their_owner_alone() {
 
 #[test]
 fn a_journal_whose_owner_let_go_is_free_though_a_process_that_is_being_started_has_its_file() {
-    let stage = Stage::new(&before());
-    let prepared = stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContent).unwrap();
+    let stage = JournalFixture::new(&before());
+    let prepared =
+        stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContentSource).unwrap();
     let journal = stage.data.join("journal").join(format!("{ID}.journal"));
     // What a process has between its fork and its exec: a duplicate of every open file, with its lock.
     let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -395,6 +405,6 @@ fn a_journal_whose_owner_let_go_is_free_though_a_process_that_is_being_started_h
     // SAFETY: the number is that of a file which `prepared` has open.
     let of_another = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
     drop(prepared);
-    assert!(matches!(stage.recover_one().retire().unwrap(), Ending::NeverBegan));
+    assert!(matches!(stage.recover_one().retire().unwrap(), JournalEnding::NeverBegan));
     drop(of_another);
 }

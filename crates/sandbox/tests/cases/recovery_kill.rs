@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::XattrFlags;
-use sandbox::journal::{Ending, Step};
+use sandbox::journal::{JournalEnding, JournalStep};
 
 use super::journal_stage::*;
 
@@ -34,10 +34,10 @@ fn killed_process() {
     }
 }
 
-fn trees(scenario: &str) -> (Tree, Tree) {
+fn trees(scenario: &str) -> (TestTree, TestTree) {
     let large = |seed: u8, mib: usize, extra: usize| {
         let bytes = (0..(mib << 20) + extra).map(|at| (at.wrapping_mul(31) >> 7) as u8 ^ seed).collect();
-        tree([("large", Node::File(bytes, 0o644)), ("small", Node::File(vec![seed], 0o644))])
+        tree([("large", TestNode::File(bytes, 0o644)), ("small", TestNode::File(vec![seed], 0o644))])
     };
     match scenario {
         "every kind" => every_kind(),
@@ -51,21 +51,21 @@ fn trees(scenario: &str) -> (Tree, Tree) {
         }
         "set-id" => {
             let tree = |text: &str| {
-                let file = |mode| Node::File(text.as_bytes().to_vec(), mode);
+                let file = |mode| TestNode::File(text.as_bytes().to_vec(), mode);
                 tree([("p", file(0o6755)), ("q", file(0o4755)), ("r", file(0o1644))])
             };
             let mut after = tree("short");
             // One loses its bit on purpose.
-            after.insert("q".to_owned(), Node::File(b"short".to_vec(), 0o755));
+            after.insert("q".to_owned(), TestNode::File(b"short".to_vec(), 0o755));
             (tree("much longer than that"), after)
         }
         "directories" => {
             let before = tree([
                 ("a", file("one\n")),
-                ("d", Node::Dir(0o2751)),
-                ("d/e", Node::Dir(0o1777)),
+                ("d", TestNode::Dir(0o2751)),
+                ("d/e", TestNode::Dir(0o1777)),
                 ("d/e/f", file("two\n")),
-                ("empty", Node::Dir(0o700)),
+                ("empty", TestNode::Dir(0o700)),
             ]);
             (before, tree([("a", file("three\n"))]))
         }
@@ -80,13 +80,13 @@ fn let_die(act: &str, dir: &Path, kill_at: u32) -> bool {
 }
 
 /// What one recovery after another comes to: the tree that must be there.
-fn expected(stage: &Stage, before: &Tree, after: &Tree) -> Tree {
+fn expected(stage: &JournalFixture, before: &TestTree, after: &TestTree) -> TestTree {
     let recovery = stage.journals().recover().unwrap();
     assert!(recovery.stuck.is_empty() && recovery.busy.is_empty(), "{recovery:?}");
     match recovery.settled.into_iter().next().map(|settled| settled.retire().unwrap()) {
-        Some(Ending::Applied { .. }) => shown(after),
-        Some(Ending::RolledBack { why, left }) => panic!("nobody edited anything: {why:?} {left:?}"),
-        Some(Ending::NeverBegan) => shown(before),
+        Some(JournalEnding::Applied { .. }) => shown(after),
+        Some(JournalEnding::RolledBack { why, left }) => panic!("nobody edited anything: {why:?} {left:?}"),
+        Some(JournalEnding::NeverBegan) => shown(before),
         // Nothing was open: it was retired before the kill, or not yet begun.
         None if stage.journals().undo_ids().unwrap().is_empty() => shown(before),
         None => shown(after),
@@ -100,7 +100,7 @@ fn a_kill_at_any_step_of_an_apply_leaves_all_or_nothing() {
     assert!(steps > 60, "{steps}");
     let (mut finished, mut never) = (0, 0);
     for kill_at in 1..=steps {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         fs::hard_link(stage.root.join("grows"), stage.dir.path().join("second name")).unwrap();
         let inode = fs::metadata(stage.root.join("grows")).unwrap().ino();
         assert!(let_die("every kind", stage.dir.path(), kill_at), "step {kill_at} of {steps}");
@@ -120,7 +120,7 @@ fn a_kill_at_any_step_of_a_recovery_is_recovered_from() {
     let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
     let mut kills = 0;
     for kill_at in 3..=steps {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         assert!(let_die("every kind", stage.dir.path(), kill_at));
         for again in [1 + kill_at % 11, 1 + kill_at % 5] {
             kills += u32::from(let_die("recover", stage.dir.path(), again));
@@ -135,11 +135,11 @@ fn a_kill_at_any_step_of_a_recovery_is_recovered_from() {
 fn a_kill_at_each_step_of_one_recovery_is_recovered_from() {
     let (before, after) = trees("every kind");
     let all = steps_of(&before, &after);
-    let first_op = all.iter().position(|step| matches!(step, Step::Op { .. })).unwrap();
+    let first_op = all.iter().position(|step| matches!(step, JournalStep::Op { .. })).unwrap();
     let in_the_middle = u32::try_from(first_op + (all.len() - first_op) / 3).unwrap();
     let mut kills = 0;
     for again in 1.. {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         assert!(let_die("every kind", stage.dir.path(), in_the_middle));
         let killed = let_die("recover", stage.dir.path(), again);
         assert_eq!(expected(&stage, &before, &after), shown(&after));
@@ -159,10 +159,10 @@ fn a_kill_inside_a_write_in_place_is_finished() {
         let steps = steps_of(&before, &after);
         let mut kills = 0;
         for (index, step) in steps.iter().enumerate() {
-            if !matches!(step, Step::Op { n: 0, .. }) || index % 3 != 0 {
+            if !matches!(step, JournalStep::Op { n: 0, .. }) || index % 3 != 0 {
                 continue;
             }
-            let stage = Stage::new(&before);
+            let stage = JournalFixture::new(&before);
             let inode = fs::metadata(stage.root.join("large")).unwrap().ino();
             assert!(let_die(scenario, stage.dir.path(), u32::try_from(index + 1).unwrap()));
             // Somewhere within the recovery too.
@@ -181,7 +181,7 @@ fn a_kill_from_outside_at_a_moment_that_nobody_chose_leaves_all_or_nothing() {
     let (before, after) = trees("many");
     let mut finished = 0;
     for round in 0..12_u32 {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let variables = [("ACT", "many"), ("DIR", stage.dir.path().to_str().unwrap()), ("KILL_AT", "0")];
         let mut process = child(CHILD, &variables);
         let mut process = process.stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -219,7 +219,7 @@ fn a_kill_after_a_write_loses_no_set_id_bits() {
     let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
     for kill_at in 3..=steps {
         for again in 0..4 {
-            let stage = Stage::new(&before);
+            let stage = JournalFixture::new(&before);
             assert!(let_die_without_privilege("set-id", stage.dir.path(), kill_at), "step {kill_at}");
             if again > 0 {
                 let_die_without_privilege("recover", stage.dir.path(), again * 3);
@@ -241,7 +241,7 @@ fn a_kill_after_a_write_loses_no_capabilities() {
     let (before, after) = trees("set-id");
     let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
     for kill_at in 3..=steps {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         for file in ["p", "q"] {
             rustix::fs::setxattr(stage.root.join(file), name, &CAPABILITIES, XattrFlags::empty()).unwrap();
         }
@@ -264,10 +264,10 @@ fn a_kill_after_a_write_loses_no_capabilities() {
 fn a_rollback_that_is_killed_at_a_directory_dresses_it() {
     let (before, after) = trees("directories");
     let all = steps_of(&before, &after);
-    let sync = u32::try_from(all.iter().position(|step| matches!(step, Step::Sync)).unwrap()).unwrap();
+    let sync = u32::try_from(all.iter().position(|step| matches!(step, JournalStep::Sync)).unwrap()).unwrap();
     let mut kills = 0;
     for again in 1.. {
-        let stage = Stage::new(&before);
+        let stage = JournalFixture::new(&before);
         let (root, mode) = (stage.root.clone(), |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777);
         assert!(let_die("directories", stage.dir.path(), sync));
         fs::write(root.join("a"), "mine\n").unwrap();

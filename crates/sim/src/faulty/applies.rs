@@ -11,7 +11,7 @@ use super::{FaultyStore, Kind, is_lost};
 impl ApplyStore for FaultyStore {
     async fn seal_apply(&self, effect: &Effect, claim: &Claim, new: NewApply) -> Result<(), JobStoreError> {
         self.before("seal_apply", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().seal_apply(effect, &shown, new).await;
         let lost = matches!(&answer, Err(JobStoreError::Store(error)) if is_lost(error));
         self.owner_wrote(claim, "a seal", &answer, lost);

@@ -1,4 +1,4 @@
-//! What the user consented to.
+//! Consents of the user.
 
 use async_trait::async_trait;
 use store::{ConsentStore, StoreError};

@@ -1,9 +1,9 @@
-//! What nodes were given.
+//! Contexts of nodes.
 
 use async_trait::async_trait;
 use domain::context::ContextRecord;
 use domain::{Claim, ContextId, PlanId};
-use store::{ContextStore, Staged, StoreError};
+use store::{ContextStore, StagedContent, StoreError};
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
@@ -15,10 +15,10 @@ impl ContextStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         record: ContextRecord,
-        text: Staged,
+        text: StagedContent,
     ) -> Result<(), StoreError> {
         self.before("keep_context", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().keep_context(effect, &shown, record, text).await;
         self.owner_wrote(claim, "a context", &answer, answer.as_ref().is_err_and(is_lost));
         answer?;

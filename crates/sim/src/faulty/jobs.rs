@@ -1,4 +1,4 @@
-//! Jobs: queued, claimed, kept, ended.
+//! Jobs: queued, claimed, renewed, ended.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use store::{JobEnd, JobStore, JobStoreError, StoreError};
 use sync::{Effect, Finisher};
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::Broken;
+use crate::broken::BrokenProgram;
 use crate::fault::Fault;
 
 fn job_is_lost<T>(answer: &Result<T, JobStoreError>) -> bool {
@@ -18,7 +18,7 @@ fn job_is_lost<T>(answer: &Result<T, JobStoreError>) -> bool {
 impl FaultyStore {
     /// A job that runs under another worker, given away once more.
     async fn given_twice(&self) -> Option<Job> {
-        if !self.world.is_broken(Broken::DoubleClaim) || !self.world.random().chance(2_000) {
+        if !self.world.is_broken(BrokenProgram::DoubleClaim) || !self.world.random().chance(2_000) {
             return None;
         }
         let jobs = self.inner().jobs(None).await.unwrap_or_default();
@@ -27,7 +27,7 @@ impl FaultyStore {
 
     /// The request of a worker that looks only for jobs which nobody began.
     async fn claims_nothing_dead(&self, request: &ClaimRequest) -> bool {
-        if !self.world.is_broken(Broken::StuckLease) {
+        if !self.world.is_broken(BrokenProgram::StuckLease) {
             return false;
         }
         let now = domain::Ms::from(sync::Clock::now(&self.world.clock));
@@ -48,7 +48,7 @@ impl JobStore for FaultyStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError> {
         self.before("claim", Kind::Write).await?;
         if let Some(job) = self.given_twice().await {
-            self.world.watch.claimed(&job);
+            self.world.watch.observe_claim(&job);
             return Ok(Some(job));
         }
         if self.claims_nothing_dead(request).await {
@@ -56,7 +56,7 @@ impl JobStore for FaultyStore {
         }
         let answer = self.inner().claim(request).await?;
         if let Some(job) = &answer {
-            self.world.watch.claimed(job);
+            self.world.watch.observe_claim(job);
         }
         self.after("claim", Kind::Write, None).await?;
         Ok(answer)
@@ -68,7 +68,7 @@ impl JobStore for FaultyStore {
             return Err(StoreError::Busy.into());
         }
         self.before("heartbeat", Kind::Beat).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().heartbeat(&shown, lease).await;
         self.owner_wrote(claim, "a heartbeat", &answer, job_is_lost(&answer));
         let job = answer?;
@@ -78,7 +78,7 @@ impl JobStore for FaultyStore {
 
     async fn settled_node(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
         self.before("settled_node", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().settled_node(effect, &shown).await;
         self.owner_wrote(claim, "a settled node", &answer, job_is_lost(&answer));
         answer?;
@@ -95,7 +95,7 @@ impl JobStore for FaultyStore {
 
     async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
         self.before("cancel_own", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().cancel_own(&shown, reason).await;
         self.owner_wrote(claim, "a cancel", &answer, job_is_lost(&answer));
         let job = answer?;
@@ -105,7 +105,7 @@ impl JobStore for FaultyStore {
 
     async fn seal(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
         self.before("seal", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().seal(effect, &shown).await;
         self.owner_wrote(claim, "a seal", &answer, job_is_lost(&answer));
         answer?;
@@ -115,22 +115,22 @@ impl JobStore for FaultyStore {
 
     async fn end(&self, finisher: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError> {
         self.before("end", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().end(finisher, &shown, end).await;
         self.owner_wrote(claim, "an end", &answer, job_is_lost(&answer));
         let job = answer?;
-        self.world.watch.run_ended(claim, self.world.machine().lives_of_run(claim));
+        self.world.watch.observe_run_end(claim, self.world.machine().lives_of_run(claim));
         self.after("end", Kind::Synced, Some(claim.plan)).await?;
         Ok(job)
     }
 
     async fn release(&self, finisher: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {
         self.before("release", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().release(finisher, &shown).await;
         self.owner_wrote(claim, "a release", &answer, job_is_lost(&answer));
         let job = answer?;
-        self.world.watch.run_ended(claim, self.world.machine().lives_of_run(claim));
+        self.world.watch.observe_run_end(claim, self.world.machine().lives_of_run(claim));
         self.after("release", Kind::Synced, Some(claim.plan)).await?;
         Ok(job)
     }

@@ -1,17 +1,17 @@
-//! What plans spend.
+//! Spends of plans.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, CountAs, Day, KeptCall, Ledger, NewCall, NewSpend, PlanId, Spend, SpendId, SpendKind,
-    ToolCall,
+    Account, CallCategory, Claim, Day, Ledger, NewCall, NewSpend, PlanId, SettledCall, Spend, SpendId,
+    SpendKind, ToolCall,
 };
-use store::{By, LedgerStore, LedgerStoreError, StoreError};
+use store::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::Broken;
+use crate::broken::BrokenProgram;
 
 fn spend_is_lost<T>(answer: &Result<T, LedgerStoreError>) -> bool {
     matches!(answer, Err(LedgerStoreError::Store(error)) if is_lost(error))
@@ -26,27 +26,29 @@ impl LedgerStore for FaultyStore {
         new: NewSpend,
     ) -> Result<Spend, LedgerStoreError> {
         self.before("reserve", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let mut answer = self.inner().reserve(effect, &shown, new.clone()).await;
-        if matches!(answer, Err(LedgerStoreError::Limit(_))) && self.world.is_broken(Broken::OverReserve) {
+        if matches!(answer, Err(LedgerStoreError::Limit(_)))
+            && self.world.is_broken(BrokenProgram::OverReserve)
+        {
             answer = Ok(Spend::new(claim, new));
         }
         self.owner_wrote(claim, "a reserve", &answer, spend_is_lost(&answer));
         let spend = answer?;
-        self.world.reserved(&spend);
+        self.world.observe_spend(&spend);
         self.after("reserve", Kind::Write, Some(claim.plan)).await?;
         Ok(spend)
     }
 
     async fn settle(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         id: SpendId,
         actual: u64,
     ) -> Result<Spend, LedgerStoreError> {
         self.before("settle", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().settle(by, &shown, id, actual).await;
         self.owner_wrote(claim, "a settled spend", &answer, spend_is_lost(&answer));
         let spend = answer?;
@@ -59,14 +61,14 @@ impl LedgerStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         call: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError> {
         self.before("begin_counted", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().begin_counted(effect, &shown, call, count_as).await;
         self.owner_wrote(claim, "a call", &answer, spend_is_lost(&answer));
         let call = answer?;
-        self.world.watch.acted(claim.plan, "a tool call");
+        self.world.watch.observe_effect(claim.plan, "a tool call");
         self.after("begin_counted", Kind::Write, Some(claim.plan)).await?;
         Ok(call)
     }
@@ -75,27 +77,27 @@ impl LedgerStore for FaultyStore {
         &self,
         effect: &Effect,
         claim: &Claim,
-        kept: Vec<KeptCall>,
+        kept: Vec<SettledCall>,
     ) -> Result<Vec<ToolCall>, LedgerStoreError> {
         self.before("keep_calls", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().keep_calls(effect, &shown, kept).await;
         self.owner_wrote(claim, "calls", &answer, spend_is_lost(&answer));
         let calls = answer?;
-        self.world.watch.acted(claim.plan, "a tool call");
+        self.world.watch.observe_effect(claim.plan, "a tool call");
         self.after("keep_calls", Kind::Write, Some(claim.plan)).await?;
         Ok(calls)
     }
 
     async fn add_spent(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         kind: SpendKind,
         amount: u64,
     ) -> Result<(), LedgerStoreError> {
         self.before("add_spent", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().add_spent(by, &shown, kind, amount).await;
         self.owner_wrote(claim, "what was spent", &answer, spend_is_lost(&answer));
         answer?;
@@ -122,7 +124,7 @@ impl LedgerStore for FaultyStore {
     async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError> {
         self.before("spends", Kind::Read).await?;
         let mut spends = self.inner().spends(plan).await?;
-        if self.world.is_broken(Broken::UnsettledSpend) {
+        if self.world.is_broken(BrokenProgram::UnsettledSpend) {
             let assumed = spends.iter_mut().filter(|spend| spend.assumed);
             assumed.for_each(|spend| spend.actual = None);
         }

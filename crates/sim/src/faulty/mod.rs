@@ -1,12 +1,15 @@
 //! The store as one process sees it: the real rules in memory, with everything that can happen around a step.
 //!
 //! # How a step goes
-//! 1. Before it: the process may die or stand still, the power may be lost; the store may be busy, full or broken.
-//! 2. The step itself, of [`MemoryStore`](store::MemoryStore): whole, and seen by the observer in the same moment.
+//! 1. Before it: the process may die or stand still, the power may be lost; the store may be busy, full or
+//!    broken.
+//! 2. The step itself, of [`MemoryStore`](store::MemoryStore): whole, and seen by the observer in the same
+//!    moment.
 //! 3. After it: again all of 1; or its answer is lost, so that the process does not know.
 //!
 //! # Where to look
-//! Here is what happens around steps; `jobs`, `plans`, `work`, `nodes`, `contexts`, `ledger`, `applies` and `consents` have the ports.
+//! Here is what happens around steps; `jobs`, `plans`, `work`, `nodes`, `contexts`, `ledger`, `applies` and
+//! `consents` have the ports.
 //!
 //! # Invariants
 //! 1. A process that is dead takes no further step: its call never returns.
@@ -28,17 +31,17 @@ use domain::{Claim, PlanId};
 use store::{MemoryStore, StoreError};
 use sync::primitives::atomic::{AtomicBool, Ordering};
 
-use crate::broken::Broken;
-use crate::executor::{Group, yield_now};
+use crate::broken::BrokenProgram;
+use crate::executor::{TaskGroup, yield_now};
 use crate::fault::Fault;
-use crate::promise_watch::Durability;
-use crate::world::World;
+use crate::promise_watch::StepDurability;
+use crate::world::SimWorld;
 
-/// Whose store it is.
+/// The user of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum StoreUser {
     /// A worker's process, which may die.
-    Worker(Group),
+    Worker(TaskGroup),
     /// A person's command: when the power is lost, it fails.
     Person,
 }
@@ -57,17 +60,17 @@ enum Kind {
 
 /// The store of one process.
 pub(crate) struct FaultyStore {
-    world: Arc<World>,
-    who: Who,
+    world: Arc<SimWorld>,
+    who: StoreUser,
     is_broken: AtomicBool,
 }
 
 impl FaultyStore {
-    pub(crate) fn new(world: &Arc<World>, who: Who) -> Arc<Self> {
+    pub(crate) fn new(world: &Arc<SimWorld>, who: StoreUser) -> Arc<Self> {
         Arc::new(Self { world: Arc::clone(world), who, is_broken: AtomicBool::new(false) })
     }
 
-    /// Whether the process has to end, since its store is broken.
+    /// Returns whether the process has to end, since its store is broken.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
@@ -82,7 +85,7 @@ impl FaultyStore {
         self.here().await;
     }
 
-    /// What comes before a step.
+    /// Runs before each step: faults may strike here.
     async fn before(&self, name: &'static str, kind: Kind) -> Result<(), StoreError> {
         let boots = self.world.boots();
         self.here().await;
@@ -96,7 +99,7 @@ impl FaultyStore {
         self.refusal(kind)
     }
 
-    /// What the store says instead of taking the step.
+    /// Returns the error with which the store answers instead of taking the step.
     fn refusal(&self, kind: Kind) -> Result<(), StoreError> {
         let (world, rate) = (&self.world, self.world.scenario.fault_rate);
         let broken = || Err(StoreError::Broken { why: "the disk does not answer".to_owned() });
@@ -110,7 +113,7 @@ impl FaultyStore {
             Kind::Read | Kind::Beat => Ok(()),
             Kind::Write | Kind::Synced if world.machine().is_full => Err(StoreError::Full),
             Kind::Write | Kind::Synced => {
-                let is_worker = self.who != Who::Person;
+                let is_worker = self.who != StoreUser::Person;
                 if is_worker && world.strikes(Fault::ErrorBeforeCommit, rate / 2) {
                     self.is_broken.store(true, Ordering::Relaxed);
                     return broken();
@@ -125,17 +128,21 @@ impl FaultyStore {
         let (world, boots) = (&self.world, self.world.boots());
         let durability = match kind {
             Kind::Read => None,
-            Kind::Write | Kind::Beat => Some(Durability::Process),
-            Kind::Synced => Some(Durability::Power),
+            Kind::Write | Kind::Beat => Some(StepDurability::Process),
+            Kind::Synced => Some(StepDurability::Power),
         };
         if let Some(durability) = durability {
             let is_unsynced = match name {
-                "close" | "finish" => world.is_broken(Broken::UnsyncedClose),
-                "end" => world.is_broken(Broken::UnsyncedEnd),
+                "close" | "finish" => world.is_broken(BrokenProgram::UnsyncedClose),
+                "end" => world.is_broken(BrokenProgram::UnsyncedEnd),
                 _ => false,
             };
             world.note("  committed", [plan.map_or(0, |plan| plan.as_u128() as u64), 0]);
-            world.committed(plan, durability, if is_unsynced { Durability::Process } else { durability });
+            world.observe_commit(
+                plan,
+                durability,
+                if is_unsynced { StepDurability::Process } else { durability },
+            );
         }
         self.disaster().await;
         world.pass_a_moment().await;
@@ -154,7 +161,7 @@ impl FaultyStore {
         if world.strikes(Fault::PowerLoss, rate / 5) {
             world.lose_power();
         }
-        let Who::Worker(group) = self.who else { return };
+        let StoreUser::Worker(group) = self.who else { return };
         self.here().await;
         if world.strikes(Fault::WorkerKilled, rate / 2) {
             world.kill_worker(group);
@@ -170,14 +177,14 @@ impl FaultyStore {
 
     /// Goes on only if the process lives.
     async fn here(&self) {
-        if let Who::Worker(group) = self.who {
+        if let StoreUser::Worker(group) = self.who {
             self.world.alive(group).await;
         }
     }
 
     /// The claim that is shown to the store.
-    fn shown(&self, claim: &Claim) -> Claim {
-        if !self.world.is_broken(Broken::UnfencedWrite) {
+    fn presented_claim(&self, claim: &Claim) -> Claim {
+        if !self.world.is_broken(BrokenProgram::UnfencedWrite) {
             return *claim;
         }
         let now = self.inner().look(claim.plan, |record| record?.job(claim.job).map(|job| job.fence));
@@ -188,9 +195,9 @@ impl FaultyStore {
     fn owner_wrote<T, E>(&self, claim: &Claim, name: &'static str, answer: &Result<T, E>, lost: bool) {
         if answer.is_ok() {
             let now = self.inner().look(claim.plan, |record| record?.job(claim.job).map(|job| job.fence));
-            self.world.watch.owner_wrote(claim, now, name);
+            self.world.watch.observe_owner_write(claim, now, name);
         } else if lost {
-            self.world.watch.owner_refused();
+            self.world.watch.observe_refusal();
         }
     }
 }

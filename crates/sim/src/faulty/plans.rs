@@ -8,13 +8,13 @@ use domain::{
     StepDecision, WallMs,
 };
 use store::{
-    DecisionStoreError, EndedPlans, LockStore, LockStoreError, Neighbours, PlanFilter, PlanMove, PlanStore,
-    PlanStoreError, StoreError,
+    DecisionStoreError, FinishedPlans, LockStore, LockStoreError, Neighbours, PlanFilter, PlanMove,
+    PlanStore, PlanStoreError, StoreError,
 };
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::Broken;
+use crate::broken::BrokenProgram;
 
 fn decision_is_lost<T>(answer: &Result<T, DecisionStoreError>) -> bool {
     matches!(answer, Err(DecisionStoreError::Store(error)) if is_lost(error))
@@ -70,7 +70,7 @@ impl PlanStore for FaultyStore {
         self.inner().neighbours(plans).await
     }
 
-    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+    async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {
         self.before("ended_plans", Kind::Read).await?;
         self.inner().ended_plans(before).await
     }
@@ -87,7 +87,7 @@ impl PlanStore for FaultyStore {
         decision: NewDecision,
     ) -> Result<Decision, DecisionStoreError> {
         self.before("decide", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().decide(effect, &shown, decision).await;
         self.owner_wrote(claim, "a decision", &answer, decision_is_lost(&answer));
         let decision = answer?;
@@ -102,7 +102,7 @@ impl PlanStore for FaultyStore {
         decisions: Vec<StepDecision>,
     ) -> Result<Vec<Decision>, DecisionStoreError> {
         self.before("decide_all", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().decide_all(effect, &shown, decisions).await;
         self.owner_wrote(claim, "decisions", &answer, decision_is_lost(&answer));
         let decisions = answer?;
@@ -129,7 +129,10 @@ impl PlanStore for FaultyStore {
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
         self.before("events", Kind::Read).await?;
         let mut events = self.inner().events(plan, after, limit).await?;
-        if self.world.is_broken(Broken::EventGap) && events.len() > 2 && self.world.random().chance(2_000) {
+        if self.world.is_broken(BrokenProgram::EventGap)
+            && events.len() > 2
+            && self.world.random().chance(2_000)
+        {
             events.remove(1);
         }
         Ok(events)

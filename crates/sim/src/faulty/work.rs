@@ -1,30 +1,31 @@
-//! What an owner records: changesets, calls, sandboxes, contents, errors.
+//! Records of an owner: changesets, calls, sandboxes, contents, errors.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, ChangeId, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Hash, Ms, NewCall,
-    NewChange, NewError, PlanId, PlanState, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
+    ChangeEntry, ChangeId, Changeset, ChangesetEnding, ChangesetId, Claim, ClosedChangeset, ErrorHistory,
+    Hash, Ms, NewCall, NewChange, NewError, PlanId, PlanState, RecordedChange, RecoveryAdvice,
+    RecoveryPolicy, SandboxRecord, StartedChangeset, ToolCall,
 };
 use store::{
-    By, CallOutcome, CallStore, ChangedPlan, ChangesetStore, ChangesetStoreError, Collected, ContentStore,
-    ErrorStore, GivenBack, Staged, StoreError, StoredFile,
+    CallAuthority, CallOutcome, CallStore, ChangedPlan, ChangesetStore, ChangesetStoreError,
+    CollectedContents, ContentStore, ErrorStore, ReclaimedSpace, StagedContent, StoreError, StoredFile,
 };
 use sync::{Clock, Effect, Finisher};
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::Broken;
+use crate::broken::BrokenProgram;
 
 fn set_is_lost<T>(answer: &Result<T, ChangesetStoreError>) -> bool {
     matches!(answer, Err(ChangesetStoreError::Store(error)) if is_lost(error))
 }
 
 impl FaultyStore {
-    /// Whether the next entry is acknowledged without being written.
+    /// Returns whether the next entry is acknowledged without being written.
     fn loses_it(&self) -> bool {
-        self.world.is_broken(Broken::LostEntry) && self.world.random().chance(1_000)
+        self.world.is_broken(BrokenProgram::LostEntry) && self.world.random().chance(1_000)
     }
 
     /// The answer to a change that is not written.
@@ -33,12 +34,12 @@ impl FaultyStore {
         claim: &Claim,
         id: ChangesetId,
         changes: &[NewChange],
-    ) -> Vec<(ChangeId, Recorded)> {
+    ) -> Vec<(ChangeId, RecordedChange)> {
         let sets = self.inner().changesets(claim.plan).await.unwrap_or_default();
         let entries = sets.iter().find(|set| set.id == id).map_or(0, |set| set.entries.len());
         let number = |(change, no): (&NewChange, u32)| {
             let seq = entries as u32 + no;
-            (change.id, Recorded { changeset: id, seq, no: u64::from(seq) })
+            (change.id, RecordedChange { changeset: id, seq, no: u64::from(seq) })
         };
         changes.iter().zip(1..).map(number).collect()
     }
@@ -51,9 +52,9 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError> {
+    ) -> Result<StartedChangeset, ChangesetStoreError> {
         self.before("start", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().start(effect, &shown, id).await;
         self.owner_wrote(claim, "a start", &answer, set_is_lost(&answer));
         let started = answer?;
@@ -67,20 +68,20 @@ impl ChangesetStore for FaultyStore {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.before("record", Kind::Write).await?;
-        let (shown, change_id) = (self.shown(claim), change.id);
+        let (shown, change_id) = (self.presented_claim(claim), change.id);
         if self.loses_it() {
             let fancied = self.fancied(claim, id, &[change]).await;
-            self.world.watch.recorded(claim.plan, fancied.iter().copied());
+            self.world.watch.observe_entries(claim.plan, fancied.iter().copied());
             return Ok(fancied
                 .first()
-                .map_or(Recorded { changeset: id, seq: 1, no: 1 }, |(_, recorded)| *recorded));
+                .map_or(RecordedChange { changeset: id, seq: 1, no: 1 }, |(_, recorded)| *recorded));
         }
         let answer = self.inner().record(effect, &shown, id, change).await;
         self.owner_wrote(claim, "an entry", &answer, set_is_lost(&answer));
         let recorded = answer?;
-        self.world.watch.recorded(claim.plan, [(change_id, recorded)]);
+        self.world.watch.observe_entries(claim.plan, [(change_id, recorded)]);
         self.after("record", Kind::Write, Some(claim.plan)).await?;
         Ok(recorded)
     }
@@ -90,13 +91,13 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.before("record_latest", Kind::Write).await?;
-        let (shown, change_id) = (self.shown(claim), change.id);
+        let (shown, change_id) = (self.presented_claim(claim), change.id);
         let answer = self.inner().record_latest(effect, &shown, change).await;
         self.owner_wrote(claim, "an entry", &answer, set_is_lost(&answer));
         let recorded = answer?;
-        self.world.watch.recorded(claim.plan, [(change_id, recorded)]);
+        self.world.watch.observe_entries(claim.plan, [(change_id, recorded)]);
         self.after("record_latest", Kind::Write, Some(claim.plan)).await?;
         Ok(recorded)
     }
@@ -106,9 +107,9 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Closed, ChangesetStoreError> {
+    ) -> Result<ClosedChangeset, ChangesetStoreError> {
         self.before("close", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().close(effect, &shown, id).await;
         self.owner_wrote(claim, "a close", &answer, set_is_lost(&answer));
         let closed = answer?;
@@ -120,10 +121,10 @@ impl ChangesetStore for FaultyStore {
         &self,
         finisher: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         self.before("finish", Kind::Synced).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().finish(finisher, &shown, how).await;
         self.owner_wrote(claim, "a finish", &answer, set_is_lost(&answer));
         let closed = answer?;
@@ -150,7 +151,7 @@ impl ChangesetStore for FaultyStore {
         self.inner().changed_plan(plan).await
     }
 
-    async fn keep_footprint(
+    async fn store_footprint(
         &self,
         plan: PlanId,
         stamp: (u32, u64),
@@ -158,7 +159,7 @@ impl ChangesetStore for FaultyStore {
         bytes: Vec<u8>,
     ) -> Result<(), StoreError> {
         self.before("keep_footprint", Kind::Write).await?;
-        self.inner().keep_footprint(plan, stamp, files, bytes).await
+        self.inner().store_footprint(plan, stamp, files, bytes).await
     }
 
     async fn files_changed(&self, plans: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError> {
@@ -176,23 +177,23 @@ impl ChangesetStore for FaultyStore {
 impl CallStore for FaultyStore {
     async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
         self.before("begin_call", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().begin_call(effect, &shown, new).await;
         self.owner_wrote(claim, "a call", &answer, answer.as_ref().is_err_and(is_lost));
         let call = answer?;
-        self.world.watch.acted(claim.plan, "a tool call");
+        self.world.watch.observe_effect(claim.plan, "a tool call");
         self.after("begin_call", Kind::Write, Some(claim.plan)).await?;
         Ok(call)
     }
 
     async fn end_call(
         &self,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         claim: &Claim,
         outcome: CallOutcome,
-    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
         self.before("end_call", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let ids: Vec<ChangeId> = outcome.changes.iter().map(|change| change.id).collect();
         let (mut outcome, mut fancied) = (outcome, Vec::new());
         if let Some(id) = outcome.changeset.filter(|_| !ids.is_empty() && self.loses_it()) {
@@ -203,7 +204,7 @@ impl CallStore for FaultyStore {
         self.owner_wrote(claim, "the end of a call", &answer, set_is_lost(&answer));
         let mut recorded = answer?;
         recorded.extend(fancied.iter().map(|(_, recorded)| *recorded));
-        self.world.watch.recorded(claim.plan, ids.into_iter().zip(recorded.iter().copied()));
+        self.world.watch.observe_entries(claim.plan, ids.into_iter().zip(recorded.iter().copied()));
         self.after("end_call", Kind::Write, Some(claim.plan)).await?;
         Ok(recorded)
     }
@@ -211,7 +212,7 @@ impl CallStore for FaultyStore {
     async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
         self.before("calls", Kind::Read).await?;
         let mut calls = self.inner().calls(plan).await?;
-        if self.world.is_broken(Broken::UnendedCall) {
+        if self.world.is_broken(BrokenProgram::UnendedCall) {
             // The runner gives no reason: only a call that the end of its job has ended has one.
             let is_interrupted =
                 |call: &&mut ToolCall| call.end.as_ref().is_some_and(|end| end.error.is_some());
@@ -227,7 +228,7 @@ impl CallStore for FaultyStore {
         record: SandboxRecord,
     ) -> Result<(), StoreError> {
         self.before("sandbox_opened", Kind::Write).await?;
-        let shown = self.shown(claim);
+        let shown = self.presented_claim(claim);
         let answer = self.inner().sandbox_opened(effect, &shown, record).await;
         self.owner_wrote(claim, "a sandbox", &answer, answer.as_ref().is_err_and(is_lost));
         answer?;
@@ -248,7 +249,7 @@ impl CallStore for FaultyStore {
 }
 
 impl ContentStore for FaultyStore {
-    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<StagedContent> {
         self.inner().stage(reader)
     }
 
@@ -260,15 +261,15 @@ impl ContentStore for FaultyStore {
         self.inner().content_file(hash)
     }
 
-    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+    fn collect(&self, dry_run: bool) -> io::Result<CollectedContents> {
         self.inner().collect(dry_run)
     }
 
-    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+    fn collectable(&self, without: &[PlanId]) -> io::Result<CollectedContents> {
         self.inner().collectable(without)
     }
 
-    fn give_back(&self) -> io::Result<GivenBack> {
+    fn give_back(&self) -> io::Result<ReclaimedSpace> {
         self.inner().give_back()
     }
 }
@@ -278,22 +279,22 @@ impl ErrorStore for FaultyStore {
     async fn record_error(
         &self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         jitter: u16,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         self.before("record_error", Kind::Write).await?;
-        let shown = self.shown(claim);
-        if self.world.is_broken(Broken::LostError) && self.world.random().chance(2_000) {
+        let shown = self.presented_claim(claim);
+        if self.world.is_broken(BrokenProgram::LostError) && self.world.random().chance(2_000) {
             let mut history = self.inner().history(claim.plan).await?;
             let recovery = history.record(policy, error.clone(), Ms::from(self.world.clock.now()), jitter);
-            self.world.watch.error_answered(claim, policy, &error, &recovery);
+            self.world.watch.observe_error(claim, policy, &error, &recovery);
             return Ok(recovery);
         }
         let answer = self.inner().record_error(&shown, policy, error.clone(), jitter).await;
         self.owner_wrote(claim, "an error", &answer, answer.as_ref().is_err_and(is_lost));
         let recovery = answer?;
-        self.world.watch.error_answered(claim, policy, &error, &recovery);
+        self.world.watch.observe_error(claim, policy, &error, &recovery);
         self.after("record_error", Kind::Write, Some(claim.plan)).await?;
         Ok(recovery)
     }

@@ -6,9 +6,9 @@ use domain::{ApplyId, FileState, Hash, Kind};
 
 use crate::random::Random;
 
-/// Who wrote.
+/// The origin of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub(crate) enum FileWriter {
     /// It was there at the beginning.
     Start,
     User,
@@ -18,23 +18,23 @@ pub(crate) enum Writer {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Write {
+struct FileWrite {
     value: u64,
-    by: Writer,
+    by: FileWriter,
     is_synced: bool,
 }
 
 /// The files.
 #[derive(Debug)]
-pub(crate) struct Files {
-    writes: Vec<Vec<Write>>,
+pub(crate) struct SimFiles {
+    writes: Vec<Vec<FileWrite>>,
 }
 
-impl Files {
+impl SimFiles {
     pub(crate) fn new(count: u32) -> Self {
         let first = |file: u32| {
             let value = if file.is_multiple_of(3) { 0 } else { u64::from(file) + 1 };
-            vec![Write { value, by: Writer::Start, is_synced: true }]
+            vec![FileWrite { value, by: FileWriter::Start, is_synced: true }]
         };
         Self { writes: (0..count).map(first).collect() }
     }
@@ -47,11 +47,11 @@ impl Files {
         self.writes.iter().map(|writes| writes.last().map_or(0, |write| write.value)).collect()
     }
 
-    pub(crate) fn write(&mut self, file: u32, value: u64, by: Writer) {
+    pub(crate) fn write(&mut self, file: u32, value: u64, by: FileWriter) {
         if let Some(writes) = self.writes.get_mut(file as usize) {
-            writes.push(Write { value, by, is_synced: false });
+            writes.push(FileWrite { value, by, is_synced: false });
             // An editor saves with a sync, and what came before is on the disk by then.
-            if by == Writer::User {
+            if by == FileWriter::User {
                 writes.iter_mut().for_each(|write| write.is_synced = true);
             }
         }
@@ -73,19 +73,18 @@ impl Files {
         }
     }
 
-    /// Whether the apply's write to the file stands, or stood until somebody else wrote.
+    /// Returns whether the apply's write to the file stands, or stood until somebody else wrote.
     pub(crate) fn has_of(&self, file: u32, apply: ApplyId) -> bool {
-        let of_apply =
-            |write: &&Write| matches!(write.by, Writer::Apply(by) | Writer::TakenBack(by) if by == apply);
+        let of_apply = |write: &&FileWrite| matches!(write.by, FileWriter::Apply(by) | FileWriter::TakenBack(by) if by == apply);
         let last = self.writes.get(file as usize).and_then(|writes| writes.iter().rfind(of_apply));
-        last.is_some_and(|write| write.by == Writer::Apply(apply))
+        last.is_some_and(|write| write.by == FileWriter::Apply(apply))
     }
 
-    /// Whether the user wrote to the file after the apply did.
+    /// Returns whether the user wrote to the file after the apply did.
     pub(crate) fn user_wrote_after(&self, file: u32, apply: ApplyId) -> bool {
         let Some(writes) = self.writes.get(file as usize) else { return false };
-        let at = writes.iter().rposition(|write| write.by == Writer::Apply(apply));
-        at.is_some_and(|at| writes.iter().skip(at).any(|write| write.by == Writer::User))
+        let at = writes.iter().rposition(|write| write.by == FileWriter::Apply(apply));
+        at.is_some_and(|at| writes.iter().skip(at).any(|write| write.by == FileWriter::User))
     }
 }
 
@@ -120,10 +119,10 @@ mod tests {
     fn power_takes_only_what_was_not_synced() {
         let apply = ApplyId::from_u128(1);
         for seed in 0..20 {
-            let mut files = Files::new(4);
-            files.write(1, 50, Writer::Apply(apply));
+            let mut files = SimFiles::new(4);
+            files.write(1, 50, FileWriter::Apply(apply));
             files.sync(1);
-            files.write(2, 51, Writer::Apply(apply));
+            files.write(2, 51, FileWriter::Apply(apply));
             files.lose_power(&mut Random::new(seed));
             assert_eq!(files.value(1), 50);
             assert!([3, 51].contains(&files.value(2)));
@@ -133,12 +132,12 @@ mod tests {
 
     #[test]
     fn a_write_that_was_taken_back_does_not_stand() {
-        let (apply, mut files) = (ApplyId::from_u128(1), Files::new(2));
-        files.write(1, 50, Writer::Apply(apply));
+        let (apply, mut files) = (ApplyId::from_u128(1), SimFiles::new(2));
+        files.write(1, 50, FileWriter::Apply(apply));
         assert!(files.has_of(1, apply) && !files.user_wrote_after(1, apply));
-        files.write(1, 60, Writer::User);
+        files.write(1, 60, FileWriter::User);
         assert!(files.has_of(1, apply) && files.user_wrote_after(1, apply));
-        files.write(1, 2, Writer::TakenBack(apply));
+        files.write(1, 2, FileWriter::TakenBack(apply));
         assert!(!files.has_of(1, apply));
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! # Invariants
 //! 1. No file is written before the commit mark, and the mark is synced when it is there.
-//! 2. A journal that has its mark is carried out, or taken back when the user wrote to one of its files meanwhile.
+//! 2. A journal that has its mark is carried out, or taken back when the user wrote to one of its files
+//!    meanwhile.
 
 use domain::{ApplyId, PlanId};
 
-use super::{Files, Machine, Writer};
+use super::{FileWriter, SimFiles, SimMachine};
 
 /// One file of an apply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
+pub(crate) struct SimJournalEntry {
     pub(crate) file: u32,
     pub(crate) before: u64,
     pub(crate) after: u64,
@@ -20,13 +21,13 @@ pub(crate) struct Change {
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pub(crate) plan: PlanId,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<SimJournalEntry>,
     pub(crate) is_committed: bool,
     /// The mark of its end: what was brought to it is not looked at again.
     pub(crate) end: Option<JournalEnd>,
 }
 
-/// How a journal ended.
+/// The end of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JournalEnd {
     Applied {
@@ -48,12 +49,12 @@ impl Journal {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// Writes the next file of a committed journal; false when somebody changed it meanwhile.
-    pub(crate) fn carry_out(&mut self, id: ApplyId, change: Change) -> bool {
+    pub(crate) fn carry_out(&mut self, id: ApplyId, change: SimJournalEntry) -> bool {
         let now = self.files.value(change.file);
         if now == change.before {
-            self.files.write(change.file, change.after, Writer::Apply(id));
+            self.files.write(change.file, change.after, FileWriter::Apply(id));
         }
         now == change.before || (now == change.after && self.files.has_of(change.file, id))
     }
@@ -67,7 +68,7 @@ impl Machine {
                 continue;
             }
             if self.files.value(change.file) == change.after {
-                self.files.write(change.file, change.before, Writer::TakenBack(id));
+                self.files.write(change.file, change.before, FileWriter::TakenBack(id));
                 self.files.sync(change.file);
             } else {
                 left.push(change.file);
@@ -76,7 +77,7 @@ impl Machine {
         left
     }
 
-    pub(crate) fn sync_all(&mut self, changes: &[Change]) {
+    pub(crate) fn sync_all(&mut self, changes: &[SimJournalEntry]) {
         changes.iter().for_each(|change| self.files.sync(change.file));
     }
 
@@ -119,8 +120,8 @@ impl Machine {
     }
 }
 
-/// What is wrong with the files of an ended apply, if anything.
-pub(crate) fn torn(files: &Files, id: ApplyId, end: &JournalEnd) -> Option<String> {
+/// Returns what is wrong with the files of an ended apply, if anything.
+pub(crate) fn torn(files: &SimFiles, id: ApplyId, end: &JournalEnd) -> Option<String> {
     let (wanted, list, left): (bool, &[u32], &[u32]) = match end {
         JournalEnd::Applied { files } => (true, files, &[]),
         JournalEnd::TakenBack { files, left } => (false, files, left),
@@ -138,9 +139,9 @@ pub(crate) fn torn(files: &Files, id: ApplyId, end: &JournalEnd) -> Option<Strin
 mod tests {
     use super::*;
 
-    fn machine(is_committed: bool) -> (Machine, ApplyId) {
-        let (mut machine, id) = (Machine::new(), ApplyId::from_u128(1));
-        let change = |file: u32, after| Change { file, before: machine.files.value(file), after };
+    fn machine(is_committed: bool) -> (SimMachine, ApplyId) {
+        let (mut machine, id) = (SimMachine::new(), ApplyId::from_u128(1));
+        let change = |file: u32, after| SimJournalEntry { file, before: machine.files.value(file), after };
         let changes = vec![change(1, 101), change(2, 102)];
         machine.journals.insert(id, Journal { plan: PlanId::from_u128(1), changes, is_committed, end: None });
         (machine, id)
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn an_edit_in_the_way_takes_all_of_it_back() {
         let (mut machine, id) = machine(true);
-        machine.files.write(2, 7, Writer::User);
+        machine.files.write(2, 7, FileWriter::User);
         let end = machine.settle(id).unwrap();
         assert_eq!(end, JournalEnd::TakenBack { files: vec![1, 2], left: vec![] });
         assert_eq!((machine.files.value(1), machine.files.value(2)), (2, 7));

@@ -1,12 +1,13 @@
 //! The simulated machine: the user's files, sandboxes, processes, journals of applies, locks of the kernel.
 //!
 //! # Where to look
-//! `files` is the project and what each write to it was, `journal` the applies that write there, `processes` what tools
-//! start and how it dies.
+//! `files` is the project and what each write to it was, `journal` the applies that write there, `processes`
+//! what tools start and how it dies.
 //!
 //! # Invariants
 //! 1. What belongs to a process goes with it: its locks at once, its children as the machine has it.
-//! 2. Files, sandboxes and journals are on the disk: they outlive processes, and power as far as they were synced.
+//! 2. Files, sandboxes and journals are on the disk: they outlive processes, and power as far as they were
+//!    synced.
 
 mod files;
 mod journal;
@@ -16,18 +17,18 @@ use std::collections::BTreeMap;
 
 use domain::{ApplyId, Claim, Fence, JobId, PlanId, WorkerId};
 
-use crate::executor::Group;
+use crate::executor::TaskGroup;
 use crate::scenario::FILES;
 
-pub(crate) use files::{Files, Writer, state_of, value_of};
-pub(crate) use journal::{Change, Journal, JournalEnd, torn};
-pub(crate) use processes::{Pid, Process, Start};
+pub(crate) use files::{FileWriter, SimFiles, state_of, value_of};
+pub(crate) use journal::{Journal, JournalEnd, SimJournalEntry, torn};
+pub(crate) use processes::{Pid, ProcessStart, SimProcess};
 
 /// A sandbox on the disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Sandbox {
+pub(crate) struct SimSandbox {
     pub(crate) claim: Claim,
-    pub(crate) owner: Group,
+    pub(crate) owner: TaskGroup,
     /// What was there when it was opened.
     base: Vec<u64>,
     now: Vec<u64>,
@@ -35,9 +36,9 @@ pub(crate) struct Sandbox {
 }
 
 /// A file that differs: which, what it was, what it is.
-pub(crate) type Differs = (u32, u64, u64);
+pub(crate) type FileDifference = (u32, u64, u64);
 
-impl Sandbox {
+impl SimSandbox {
     pub(crate) fn write(&mut self, file: u32, value: u64) {
         if let Some(place) = self.now.get_mut(file as usize) {
             *place = value;
@@ -56,8 +57,8 @@ impl Sandbox {
         self.now.get(file as usize).copied().unwrap_or(0)
     }
 
-    /// What changed since it was last recorded, whoever changed it.
-    pub(crate) fn changed(&self) -> Vec<Differs> {
+    /// Returns what changed since it was last recorded, whoever changed it.
+    pub(crate) fn changed(&self) -> Vec<FileDifference> {
         differing(&self.captured, &self.now).collect()
     }
 
@@ -72,7 +73,7 @@ impl Sandbox {
     }
 
     /// These changes are recorded.
-    pub(crate) fn is_recorded(&mut self, changes: &[Differs]) {
+    pub(crate) fn is_recorded(&mut self, changes: &[FileDifference]) {
         for (file, _, value) in changes {
             if let Some(place) = self.captured.get_mut(*file as usize) {
                 *place = *value;
@@ -81,32 +82,32 @@ impl Sandbox {
     }
 }
 
-fn differing(before: &[u64], now: &[u64]) -> impl Iterator<Item = Differs> {
+fn differing(before: &[u64], now: &[u64]) -> impl Iterator<Item = FileDifference> {
     let pairs = (0..).zip(before.iter().zip(now));
     pairs.filter(|(_, (before, now))| before != now).map(|(file, (before, now))| (file, *before, *now))
 }
 
 /// The machine.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    pub(crate) files: Files,
-    pub(crate) sandboxes: BTreeMap<u64, Sandbox>,
-    pub(crate) processes: BTreeMap<Pid, Process>,
+pub(crate) struct SimMachine {
+    pub(crate) files: SimFiles,
+    pub(crate) sandboxes: BTreeMap<u64, SimSandbox>,
+    pub(crate) processes: BTreeMap<Pid, SimProcess>,
     pub(crate) journals: BTreeMap<ApplyId, Journal>,
     /// How every journal that is put away ended.
     pub(crate) ended: BTreeMap<ApplyId, (PlanId, JournalEnd)>,
     /// The kernel's lock on the project's root: the process that has it, and the number of the taking.
-    pub(crate) root_lock: Option<(Group, u64)>,
+    pub(crate) root_lock: Option<(TaskGroup, u64)>,
     /// The life signs of workers: which process shows them.
-    pub(crate) presence: BTreeMap<WorkerId, Group>,
+    pub(crate) presence: BTreeMap<WorkerId, TaskGroup>,
     pub(crate) is_full: bool,
     next: u64,
 }
 
-impl Machine {
+impl SimMachine {
     pub(crate) fn new() -> Self {
         Self {
-            files: Files::new(FILES),
+            files: SimFiles::new(FILES),
             sandboxes: BTreeMap::new(),
             processes: BTreeMap::new(),
             journals: BTreeMap::new(),
@@ -124,13 +125,13 @@ impl Machine {
     }
 
     /// A sandbox that starts from the live tree.
-    pub(crate) fn open_sandbox(&mut self, claim: Claim, owner: Group) -> Option<u64> {
+    pub(crate) fn open_sandbox(&mut self, claim: Claim, owner: TaskGroup) -> Option<u64> {
         if self.is_full {
             return None;
         }
         let no = self.number();
         let now = self.files.values();
-        self.sandboxes.insert(no, Sandbox { claim, owner, base: now.clone(), captured: now.clone(), now });
+        self.sandboxes.insert(no, SimSandbox { claim, owner, base: now.clone(), captured: now.clone(), now });
         Some(no)
     }
 
@@ -140,7 +141,7 @@ impl Machine {
     }
 
     /// Takes the lock of the project's root, if nobody has it.
-    pub(crate) fn lock_root(&mut self, group: Group) -> Option<u64> {
+    pub(crate) fn lock_root(&mut self, group: TaskGroup) -> Option<u64> {
         if self.root_lock.is_some() {
             return None;
         }
@@ -153,7 +154,8 @@ impl Machine {
         self.root_lock.take_if(|(_, held)| *held == taking);
     }
 
-    /// The processes that live of those which this owner of the job started. What an earlier one left, the next kills.
+    /// The processes that live of those which this owner of the job started. What an earlier one left, the
+    /// next kills.
     pub(crate) fn lives_of_run(&self, claim: &Claim) -> usize {
         self.processes.values().filter(|process| process.claim == *claim).count()
     }

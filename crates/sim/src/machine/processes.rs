@@ -1,4 +1,4 @@
-//! What tools start: processes that act until they end or are killed, fork, and take their time to die.
+//! Processes of tools: they act until they end or are killed, fork, and take their time to die.
 //!
 //! # Invariants
 //! 1. A process acts as a task of a group of its own: killing it is killing that group.
@@ -11,36 +11,36 @@ use std::time::Duration;
 use domain::{Claim, Fence, JobId};
 use tokio::sync::oneshot;
 
-use crate::executor::Group;
+use crate::executor::TaskGroup;
 use crate::fault::Fault;
-use crate::world::World;
+use crate::world::SimWorld;
 
 /// The number of a process.
 pub(crate) type Pid = u64;
 
 /// A process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct SimProcess {
     pub(crate) claim: Claim,
     /// The process that the tool began with.
     pub(crate) tree: Pid,
     /// The worker's process that started it.
-    pub(crate) owner: Group,
-    group: Group,
+    pub(crate) owner: TaskGroup,
+    group: TaskGroup,
     dies_after: Duration,
     is_dying: bool,
     /// Dropped when it is gone.
     _gone: oneshot::Sender<()>,
 }
 
-/// What to start.
+/// A process to start.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct ProcessStart {
     pub(crate) claim: Claim,
     pub(crate) sandbox: u64,
     /// The process whose child it is.
     pub(crate) tree: Option<Pid>,
-    pub(crate) owner: Group,
+    pub(crate) owner: TaskGroup,
     /// The files that it writes, each after a part of its time.
     pub(crate) writes: Vec<(u32, u64)>,
     pub(crate) takes: Duration,
@@ -52,38 +52,47 @@ pub(crate) struct Start {
     pub(crate) hangs: bool,
 }
 
-impl World {
-    /// Starts a process; what is given back comes to its end when the process is gone. None when its sandbox is.
-    pub(crate) fn start_process(self: &Arc<Self>, start: Start) -> Option<(Pid, oneshot::Receiver<()>)> {
+impl SimWorld {
+    /// Starts a process; what is given back comes to its end when the process is gone. None when its sandbox
+    /// is.
+    pub(crate) fn start_process(
+        self: &Arc<Self>,
+        start: ProcessStart,
+    ) -> Option<(Pid, oneshot::Receiver<()>)> {
         let (gone, receiver) = oneshot::channel();
         let group = self.executor.new_group();
         let pid = {
             let mut machine = self.machine();
             machine.sandboxes.get(&start.sandbox)?;
             let pid = machine.number();
-            let Start { claim, owner, dies_after, .. } = start;
+            let ProcessStart { claim, owner, dies_after, .. } = start;
             let tree = start.tree.unwrap_or(pid);
-            let process = Process { claim, tree, owner, group, dies_after, is_dying: false, _gone: gone };
+            let process = SimProcess { claim, tree, owner, group, dies_after, is_dying: false, _gone: gone };
             machine.processes.insert(pid, process);
             pid
         };
-        self.watch.acted(start.claim.plan, "a process started");
+        self.watch.observe_effect(start.claim.plan, "a process started");
         self.note("process starts", [pid, start.claim.plan.as_u128() as u64]);
         let world = Arc::clone(self);
         self.executor.spawn(group, "process", Box::pin(async move { world.act(pid, start).await }));
         Some((pid, receiver))
     }
 
-    async fn act(self: Arc<Self>, pid: Pid, start: Start) {
+    async fn act(self: Arc<Self>, pid: Pid, start: ProcessStart) {
         if start.forks {
-            let child =
-                Start { forks: false, hangs: true, writes: Vec::new(), tree: Some(pid), ..start.clone() };
+            let child = ProcessStart {
+                forks: false,
+                hangs: true,
+                writes: Vec::new(),
+                tree: Some(pid),
+                ..start.clone()
+            };
             self.start_process(child);
         }
         let parts = start.writes.len() as u32 + 1;
         for (file, value) in start.writes {
             self.clock.sleep(start.takes / parts).await;
-            self.watch.acted(start.claim.plan, "a process wrote");
+            self.watch.observe_effect(start.claim.plan, "a process wrote");
             if let Some(sandbox) = self.machine().sandboxes.get_mut(&start.sandbox) {
                 sandbox.write(file, value);
             }
@@ -92,14 +101,14 @@ impl World {
         if start.hangs {
             loop {
                 self.clock.sleep(self.scenario.lease).await;
-                self.watch.acted(start.claim.plan, "a process went on");
+                self.watch.observe_effect(start.claim.plan, "a process went on");
             }
         }
         self.machine().processes.remove(&pid);
     }
 
     /// Kills the processes that `is_meant` picks; they are gone a little later.
-    pub(crate) fn kill_processes(self: &Arc<Self>, is_meant: impl Fn(&Process) -> bool) {
+    pub(crate) fn kill_processes(self: &Arc<Self>, is_meant: impl Fn(&SimProcess) -> bool) {
         let mut dying = Vec::new();
         for (pid, process) in &mut self.machine().processes {
             if !process.is_dying && is_meant(process) {
@@ -118,7 +127,7 @@ impl World {
                 world.clock.sleep(dies_after).await;
                 world.machine().processes.remove(&pid);
             };
-            self.executor.spawn(Group::STAGE, "death", Box::pin(death));
+            self.executor.spawn(TaskGroup::STAGE, "death", Box::pin(death));
         }
     }
 
@@ -131,7 +140,7 @@ impl World {
     /// Completes when nothing lives of the job that an owner up to `last` started.
     pub(crate) async fn tree_is_dead(&self, job: JobId, last: Fence) {
         loop {
-            let is_of = |process: &Process| process.claim.job == job && process.claim.fence <= last;
+            let is_of = |process: &SimProcess| process.claim.job == job && process.claim.fence <= last;
             if !self.machine().processes.values().any(is_of) {
                 return;
             }
@@ -140,14 +149,14 @@ impl World {
     }
 
     /// A worker's process is gone, and with it what the kernel kept for it.
-    pub(crate) fn owner_died(self: &Arc<Self>, group: Group) {
+    pub(crate) fn owner_died(self: &Arc<Self>, group: TaskGroup) {
         self.machine().root_lock.take_if(|(holder, _)| *holder == group);
         if self.scenario.has_namespaces {
             self.kill_processes(|process| process.owner == group);
         }
     }
 
-    /// How long a process takes to die.
+    /// Returns how long a process takes to die.
     pub(crate) fn time_to_die(&self) -> Duration {
         if self.strikes(Fault::ToolStubborn, 2_000) {
             return Duration::from_millis(self.random().between(200, 3_000));

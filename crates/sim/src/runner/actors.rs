@@ -6,25 +6,25 @@ use ::worker::JobRun;
 use domain::ErrorCategory;
 use sync::{Observed, Permit};
 
-use super::node::{Fail, Tried};
-use super::{SimRunner, Stopped};
-use crate::broken::Broken;
+use super::node::{TryError, TryFailure};
+use super::{PhaseStop, SimRunner};
+use crate::broken::BrokenProgram;
 use crate::fault::Fault;
-use crate::machine::{Pid, Start};
+use crate::machine::{Pid, ProcessStart};
 use crate::scenario::NodeScript;
 
 /// Longer than any wait that is not asked about.
 const TOO_LONG: Duration = Duration::from_secs(41 * 60);
 
 impl SimRunner {
-    /// A tool: a process in the sandbox, and whatever it leaves behind. Nothing of it is alive when this returns, unless the
-    /// run is over.
+    /// A tool: a process in the sandbox, and whatever it leaves behind. Nothing of it is alive when this
+    /// returns, unless the run is over.
     pub(super) async fn tool(
         &self,
         run: &JobRun,
         scope: &Observed,
         script: &NodeScript,
-    ) -> Result<(), Tried> {
+    ) -> Result<(), TryError> {
         let (world, lease) = (&self.world, self.world.scenario.lease);
         if world.strikes(Fault::ToolPanics, 300) {
             // Not `panic!`, which would print.
@@ -33,9 +33,9 @@ impl SimRunner {
         let sandbox = self.with_live(&run.claim(), |live| live.sandbox.as_ref().map(|(no, _)| *no));
         let is_slow = world.strikes(Fault::ToolSlow, 400);
         let hangs = world.strikes(Fault::ToolHung, 300);
-        let start = Start {
+        let start = ProcessStart {
             claim: run.claim(),
-            sandbox: sandbox.ok_or(Tried::Stopped(Stopped::Cancelled))?,
+            sandbox: sandbox.ok_or(TryError::Stopped(PhaseStop::Cancelled))?,
             tree: None,
             owner: self.group,
             writes: self.writes(script),
@@ -46,7 +46,7 @@ impl SimRunner {
         };
         self.tick().await;
         let Some((pid, gone)) = world.start_process(start) else {
-            return Err(Tried::Failed(Fail::of(ErrorCategory::Sandbox)));
+            return Err(TryError::Failed(TryFailure::new(ErrorCategory::Sandbox)));
         };
         if self.with_live(&run.claim(), |live| live.is_killed) {
             self.kill_tree(pid);
@@ -54,9 +54,9 @@ impl SimRunner {
         let is_deaf = hangs && world.random().chance(3_000);
         let came_to = tokio::select! {
             biased;
-            _ = scope.cancelled(), if !is_deaf => Err(Tried::Stopped(Stopped::Cancelled)),
+            _ = scope.cancelled(), if !is_deaf => Err(TryError::Stopped(PhaseStop::Cancelled)),
             _ = gone => Ok(()),
-            () = world.clock.sleep(lease * 2) => Err(Tried::Failed(Fail::of(ErrorCategory::Timeout))),
+            () = world.clock.sleep(lease * 2) => Err(TryError::Failed(TryFailure::new(ErrorCategory::Timeout))),
         };
         if came_to.is_err() && run.scope().is_cancelled() {
             return came_to;
@@ -68,7 +68,10 @@ impl SimRunner {
         came_to?;
         if world.strikes(Fault::ToolFails, 800) {
             let is_idempotent = world.random().chance(7_000);
-            return Err(Tried::Failed(Fail { is_idempotent, ..Fail::of(ErrorCategory::Tool) }));
+            return Err(TryError::Failed(TryFailure {
+                is_idempotent,
+                ..TryFailure::new(ErrorCategory::Tool)
+            }));
         }
         Ok(())
     }
@@ -78,45 +81,48 @@ impl SimRunner {
     }
 
     /// The model: behind a breaker, and not always there. What it asks for is done in the sandbox afterwards.
-    pub(super) async fn think(&self, scope: &Observed, script: &NodeScript) -> Result<(), Tried> {
+    pub(super) async fn think(&self, scope: &Observed, script: &NodeScript) -> Result<(), TryError> {
         let permit = match self.breakers.try_acquire("model") {
             Ok(permit) => permit,
             Err(rejected) => {
                 let retry_after = Some(rejected.retry_after);
-                return Err(Tried::Failed(Fail { retry_after, ..Fail::of(ErrorCategory::Overloaded) }));
+                return Err(TryError::Failed(TryFailure {
+                    retry_after,
+                    ..TryFailure::new(ErrorCategory::Overloaded)
+                }));
             }
         };
-        if permit.is_probe() && self.world.is_broken(Broken::StuckProbe) {
+        if permit.is_probe() && self.world.is_broken(BrokenProgram::StuckProbe) {
             std::mem::forget(permit);
-            return Err(Tried::Failed(Fail::of(ErrorCategory::Timeout)));
+            return Err(TryError::Failed(TryFailure::new(ErrorCategory::Timeout)));
         }
         let answer = self.answer();
         let takes = match &answer {
-            Answer::Silence => self.world.scenario.lease / 3,
-            Answer::Good | Answer::Garbage | Answer::Fails(_) => script.takes,
+            SimModelAnswer::Silence => self.world.scenario.lease / 3,
+            SimModelAnswer::Good | SimModelAnswer::Garbage | SimModelAnswer::Fails(_) => script.takes,
         };
         tokio::select! {
             biased;
-            _ = scope.cancelled() => return Err(Tried::Stopped(Stopped::Cancelled)),
+            _ = scope.cancelled() => return Err(TryError::Stopped(PhaseStop::Cancelled)),
             () = self.world.clock.sleep(takes) => {}
         }
         self.tick().await;
         match answer {
-            Answer::Good => {
+            SimModelAnswer::Good => {
                 permit.succeed();
                 Ok(())
             }
-            Answer::Garbage => {
+            SimModelAnswer::Garbage => {
                 permit.succeed();
-                Err(Tried::Failed(Fail::of(ErrorCategory::ModelOutput)))
+                Err(TryError::Failed(TryFailure::new(ErrorCategory::ModelOutput)))
             }
-            Answer::Silence => Err(failed(permit, Fail::of(ErrorCategory::Timeout))),
-            Answer::Fails(fail) => Err(failed(permit, fail)),
+            SimModelAnswer::Silence => Err(fail_permit(permit, TryFailure::new(ErrorCategory::Timeout))),
+            SimModelAnswer::Fails(fail) => Err(fail_permit(permit, fail)),
         }
     }
 
     /// A tool of the model, which needs no process.
-    pub(super) async fn write(&self, run: &JobRun, script: &NodeScript) -> Result<(), Tried> {
+    pub(super) async fn write(&self, run: &JobRun, script: &NodeScript) -> Result<(), TryError> {
         self.tick().await;
         let writes = self.writes(script);
         Ok(self.in_sandbox(run, |sandbox| {
@@ -124,7 +130,7 @@ impl SimRunner {
         })?)
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> SimModelAnswer {
         let (world, lease) = (&self.world, self.world.scenario.lease);
         if world.strikes(Fault::Model429, 1_200) {
             let hint = world.random().below(10);
@@ -133,19 +139,22 @@ impl SimRunner {
                 1..5 => Some(lease / 10 * hint as u32),
                 _ => None,
             };
-            return Answer::Fails(Fail { retry_after, ..Fail::of(ErrorCategory::RateLimit) });
+            return SimModelAnswer::Fails(TryFailure {
+                retry_after,
+                ..TryFailure::new(ErrorCategory::RateLimit)
+            });
         }
         if world.strikes(Fault::Model529, 1_200) {
-            return Answer::Fails(Fail::of(ErrorCategory::Overloaded));
+            return SimModelAnswer::Fails(TryFailure::new(ErrorCategory::Overloaded));
         }
         let garbage = if world.scenario.has_flood { 9_700 } else { 800 };
         if world.strikes(Fault::ModelGarbage, garbage) {
-            return Answer::Garbage;
+            return SimModelAnswer::Garbage;
         }
-        if world.strikes(Fault::ModelSilence, 800) { Answer::Silence } else { Answer::Good }
+        if world.strikes(Fault::ModelSilence, 800) { SimModelAnswer::Silence } else { SimModelAnswer::Good }
     }
 
-    /// What the node writes this time.
+    /// Returns what the node writes this time.
     fn writes(&self, script: &NodeScript) -> Vec<(u32, u64)> {
         let mut random = self.world.random();
         let mut value = || if random.chance(1_500) { 0 } else { random.between(1_000, u64::MAX / 2) };
@@ -153,14 +162,14 @@ impl SimRunner {
     }
 }
 
-enum Answer {
+enum SimModelAnswer {
     Good,
     Garbage,
     Silence,
-    Fails(Fail),
+    Fails(TryFailure),
 }
 
-fn failed(permit: Permit, fail: Fail) -> Tried {
+fn fail_permit(permit: Permit, fail: TryFailure) -> TryError {
     permit.fail();
-    Tried::Failed(fail)
+    TryError::Failed(fail)
 }

@@ -1,4 +1,5 @@
-//! From a plan's changes to the user's files: locks, merge, journal, seal, writes; as the engine carries an apply.
+//! From a plan's changes to the user's files: locks, merge, journal, seal, writes; as the engine carries an
+//! apply.
 //!
 //! # How it goes
 //! 1. The rows of plan and project are locked, and the project's root by the kernel.
@@ -12,19 +13,19 @@ use std::time::Duration;
 
 use ::worker::JobRun;
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyState, ErrorCategory, Hash, Lock, LockRequest, LockResource, NewApply,
-    Plan, PlanState, Reason, net_hash,
+    ApplyEnd, ApplyId, ApplyKind, ApplyState, ConstraintReason, ErrorCategory, Hash, Lock, LockRequest,
+    LockResource, NewApply, Plan, PlanState, net_hash,
 };
 use serde_json::Value;
 use store::{ApplyStore, ChangesetStore, JobStoreError, LockStore, LockStoreError, PlanStore, StoreError};
 use sync::Clock;
 
 use super::execute::{file_of, net_of};
-use super::{SimRunner, Stopped};
-use crate::broken::Broken;
+use super::{PhaseStop, SimRunner};
+use crate::broken::BrokenProgram;
 use crate::housekeeping;
-use crate::machine::{Change, Journal, JournalEnd, value_of};
-use crate::world::World;
+use crate::machine::{Journal, JournalEnd, SimJournalEntry, value_of};
+use crate::world::SimWorld;
 
 const TRIES_MAX: u32 = 3;
 const ROW_LEASE: Duration = Duration::from_secs(2);
@@ -34,39 +35,39 @@ const LOCK_WAIT: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 /// The kernel's lock on the project; it goes with whoever has it.
-pub(crate) struct RootLock {
-    world: Arc<World>,
+pub(crate) struct SimRootLock {
+    world: Arc<SimWorld>,
     taking: u64,
 }
 
-impl RootLock {
-    pub(crate) fn try_take(world: &Arc<World>, group: crate::executor::Group) -> Option<Self> {
+impl SimRootLock {
+    pub(crate) fn try_take(world: &Arc<SimWorld>, group: crate::executor::TaskGroup) -> Option<Self> {
         let taking = world.machine().lock_root(group)?;
         Some(Self { world: Arc::clone(world), taking })
     }
 }
 
-impl Drop for RootLock {
+impl Drop for SimRootLock {
     fn drop(&mut self) {
         self.world.machine().unlock_root(self.taking);
     }
 }
 
-enum Attempted {
+enum ApplyAttempt {
     Done,
     ChangedUnderUs,
 }
 
 impl SimRunner {
-    pub(super) async fn apply(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    pub(super) async fn apply(&self, run: &JobRun, plan: &Plan) -> Result<(), PhaseStop> {
         let entries = self.store.entries(plan.id, plan.attempt).await?;
         let net = net_of(&entries);
         if net.is_empty() {
-            return Err(Stopped::failed(ErrorCategory::InvalidInput, "nothing to apply"));
+            return Err(PhaseStop::failed(ErrorCategory::InvalidInput, "nothing to apply"));
         }
-        let changes: Vec<Change> = net
+        let changes: Vec<SimJournalEntry> = net
             .iter()
-            .map(|change| Change {
+            .map(|change| SimJournalEntry {
                 file: file_of(&change.path),
                 before: value_of(change.before),
                 after: value_of(change.after),
@@ -76,18 +77,18 @@ impl SimRunner {
         let carried = tokio::select! {
             biased;
             carried = self.carry(run, plan, &changes, net_hash(&net)) => carried,
-            () = self.renew(&rows) => Err(Stopped::Cancelled),
+            () = self.renew(&rows) => Err(PhaseStop::Cancelled),
         };
         self.release(&rows).await;
         carried
     }
 
-    async fn take_rows(&self, plan: &Plan) -> Result<Vec<Lock>, Stopped> {
+    async fn take_rows(&self, plan: &Plan) -> Result<Vec<Lock>, PhaseStop> {
         let deadline = self.world.clock.now().saturating_add(LOCK_WAIT);
         let owner = format!("apply of plan {} {:x}", plan.id, self.ids.ulid());
         let mut rows = Vec::new();
         for resource in [LockResource::Plan(plan.id), LockResource::Project(Hash::from_bytes([7; 32]))] {
-            let lease = match self.world.is_broken(Broken::LeakedLock) {
+            let lease = match self.world.is_broken(BrokenProgram::LeakedLock) {
                 true => Duration::from_secs(1_000_000),
                 false => ROW_LEASE,
             };
@@ -118,7 +119,7 @@ impl SimRunner {
     }
 
     async fn release(&self, rows: &[Lock]) {
-        if self.world.is_broken(Broken::LeakedLock) {
+        if self.world.is_broken(BrokenProgram::LeakedLock) {
             return;
         }
         for row in rows {
@@ -126,21 +127,27 @@ impl SimRunner {
         }
     }
 
-    async fn lock_root(&self) -> Result<RootLock, Stopped> {
+    async fn lock_root(&self) -> Result<SimRootLock, PhaseStop> {
         let deadline = self.world.clock.now().saturating_add(LOCK_WAIT);
         loop {
             self.tick().await;
-            if let Some(lock) = RootLock::try_take(&self.world, self.group) {
+            if let Some(lock) = SimRootLock::try_take(&self.world, self.group) {
                 return Ok(lock);
             }
             if self.world.clock.now() >= deadline {
-                return Err(Stopped::failed(ErrorCategory::Sandbox, "the project is locked"));
+                return Err(PhaseStop::failed(ErrorCategory::Sandbox, "the project is locked"));
             }
             self.world.clock.sleep(LOOK_EVERY).await;
         }
     }
 
-    async fn carry(&self, run: &JobRun, plan: &Plan, changes: &[Change], net: Hash) -> Result<(), Stopped> {
+    async fn carry(
+        &self,
+        run: &JobRun,
+        plan: &Plan,
+        changes: &[SimJournalEntry],
+        net: Hash,
+    ) -> Result<(), PhaseStop> {
         let root = self.lock_root().await?;
         housekeeping::recover(&self.world, self.group, &self.store, &root).await?;
         let now = self.store.plan(plan.id).await?;
@@ -151,18 +158,18 @@ impl SimRunner {
             self.tick().await;
             let (due, conflicts) = self.merge(changes);
             if !conflicts.is_empty() {
-                return Err(Stopped::Constrained(conflicts));
+                return Err(PhaseStop::Constrained(conflicts));
             }
             match self.attempt(run, plan, due, net).await? {
-                Attempted::Done => return Ok(()),
-                Attempted::ChangedUnderUs => {}
+                ApplyAttempt::Done => return Ok(()),
+                ApplyAttempt::ChangedUnderUs => {}
             }
         }
-        Err(Stopped::Constrained(changes.iter().take(1).map(conflict).collect()))
+        Err(PhaseStop::Constrained(changes.iter().take(1).map(conflict).collect()))
     }
 
-    /// What is to be written, and what stands in the way.
-    fn merge(&self, changes: &[Change]) -> (Vec<Change>, Vec<Reason>) {
+    /// Returns what is to be written, and what stands in the way.
+    fn merge(&self, changes: &[SimJournalEntry]) -> (Vec<SimJournalEntry>, Vec<ConstraintReason>) {
         let machine = self.world.machine();
         let (mut due, mut conflicts) = (Vec::new(), Vec::new());
         for change in changes {
@@ -180,11 +187,11 @@ impl SimRunner {
         &self,
         run: &JobRun,
         plan: &Plan,
-        changes: Vec<Change>,
+        changes: Vec<SimJournalEntry>,
         net: Hash,
-    ) -> Result<Attempted, Stopped> {
+    ) -> Result<ApplyAttempt, PhaseStop> {
         let id = ApplyId::from_u128(self.ids.ulid());
-        let full = || Stopped::failed(ErrorCategory::Sandbox, "no space for the journal");
+        let full = || PhaseStop::failed(ErrorCategory::Sandbox, "no space for the journal");
         self.tick().await;
         {
             let mut machine = self.world.machine();
@@ -208,7 +215,7 @@ impl SimRunner {
             self.world.pass_a_moment().await;
             self.store.between_writes().await;
             self.tick().await;
-            self.world.watch.acted(plan.id, "an applied file");
+            self.world.watch.observe_effect(plan.id, "an applied file");
             if !self.world.machine().carry_out(id, *change) {
                 let end = {
                     let mut machine = self.world.machine();
@@ -219,7 +226,7 @@ impl SimRunner {
                 self.store.end_apply(id, ApplyEnd::NeverBegan).await?;
                 self.tick().await;
                 self.world.machine().retire(id, end);
-                return Ok(Attempted::ChangedUnderUs);
+                return Ok(ApplyAttempt::ChangedUnderUs);
             }
         }
         self.store.between_writes().await;
@@ -233,10 +240,10 @@ impl SimRunner {
         self.store.end_apply(id, ApplyEnd::Applied).await?;
         self.tick().await;
         self.world.machine().retire(id, end);
-        Ok(Attempted::Done)
+        Ok(ApplyAttempt::Done)
     }
 
-    async fn seal(&self, run: &JobRun, plan: &Plan, id: ApplyId, net: Hash) -> Result<(), Stopped> {
+    async fn seal(&self, run: &JobRun, plan: &Plan, id: ApplyId, net: Hash) -> Result<(), PhaseStop> {
         let effect = run.enter()?;
         let new = NewApply {
             id,
@@ -249,15 +256,15 @@ impl SimRunner {
         match self.store.seal_apply(&effect, &run.claim(), new).await {
             Ok(()) => Ok(()),
             Err(JobStoreError::Store(StoreError::LeaseLost(_)) | JobStoreError::Refused(_)) => {
-                Err(Stopped::Cancelled)
+                Err(PhaseStop::Cancelled)
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn conflict(change: &Change) -> Reason {
-    Reason {
+fn conflict(change: &SimJournalEntry) -> ConstraintReason {
+    ConstraintReason {
         kind: "conflict".to_owned(),
         subject: format!("f{}", change.file),
         message: "both sides changed it".to_owned(),

@@ -1,4 +1,5 @@
-//! The execute phase: a sandbox, what an earlier owner had recorded put back into it, then the graph, then a check.
+//! The execute phase: a sandbox, what an earlier owner had recorded put back into it, then the graph, then a
+//! check.
 //!
 //! # Invariants
 //! 1. A node that was settled does not run again.
@@ -10,21 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::worker::{ChangesetHandle, JobRun};
 use domain::inverse;
 use domain::{
-    CallNo, CallState, ChangeEntry, ChangeId, ChangesetId, Draft, ErrorCategory, NetChange, NewCall,
-    NewChange, NotCaptured, Plan, RelPath, RootNo, SandboxRecord, ToolCall, fold,
+    CallNumber, CallState, CaptureOmissions, ChangeDraft, ChangeEntry, ChangeId, ChangesetId, ErrorCategory,
+    NetChange, NewCall, NewChange, Plan, RelPath, RootIndex, SandboxRecord, ToolCall, fold,
 };
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
-use store::{By, CallOutcome, CallStore, ChangesetStore};
+use store::{CallAuthority, CallOutcome, CallStore, ChangesetStore};
 use sync::{CancelReason, CancellationToken};
 
-use super::sandbox_call::Access;
-use super::{SimRunner, Stopped, ended};
-use crate::broken::Broken;
-use crate::machine::{Differs, state_of, value_of};
-use crate::scenario::{NodeScript, PlanScript, Records};
+use super::sandbox_call::SimAccess;
+use super::{PhaseStop, SimRunner, ended};
+use crate::broken::BrokenProgram;
+use crate::machine::{FileDifference, state_of, value_of};
+use crate::scenario::{ChangeRecording, NodeScript, PlanScript};
 
 /// How many nodes of a plan run at once.
 const AT_ONCE: usize = 3;
@@ -32,8 +33,8 @@ pub(crate) const TAKE_BACK: &str = "take back";
 const CHECK: &str = "check";
 
 impl SimRunner {
-    pub(super) async fn execute(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
-        let script = self.world.scenario.plan(plan.id).ok_or(Stopped::Cancelled)?;
+    pub(super) async fn execute(&self, run: &JobRun, plan: &Plan) -> Result<(), PhaseStop> {
+        let script = self.world.scenario.plan(plan.id).ok_or(PhaseStop::Cancelled)?;
         self.open_sandbox(run, plan).await?;
         let handle = run.context().start_changeset().await?;
         let settled = self.go_on(run, plan, script, handle.id()).await?;
@@ -43,12 +44,13 @@ impl SimRunner {
         Ok(())
     }
 
-    async fn open_sandbox(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    async fn open_sandbox(&self, run: &JobRun, plan: &Plan) -> Result<(), PhaseStop> {
         let effect = run.enter()?;
         let claim = run.claim();
         self.tick().await;
         let opened = self.world.machine().open_sandbox(claim, self.group);
-        let no = opened.ok_or_else(|| Stopped::failed(ErrorCategory::Resource, "no space for a sandbox"))?;
+        let no =
+            opened.ok_or_else(|| PhaseStop::failed(ErrorCategory::Resource, "no space for a sandbox"))?;
         let record = SandboxRecord {
             plan: plan.id,
             attempt: plan.attempt,
@@ -58,7 +60,7 @@ impl SimRunner {
             boot: self.world.boot(),
             opened: self.world.wall(),
             closed: None,
-            not_captured: NotCaptured::default(),
+            not_captured: CaptureOmissions::default(),
             tree: None,
         };
         self.with_live(&claim, |live| live.sandbox = Some((no, record.clone())));
@@ -73,7 +75,7 @@ impl SimRunner {
         plan: &Plan,
         script: &PlanScript,
         changeset: ChangesetId,
-    ) -> Result<BTreeSet<usize>, Stopped> {
+    ) -> Result<BTreeSet<usize>, PhaseStop> {
         let entries = self.store.entries(plan.id, plan.attempt).await?;
         let calls = self.store.calls(plan.id).await?;
         let settled = settled_nodes(script, plan, &calls);
@@ -92,7 +94,7 @@ impl SimRunner {
         plan: &Plan,
         changeset: ChangesetId,
         recorded: &[NetChange],
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PhaseStop> {
         let effect = run.enter()?;
         let call = self.store.begin_call(&effect, &run.claim(), new_call(plan, TAKE_BACK)).await?;
         let changes = self.inverses(call.no, recorded);
@@ -105,11 +107,12 @@ impl SimRunner {
             contents: Vec::new(),
             settles: Vec::new(),
         };
-        self.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+        self.store.end_call(CallAuthority::Effect(&effect), &run.claim(), outcome).await?;
         Ok(())
     }
 
-    /// Runs the nodes, each after those that it needs. One that fails stops the others, and keeps new ones from beginning.
+    /// Runs the nodes, each after those that it needs. One that fails stops the others, and keeps new ones
+    /// from beginning.
     fn walk<'a>(
         &'a self,
         run: &'a JobRun,
@@ -117,9 +120,9 @@ impl SimRunner {
         script: &'a PlanScript,
         handle: ChangesetHandle,
         settled: BTreeSet<usize>,
-    ) -> BoxFuture<'a, Result<(), Stopped>> {
+    ) -> BoxFuture<'a, Result<(), PhaseStop>> {
         let (mut done, mut begun) = (settled.clone(), settled);
-        let mut running: FuturesUnordered<BoxFuture<'a, (usize, Result<(), Stopped>)>> =
+        let mut running: FuturesUnordered<BoxFuture<'a, (usize, Result<(), PhaseStop>)>> =
             FuturesUnordered::new();
         let mut failed = None;
         let mut stops: BTreeMap<usize, CancellationToken> = BTreeMap::new();
@@ -140,7 +143,7 @@ impl SimRunner {
                         stops.remove(&index);
                         done.insert(index);
                     }
-                    Some((_, Err(stopped))) if self.world.is_broken(Broken::AbandonedCall) => {
+                    Some((_, Err(stopped))) if self.world.is_broken(BrokenProgram::AbandonedCall) => {
                         return Err(stopped);
                     }
                     Some((index, Err(stopped))) => {
@@ -155,57 +158,62 @@ impl SimRunner {
         })
     }
 
-    /// Looks at what the plan changed, and writes where it should not. Its result is believed for the entries that it names.
+    /// Looks at what the plan changed, and writes where it should not. Its result is believed for the entries
+    /// that it names.
     async fn check(
         &self,
         run: &JobRun,
         plan: &Plan,
         script: &PlanScript,
         handle: &ChangesetHandle,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PhaseStop> {
         if !script.has_check {
             return Ok(());
         }
-        if !self.world.is_broken(Broken::BlindCheck) {
+        if !self.world.is_broken(BrokenProgram::BlindCheck) {
             drop(self.turn(run, run.scope(), true).await?);
         }
         let entries = self.store.entries(plan.id, plan.attempt).await?;
-        let call = self.begin_call(run, run.scope(), Access::PutBack, new_call(plan, CHECK)).await?;
+        let call = self.begin_call(run, run.scope(), SimAccess::PutBack, new_call(plan, CHECK)).await?;
         self.tick().await;
         let wrong = self.in_sandbox(run, |sandbox| {
             let wrong = unlike(sandbox, &entries);
             sandbox.write(0, 1);
             wrong
         })?;
-        self.world.watch.sandbox_checked(plan.id, &wrong);
-        self.end_call(run, call, CallState::Ok, (Records::WithTheCall, handle)).await
+        self.world.watch.observe_sandbox_check(plan.id, &wrong);
+        self.end_call(run, call, CallState::Ok, (ChangeRecording::WithTheCall, handle)).await
     }
 
     /// Acts on the sandbox of the run.
     pub(super) fn in_sandbox<R>(
         &self,
         run: &JobRun,
-        act: impl FnOnce(&mut crate::machine::Sandbox) -> R,
-    ) -> Result<R, Stopped> {
+        act: impl FnOnce(&mut crate::machine::SimSandbox) -> R,
+    ) -> Result<R, PhaseStop> {
         let no = self.with_live(&run.claim(), |live| live.sandbox.as_ref().map(|(no, _)| *no));
         let mut machine = self.world.machine();
         let sandbox = no.and_then(|no| machine.sandboxes.get_mut(&no));
-        sandbox.map(act).ok_or_else(|| Stopped::failed(ErrorCategory::Sandbox, "the sandbox is gone"))
+        sandbox.map(act).ok_or_else(|| PhaseStop::failed(ErrorCategory::Sandbox, "the sandbox is gone"))
     }
 
-    fn inverses(&self, call: CallNo, recorded: &[NetChange]) -> Vec<NewChange> {
+    fn inverses(&self, call: CallNumber, recorded: &[NetChange]) -> Vec<NewChange> {
         recorded.iter().flat_map(inverse).map(|draft| self.named(call, draft)).collect()
     }
 
     /// A change of a file, named anew.
-    pub(super) fn new_change(&self, call: CallNo, (file, before, after): Differs) -> Option<NewChange> {
+    pub(super) fn new_change(
+        &self,
+        call: CallNumber,
+        (file, before, after): FileDifference,
+    ) -> Option<NewChange> {
         let path = RelPath::new(format!("f{file}")).ok()?;
-        Draft::between(path, state_of(before), state_of(after)).map(|draft| self.named(call, draft))
+        ChangeDraft::between(path, state_of(before), state_of(after)).map(|draft| self.named(call, draft))
     }
 
-    fn named(&self, call: CallNo, draft: Draft) -> NewChange {
+    fn named(&self, call: CallNumber, draft: ChangeDraft) -> NewChange {
         let id = ChangeId::from_u128(self.ids.ulid());
-        NewChange { id, call, root: RootNo(0), base: domain::Base::Known, draft }
+        NewChange { id, call, root: RootIndex(0), base: domain::Base::Known, draft }
     }
 }
 
@@ -224,15 +232,15 @@ pub(crate) fn file_of(path: &RelPath) -> u32 {
     std::str::from_utf8(path.as_bytes()).ok().and_then(|path| path.get(1..)?.parse().ok()).unwrap_or(u32::MAX)
 }
 
-fn put_back(sandbox: &mut crate::machine::Sandbox, recorded: &[NetChange]) {
+fn put_back(sandbox: &mut crate::machine::SimSandbox, recorded: &[NetChange]) {
     for change in recorded {
         sandbox.put_back(file_of(&change.path), value_of(change.after));
     }
 }
 
-/// The files in which the sandbox and the entries do not agree: what changed there is not the last that is recorded of it,
-/// or what is recorded is not there.
-fn unlike(sandbox: &crate::machine::Sandbox, entries: &[ChangeEntry]) -> Vec<u32> {
+/// The files in which the sandbox and the entries do not agree: what changed there is not the last that is
+/// recorded of it, or what is recorded is not there.
+fn unlike(sandbox: &crate::machine::SimSandbox, entries: &[ChangeEntry]) -> Vec<u32> {
     let last: BTreeMap<u32, u64> =
         entries.iter().map(|entry| (file_of(&entry.path), value_of(entry.after))).collect();
     let unrecorded = sandbox.differs_from_base().filter(|(file, now)| last.get(file) != Some(now));
@@ -242,7 +250,7 @@ fn unlike(sandbox: &crate::machine::Sandbox, entries: &[ChangeEntry]) -> Vec<u32
     files.into_iter().collect()
 }
 
-/// What was recorded by nodes that have to run again, and by those that have not.
+/// Returns what was recorded by nodes that have to run again, and by those that have not.
 fn unsettled_and_settled(
     script: &PlanScript,
     settled: &BTreeSet<usize>,

@@ -1,13 +1,13 @@
-//! What a claimed job means in the simulation: the phases as the engine does them, on the simulated machine.
+//! Runs a claimed job in the simulation: the phases as the engine does them, on the simulated machine.
 //!
 //! # Where to look
-//! `execute` opens the sandbox, goes on where an earlier owner was, walks the graph and checks the result; `node` is one
-//! node with its retries; `sandbox_call` is the right to change the sandbox and the duty to record what changed; `actors`
-//! are the tools and the model; `apply` brings the result to the user's files.
+//! `execute` opens the sandbox, goes on where an earlier owner was, walks the graph and checks the result;
+//! `node` is one node with its retries; `sandbox_call` is the right to change the sandbox and the duty to
+//! record what changed; `actors` are the tools and the model; `apply` brings the result to the user's files.
 //!
 //! # Invariants
-//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
-//!    winds down.
+//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is
+//!    closed when it winds down.
 //! 2. Whatever an earlier owner of the job left is killed and swept before this one begins, or ends it.
 //! 3. Nothing is done to the machine by a process that is dead: `tick` comes before.
 
@@ -17,7 +17,7 @@ mod execute;
 mod node;
 mod sandbox_call;
 
-pub(crate) use apply::RootLock;
+pub(crate) use apply::SimRootLock;
 pub(crate) use execute::{TAKE_BACK, file_of};
 
 use std::collections::BTreeMap;
@@ -37,40 +37,40 @@ use store::{
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Cancelled, CircuitBreaker, Finisher};
 
-use crate::broken::Broken;
-use crate::executor::{Group, yield_now};
+use crate::broken::BrokenProgram;
+use crate::executor::{TaskGroup, yield_now};
 use crate::faulty::FaultyStore;
-use crate::world::World;
-use sandbox_call::OpenCall;
+use crate::world::SimWorld;
+use sandbox_call::UnfinishedCall;
 
 /// Does the jobs of one worker's process.
 pub(crate) struct SimRunner {
-    pub(crate) world: Arc<World>,
-    pub(crate) group: Group,
+    pub(crate) world: Arc<SimWorld>,
+    pub(crate) group: TaskGroup,
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) breakers: CircuitBreaker,
     recovery: ErrorRecoveryService,
-    live: Mutex<BTreeMap<(JobId, Fence), Live>>,
+    live: Mutex<BTreeMap<(JobId, Fence), LiveRun>>,
 }
 
-/// What one run has open.
+/// The open resources of one run.
 #[derive(Default)]
-struct Live {
+struct LiveRun {
     token: Option<CancellationToken>,
     sandbox: Option<(u64, SandboxRecord)>,
     /// The right to work in the sandbox: one call alone, or any number that only look; served in order.
     turns: Arc<tokio::sync::RwLock<()>>,
     /// The call that may have changed the sandbox and whose end is not stored.
-    mark: Option<OpenCall>,
+    mark: Option<UnfinishedCall>,
     /// Calls that were admitted, change nothing and have not ended.
-    looking: Vec<OpenCall>,
+    looking: Vec<UnfinishedCall>,
     is_killed: bool,
 }
 
-/// What ends a phase early.
+/// The reason for which a phase ends early.
 #[derive(Debug)]
-enum Stopped {
+enum PhaseStop {
     /// The run is over: there is nothing to tell.
     Cancelled,
     /// It failed, and the error is to be recorded.
@@ -78,22 +78,22 @@ enum Stopped {
     /// It failed, and the error is recorded.
     Told { message: String },
     /// A gate or a conflict stands in the way of an apply.
-    Constrained(Vec<domain::Reason>),
+    Constrained(Vec<domain::ConstraintReason>),
 }
 
-impl Stopped {
+impl PhaseStop {
     fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
         Self::Failed { category, message: message.to_string() }
     }
 }
 
-impl From<Cancelled> for Stopped {
+impl From<Cancelled> for PhaseStop {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
 }
 
-impl From<StoreError> for Stopped {
+impl From<StoreError> for PhaseStop {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::LeaseLost(_) => Self::Cancelled,
@@ -107,7 +107,7 @@ impl From<StoreError> for Stopped {
     }
 }
 
-impl From<PlanStoreError> for Stopped {
+impl From<PlanStoreError> for PhaseStop {
     fn from(error: PlanStoreError) -> Self {
         if let PlanStoreError::Store(error) = error {
             return error.into();
@@ -116,7 +116,7 @@ impl From<PlanStoreError> for Stopped {
     }
 }
 
-impl From<DecisionStoreError> for Stopped {
+impl From<DecisionStoreError> for PhaseStop {
     fn from(error: DecisionStoreError) -> Self {
         if let DecisionStoreError::Store(error) = error {
             return error.into();
@@ -125,7 +125,7 @@ impl From<DecisionStoreError> for Stopped {
     }
 }
 
-impl From<ChangesetStoreError> for Stopped {
+impl From<ChangesetStoreError> for PhaseStop {
     fn from(error: ChangesetStoreError) -> Self {
         match error {
             ChangesetStoreError::Store(error) => error.into(),
@@ -134,7 +134,7 @@ impl From<ChangesetStoreError> for Stopped {
     }
 }
 
-impl From<JobStoreError> for Stopped {
+impl From<JobStoreError> for PhaseStop {
     fn from(error: JobStoreError) -> Self {
         match error {
             JobStoreError::Store(error) => error.into(),
@@ -145,7 +145,7 @@ impl From<JobStoreError> for Stopped {
     }
 }
 
-impl From<LedgerStoreError> for Stopped {
+impl From<LedgerStoreError> for PhaseStop {
     fn from(error: LedgerStoreError) -> Self {
         match error {
             LedgerStoreError::Store(error) => error.into(),
@@ -158,7 +158,7 @@ impl From<LedgerStoreError> for Stopped {
     }
 }
 
-impl From<LockStoreError> for Stopped {
+impl From<LockStoreError> for PhaseStop {
     fn from(error: LockStoreError) -> Self {
         match error {
             LockStoreError::Store(error) => error.into(),
@@ -167,7 +167,7 @@ impl From<LockStoreError> for Stopped {
     }
 }
 
-impl From<PlanError> for Stopped {
+impl From<PlanError> for PhaseStop {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Cancelled { .. } | PlanError::LeaseLost(_) => Self::Cancelled,
@@ -181,8 +181,8 @@ impl From<PlanError> for Stopped {
 
 impl SimRunner {
     pub(crate) fn new(
-        world: &Arc<World>,
-        group: Group,
+        world: &Arc<SimWorld>,
+        group: TaskGroup,
         store: &Arc<FaultyStore>,
         ids: &Arc<dyn Ids>,
         breakers: CircuitBreaker,
@@ -198,7 +198,8 @@ impl SimRunner {
         }
     }
 
-    /// Cancels one of the runs from inside the process; whether one was there. With `resets` the token is reset at once.
+    /// Cancels one of the runs from inside the process; whether one was there. With `resets` the token is
+    /// reset at once.
     pub(crate) fn cancel_inside(&self, resets: bool) -> bool {
         let token = lock(&self.live).values().find_map(|live| live.token.clone());
         let Some(token) = token else { return false };
@@ -215,11 +216,11 @@ impl SimRunner {
         self.world.alive(self.group).await;
     }
 
-    fn with_live<R>(&self, claim: &Claim, change: impl FnOnce(&mut Live) -> R) -> R {
+    fn with_live<R>(&self, claim: &Claim, change: impl FnOnce(&mut LiveRun) -> R) -> R {
         change(lock(&self.live).entry((claim.job, claim.fence)).or_default())
     }
 
-    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), PhaseStop> {
         match run.job().phase {
             Phase::Strategize => self.strategize(run, plan).await,
             Phase::Execute => self.execute(run, plan).await,
@@ -227,7 +228,7 @@ impl SimRunner {
         }
     }
 
-    async fn strategize(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    async fn strategize(&self, run: &JobRun, plan: &Plan) -> Result<(), PhaseStop> {
         let known = self.store.decisions(plan.id).await?;
         let is_this = |new: &NewDecision| new.kind == DecisionKind::Strategy && new.attempt == plan.attempt;
         if known.iter().any(|decision| is_this(&decision.new)) {
@@ -289,17 +290,19 @@ impl JobRunner for SimRunner {
         };
         match self.phase(run, &plan).await {
             Ok(()) => Ok(()),
-            Err(Stopped::Cancelled) => Err(RunFailure::failed("the run was stopped")),
-            Err(Stopped::Told { message }) => Err(RunFailure::failed(message)),
-            Err(Stopped::Failed { category, message }) => Err(self.tell(run, &plan, category, message).await),
-            Err(Stopped::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
+            Err(PhaseStop::Cancelled) => Err(RunFailure::failed("the run was stopped")),
+            Err(PhaseStop::Told { message }) => Err(RunFailure::failed(message)),
+            Err(PhaseStop::Failed { category, message }) => {
+                Err(self.tell(run, &plan, category, message).await)
+            }
+            Err(PhaseStop::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
         }
     }
 
     fn kill(&self, run: &JobRun, reason: CancelReason) {
         let claim = run.claim();
         self.with_live(&claim, |live| live.is_killed = true);
-        if self.world.is_broken(Broken::EarlyAcknowledgement) {
+        if self.world.is_broken(BrokenProgram::EarlyAcknowledgement) {
             return;
         }
         if reason == CancelReason::LeaseLost {
@@ -316,7 +319,10 @@ impl JobRunner for SimRunner {
         let claim = run.claim();
         let live = lock(&self.live).remove(&(claim.job, claim.fence)).unwrap_or_default();
         self.tick().await;
-        if !matches!(self.world.broken, Some(Broken::EarlyAcknowledgement | Broken::AbandonedCall)) {
+        if !matches!(
+            self.world.broken,
+            Some(BrokenProgram::EarlyAcknowledgement | BrokenProgram::AbandonedCall)
+        ) {
             self.world.kill_processes(|process| process.claim == claim);
             self.world.tree_is_dead(claim.job, claim.fence).await;
         }

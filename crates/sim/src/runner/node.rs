@@ -4,70 +4,71 @@ use std::time::Duration;
 
 use ::worker::{ChangesetHandle, JobRun, PlanError};
 use domain::{
-    Action, CallState, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase, Plan,
-    Recorded, Recovery, SpendId, SpendKind, StepId,
+    CallState, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase, Plan,
+    RecordedChange, RecoveryAction, RecoveryAdvice, SpendId, SpendKind, StepId,
 };
-use store::{By, JobStore, LedgerStore, LedgerStoreError, StoreError};
+use store::{CallAuthority, JobStore, LedgerStore, LedgerStoreError, StoreError};
 use sync::{CancelReason, CancellationToken, Effect};
 
 use super::execute::new_call;
-use super::sandbox_call::Access;
-use super::{SimRunner, Stopped};
-use crate::broken::Broken;
+use super::sandbox_call::SimAccess;
+use super::{PhaseStop, SimRunner};
+use crate::broken::BrokenProgram;
 use crate::fault::Fault;
-use crate::scenario::{Actor, NodeScript, Records};
+use crate::scenario::{ChangeRecording, NodeActor, NodeScript};
 
-/// Why a try did not succeed.
-pub(super) enum Tried {
-    Stopped(Stopped),
-    Failed(Fail),
+/// The reason why a try did not succeed.
+pub(super) enum TryError {
+    Stopped(PhaseStop),
+    Failed(TryFailure),
 }
 
 /// A failure that the recovery decides on.
-pub(super) struct Fail {
+pub(super) struct TryFailure {
     pub(super) category: ErrorCategory,
     pub(super) retry_after: Option<Duration>,
     pub(super) is_idempotent: bool,
 }
 
-/// What stops a node while its run goes on.
+/// The tokens that stop a node while its run continues.
 #[derive(Clone, Copy)]
-struct Stops<'a> {
+struct NodeStopTokens<'a> {
     /// A sibling that failed.
     node: &'a CancellationToken,
     /// Its time limit. It is stopped by the other too.
     time_limit: &'a CancellationToken,
 }
 
-impl Stops<'_> {
+impl NodeStopTokens<'_> {
     fn is_over_time(self) -> bool {
         self.time_limit.is_cancelled() && !self.node.is_cancelled()
     }
 }
 
-/// What a stopped node does about its call.
+/// The fate of the call of a stopped node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallIs {
+enum CallAfterStop {
     /// It captures and ends it, before it hears of the stop.
     Ended,
     /// It leaves early, or panics: the call is dropped.
     Dropped,
 }
 
-impl Fail {
-    pub(super) fn of(category: ErrorCategory) -> Self {
+impl TryFailure {
+    pub(super) fn new(category: ErrorCategory) -> Self {
         Self { category, retry_after: None, is_idempotent: true }
     }
 }
 
-impl<E: Into<Stopped>> From<E> for Tried {
+impl<E: Into<PhaseStop>> From<E> for TryError {
     fn from(error: E) -> Self {
         Self::Stopped(error.into())
     }
 }
 
 impl SimRunner {
-    /// Does a node until it has succeeded, or is stopped. One that is stopped with `stop` while its run goes on has ended.
+    /// Does a node until it has succeeded, or is stopped. One that is stopped with `stop` while its run goes
+    /// on has ended.
     pub(super) async fn node(
         &self,
         run: &JobRun,
@@ -75,41 +76,47 @@ impl SimRunner {
         script: &NodeScript,
         handle: &ChangesetHandle,
         stop: &CancellationToken,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PhaseStop> {
         loop {
             self.world.alive(self.group).await;
-            self.world.watch.tried(&run.claim(), &script.name);
-            let stops = Stops { node: stop, time_limit: &stop.child() };
+            self.world.watch.observe_try(&run.claim(), &script.name);
+            let stops = NodeStopTokens { node: stop, time_limit: &stop.child() };
             let fail = match self.try_node(run, plan, script, handle, stops).await {
                 Ok(()) => return Ok(()),
-                Err(Tried::Failed(fail)) => fail,
-                Err(Tried::Stopped(Stopped::Failed { category, .. })) => Fail::of(category),
-                Err(Tried::Stopped(Stopped::Cancelled)) if stops.is_over_time() => {
-                    Fail::of(ErrorCategory::Timeout)
+                Err(TryError::Failed(fail)) => fail,
+                Err(TryError::Stopped(PhaseStop::Failed { category, .. })) => TryFailure::new(category),
+                Err(TryError::Stopped(PhaseStop::Cancelled)) if stops.is_over_time() => {
+                    TryFailure::new(ErrorCategory::Timeout)
                 }
-                Err(Tried::Stopped(Stopped::Cancelled))
+                Err(TryError::Stopped(PhaseStop::Cancelled))
                     if !run.scope().is_cancelled() && stop.is_cancelled() =>
                 {
                     return Ok(());
                 }
-                Err(Tried::Stopped(stopped)) => return Err(stopped),
+                Err(TryError::Stopped(stopped)) => return Err(stopped),
             };
             let message = format!("{}: {}", script.name, fail.category);
             let recovery = self.recover(run, plan, script, &fail, &message).await?;
             let after = match recovery.action {
-                Action::Retry { after, .. } => after,
-                Action::Revert | Action::Ask | Action::GiveUp | Action::Told
-                    if self.world.is_broken(Broken::RetryOverLimit) =>
+                RecoveryAction::Retry { after, .. } => after,
+                RecoveryAction::Revert
+                | RecoveryAction::Ask
+                | RecoveryAction::GiveUp
+                | RecoveryAction::Told
+                    if self.world.is_broken(BrokenProgram::RetryOverLimit) =>
                 {
                     Duration::from_millis(100)
                 }
-                Action::Revert | Action::Ask | Action::GiveUp | Action::Told => {
-                    return Err(Stopped::Told { message });
+                RecoveryAction::Revert
+                | RecoveryAction::Ask
+                | RecoveryAction::GiveUp
+                | RecoveryAction::Told => {
+                    return Err(PhaseStop::Told { message });
                 }
             };
             tokio::select! {
                 biased;
-                _ = run.scope().cancelled() => return Err(Stopped::Cancelled),
+                _ = run.scope().cancelled() => return Err(PhaseStop::Cancelled),
                 _ = stop.cancelled() => return Ok(()),
                 () = self.world.clock.sleep(after) => {}
             }
@@ -122,9 +129,9 @@ impl SimRunner {
         run: &JobRun,
         plan: &Plan,
         script: &NodeScript,
-        fail: &Fail,
+        fail: &TryFailure,
         message: &str,
-    ) -> Result<Recovery, Stopped> {
+    ) -> Result<RecoveryAdvice, PhaseStop> {
         let step = StepId { attempt: plan.attempt, node: script.name.clone(), visit: 1 };
         let id = ErrorId::from_u128(self.ids.ulid());
         let mut error = NewError::new(id, Phase::Execute, step, fail.category, message);
@@ -146,14 +153,14 @@ impl SimRunner {
         plan: &Plan,
         script: &NodeScript,
         handle: &ChangesetHandle,
-        stops: Stops<'_>,
-    ) -> Result<(), Tried> {
+        stops: NodeStopTokens<'_>,
+    ) -> Result<(), TryError> {
         let claim = run.claim();
         let spend = self.reserve(run, &run.enter()?).await?;
         let done = self.do_node(run, plan, script, handle, stops).await;
         if let Ok(effect) = run.enter() {
             // What cannot be settled now is settled with the job's end.
-            let _ = self.store.settle(By::Effect(&effect), &claim, spend, 1).await;
+            let _ = self.store.settle(CallAuthority::Effect(&effect), &claim, spend, 1).await;
         }
         done?;
         Ok(self.store.settled_node(&run.enter()?, &claim).await?)
@@ -165,43 +172,48 @@ impl SimRunner {
         plan: &Plan,
         script: &NodeScript,
         handle: &ChangesetHandle,
-        stops: Stops<'_>,
-    ) -> Result<(), Tried> {
+        stops: NodeStopTokens<'_>,
+    ) -> Result<(), TryError> {
         let scope = stops.time_limit.observe();
-        if script.actor == Actor::Model {
+        if script.actor == NodeActor::Model {
             self.think(&scope, script).await?;
         }
         let access = match script.writes.is_empty() {
-            true => Access::Look,
-            false => Access::Record(handle.id()),
+            true => SimAccess::Look,
+            false => SimAccess::Record(handle.id()),
         };
         let call = self.begin_call(run, &scope, access, new_call(plan, &script.name)).await?;
         let acted = match script.actor {
-            Actor::Tool => self.tool(run, &scope, script).await,
-            Actor::Model => self.write(run, script).await,
+            NodeActor::Tool => self.tool(run, &scope, script).await,
+            NodeActor::Model => self.write(run, script).await,
         };
         let state = match &acted {
             Ok(()) => CallState::Ok,
-            Err(Tried::Failed(_)) => CallState::Failed,
-            Err(Tried::Stopped(_)) if scope.is_cancelled() && !run.scope().is_cancelled() => {
+            Err(TryError::Failed(_)) => CallState::Failed,
+            Err(TryError::Stopped(_)) if scope.is_cancelled() && !run.scope().is_cancelled() => {
                 CallState::Cancelled
             }
-            Err(Tried::Stopped(_)) => return acted,
+            Err(TryError::Stopped(_)) => return acted,
         };
         let state = match self.stop_writer(run, stops)? {
             None => state,
-            Some(CallIs::Ended) => CallState::Cancelled,
+            Some(CallAfterStop::Ended) => CallState::Cancelled,
             // Dropped: its mark stays.
-            Some(CallIs::Dropped) => return Err(Stopped::Cancelled.into()),
+            Some(CallAfterStop::Dropped) => return Err(PhaseStop::Cancelled.into()),
         };
         self.end_call(run, call, state, (script.records, handle)).await?;
         acted?;
         Ok(scope.check()?)
     }
 
-    /// Between the change and the capture: the node may be stopped, by its time limit or with a sibling that failed, while
-    /// the run goes on. Returns what the node does then about its call; `None` if it is not stopped.
-    fn stop_writer(&self, run: &JobRun, stops: Stops<'_>) -> Result<Option<CallIs>, Stopped> {
+    /// Between the change and the capture: the node may be stopped, by its time limit or with a sibling that
+    /// failed, while the run goes on. Returns what the node does then about its call; `None` if it is not
+    /// stopped.
+    fn stop_writer(
+        &self,
+        run: &JobRun,
+        stops: NodeStopTokens<'_>,
+    ) -> Result<Option<CallAfterStop>, PhaseStop> {
         let has_changed = self.in_sandbox(run, |sandbox| !sandbox.changed().is_empty())?;
         if !has_changed || !self.world.strikes(Fault::WriterStopped, 2_000) {
             return Ok(None);
@@ -214,16 +226,16 @@ impl SimRunner {
             true => stops.time_limit.cancel(CancelReason::Timeout),
             false => stops.node.cancel(CancelReason::Sibling),
         };
-        Ok(Some(if is_dropped { CallIs::Dropped } else { CallIs::Ended }))
+        Ok(Some(if is_dropped { CallAfterStop::Dropped } else { CallAfterStop::Ended }))
     }
 
     /// Records one change; an unknown outcome is asked for again, under the same id.
     pub(super) async fn record_one(
         &self,
         run: &JobRun,
-        records: (Records, &ChangesetHandle),
+        records: (ChangeRecording, &ChangesetHandle),
         change: NewChange,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PhaseStop> {
         match self.record_once(run, records, change.clone()).await {
             Err(PlanError::Store(StoreError::Busy)) => {
                 Ok(self.record_once(run, records, change).await.map(drop)?)
@@ -235,24 +247,24 @@ impl SimRunner {
     async fn record_once(
         &self,
         run: &JobRun,
-        (records, handle): (Records, &ChangesetHandle),
+        (records, handle): (ChangeRecording, &ChangesetHandle),
         change: NewChange,
-    ) -> Result<Recorded, PlanError> {
+    ) -> Result<RecordedChange, PlanError> {
         match records {
-            Records::IntoTheLatest => run.context().record_change(change).await,
-            Records::WithTheCall | Records::ByHandle => handle.record(change).await,
+            ChangeRecording::IntoTheLatest => run.context().record_change(change).await,
+            ChangeRecording::WithTheCall | ChangeRecording::ByHandle => handle.record(change).await,
         }
     }
 
-    /// What a call costs is taken from what the plan, and the day, may spend.
-    async fn reserve(&self, run: &JobRun, effect: &Effect) -> Result<SpendId, Tried> {
+    /// Reserves the cost of a call from the limits of the plan and of the day.
+    async fn reserve(&self, run: &JobRun, effect: &Effect) -> Result<SpendId, TryError> {
         let max = self.world.scenario.day_tokens;
-        let day = max.map(|max| DayLimit { day: Day::of(self.world.wall()), max: Some(max) });
+        let day = max.map(|max| DayLimit { day: Day::from_wall(self.world.wall()), max: Some(max) });
         let id = SpendId::from_u128(self.ids.ulid());
-        let new = NewSpend { day, ..NewSpend::of(id, SpendKind::Tokens, 1) };
+        let new = NewSpend { day, ..NewSpend::new(id, SpendKind::Tokens, 1) };
         match self.store.reserve(effect, &run.claim(), new).await {
             Ok(_) => Ok(id),
-            Err(LedgerStoreError::Limit(_)) => Err(Tried::Failed(Fail::of(ErrorCategory::Budget))),
+            Err(LedgerStoreError::Limit(_)) => Err(TryError::Failed(TryFailure::new(ErrorCategory::Budget))),
             Err(error) => Err(error.into()),
         }
     }

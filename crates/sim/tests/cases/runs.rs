@@ -1,9 +1,9 @@
 //! What a run is.
 
-use sim::{Fault, LAST_STEPS, Many, Promise, run_many, run_seed};
+use sim::{Fault, LAST_STEPS, Promise, RunBatch, run_many, run_seed};
 
-fn many(runs: u64, threads: usize) -> sim::Total {
-    run_many(Many { first: 0, runs, broken: None, threads })
+fn many(runs: u64, threads: usize) -> sim::BatchReport {
+    run_many(RunBatch { first: 0, runs, broken: None, threads })
 }
 
 #[test]
@@ -36,9 +36,10 @@ fn every_fault_strikes_every_promise_is_checked_and_none_is_broken() {
     }
 }
 
-/// Found by the simulation, and mended: an apply that was slow wrote its files after its plan was cancelled, because a
-/// plan whose job had failed could be moved while its apply was open. What was wrong is tested by the store's conformance
-/// test `a_plan_whose_apply_has_not_ended_is_not_moved_by_hand`: the seeds take other steps with every fault that is added.
+/// Found by the simulation, and mended: an apply that was slow wrote its files after its plan was cancelled,
+/// because a plan whose job had failed could be moved while its apply was open. What was wrong is tested by
+/// the store's conformance test `a_plan_whose_apply_has_not_ended_is_not_moved_by_hand`: the seeds take other
+/// steps with every fault that is added.
 #[test]
 fn seeds_that_broke_a_promise_once_pass() {
     for seed in [15_144, 24_892, 30_445] {

@@ -1,10 +1,11 @@
 //! `cargo xtask bench changes [--rounds N]`: how fast changes are recorded, beside the bare statements.
 //!
-//! Ours goes through the ports as the engine does: a call is admitted, then ended with its changes and their contents
-//! in one transaction; or changes are recorded one by one from eight tasks at a time, and share commits. The peer is
-//! `rusqlite` alone: the very statements with the very values that the store wrote in a run of the same work, in the same
-//! transactions, on a file of the same tables with the same settings. So the ratio says what lanes, fences, answers and
-//! checks cost; hashing is done before, on both sides. Entries per second of wall time, medians, in turns. Applying is the sandbox's part of this benchmark.
+//! Ours goes through the ports as the engine does: a call is admitted, then ended with its changes and their
+//! contents in one transaction; or changes are recorded one by one from eight tasks at a time, and share
+//! commits. The peer is `rusqlite` alone: the very statements with the very values that the store wrote in a
+//! run of the same work, in the same transactions, on a file of the same tables with the same settings. So
+//! the ratio says what lanes, fences, answers and checks cost; hashing is done before, on both sides. Entries
+//! per second of wall time, medians, in turns. Applying is the sandbox's part of this benchmark.
 
 #![allow(
     clippy::unwrap_used,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::{
-    Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest, DecisionKind,
-    Draft, FileState, JobId, Ms, NewCall, NewChange, NewDecision, NewJob, NewPlan, Phase, PlanId,
-    ProjectLink, RelPath, RootNo, WallMs, WorkerId,
+    Base, BootId, CallEnd, CallNumber, CallState, ChangeDraft, ChangeId, ChangesetId, Claim, ClaimRequest,
+    DecisionKind, FileState, JobId, Ms, NewCall, NewChange, NewDecision, NewJob, NewPlan, Phase, PlanId,
+    ProjectLink, RelPath, RootIndex, WallMs, WorkerId,
 };
 use serde_json::json;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobStore, PlanStore, SqliteOptions,
-    SqliteStore, Staged,
+    CallAuthority, CallOutcome, CallStore, ChangesetStore, ContentStore, JobStore, PlanStore, SqliteOptions,
+    SqliteStore, StagedContent,
 };
 use sync::{Effect, EffectGate, SystemClock};
 
@@ -100,7 +100,7 @@ impl Owned {
             Work::Calls => Prepared::Calls((0..CALLS).map(|call| self.outcome(call)).collect()),
             Work::OneByOne => {
                 let of_task = |task| task * CHANGES_PER_TASK..(task + 1) * CHANGES_PER_TASK;
-                let changes = |task| of_task(task).map(|n| change(n, CallNo(1))).collect();
+                let changes = |task| of_task(task).map(|n| change(n, CallNumber(1))).collect();
                 Prepared::OneByOne((0..TASKS).map(changes).collect())
             }
         }
@@ -109,9 +109,9 @@ impl Owned {
     fn outcome(&self, call: u32) -> CallOutcome {
         let numbers = call * CHANGES_PER_CALL..(call + 1) * CHANGES_PER_CALL;
         let stage = |n| self.store.stage(&mut content(n).as_bytes()).unwrap();
-        let contents: Vec<Staged> = numbers.clone().map(stage).collect();
+        let contents: Vec<StagedContent> = numbers.clone().map(stage).collect();
         // Calls are numbered from 1 on.
-        let no = CallNo(call + 1);
+        let no = CallNumber(call + 1);
         let changes = numbers.map(|n| change(n, no)).collect();
         CallOutcome {
             attempt: 1,
@@ -136,7 +136,7 @@ impl Owned {
             let effect = self.effect();
             let begun = self.store.begin_call(&effect, &self.claim(), new_call()).await.unwrap();
             assert_eq!(begun.no, outcome.no);
-            self.store.end_call(By::Effect(&effect), &self.claim(), outcome).await.unwrap();
+            self.store.end_call(CallAuthority::Effect(&effect), &self.claim(), outcome).await.unwrap();
         }
     }
 
@@ -166,12 +166,18 @@ fn content(n: u32) -> String {
     format!("fn f{n}() {{}}\n").repeat(64)
 }
 
-fn change(n: u32, call: CallNo) -> NewChange {
+fn change(n: u32, call: CallNumber) -> NewChange {
     let path = RelPath::new(format!("src/m{:03}/f{n:06}.rs", n / 50)).unwrap();
     let before = FileState::file(format!("before {n}\n").as_bytes(), 0o644);
     let after = FileState::file(content(n).as_bytes(), 0o644);
-    let draft = Draft::between(path, Some(before), Some(after)).unwrap();
-    NewChange { id: ChangeId::from_u128(u128::from(n) + 1), call, root: RootNo(0), base: Base::Known, draft }
+    let draft = ChangeDraft::between(path, Some(before), Some(after)).unwrap();
+    NewChange {
+        id: ChangeId::from_u128(u128::from(n) + 1),
+        call,
+        root: RootIndex(0),
+        base: Base::Known,
+        draft,
+    }
 }
 
 fn new_plan() -> NewPlan {

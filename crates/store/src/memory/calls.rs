@@ -1,12 +1,12 @@
 //! Tool calls and sandboxes in memory.
 
 use async_trait::async_trait;
-use domain::{Claim, FinishedCall, NewCall, PlanId, PlanRecord, Recorded, SandboxRecord, ToolCall};
+use domain::{Claim, FinishedCall, NewCall, PlanId, PlanRecord, RecordedChange, SandboxRecord, ToolCall};
 use sync::Effect;
 use sync::primitives::lock;
 
 use super::MemoryStore;
-use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
+use crate::{CallAuthority, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
 #[async_trait]
 impl CallStore for MemoryStore {
@@ -17,10 +17,10 @@ impl CallStore for MemoryStore {
 
     async fn end_call(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         outcome: CallOutcome,
-    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
         let now = self.now();
         let CallOutcome { attempt, no, end, changeset, changes, contents, settles } = outcome;
         let finished = FinishedCall { attempt, no, end, changeset, changes, settles };

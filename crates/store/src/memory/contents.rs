@@ -1,8 +1,8 @@
 //! Contents in memory: one map from hash to bytes.
 //!
 //! # Invariants
-//! A large content that was staged is kept for an hour, whoever collects meanwhile. Also when it is named by then: another
-//! may have staged the same, and wait to name it when the first has forgotten it.
+//! A large content that was staged is kept for an hour, whoever collects meanwhile. Also when it is named by
+//! then: another may have staged the same, and wait to name it when the first has forgotten it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
@@ -14,7 +14,7 @@ use sync::primitives::lock;
 use super::{MemoryStore, all_jobs};
 
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoredFile};
+use crate::{CollectedContents, ContentStore, INLINE_BYTES_MAX, ReclaimedSpace, StagedContent, StoredFile};
 
 /// The contents that are kept, and when the large ones were last staged.
 #[derive(Default)]
@@ -25,19 +25,19 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Keeps what was staged, now that it has been named.
-    pub(super) fn keep(&mut self, staged: Vec<Staged>) {
-        for Staged { hash, bytes, .. } in staged {
+    pub(super) fn keep(&mut self, staged: Vec<StagedContent>) {
+        for StagedContent { hash, bytes, .. } in staged {
             if let Some(bytes) = bytes {
                 self.kept.entry(hash).or_insert_with(|| bytes.into());
             }
         }
     }
 
-    fn collect(&mut self, named: &HashSet<Hash>, waits_since: Ms, dry_run: bool) -> Collected {
+    fn collect(&mut self, named: &HashSet<Hash>, waits_since: Ms, dry_run: bool) -> CollectedContents {
         let waits = |at: &Ms| *at > waits_since;
         let is_free = |hash: &Hash| !named.contains(hash) && !self.staged_at.get(hash).is_some_and(waits);
         let free: Vec<Hash> = self.kept.keys().copied().filter(is_free).collect();
-        let mut collected = Collected::default();
+        let mut collected = CollectedContents::default();
         for hash in free {
             collected.contents += 1;
             collected.bytes += self.kept.get(&hash).map_or(0, |bytes| bytes.len() as u64);
@@ -51,19 +51,19 @@ impl Contents {
 }
 
 impl ContentStore for MemoryStore {
-    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<StagedContent> {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes)?;
-        let (hash, size) = (Hash::of(&bytes), bytes.len() as u64);
+        let (hash, size) = (Hash::from_content(&bytes), bytes.len() as u64);
         let text = is_text(&bytes, size);
         if bytes.len() <= INLINE_BYTES_MAX {
-            return Ok(Staged { hash, size, text, bytes: Some(bytes) });
+            return Ok(StagedContent { hash, size, text, bytes: Some(bytes) });
         }
         let now = self.now();
         let mut contents = lock(&self.contents);
         contents.kept.entry(hash).or_insert_with(|| bytes.into());
         contents.staged_at.insert(hash, now);
-        Ok(Staged { hash, size, text, bytes: None })
+        Ok(StagedContent { hash, size, text, bytes: None })
     }
 
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
@@ -79,7 +79,7 @@ impl ContentStore for MemoryStore {
         Ok(None)
     }
 
-    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+    fn collect(&self, dry_run: bool) -> io::Result<CollectedContents> {
         let now = self.now();
         Ok(self.plans.update_all(|plans| {
             let named = plans.values().flat_map(PlanRecord::named_contents).collect();
@@ -89,7 +89,7 @@ impl ContentStore for MemoryStore {
         }))
     }
 
-    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+    fn collectable(&self, without: &[PlanId]) -> io::Result<CollectedContents> {
         let now = self.now();
         Ok(self.plans.update_all(|plans| {
             let stay = plans.iter().filter(|(plan, _)| !without.contains(plan));
@@ -99,7 +99,7 @@ impl ContentStore for MemoryStore {
     }
 
     /// Memory has no file.
-    fn give_back(&self) -> io::Result<GivenBack> {
-        Ok(GivenBack::default())
+    fn give_back(&self) -> io::Result<ReclaimedSpace> {
+        Ok(ReclaimedSpace::default())
     }
 }

@@ -7,7 +7,7 @@ use sync::Effect;
 use sync::primitives::lock;
 
 use super::MemoryStore;
-use crate::{ContextStore, Staged, StoreError};
+use crate::{ContextStore, StagedContent, StoreError};
 
 #[async_trait]
 impl ContextStore for MemoryStore {
@@ -16,7 +16,7 @@ impl ContextStore for MemoryStore {
         _: &Effect,
         claim: &Claim,
         record: ContextRecord,
-        text: Staged,
+        text: StagedContent,
     ) -> Result<(), StoreError> {
         let now = self.now();
         self.write(claim, |plan| {

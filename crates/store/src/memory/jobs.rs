@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Claim, ClaimRequest, Job, JobEvent, JobId, JobRefused, JobState, Ms, NewJob, PlanId, WorkerId, pick,
+    Claim, ClaimRequest, Job, JobEvent, JobId, JobState, JobTransitionRejection, Ms, NewJob, PlanId,
+    WorkerId, pick,
 };
 use sync::{Effect, Finisher};
 
@@ -21,7 +22,7 @@ impl MemoryStore {
 }
 
 /// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead.
-fn claim(plans: &mut Plans, request: &ClaimRequest, now: Ms) -> Result<Option<Job>, JobRefused> {
+fn claim(plans: &mut Plans, request: &ClaimRequest, now: Ms) -> Result<Option<Job>, JobTransitionRejection> {
     while let Some((id, event)) = pick(all_jobs(plans), request, now) {
         let job = plan_of(plans, id)?.apply_job_event(id, &event, now)?;
         if job.state == JobState::Running {
@@ -36,13 +37,14 @@ fn enqueue(plans: &mut Plans, new: NewJob, now: Ms) -> Result<Job, JobStoreError
     Ok(plans.entry(new.plan).or_default().enqueue(new, now)?)
 }
 
-/// Whether the id of a job is free in the whole store, and the queue has room. A known job is queued already.
+/// Checks whether the id of a job is free in the whole store, and the queue has room. A known job is queued
+/// already.
 pub(super) fn may_be_queued(plans: &mut Plans, new: &NewJob) -> Result<(), JobStoreError> {
     if plans.get(&new.plan).is_some_and(|plan| plan.job(new.id).is_some()) {
         return Ok(());
     }
     if plan_of(plans, new.id).is_ok() {
-        return Err(JobStoreError::Refused(JobRefused::IdTaken { job: new.id }));
+        return Err(JobStoreError::Refused(JobTransitionRejection::IdTaken { job: new.id }));
     }
     let queued = all_jobs(plans).filter(|job| job.state == JobState::Queued).count();
     if queued >= QUEUED_JOBS_MAX && new.is_left_to_workers() {
@@ -144,7 +146,7 @@ impl JobStore for MemoryStore {
 
     async fn job(&self, id: JobId) -> Result<Job, JobStoreError> {
         let found = self.plans.update_all(|plans| all_jobs(plans).find(|job| job.id == id).cloned());
-        found.ok_or(JobStoreError::Refused(JobRefused::NotFound { job: id }))
+        found.ok_or(JobStoreError::Refused(JobTransitionRejection::NotFound { job: id }))
     }
 
     async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError> {

@@ -1,17 +1,17 @@
-//! What plans spend, in memory. The account of a day is summed up over the plans whenever it is needed.
+//! The ledger of plans in memory. The account of a day is summed up over the plans whenever it is needed.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, CountAs, Day, KeptCall, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord,
-    ReserveError, Spend, SpendId, SpendKind, ToolCall,
+    Account, CallCategory, Claim, Day, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord,
+    ReserveError, SettledCall, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
 use sync::primitives::lock;
 
 use super::{MemoryStore, Plans};
-use crate::{By, LedgerStore, LedgerStoreError, StoreError};
+use crate::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 
 /// What the plans do not tell of days: limits, and what forgotten plans spent.
 pub(super) type Days = BTreeMap<(Day, SpendKind), Account>;
@@ -56,7 +56,7 @@ impl LedgerStore for MemoryStore {
 
     async fn settle(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         id: SpendId,
         actual: u64,
@@ -70,7 +70,7 @@ impl LedgerStore for MemoryStore {
         _: &Effect,
         claim: &Claim,
         call: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.begin_counted(claim, call, count_as, now))?)
@@ -80,7 +80,7 @@ impl LedgerStore for MemoryStore {
         &self,
         _: &Effect,
         claim: &Claim,
-        kept: Vec<KeptCall>,
+        kept: Vec<SettledCall>,
     ) -> Result<Vec<ToolCall>, LedgerStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.keep_calls(claim, kept, now))?)
@@ -88,7 +88,7 @@ impl LedgerStore for MemoryStore {
 
     async fn add_spent(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         kind: SpendKind,
         amount: u64,

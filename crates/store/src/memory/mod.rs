@@ -1,18 +1,20 @@
 //! The in-memory store: the pure rules of `domain` in one critical section per call.
 //!
-//! It keeps nothing beyond the process. It is what the tests, the model checker and the simulation run on, and the
-//! measure for the other stores: all pass one conformance suite.
+//! It keeps nothing beyond the process. It is what the tests, the model checker and the simulation run on,
+//! and the measure for the other stores: all pass one conformance suite.
 //!
 //! # Where to look
-//! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contexts`, `contents`, `ledger`, `locks`, `applies` and
-//! `consents` have the other ports.
+//! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contexts`, `contents`, `ledger`,
+//! `locks`, `applies` and `consents` have the other ports.
 //!
 //! # Invariants
-//! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
-//! 2. Contents have a lock of their own, and so have the accounts of days; each may be taken inside the first and never
-//!    around it. The locks that are rows have one more, and so have the consents; these are never taken together with
-//!    another.
-//! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on it.
+//! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits
+//!    inside.
+//! 2. Contents have a lock of their own, and so have the accounts of days; each may be taken inside the first
+//!    and never around it. The locks that are rows have one more, and so have the consents; these are never
+//!    taken together with another.
+//! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on
+//!    it.
 //! 4. Wall time is the clock's.
 
 mod applies;
@@ -32,9 +34,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Job, JobId, JobRefused,
-    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, PlanId, PlanRecord, PlanState, Policy, Recorded,
-    Recovery, Started,
+    ChangeEntry, Changeset, ChangesetEnding, ChangesetId, Claim, ClosedChangeset, ErrorHistory, Job, JobId,
+    JobTransitionRejection, LeaseLost, Lock, LockResource, Ms, NewChange, NewError, PlanId, PlanRecord,
+    PlanState, RecordedChange, RecoveryAdvice, RecoveryPolicy, StartedChangeset,
 };
 use sync::primitives::Mutex;
 use sync::{Clock, Effect, Finisher, KeyedHistories};
@@ -73,8 +75,8 @@ fn all_jobs(plans: &Plans) -> impl Iterator<Item = &Job> {
     plans.values().flat_map(PlanRecord::jobs)
 }
 
-fn plan_of(plans: &mut Plans, job: JobId) -> Result<&mut PlanRecord, JobRefused> {
-    plans.values_mut().find(|plan| plan.job(job).is_some()).ok_or(JobRefused::NotFound { job })
+fn plan_of(plans: &mut Plans, job: JobId) -> Result<&mut PlanRecord, JobTransitionRejection> {
+    plans.values_mut().find(|plan| plan.job(job).is_some()).ok_or(JobTransitionRejection::NotFound { job })
 }
 
 impl MemoryStore {
@@ -120,7 +122,7 @@ impl ChangesetStore for MemoryStore {
         _: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError> {
+    ) -> Result<StartedChangeset, ChangesetStoreError> {
         Ok(self.write(claim, |plan| plan.start_changeset(claim, id))?)
     }
 
@@ -130,7 +132,7 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         Ok(self.write(claim, |plan| plan.record(claim, id, change))?)
     }
 
@@ -139,11 +141,16 @@ impl ChangesetStore for MemoryStore {
         _: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         Ok(self.write(claim, |plan| plan.record_latest(claim, change))?)
     }
 
-    async fn close(&self, _: &Effect, claim: &Claim, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
+    async fn close(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        id: ChangesetId,
+    ) -> Result<ClosedChangeset, ChangesetStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.close(claim, id, now))?)
     }
@@ -152,8 +159,8 @@ impl ChangesetStore for MemoryStore {
         &self,
         _: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.finish(claim, how, now)).map_err(StoreError::from)?)
     }
@@ -189,7 +196,13 @@ impl ChangesetStore for MemoryStore {
     }
 
     /// In memory a footprint is as soon made as read.
-    async fn keep_footprint(&self, _: PlanId, _: (u32, u64), _: usize, _: Vec<u8>) -> Result<(), StoreError> {
+    async fn store_footprint(
+        &self,
+        _: PlanId,
+        _: (u32, u64),
+        _: usize,
+        _: Vec<u8>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -221,10 +234,10 @@ impl ErrorStore for MemoryStore {
     async fn record_error(
         &self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         jitter: u16,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.record_error(claim, policy, error, now, jitter))?)
     }
@@ -232,7 +245,7 @@ impl ErrorStore for MemoryStore {
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
         Ok(self.plans.read(&plan, |record| match record {
             Some(record) => record.errors().clone(),
-            None => ErrorHistory::of(plan),
+            None => ErrorHistory::new(plan),
         }))
     }
 }

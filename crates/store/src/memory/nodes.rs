@@ -5,11 +5,16 @@ use domain::{Claim, NodeRun, NodeWait, PlanId};
 use sync::Effect;
 
 use super::MemoryStore;
-use crate::{By, NodeStore, StoreError};
+use crate::{CallAuthority, NodeStore, StoreError};
 
 #[async_trait]
 impl NodeStore for MemoryStore {
-    async fn settle_nodes(&self, _: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+    async fn settle_nodes(
+        &self,
+        _: CallAuthority<'_>,
+        claim: &Claim,
+        runs: Vec<NodeRun>,
+    ) -> Result<(), StoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.settle_nodes(claim, runs, now))?)
     }

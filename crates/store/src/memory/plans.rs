@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    ApplyStage, Claim, DecideError, Decision, EventKind, EventRecord, HandMove, NewDecision, NewJob, NewPlan,
-    Plan, PlanId, PlanMoveError, PlanRecord, StepDecision, WallMs,
+    ApplyStage, Claim, DecideError, Decision, EventKind, EventRecord, ManualTransition, NewDecision, NewJob,
+    NewPlan, Plan, PlanId, PlanMoveError, PlanRecord, StepDecision, WallMs,
 };
 use sync::Effect;
 use sync::primitives::lock;
@@ -13,7 +13,8 @@ use super::ledger::keep_days;
 use super::{MemoryStore, Plans};
 use crate::plan_store::may_be_forgotten;
 use crate::{
-    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError,
+    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
+    StoreError,
 };
 
 #[async_trait]
@@ -42,7 +43,7 @@ impl PlanStore for MemoryStore {
         let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
         let now = self.now();
         self.plans.update_all(|plans| {
-            let asked = HandMove { version, event, job, request, decisions };
+            let asked = ManualTransition { version, event, job, request, decisions };
             if plans.get(&id).and_then(PlanRecord::row).is_none() {
                 return Err(PlanStoreError::NotFound { plan: id });
             }
@@ -92,14 +93,14 @@ impl PlanStore for MemoryStore {
         Ok(plans.iter().map(of_one).collect())
     }
 
-    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+    async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {
         let has_ended = |record: &&PlanRecord| {
             let row = record.row().filter(|row| may_be_forgotten(row.state) && row.updated < before);
             row.is_some() && record.applies().all(|apply| apply.stage != ApplyStage::Sealed)
         };
         Ok(self.plans.update_all(|plans| {
             let ended: Vec<&PlanRecord> = plans.values().filter(has_ended).collect();
-            EndedPlans {
+            FinishedPlans {
                 plans: ended.iter().filter_map(|record| record.row()).map(|row| row.id).collect(),
                 applies: ended.iter().flat_map(|record| record.applies()).map(|apply| apply.id).collect(),
             }
@@ -124,7 +125,7 @@ impl PlanStore for MemoryStore {
     ) -> Result<Decision, DecisionStoreError> {
         let now = self.now();
         let decided = self.write(claim, |plan| plan.decide(claim, decision, now));
-        decided.map_err(|error| DecisionStoreError::of(claim.plan, error))
+        decided.map_err(|error| DecisionStoreError::from_decide(claim.plan, error))
     }
 
     async fn decide_all(
@@ -135,7 +136,7 @@ impl PlanStore for MemoryStore {
     ) -> Result<Vec<Decision>, DecisionStoreError> {
         let now = self.now();
         let decided = self.write(claim, |plan| plan.decide_all(claim, decisions, now));
-        decided.map_err(|error| DecisionStoreError::of(claim.plan, error))
+        decided.map_err(|error| DecisionStoreError::from_decide(claim.plan, error))
     }
 
     async fn add_guidance(
@@ -145,7 +146,8 @@ impl PlanStore for MemoryStore {
     ) -> Result<Decision, DecisionStoreError> {
         let now = self.now();
         let said = self.plans.update_known(&plan, |record| record.add_guidance(guidance, now));
-        said.unwrap_or(Err(DecideError::NotFound)).map_err(|error| DecisionStoreError::of(plan, error))
+        said.unwrap_or(Err(DecideError::NotFound))
+            .map_err(|error| DecisionStoreError::from_decide(plan, error))
     }
 
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {

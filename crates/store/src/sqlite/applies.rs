@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use domain::record::event_draft;
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Claim, JobEvent, JobRefused, LeaseLost, NewApply,
-    PlanEvent, PlanId,
+    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Claim, JobEvent, JobTransitionRejection,
+    LeaseLost, NewApply, PlanEvent, PlanId,
 };
 use rusqlite::{Row, params};
 use sync::Effect;
 
-use super::heads::{self, Head, tell};
-use super::jobs::{Kept, Moment, live_of, move_job, of_claim};
-use super::row::{Json, Text, from_json, hash, parsed, wall, wall_at, wall_or_none, word};
+use super::heads::{self, PlanHead, tell};
+use super::jobs::{JobRow, WriteTime, live_of, move_job, of_claim};
+use super::row::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at, wall_or_none, word};
 use super::tx::Tx;
 use super::{FOR_POWER, SqliteStore, plans};
 use crate::{ApplyStore, JobStoreError, StoreError};
@@ -40,12 +40,12 @@ fn apply(row: &Row<'_>) -> rusqlite::Result<ApplyRecord> {
     })
 }
 
-fn find(tx: &Tx<'_>, id: ApplyId) -> Result<Option<(Head, ApplyRecord)>, StoreError> {
-    tx.one(select_applies!("WHERE a.id = ?1"), [Text(id)], |row| Ok((Head(row.get(9)?), apply(row)?)))
+fn find(tx: &Tx<'_>, id: ApplyId) -> Result<Option<(PlanHead, ApplyRecord)>, StoreError> {
+    tx.one(select_applies!("WHERE a.id = ?1"), [SqlText(id)], |row| Ok((PlanHead(row.get(9)?), apply(row)?)))
 }
 
 fn of_plan(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<ApplyRecord>, StoreError> {
-    tx.all(select_applies!("WHERE h.plan = ?1 ORDER BY a.id"), [Text(plan)], apply)
+    tx.all(select_applies!("WHERE h.plan = ?1 ORDER BY a.id"), [SqlText(plan)], apply)
 }
 
 fn open(tx: &Tx<'_>) -> Result<Vec<ApplyRecord>, StoreError> {
@@ -53,45 +53,45 @@ fn open(tx: &Tx<'_>) -> Result<Vec<ApplyRecord>, StoreError> {
 }
 
 /// Keeps an apply as sealed; a known id is kept as it stands.
-fn insert(tx: &Tx<'_>, head: Head, new: NewApply, at: Moment) -> Result<(), StoreError> {
+fn insert(tx: &Tx<'_>, head: PlanHead, new: NewApply, at: WriteTime) -> Result<(), StoreError> {
     let apply = ApplyRecord::sealed(new, at.wall);
     tx.run(
         "INSERT INTO applies VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL) ON CONFLICT (id) DO NOTHING",
         params![
-            Text(apply.id),
+            SqlText(apply.id),
             head.0,
             apply.kind.as_str(),
             apply.stage.as_str(),
             apply.net_hash.as_bytes(),
-            Json(&apply.selection),
-            Json(&apply.summary),
+            SqlJson(&apply.selection),
+            SqlJson(&apply.summary),
             wall(apply.started),
         ],
     )?;
     Ok(())
 }
 
-fn seal(tx: &Tx<'_>, claim: &Claim, new: NewApply, at: Moment) -> Result<(), JobStoreError> {
+fn seal(tx: &Tx<'_>, claim: &Claim, new: NewApply, at: WriteTime) -> Result<(), JobStoreError> {
     let kept = of_claim(tx, claim)?;
     if new.plan != claim.plan {
-        return Err(JobRefused::from(LeaseLost { job: claim.job, fence: claim.fence }).into());
+        return Err(JobTransitionRejection::from(LeaseLost { job: claim.job, fence: claim.fence }).into());
     }
     let seal = JobEvent::Seal { fence: claim.fence };
     // Whether the owner may seal at all comes first.
     kept.job.next(&seal, at.now)?;
     if find(tx, new.id)?.is_some_and(|(_, known)| !known.is_sealed_as(&new)) {
-        return Err(JobRefused::ApplyTaken { apply: new.id }.into());
+        return Err(JobTransitionRejection::ApplyTaken { apply: new.id }.into());
     }
     move_job(tx, &kept, &seal, None, at)?;
     Ok(insert(tx, kept.head, new, at)?)
 }
 
-fn begin(tx: &Tx<'_>, new: NewApply, at: Moment) -> Result<(), StoreError> {
+fn begin(tx: &Tx<'_>, new: NewApply, at: WriteTime) -> Result<(), StoreError> {
     let head = heads::find_or_make(tx, new.plan)?;
     insert(tx, head, new, at)
 }
 
-fn end(tx: &Tx<'_>, id: ApplyId, end: ApplyEnd, at: Moment) -> Result<bool, StoreError> {
+fn end(tx: &Tx<'_>, id: ApplyId, end: ApplyEnd, at: WriteTime) -> Result<bool, StoreError> {
     let Some((head, known)) = find(tx, id)? else { return Ok(false) };
     let Some(ended) = known.ended(&end, at.wall) else { return Ok(false) };
     let state = plans::of_head(tx, head)?.map(|plan| plan.state);
@@ -103,7 +103,7 @@ fn end(tx: &Tx<'_>, id: ApplyId, end: ApplyEnd, at: Moment) -> Result<bool, Stor
     };
     if let (Some(job), Some(event)) = (live, &moves.job) {
         // Its fence is the job's own and a seal admits no cancel, so the rules cannot refuse it.
-        move_job(tx, &Kept { head, job }, event, reasons, at).map_err(refused)?;
+        move_job(tx, &JobRow { head, job }, event, reasons, at).map_err(refused)?;
     }
     for event in moves.plan {
         move_without_job(tx, head, *event, at)?;
@@ -112,7 +112,7 @@ fn end(tx: &Tx<'_>, id: ApplyId, end: ApplyEnd, at: Moment) -> Result<bool, Stor
         keep_undone(tx, head, undone, &ended, at)?;
     }
     let update = "UPDATE applies SET stage = ?2, ended = ?3 WHERE id = ?1";
-    tx.run(update, (Text(id), ended.stage.as_str(), ended.ended.map(wall)))?;
+    tx.run(update, (SqlText(id), ended.stage.as_str(), ended.ended.map(wall)))?;
     Ok(true)
 }
 
@@ -125,12 +125,12 @@ fn refused(error: JobStoreError) -> StoreError {
     }
 }
 
-fn has_other_sealed(tx: &Tx<'_>, head: Head, id: ApplyId) -> Result<bool, StoreError> {
+fn has_other_sealed(tx: &Tx<'_>, head: PlanHead, id: ApplyId) -> Result<bool, StoreError> {
     let other = "SELECT 1 FROM applies WHERE head = ?1 AND id <> ?2 AND stage = 'sealed' LIMIT 1";
-    Ok(tx.one(other, (head.0, Text(id)), |_| Ok(()))?.is_some())
+    Ok(tx.one(other, (head.0, SqlText(id)), |_| Ok(()))?.is_some())
 }
 
-fn move_without_job(tx: &Tx<'_>, head: Head, event: PlanEvent, at: Moment) -> Result<(), StoreError> {
+fn move_without_job(tx: &Tx<'_>, head: PlanHead, event: PlanEvent, at: WriteTime) -> Result<(), StoreError> {
     let Some(plan) = plans::of_head(tx, head)? else { return Ok(()) };
     match plan.moved(event, Vec::new(), at.wall) {
         Ok(moved) => plans::keep_moved(tx, head, &plan, &moved, event, event_draft::BY_JOURNAL, at),
@@ -140,10 +140,10 @@ fn move_without_job(tx: &Tx<'_>, head: Head, event: PlanEvent, at: Moment) -> Re
 
 fn keep_undone(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     undone: bool,
     apply: &ApplyRecord,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<(), StoreError> {
     let plan = plans::of_head(tx, head)?.filter(|plan| plan.undone_at.is_some() != undone);
     let Some(plan) = plan else { return Ok(()) };

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A batch is committed whole or not at all, and the writer is told which.
-//! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable write.
-//!    Such a commit makes all earlier ones durable too, since they lie before it in the same log.
+//! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable
+//!    write. Such a commit makes all earlier ones durable too, since they lie before it in the same log.
 //! 3. Files of contents that a batch promises to keep are on the disk before its commit.
 //!
 //! # Not here
@@ -14,30 +14,30 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use super::contents::{Files, sync_files};
+use super::contents::{ContentFiles, sync_files};
 use super::open::{Role, connect, version};
 use super::schema;
-use super::tx::{Trouble, Tx, said};
-use super::writer::{Commits, Durability, Pending, Undone};
+use super::tx::{Tx, TxFailure, said};
+use super::writer::{BatchCommitter, FailedBatch, PendingWrite, WriteDurability};
 use crate::StoreError;
 
 /// Writes batches, on a connection that it opens with the first.
 pub(super) struct Batches {
     database: PathBuf,
-    files: Files,
+    files: ContentFiles,
     connection: Option<Connection>,
-    durability: Durability,
+    durability: WriteDurability,
     has_unmoved: bool,
 }
 
 impl Batches {
-    pub(super) fn new(database: PathBuf, files: Files) -> Self {
-        Self { database, files, connection: None, durability: Durability::Process, has_unmoved: false }
+    pub(super) fn new(database: PathBuf, files: ContentFiles) -> Self {
+        Self { database, files, connection: None, durability: WriteDurability::Process, has_unmoved: false }
     }
 
     /// Opens the connection, and makes it as durable as the batch wants it.
-    fn prepare(&mut self, wanted: Durability) -> Result<(), Undone> {
-        let cannot = |error: rusqlite::Error| Undone::for_now(said(&error));
+    fn prepare(&mut self, wanted: WriteDurability) -> Result<(), FailedBatch> {
+        let cannot = |error: rusqlite::Error| FailedBatch::for_now(said(&error));
         if self.connection.is_none() {
             self.connection = Some(connect(&self.database, Role::Writer).map_err(cannot)?);
         }
@@ -45,8 +45,8 @@ impl Batches {
             // Not a prepared one: SQLite obeys this pragma while it reads it, not when it runs.
             connection
                 .execute_batch(match wanted {
-                    Durability::Process => "PRAGMA synchronous=NORMAL",
-                    Durability::Power => "PRAGMA synchronous=FULL",
+                    WriteDurability::Process => "PRAGMA synchronous=NORMAL",
+                    WriteDurability::Power => "PRAGMA synchronous=FULL",
                 })
                 .map_err(cannot)?;
             self.durability = wanted;
@@ -55,12 +55,12 @@ impl Batches {
     }
 }
 
-impl Commits for Batches {
+impl BatchCommitter for Batches {
     type Tx<'t> = Tx<'t>;
 
-    fn commit(&mut self, writes: &mut [Pending<Self>]) -> Result<(), Undone> {
-        let durability = writes.iter().map(Pending::durability).max();
-        self.prepare(durability.unwrap_or(Durability::Process))?;
+    fn commit(&mut self, writes: &mut [PendingWrite<Self>]) -> Result<(), FailedBatch> {
+        let durability = writes.iter().map(PendingWrite::durability).max();
+        self.prepare(durability.unwrap_or(WriteDurability::Process))?;
         let Some(connection) = &self.connection else { return Ok(()) };
         begin(connection)?;
         let done = run_all(connection, &self.files, writes).and_then(|()| end(connection));
@@ -72,7 +72,7 @@ impl Commits for Batches {
         done
     }
 
-    /// Whether something was written since the log was last moved into the database.
+    /// Returns whether something was written since the log was last moved into the database.
     fn has_unmoved(&self) -> bool {
         self.has_unmoved
     }
@@ -91,21 +91,25 @@ fn statement(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-fn begin(connection: &Connection) -> Result<(), Undone> {
+fn begin(connection: &Connection) -> Result<(), FailedBatch> {
     statement(connection, "BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
     let found = version(connection).map_err(|error| failed(&error))?;
     match found.cmp(&schema::VERSION) {
         Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(Undone::for_good(StoreError::TooNew { found, known: schema::VERSION })),
+        Ordering::Greater => Err(FailedBatch::for_good(StoreError::TooNew { found, known: schema::VERSION })),
         Ordering::Less => {
             let why =
                 format!("it is of version {found} now, this program writes version {}", schema::VERSION);
-            Err(Undone::for_good(StoreError::Broken { why }))
+            Err(FailedBatch::for_good(StoreError::Broken { why }))
         }
     }
 }
 
-fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending<Batches>]) -> Result<(), Undone> {
+fn run_all(
+    connection: &Connection,
+    files: &ContentFiles,
+    writes: &mut [PendingWrite<Batches>],
+) -> Result<(), FailedBatch> {
     let tx = Tx::new(connection);
     let alone = writes.len() == 1;
     for pending in writes {
@@ -114,9 +118,9 @@ fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending<Batches
         }
         let keep = pending.run(&tx);
         match tx.trouble() {
-            Some(Trouble::Store(error)) => return Err(Undone::for_good(error)),
-            Some(Trouble::Transaction(error)) => return Err(Undone::for_now(error)),
-            Some(Trouble::Statement) | None => {}
+            Some(TxFailure::Store(error)) => return Err(FailedBatch::for_good(error)),
+            Some(TxFailure::Transaction(error)) => return Err(FailedBatch::for_now(error)),
+            Some(TxFailure::Statement) | None => {}
         }
         if alone && !keep {
             return statement(connection, "ROLLBACK").map_err(|error| failed(&error));
@@ -130,25 +134,25 @@ fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending<Batches
 }
 
 /// Ends the transaction, unless its only write was undone before.
-fn end(connection: &Connection) -> Result<(), Undone> {
+fn end(connection: &Connection) -> Result<(), FailedBatch> {
     if connection.is_autocommit() {
         return Ok(());
     }
     statement(connection, "COMMIT").map_err(|error| failed(&error))
 }
 
-fn failed(error: &rusqlite::Error) -> Undone {
+fn failed(error: &rusqlite::Error) -> FailedBatch {
     of_kind(said(error))
 }
 
 /// A failed step of the transaction itself. Only lack of space and of time pass by themselves.
-fn of_kind(error: StoreError) -> Undone {
+fn of_kind(error: StoreError) -> FailedBatch {
     match error {
-        StoreError::Busy | StoreError::Full => Undone::for_now(error),
+        StoreError::Busy | StoreError::Full => FailedBatch::for_now(error),
         StoreError::TooNew { .. }
         | StoreError::Unreadable { .. }
         | StoreError::Damaged { .. }
         | StoreError::Broken { .. }
-        | StoreError::LeaseLost(_) => Undone::for_good(error),
+        | StoreError::LeaseLost(_) => FailedBatch::for_good(error),
     }
 }

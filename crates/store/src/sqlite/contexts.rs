@@ -8,26 +8,26 @@ use rusqlite::Row;
 use sync::Effect;
 
 use super::heads::{self, tell};
-use super::jobs::{Moment, guard};
-use super::row::{Json, Text, from_json, hash, parsed, wall, wall_at};
+use super::jobs::{WriteTime, guard};
+use super::row::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at};
 use super::tx::Tx;
-use super::writer::{Durability, Lane, Terms};
+use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore, contents};
-use crate::{ContextStore, Staged, StoreError};
+use crate::{ContextStore, StagedContent, StoreError};
 
 fn keep(
     tx: &Tx<'_>,
     claim: &Claim,
     record: &ContextRecord,
-    text: &Staged,
-    at: Moment,
+    text: &StagedContent,
+    at: WriteTime,
 ) -> Result<(), StoreError> {
     guard(tx, claim)?;
     let head = guard(tx, &Claim { plan: record.plan, ..*claim })?;
     let insert = "INSERT INTO contexts (head, id, node, at, request, receipt, text_hash)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
     let ContextRecord { id, plan: _, node, at: asked, request, receipt, text: named } = record;
-    let row = (head.0, Text(id), node, wall(*asked), Json(request), Json(receipt), named.as_bytes());
+    let row = (head.0, SqlText(id), node, wall(*asked), SqlJson(request), SqlJson(receipt), named.as_bytes());
     if tx.run(insert, row)? == 0 {
         return Ok(());
     }
@@ -54,11 +54,11 @@ impl ContextStore for SqliteStore {
         _: &Effect,
         claim: &Claim,
         record: ContextRecord,
-        text: Staged,
+        text: StagedContent,
     ) -> Result<(), StoreError> {
         let (at, claim) = (self.moment(), *claim);
         let bytes = FOR_PROCESS.bytes + text.bytes.as_ref().map_or(0, Vec::len);
-        let terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes };
+        let terms = WriteTerms { lane: Lane::Second, durability: WriteDurability::Process, bytes };
         self.write(terms, move |tx| keep(tx, &claim, &record, &text, at)).await
     }
 
@@ -74,6 +74,6 @@ impl ContextStore for SqliteStore {
     async fn context(&self, id: ContextId) -> Result<Option<ContextRecord>, StoreError> {
         let of_id = "SELECT h.plan, c.id, c.node, c.at, c.request, c.receipt, c.text_hash
                      FROM contexts c JOIN plan_heads h ON h.no = c.head WHERE c.id = ?1";
-        self.read(|tx| tx.one(of_id, [Text(id)], record))
+        self.read(|tx| tx.one(of_id, [SqlText(id)], record))
     }
 }

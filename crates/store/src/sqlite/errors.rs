@@ -6,27 +6,27 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::record::event_draft;
 use domain::{
-    Action, CallNo, Claim, Detail, ErrorCategory, ErrorHistory, ErrorId, ErrorRecord, Folded, NewError,
-    Phase, PlanId, Policy, RECORDS_MAX, Recovery, StepId,
+    CallNumber, Claim, Detail, ErrorCategory, ErrorHistory, ErrorId, ErrorRecord, FoldedErrors, NewError,
+    Phase, PlanId, RECORDS_MAX, RecoveryAction, RecoveryAdvice, RecoveryPolicy, StepId,
 };
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
-use super::heads::{self, Head, tell};
-use super::jobs::{Moment, guard};
-use super::row::{Json, bytes_id, from_json, ms, ms_at, number, signed};
+use super::heads::{self, PlanHead, tell};
+use super::jobs::{WriteTime, guard};
+use super::row::{SqlJson, bytes_id, from_json, ms, ms_at, number, signed};
 use super::tx::Tx;
 use super::{FOR_PROCESS, SqliteStore};
 use crate::{ErrorStore, StoreError};
 
 /// A record without what has a column of its own.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredError {
     phase: Phase,
     step: StepId,
     category: ErrorCategory,
     message: String,
-    tool_call: Option<CallNo>,
+    tool_call: Option<CallNumber>,
     detail: Detail,
     retry_after: Option<Duration>,
     idempotent: bool,
@@ -45,8 +45,8 @@ enum StoredAction {
     Told,
 }
 
-impl Stored {
-    fn of(record: &ErrorRecord) -> Self {
+impl StoredError {
+    fn from_record(record: &ErrorRecord) -> Self {
         let ErrorRecord { error, recovery, .. } = record;
         Self {
             phase: error.phase(),
@@ -58,18 +58,18 @@ impl Stored {
             retry_after: error.retry_after(),
             idempotent: error.is_idempotent(),
             action: match recovery.action {
-                Action::Retry { after, attempt } => StoredAction::Retry { after, attempt },
-                Action::Revert => StoredAction::Revert,
-                Action::Ask => StoredAction::Ask,
-                Action::GiveUp => StoredAction::GiveUp,
-                Action::Told => StoredAction::Told,
+                RecoveryAction::Retry { after, attempt } => StoredAction::Retry { after, attempt },
+                RecoveryAction::Revert => StoredAction::Revert,
+                RecoveryAction::Ask => StoredAction::Ask,
+                RecoveryAction::GiveUp => StoredAction::GiveUp,
+                RecoveryAction::Told => StoredAction::Told,
             },
             hint: recovery.hint.clone(),
             command: recovery.command.clone(),
         }
     }
 
-    /// What was reported. It was bounded before, so nothing is cut off it now.
+    /// Returns what was reported. It was bounded before, so nothing is cut off it now.
     fn error(&self, id: ErrorId) -> NewError {
         let mut error = NewError::new(id, self.phase, self.step.clone(), self.category, self.message.clone())
             .with_detail(self.detail.clone());
@@ -90,20 +90,20 @@ impl Stored {
         }
     }
 
-    fn recovery(self, seq: u64) -> Recovery {
+    fn recovery(self, seq: u64) -> RecoveryAdvice {
         let action = match self.action {
-            StoredAction::Retry { after, attempt } => Action::Retry { after, attempt },
-            StoredAction::Revert => Action::Revert,
-            StoredAction::Ask => Action::Ask,
-            StoredAction::GiveUp => Action::GiveUp,
-            StoredAction::Told => Action::Told,
+            StoredAction::Retry { after, attempt } => RecoveryAction::Retry { after, attempt },
+            StoredAction::Revert => RecoveryAction::Revert,
+            StoredAction::Ask => RecoveryAction::Ask,
+            StoredAction::GiveUp => RecoveryAction::GiveUp,
+            StoredAction::Told => RecoveryAction::Told,
         };
-        Recovery { seq, action, hint: self.hint, command: self.command }
+        RecoveryAdvice { seq, action, hint: self.hint, command: self.command }
     }
 }
 
 fn record_of(row: &Row<'_>) -> rusqlite::Result<ErrorRecord> {
-    let stored: Stored = from_json(row, 3)?;
+    let stored: StoredError = from_json(row, 3)?;
     Ok(ErrorRecord {
         error: stored.error(ErrorId::from_u128(bytes_id(row, 1)?)),
         at: ms_at(row, 2)?,
@@ -112,15 +112,15 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<ErrorRecord> {
     })
 }
 
-fn load(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<ErrorHistory, StoreError> {
-    type Summary = (u32, BTreeMap<ErrorCategory, Folded>, Vec<(StepId, u32)>, u32);
-    let summary: Option<Summary> = tx.one(
+fn load(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<ErrorHistory, StoreError> {
+    type HistorySummary = (u32, BTreeMap<ErrorCategory, FoldedErrors>, Vec<(StepId, u32)>, u32);
+    let summary: Option<HistorySummary> = tx.one(
         "SELECT newest_attempt, folded, retries, retries_total FROM error_histories WHERE head = ?1",
         [head.0],
         |row| Ok((row.get(0)?, from_json(row, 1)?, from_json(row, 2)?, row.get(3)?)),
     )?;
     let Some((newest_attempt, folded, retries, retries_total)) = summary else {
-        return Ok(ErrorHistory::of(plan));
+        return Ok(ErrorHistory::new(plan));
     };
     let records = tx.all(
         "SELECT seq, id, at, record, details FROM error_records WHERE head = ?1 ORDER BY seq",
@@ -133,7 +133,7 @@ fn load(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<ErrorHistory, StoreErro
 /// Writes what is new in a history after `record` was added, and forgets what was folded.
 fn save_added(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     history: &ErrorHistory,
     record: &ErrorRecord,
 ) -> Result<(), StoreError> {
@@ -141,7 +141,13 @@ fn save_added(
     tx.run(
         "INSERT INTO error_histories VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (head) DO UPDATE SET newest_attempt = ?2, folded = ?3, retries = ?4, retries_total = ?5",
-        (head.0, history.newest_attempt(), Json(history.folded()), Json(retries), history.retries_total()),
+        (
+            head.0,
+            history.newest_attempt(),
+            SqlJson(history.folded()),
+            SqlJson(retries),
+            history.retries_total(),
+        ),
     )?;
     let seq = record.recovery.seq;
     tx.run(
@@ -151,23 +157,23 @@ fn save_added(
             signed(seq),
             record.error.id().as_u128().to_be_bytes(),
             ms(record.at),
-            Json(Stored::of(record)),
-            Json(&record.details),
+            SqlJson(StoredError::from_record(record)),
+            SqlJson(&record.details),
         ),
     )?;
     if history.records().len() == RECORDS_MAX {
         let kept: Vec<u64> = history.records().map(|record| record.recovery.seq).collect();
         let forget =
             "DELETE FROM error_records WHERE head = ?1 AND seq NOT IN (SELECT value FROM json_each(?2))";
-        tx.run(forget, (head.0, Json(kept)))?;
+        tx.run(forget, (head.0, SqlJson(kept)))?;
     }
     Ok(())
 }
 
-fn save_details(tx: &Tx<'_>, head: Head, record: &ErrorRecord) -> Result<(), StoreError> {
+fn save_details(tx: &Tx<'_>, head: PlanHead, record: &ErrorRecord) -> Result<(), StoreError> {
     tx.run(
         "UPDATE error_records SET details = ?3 WHERE head = ?1 AND seq = ?2",
-        (head.0, signed(record.recovery.seq), Json(&record.details)),
+        (head.0, signed(record.recovery.seq), SqlJson(&record.details)),
     )?;
     Ok(())
 }
@@ -175,11 +181,11 @@ fn save_details(tx: &Tx<'_>, head: Head, record: &ErrorRecord) -> Result<(), Sto
 fn record_error(
     tx: &Tx<'_>,
     claim: &Claim,
-    policy: &Policy,
+    policy: &RecoveryPolicy,
     error: NewError,
     jitter: u16,
-    at: Moment,
-) -> Result<Recovery, StoreError> {
+    at: WriteTime,
+) -> Result<RecoveryAdvice, StoreError> {
     let head = guard(tx, claim)?;
     keep(tx, head, claim.plan, policy, error, jitter, at)
 }
@@ -187,13 +193,13 @@ fn record_error(
 /// Keeps an error of the plan and tells of it, whoever met it.
 pub(super) fn keep(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
-    policy: &Policy,
+    policy: &RecoveryPolicy,
     error: NewError,
     jitter: u16,
-    at: Moment,
-) -> Result<Recovery, StoreError> {
+    at: WriteTime,
+) -> Result<RecoveryAdvice, StoreError> {
     let mut history = load(tx, head, plan)?;
     let recorded = history.recorded();
     let recovery = history.record(policy, error.clone(), at.now, jitter);
@@ -214,10 +220,10 @@ impl ErrorStore for SqliteStore {
     async fn record_error(
         &self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         jitter: u16,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         let (at, claim, policy) = (self.moment(), *claim, *policy);
         self.write(FOR_PROCESS, move |tx| record_error(tx, &claim, &policy, error, jitter, at)).await
     }
@@ -225,7 +231,7 @@ impl ErrorStore for SqliteStore {
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
         self.read(|tx| match heads::find(tx, plan)? {
             Some(head) => load(tx, head, plan),
-            None => Ok(ErrorHistory::of(plan)),
+            None => Ok(ErrorHistory::new(plan)),
         })
     }
 }

@@ -1,43 +1,45 @@
-//! The row of each plan from which its numbers come, and what is told of it.
+//! The row of each plan from which its numbers come, and the plan's events.
 //!
 //! # Invariants
 //! 1. A number is given by the same write that uses it, so there are no gaps.
 //! 2. Only of a plan that was made is anything told: jobs may also run for one that is kept elsewhere.
 
-use domain::record::event_draft::Told;
+use domain::record::event_draft::EventDraft;
 use domain::{EventKind, EventRecord, PlanId, WallMs};
 
 use rusqlite::Row;
 
-use super::row::{Json, Text, from_json, number, signed, wall, wall_at, word};
+use super::row::{SqlJson, SqlText, from_json, number, signed, wall, wall_at, word};
 use super::tx::Tx;
 use crate::StoreError;
 
 /// A plan's row, by its number within the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head(pub(super) i64);
+pub(super) struct PlanHead(pub(super) i64);
 
 /// The row of a plan that something is kept of.
-pub(super) fn find(tx: &Tx<'_>, plan: PlanId) -> Result<Option<Head>, StoreError> {
-    tx.one("SELECT no FROM plan_heads WHERE plan = ?1", [Text(plan)], |row| row.get(0).map(Head))
+pub(super) fn find(tx: &Tx<'_>, plan: PlanId) -> Result<Option<PlanHead>, StoreError> {
+    tx.one("SELECT no FROM plan_heads WHERE plan = ?1", [SqlText(plan)], |row| row.get(0).map(PlanHead))
 }
 
 /// The row of a plan, made if it is not there.
-pub(super) fn find_or_make(tx: &Tx<'_>, plan: PlanId) -> Result<Head, StoreError> {
+pub(super) fn find_or_make(tx: &Tx<'_>, plan: PlanId) -> Result<PlanHead, StoreError> {
     if let Some(known) = find(tx, plan)? {
         return Ok(known);
     }
-    tx.the("INSERT INTO plan_heads (plan) VALUES (?1) RETURNING no", [Text(plan)], |row| row.get(0).map(Head))
+    tx.the("INSERT INTO plan_heads (plan) VALUES (?1) RETURNING no", [SqlText(plan)], |row| {
+        row.get(0).map(PlanHead)
+    })
 }
 
 /// Tells what happened to a plan, if it was made.
 pub(super) fn tell(
     tx: &Tx<'_>,
-    head: Head,
-    told: impl IntoIterator<Item = Told>,
+    head: PlanHead,
+    told: impl IntoIterator<Item = EventDraft>,
     at: WallMs,
 ) -> Result<(), StoreError> {
-    let told: Vec<Told> = told.into_iter().collect();
+    let told: Vec<EventDraft> = told.into_iter().collect();
     let Ok(count @ 1..) = i64::try_from(told.len()) else { return Ok(()) };
     let next = "UPDATE plan_heads SET events = events + ?2
                 WHERE no = ?1 AND EXISTS (SELECT 1 FROM plans WHERE head = ?1) RETURNING events";
@@ -45,14 +47,14 @@ pub(super) fn tell(
     for (n, (kind, data)) in (last + 1 - count..).zip(told) {
         tx.run(
             "INSERT INTO events (head, n, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)",
-            (head.0, n, wall(at), kind.as_str(), Json(data)),
+            (head.0, n, wall(at), kind.as_str(), SqlJson(data)),
         )?;
     }
     Ok(())
 }
 
-/// What was told after number `after`.
-pub(super) fn told(
+/// Returns the events after number `after`.
+pub(super) fn list_events(
     tx: &Tx<'_>,
     plan: PlanId,
     after: u64,
@@ -67,15 +69,19 @@ pub(super) fn told(
     )
 }
 
-/// What was told of this kind.
-pub(super) fn told_of(tx: &Tx<'_>, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
+/// Returns the events of this kind.
+pub(super) fn list_events_of_kind(
+    tx: &Tx<'_>,
+    plan: PlanId,
+    kind: EventKind,
+) -> Result<Vec<EventRecord>, StoreError> {
     let Some(head) = find(tx, plan)? else { return Ok(Vec::new()) };
     let sql = "SELECT n, at, kind, data FROM events WHERE head = ?1 AND kind = ?2 ORDER BY n";
     tx.all(sql, (head.0, kind.as_str()), event)
 }
 
 /// The number of what was told last; 0 when nothing was.
-pub(super) fn last_told(tx: &Tx<'_>, plan: PlanId) -> Result<u64, StoreError> {
+pub(super) fn last_event(tx: &Tx<'_>, plan: PlanId) -> Result<u64, StoreError> {
     let Some(head) = find(tx, plan)? else { return Ok(0) };
     let last =
         tx.one("SELECT coalesce(max(n), 0) FROM events WHERE head = ?1", [head.0], |row| number(row, 0));

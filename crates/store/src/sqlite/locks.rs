@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::{Hash, Lock, LockRequest, LockResource, Ms};
 use rusqlite::Row;
 
-use super::row::{Text, fence, ms, ms_at, parsed, signed, word};
+use super::row::{SqlText, fence, ms, ms_at, parsed, signed, word};
 use super::tx::Tx;
 use super::{FIRST_FOR_PROCESS, FOR_PROCESS, SqliteStore};
 use crate::{LockStore, LockStoreError, StoreError};
@@ -21,7 +21,7 @@ fn lock(row: &Row<'_>) -> rusqlite::Result<Lock> {
     })
 }
 
-/// What the text that a resource prints as names.
+/// Returns what the text that a resource prints as names.
 fn resource(text: &str) -> Option<LockResource> {
     match text.split_once(':')? {
         ("plan", plan) => plan.parse().ok().map(LockResource::Plan),
@@ -40,7 +40,7 @@ fn hash(digits: &str) -> Option<Hash> {
 
 fn find(tx: &Tx<'_>, resource: LockResource) -> Result<Option<Lock>, StoreError> {
     let of_resource = "SELECT resource, owner, fence, boot, lease_until FROM locks WHERE resource = ?1";
-    tx.one(of_resource, [Text(resource)], lock)
+    tx.one(of_resource, [SqlText(resource)], lock)
 }
 
 fn take(tx: &Tx<'_>, request: LockRequest, now: Ms) -> Result<Lock, LockStoreError> {
@@ -49,7 +49,13 @@ fn take(tx: &Tx<'_>, request: LockRequest, now: Ms) -> Result<Lock, LockStoreErr
     tx.run(
         "INSERT INTO locks VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (resource) DO UPDATE SET owner = ?2, fence = ?3, boot = ?4, lease_until = ?5",
-        (Text(taken.resource), &taken.owner, signed(taken.fence.0), Text(taken.boot), ms(taken.lease_until)),
+        (
+            SqlText(taken.resource),
+            &taken.owner,
+            signed(taken.fence.0),
+            SqlText(taken.boot),
+            ms(taken.lease_until),
+        ),
     )?;
     Ok(taken)
 }
@@ -59,7 +65,7 @@ fn set_lease(tx: &Tx<'_>, held: &Lock, until: Ms) -> Result<bool, StoreError> {
     if !find(tx, held.resource)?.is_some_and(|known| known.is_of(held)) {
         return Ok(false);
     }
-    tx.run("UPDATE locks SET lease_until = ?2 WHERE resource = ?1", (Text(held.resource), ms(until)))?;
+    tx.run("UPDATE locks SET lease_until = ?2 WHERE resource = ?1", (SqlText(held.resource), ms(until)))?;
     Ok(true)
 }
 

@@ -13,9 +13,10 @@
 //! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contexts`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
 //!
 //! # Invariants
-//! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer; nothing is
-//!    remembered between two of them, since other processes write too.
-//! 2. What was answered with `Ok` survives `kill -9`; what the specification calls durable survives a loss of power.
+//! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer;
+//!    nothing is remembered between two of them, since other processes write too.
+//! 2. What was answered with `Ok` survives `kill -9`; what the specification calls durable survives a loss of
+//!    power.
 //! 3. The clocks are read before a write is queued, so a lease is never longer than its worker believes.
 //!
 //! # Not here
@@ -51,14 +52,14 @@ use sync::Clock;
 
 use crate::StoreError;
 use batch::Batches;
-use contents::Files;
-use jobs::Moment;
-pub use open::OpenError;
+use contents::ContentFiles;
+use jobs::WriteTime;
+pub use open::StoreOpenError;
 use readers::Readers;
 use tx::Tx;
-use writer::{BOUNDS, Durability, Lane, Terms, Writer};
+use writer::{BOUNDS, Lane, StoreWriter, WriteDurability, WriteTerms};
 
-/// What a store is opened with.
+/// The options with which a store is opened.
 pub struct SqliteOptions {
     /// The data directory; it is made when it is not there.
     pub dir: PathBuf,
@@ -87,44 +88,46 @@ pub struct SqliteOptions {
 /// ```
 pub struct SqliteStore {
     // In the order in which they are dropped: the writer first, so that what waits is written.
-    writer: Writer<Batches>,
+    writer: StoreWriter<Batches>,
     readers: Readers,
-    files: Files,
+    files: ContentFiles,
     database: PathBuf,
     wall: fn() -> WallMs,
     clock: Arc<dyn Clock>,
 }
 
 /// A small write that survives the process.
-const FOR_PROCESS: Terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes: 256 };
+const FOR_PROCESS: WriteTerms =
+    WriteTerms { lane: Lane::Second, durability: WriteDurability::Process, bytes: 256 };
 /// The same, overtaking others.
-const FIRST_FOR_PROCESS: Terms = Terms { lane: Lane::First, ..FOR_PROCESS };
+const FIRST_FOR_PROCESS: WriteTerms = WriteTerms { lane: Lane::First, ..FOR_PROCESS };
 /// A small write that survives a loss of power.
-const FOR_POWER: Terms = Terms { durability: Durability::Power, ..FOR_PROCESS };
+const FOR_POWER: WriteTerms = WriteTerms { durability: WriteDurability::Power, ..FOR_PROCESS };
 /// The same, overtaking others.
-const FIRST_FOR_POWER: Terms = Terms { lane: Lane::First, ..FOR_POWER };
+const FIRST_FOR_POWER: WriteTerms = WriteTerms { lane: Lane::First, ..FOR_POWER };
 
 impl SqliteStore {
     /// Opens the store in a directory; makes or migrates it first, where that is needed.
     ///
     /// # Errors
-    /// The file is of a newer program, foreign or damaged; the directory cannot be used or is on a network file system.
-    pub fn open(options: SqliteOptions) -> Result<Self, OpenError> {
+    /// The file is of a newer program, foreign or damaged; the directory cannot be used or is on a network
+    /// file system.
+    pub fn open(options: SqliteOptions) -> Result<Self, StoreOpenError> {
         let SqliteOptions { dir, clock, wall } = options;
         let (path, reader) = open::open(&dir)?;
-        let files = Files::new(dir.join("contents"));
+        let files = ContentFiles::new(dir.join("contents"));
         let readers = Readers::new(path.clone(), reader);
         Ok(Self { writer: writer(&path, &files), readers, files, database: path, wall, clock })
     }
 
-    fn moment(&self) -> Moment {
-        Moment { now: Ms::from(self.clock.now()), wall: (self.wall)() }
+    fn moment(&self) -> WriteTime {
+        WriteTime { now: Ms::from(self.clock.now()), wall: (self.wall)() }
     }
 
     /// Writes in one transaction, and answers when it is committed.
     async fn write<T, E>(
         &self,
-        terms: Terms,
+        terms: WriteTerms,
         act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -141,9 +144,9 @@ impl SqliteStore {
 }
 
 /// The writer of this database, and of the files of contents beside it.
-fn writer(database: &Path, files: &Files) -> Writer<Batches> {
+fn writer(database: &Path, files: &ContentFiles) -> StoreWriter<Batches> {
     let (database, files) = (database.to_owned(), files.clone());
-    Writer::new(BOUNDS, move || Batches::new(database.clone(), files.clone()))
+    StoreWriter::new(BOUNDS, move || Batches::new(database.clone(), files.clone()))
 }
 
 impl std::fmt::Debug for SqliteStore {

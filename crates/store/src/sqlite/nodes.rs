@@ -5,21 +5,21 @@
 
 use async_trait::async_trait;
 use domain::record::event_draft;
-use domain::record::event_draft::Told;
-use domain::{Claim, NodeOutcome, NodeRun, NodeWait, PlanId, Usage};
+use domain::record::event_draft::EventDraft;
+use domain::{Claim, NodeOutcome, NodeRun, NodeWait, PlanId, TokenUsage};
 use rusqlite::{Row, params};
 use sync::Effect;
 
-use super::heads::{self, Head, tell};
+use super::heads::{self, PlanHead, tell};
 use super::jobs::guard;
-use super::row::{Json, from_json, number, phase, signed, wall, wall_at, word};
+use super::row::{SqlJson, from_json, number, phase, signed, wall, wall_at, word};
 use super::tx::Tx;
-use super::writer::{Durability, Lane, Terms};
+use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore};
-use crate::{By, NodeStore, StoreError};
+use crate::{CallAuthority, NodeStore, StoreError};
 
 /// Keeps the runs, and says what is to be told of them.
-pub(super) fn keep(tx: &Tx<'_>, head: Head, runs: &[NodeRun]) -> Result<Vec<Told>, StoreError> {
+pub(super) fn keep(tx: &Tx<'_>, head: PlanHead, runs: &[NodeRun]) -> Result<Vec<EventDraft>, StoreError> {
     let mut told = Vec::new();
     for run in runs {
         if save(tx, head, run)? {
@@ -35,8 +35,8 @@ pub(super) fn bytes_of(runs: &[NodeRun]) -> usize {
 }
 
 /// Writes a run, in place of the one of the same node; says whether anything changed.
-fn save(tx: &Tx<'_>, head: Head, run: &NodeRun) -> Result<bool, StoreError> {
-    let Usage { tokens_in, tokens_out, cost_micros } = run.usage;
+fn save(tx: &Tx<'_>, head: PlanHead, run: &NodeRun) -> Result<bool, StoreError> {
+    let TokenUsage { tokens_in, tokens_out, cost_micros } = run.usage;
     let changed = tx.run(
         "INSERT INTO node_runs (head, attempt, phase, path, tries, outcome, exit_code, text, json, changed, tokens_in,
                 tokens_out, cost_micros, guidance_seen, started, finished)
@@ -61,7 +61,7 @@ fn save(tx: &Tx<'_>, head: Head, run: &NodeRun) -> Result<bool, StoreError> {
             run.outcome.as_str(),
             run.exit,
             run.text,
-            Json(&run.json),
+            SqlJson(&run.json),
             run.changed,
             signed(tokens_in),
             signed(tokens_out),
@@ -85,7 +85,7 @@ fn node_run(row: &Row<'_>) -> rusqlite::Result<NodeRun> {
         text: row.get(6)?,
         json: from_json(row, 7)?,
         changed: row.get(8)?,
-        usage: Usage {
+        usage: TokenUsage {
             tokens_in: number(row, 9)?,
             tokens_out: number(row, 10)?,
             cost_micros: number(row, 11)?,
@@ -109,9 +109,15 @@ fn all(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {
 
 #[async_trait]
 impl NodeStore for SqliteStore {
-    async fn settle_nodes(&self, _: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+    async fn settle_nodes(
+        &self,
+        _: CallAuthority<'_>,
+        claim: &Claim,
+        runs: Vec<NodeRun>,
+    ) -> Result<(), StoreError> {
         let (at, claim) = (self.moment(), *claim);
-        let terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes: bytes_of(&runs) };
+        let terms =
+            WriteTerms { lane: Lane::Second, durability: WriteDurability::Process, bytes: bytes_of(&runs) };
         self.write(terms, move |tx| {
             let head = guard(tx, &claim)?;
             let told = keep(tx, head, &runs)?;

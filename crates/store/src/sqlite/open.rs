@@ -1,11 +1,14 @@
-//! Opening the file: whose it is, which version, made or migrated once whoever comes first.
+//! Opens the file: checks the owner and the version, and creates or migrates it once, by the first process.
 //!
 //! # Invariants
-//! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one beside which the log of
-//!    another database lies: SQLite takes any log of the right name for the file's own, and would write it over the file.
-//! 2. The file appears whole: it is made beside its place and renamed, under a lock on the data directory, which
-//!    migrations take too. So of many processes one makes it, one migrates it, and all others wait and find it done.
-//! 3. The directory is made with mode 0700, the file with 0600; SQLite gives its helper files the mode of the file.
+//! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one beside which
+//!    the log of another database lies: SQLite takes any log of the right name for the file's own, and would
+//!    write it over the file.
+//! 2. The file appears whole: it is made beside its place and renamed, under a lock on the data directory,
+//!    which migrations take too. So of many processes one makes it, one migrates it, and all others wait and
+//!    find it done.
+//! 3. The directory is made with mode 0700, the file with 0600; SQLite gives its helper files the mode of the
+//!    file.
 //!
 //! # Not here
 //! The tables: `schema`.
@@ -32,8 +35,8 @@ const NEW_FILE_NAME: &str = "agents.db.new";
 /// How long another process may keep the file before this one gives up.
 const BUSY_MS: u64 = 10_000;
 
-/// How long to wait between two looks whether the file is free. SQLite's own waits grow to 100 ms, by which a process
-/// among several busy ones would hardly ever meet a gap.
+/// How long to wait between two looks whether the file is free. SQLite's own waits grow to 100 ms, by which a
+/// process among several busy ones would hardly ever meet a gap.
 const BUSY_LOOK: Duration = Duration::from_micros(500);
 
 /// What the files beside the database need to begin with.
@@ -42,13 +45,14 @@ const BESIDE_BYTES: u64 = 64 * 1024;
 /// How many statements a connection keeps compiled: more than there are.
 const STATEMENTS_KEPT: usize = 128;
 
-/// File systems of other machines, on which SQLite's shared memory does not work: NFS, SMB, SMB2, CIFS, Ceph, AFS, 9P.
+/// File systems of other machines, on which SQLite's shared memory does not work: NFS, SMB, SMB2, CIFS, Ceph,
+/// AFS, 9P.
 const NETWORK_FILE_SYSTEMS: [i64; 7] =
     [0x6969, 0x517b, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400, 0x5346_414f, 0x0102_1997];
 
-/// Why a store was not opened. The file is as it was.
+/// The reason why a store was not opened. The file is as it was.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// A newer program has been here.
     #[error("the store is of version {found}, this program knows versions up to {known}")]
     TooNew {
@@ -97,17 +101,18 @@ pub enum OpenError {
     Busy,
 }
 
-/// What a connection is for.
+/// The role of a connection.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Reader,
     Writer,
 }
 
-/// Makes, checks or migrates the store in `dir`, and opens it for reading. The answer has the path of the file.
-pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
+/// Makes, checks or migrates the store in `dir`, and opens it for reading. The answer has the path of the
+/// file.
+pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), StoreOpenError> {
     let path = dir.join(FILE_NAME);
-    let io_error = |source| OpenError::Io { path: dir.to_owned(), source };
+    let io_error = |source| StoreOpenError::Io { path: dir.to_owned(), source };
     let directory = match File::open(dir) {
         Ok(directory) => directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -118,7 +123,7 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
     };
     let file_system = rustix::fs::fstatfs(&directory).map_err(|error| io_error(error.into()))?.f_type;
     if NETWORK_FILE_SYSTEMS.contains(&(file_system as i64)) {
-        return Err(OpenError::Unsupported { path: dir.to_owned() });
+        return Err(StoreOpenError::Unsupported { path: dir.to_owned() });
     }
     let version_in_file = match check_header(&path)? {
         Some(version) => version,
@@ -127,7 +132,7 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
             check_header(&path)?.unwrap_or_default()
         }
     };
-    let connection = connect(&path, Role::Reader).map_err(|error| words(&path, error))?;
+    let connection = connect(&path, Role::Reader).map_err(|error| describe_open_error(&path, error))?;
     let usable = bring_up_to_date(&connection, &directory, &path, version_in_file);
     if usable.is_err() {
         // Else the last one to close it would tidy up a file that is not to be touched.
@@ -141,25 +146,25 @@ fn bring_up_to_date(
     directory: &File,
     path: &Path,
     version_in_file: u32,
-) -> Result<(), OpenError> {
-    let found = version(connection).map_err(|error| words(path, error))?;
+) -> Result<(), StoreOpenError> {
+    let found = version(connection).map_err(|error| describe_open_error(path, error))?;
     let application: u32 = connection
         .prepare_cached("PRAGMA application_id")
         .and_then(|mut asked| asked.query_row([], |row| row.get(0)))
-        .map_err(|error| words(path, error))?;
+        .map_err(|error| describe_open_error(path, error))?;
     // The file itself is ours, and no log of ours takes it to an older version.
     if application != schema::APPLICATION_ID || found < version_in_file {
-        return Err(OpenError::ForeignLog { log: log_of(path) });
+        return Err(StoreOpenError::ForeignLog { log: log_of(path) });
     }
     if found > schema::VERSION {
-        return Err(OpenError::TooNew { found, known: schema::VERSION });
+        return Err(StoreOpenError::TooNew { found, known: schema::VERSION });
     }
     if found < schema::VERSION {
         migrate(directory, path)?;
     }
     // The tables are looked up with the first statement anyway, and a damaged file mostly shows here.
     let probed = connection.prepare_cached("SELECT 1 FROM plan_heads LIMIT 1");
-    probed.and_then(|mut probe| probe.exists([])).map(drop).map_err(|error| words(path, error))
+    probed.and_then(|mut probe| probe.exists([])).map(drop).map_err(|error| describe_open_error(path, error))
 }
 
 /// A connection with the settings of its role.
@@ -203,10 +208,10 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("db-wal")
 }
 
-/// The version of the store that is there, by its first bytes; none if there is none. They are older than what SQLite
-/// would tell, but reading them leaves no trace.
-fn check_header(path: &Path) -> Result<Option<u32>, OpenError> {
-    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
+/// The version of the store that is there, by its first bytes; none if there is none. They are older than
+/// what SQLite would tell, but reading them leaves no trace.
+fn check_header(path: &Path) -> Result<Option<u32>, StoreOpenError> {
+    let io_error = |source| StoreOpenError::Io { path: path.to_owned(), source };
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -219,18 +224,20 @@ fn check_header(path: &Path) -> Result<Option<u32>, OpenError> {
         bytes.map(u32::from_be_bytes)
     };
     if !header.starts_with(b"SQLite format 3\0") || at(68) != Some(schema::APPLICATION_ID) {
-        return Err(OpenError::Foreign { path: path.to_owned() });
+        return Err(StoreOpenError::Foreign { path: path.to_owned() });
     }
     match at(60) {
-        Some(found) if found > schema::VERSION => Err(OpenError::TooNew { found, known: schema::VERSION }),
+        Some(found) if found > schema::VERSION => {
+            Err(StoreOpenError::TooNew { found, known: schema::VERSION })
+        }
         found => Ok(Some(found.unwrap_or_default())),
     }
 }
 
 /// Makes the file, unless another process was faster.
-fn make(dir: &Path, directory: &File, path: &Path) -> Result<(), OpenError> {
-    let io_error = |source: io::Error| OpenError::Io { path: path.to_owned(), source };
-    let _locked = Locked::new(directory).map_err(io_error)?;
+fn make(dir: &Path, directory: &File, path: &Path) -> Result<(), StoreOpenError> {
+    let io_error = |source: io::Error| StoreOpenError::Io { path: path.to_owned(), source };
+    let _locked = DirectoryLock::new(directory).map_err(io_error)?;
     if path.try_exists().map_err(io_error)? {
         return Ok(());
     }
@@ -242,7 +249,7 @@ fn make(dir: &Path, directory: &File, path: &Path) -> Result<(), OpenError> {
         }
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(io_error)?;
-    fill(&new).map_err(|error| words(path, error))?;
+    fill(&new).map_err(|error| describe_open_error(path, error))?;
     File::open(&new).and_then(|file| file.sync_all()).map_err(io_error)?;
     fs::rename(&new, path).map_err(io_error)?;
     directory.sync_all().map_err(io_error)
@@ -262,8 +269,9 @@ fn fill(new: &Path) -> rusqlite::Result<()> {
 }
 
 /// Brings an older file up to date, unless another process was faster.
-fn migrate(directory: &File, path: &Path) -> Result<(), OpenError> {
-    let _locked = Locked::new(directory).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+fn migrate(directory: &File, path: &Path) -> Result<(), StoreOpenError> {
+    let _locked = DirectoryLock::new(directory)
+        .map_err(|source| StoreOpenError::Io { path: path.to_owned(), source })?;
     let run = || {
         let connection = connect(path, Role::Writer)?;
         connection.execute_batch("PRAGMA synchronous=FULL; BEGIN EXCLUSIVE;")?;
@@ -273,42 +281,42 @@ fn migrate(directory: &File, path: &Path) -> Result<(), OpenError> {
         }
         connection.execute_batch("COMMIT")
     };
-    run().map_err(|error| words(path, error))
+    run().map_err(|error| describe_open_error(path, error))
 }
 
 /// The data directory, locked for making, migrating and rewriting.
-pub(super) struct Locked<'d>(&'d File);
+pub(super) struct DirectoryLock<'d>(&'d File);
 
-impl<'d> Locked<'d> {
+impl<'d> DirectoryLock<'d> {
     pub(super) fn new(directory: &'d File) -> io::Result<Self> {
         rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
         Ok(Self(directory))
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
         // Closing the directory frees it as well.
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }
 }
 
-fn words(path: &Path, error: rusqlite::Error) -> OpenError {
+fn describe_open_error(path: &Path, error: rusqlite::Error) -> StoreOpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreOpenError::Busy,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            OpenError::Corrupt { path, why: error.to_string() }
+            StoreOpenError::Corrupt { path, why: error.to_string() }
         }
         Some(ErrorCode::SystemIoFailure | ErrorCode::DiskFull) if is_full(&path) => {
-            OpenError::Io { path, source: io::ErrorKind::StorageFull.into() }
+            StoreOpenError::Io { path, source: io::ErrorKind::StorageFull.into() }
         }
-        Some(_) | None => OpenError::Io { path, source: io::Error::other(error) },
+        Some(_) | None => StoreOpenError::Io { path, source: io::Error::other(error) },
     }
 }
 
-/// Whether the disk has no space for the files that SQLite keeps beside the database: it says no more than that it could
-/// not read or write.
+/// Whether the disk has no space for the files that SQLite keeps beside the database: it says no more than
+/// that it could not read or write.
 fn is_full(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < BESIDE_BYTES)
 }
@@ -351,7 +359,7 @@ mod tests {
         // In the way of the last step's tables.
         let old = Connection::open(&path).unwrap();
         old.execute_batch("CREATE TABLE error_records (x)").unwrap();
-        assert!(matches!(open(dir.path()), Err(OpenError::Io { .. })));
+        assert!(matches!(open(dir.path()), Err(StoreOpenError::Io { .. })));
         assert_eq!(version(&old), Ok(0));
         let tables = old.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
         assert_eq!(tables, Ok(1), "what was made before the failure is gone again");

@@ -1,7 +1,8 @@
-//! The read connections: a read is one transaction on the calling thread, beside all writes.
+//! The read connections: a read is one transaction on the calling thread, concurrent with all writes.
 //!
 //! # Invariants
-//! 1. At most [`READERS_MAX`] connections, opened when they are first needed; whoever finds all in use waits for one.
+//! 1. At most [`READERS_MAX`] connections, opened when they are first needed; whoever finds all in use waits
+//!    for one.
 //! 2. A read sees one state of the store, the newest that was committed when it began.
 //! 3. A connection whose transaction did not end, because the reader panicked, is closed and not used again.
 
@@ -19,11 +20,11 @@ const READERS_MAX: usize = 4;
 
 pub(super) struct Readers {
     path: PathBuf,
-    pool: Mutex<Pool>,
+    pool: Mutex<ReaderPool>,
     freed: Condvar,
 }
 
-struct Pool {
+struct ReaderPool {
     idle: Vec<Connection>,
     /// Idle ones and those in use.
     open: usize,
@@ -32,7 +33,7 @@ struct Pool {
 impl Readers {
     /// Readers of the database at `path`, of which this one is open already.
     pub(super) fn new(path: PathBuf, first: Connection) -> Self {
-        let pool = Pool { idle: vec![first], open: 1 };
+        let pool = ReaderPool { idle: vec![first], open: 1 };
         Self { path, pool: Mutex::new(pool), freed: Condvar::new() }
     }
 
@@ -51,11 +52,11 @@ impl Readers {
         answer.and_then(|answer| ended.map(|()| answer))
     }
 
-    fn lend(&self) -> Result<Lent<'_>, StoreError> {
+    fn lend(&self) -> Result<PooledReader<'_>, StoreError> {
         let mut pool = lock(&self.pool);
         loop {
             if let Some(connection) = pool.idle.pop() {
-                return Ok(Lent { readers: self, connection: Some(connection) });
+                return Ok(PooledReader { readers: self, connection: Some(connection) });
             }
             if pool.open < READERS_MAX {
                 pool.open += 1;
@@ -65,7 +66,7 @@ impl Readers {
         }
         drop(pool);
         // Held without a connection meanwhile, so that a failure gives the place back.
-        let mut lent = Lent { readers: self, connection: None };
+        let mut lent = PooledReader { readers: self, connection: None };
         lent.connection = Some(open::connect(&self.path, Role::Reader).map_err(|error| said(&error))?);
         Ok(lent)
     }
@@ -76,12 +77,12 @@ fn gone() -> StoreError {
 }
 
 /// A connection in use; given back when dropped.
-struct Lent<'r> {
+struct PooledReader<'r> {
     readers: &'r Readers,
     connection: Option<Connection>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let usable = self.connection.take().filter(Connection::is_autocommit);
         let mut pool = lock(&self.readers.pool);

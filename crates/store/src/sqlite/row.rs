@@ -1,13 +1,14 @@
-//! How values stand in columns, and how they are read back.
+//! Conversions between values and columns.
 //!
-//! Names that people meet (plans, jobs, changesets, applies, workers) are ULIDs as text, so that the file can be read
-//! with any SQLite shell and a plan can be looked up by the beginning of its name. Names that nobody types (changes and
-//! errors, the many ones) are 16 bytes, in the same order. Within the file, rows refer to each other by small integers.
+//! Names that people meet (plans, jobs, changesets, applies, workers) are ULIDs as text, so that the file can
+//! be read with any SQLite shell and a plan can be looked up by the beginning of its name. Names that nobody
+//! types (changes and errors, the many ones) are 16 bytes, in the same order. Within the file, rows refer to
+//! each other by small integers.
 //!
 //! # Invariants
 //! 1. What is written is read back as the same value.
-//! 2. Counts and times beyond 2⁶³ are stored as the largest integer and read back as the largest value: they are
-//!    moments that never come, and still compare so.
+//! 2. Counts and times beyond 2⁶³ are stored as the largest integer and read back as the largest value: they
+//!    are moments that never come, and still compare so.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -20,18 +21,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// A value that is stored as the text it prints as.
-pub(super) struct Text<T>(pub(super) T);
+pub(super) struct SqlText<T>(pub(super) T);
 
-impl<T: Display> ToSql for Text<T> {
+impl<T: Display> ToSql for SqlText<T> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Owned(Value::Text(self.0.to_string())))
     }
 }
 
 /// A value that is stored as JSON.
-pub(super) struct Json<T>(pub(super) T);
+pub(super) struct SqlJson<T>(pub(super) T);
 
-impl<T: Serialize> ToSql for Json<T> {
+impl<T: Serialize> ToSql for SqlJson<T> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         let text = serde_json::to_string(&self.0)
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -128,7 +129,7 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(unsigned)
 }
 
-/// How many there are.
+/// Returns how many there are.
 pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
     Ok(usize::try_from(number(row, column)?).unwrap_or(usize::MAX))
 }

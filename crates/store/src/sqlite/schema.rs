@@ -1,7 +1,7 @@
 //! The tables, as the list of steps that lead to them.
 //!
-//! Step n takes a file of version n - 1 to version n, which stands in `user_version`. A step that was released never
-//! changes: what comes later is a new step.
+//! Step n takes a file of version n - 1 to version n, which stands in `user_version`. A step that was
+//! released never changes: what comes later is a new step.
 //!
 //! # Invariants
 //! 1. `application_id` says whose file it is; every file of ours has it from its first byte on.
@@ -31,8 +31,9 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
 
-/// The plans that changed something, and of each what a forecast needs, if it was made: of `attempt`, and of so many
-/// entries as the plan had then. The row is made with the first entry; a plan that came to its end keeps only the number.
+/// The plans that changed something, and of each what a forecast needs, if it was made: of `attempt`, and of
+/// so many entries as the plan had then. The row is made with the first entry; a plan that came to its end
+/// keeps only the number.
 const STEP_9: &str = "
 CREATE TABLE footprints (
     head INTEGER PRIMARY KEY REFERENCES plan_heads(no) ON DELETE CASCADE,
@@ -56,7 +57,8 @@ INSERT INTO footprints (head, plan, is_open)
     FROM plan_heads h JOIN plans p ON p.head = h.no WHERE h.entries > 0;
 ";
 
-/// The newest plan of a project, and the plans that ended long ago, each by an index and not by looking at all plans.
+/// The newest plan of a project, and the plans that ended long ago, each by an index and not by looking at
+/// all plans.
 const STEP_8: &str = "
 ALTER TABLE plan_projects ADD COLUMN plan TEXT NOT NULL DEFAULT '';
 UPDATE plan_projects SET plan = (SELECT h.plan FROM plan_heads h WHERE h.no = plan_projects.head);
@@ -90,8 +92,8 @@ const STEP_5: &str = "
 CREATE INDEX tool_calls_node ON tool_calls(head, attempt, node);
 ";
 
-/// How nodes ended, which decisions gave way, and what the user consented to. A consent is no part of a plan, and stays
-/// when plans go. What else decisions have to say stands in their JSON.
+/// How nodes ended, which decisions gave way, and what the user consented to. A consent is no part of a plan,
+/// and stays when plans go. What else decisions have to say stands in their JSON.
 const STEP_4: &str = "
 CREATE TABLE node_runs (
     no INTEGER PRIMARY KEY,
@@ -132,8 +134,9 @@ UPDATE spends SET actual = 0, assumed = 1 WHERE kind = 'time' AND actual IS NULL
 UPDATE plan_accounts SET reserved = 0 WHERE kind = 'time';
 ";
 
-/// `plan_heads`: a row for each plan that anything is kept of, with the numbers given so far, so that a number and what
-/// it is given to are one write. `plans` is beside it, since a job may be queued for a plan that is kept elsewhere.
+/// `plan_heads`: a row for each plan that anything is kept of, with the numbers given so far, so that a
+/// number and what it is given to are one write. `plans` is beside it, since a job may be queued for a plan
+/// that is kept elsewhere.
 const STEP_1: &str = "
 CREATE TABLE plan_heads (
     no INTEGER PRIMARY KEY,

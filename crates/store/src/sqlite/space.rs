@@ -1,13 +1,15 @@
 //! Gives the space back that deleted rows left in the database file.
 //!
-//! A file that this version makes knows where its pages belong (`auto_vacuum`), so that free ones are moved to its end and
-//! cut off, a few with each write. A file of an older version is written anew once (`VACUUM`), if enough of it is free.
+//! A file that this version makes knows where its pages belong (`auto_vacuum`), so that free ones are moved
+//! to its end and cut off, a few with each write. A file of an older version is written anew once (`VACUUM`),
+//! if enough of it is free.
 //!
 //! # Invariants
-//! 1. Rewriting is one transaction of SQLite: a process that is killed in the middle of it leaves the file as it was.
+//! 1. Rewriting is one transaction of SQLite: a process that is killed in the middle of it leaves the file as
+//!    it was.
 //! 2. Of all processes one rewrites at a time, under the lock that making and migrating take.
-//! 3. It is not begun without the disk space for a second copy of what is stored, nor while it would keep plans that run
-//!    from their heartbeats.
+//! 3. It is not begun without the disk space for a second copy of what is stored, nor while it would keep
+//!    plans that run from their heartbeats.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,10 +17,10 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::open::{Locked, Role, connect};
+use super::open::{DirectoryLock, Role, connect};
 use super::tx::{Tx, said};
 use super::{FOR_PROCESS, SqliteStore};
-use crate::{GivenBack, StoreError};
+use crate::{ReclaimedSpace, StoreError};
 
 /// So many pages are cut off with one write.
 const PAGES_AT_ONCE: u32 = 2_000;
@@ -33,8 +35,8 @@ const SPARE_BYTES: u64 = 16 << 20;
 /// The value of the setting by which free pages can be cut off.
 const INCREMENTAL: u64 = 2;
 
-/// How full the file is.
-struct Fill {
+/// The fill level of the file.
+struct FileFill {
     page_bytes: u64,
     pages: u64,
     free_pages: u64,
@@ -42,8 +44,8 @@ struct Fill {
     has_live_jobs: bool,
 }
 
-impl Fill {
-    fn of(tx: &Tx<'_>) -> Result<Self, StoreError> {
+impl FileFill {
+    fn read(tx: &Tx<'_>) -> Result<Self, StoreError> {
         let number = |sql| tx.the(sql, [], |row| row.get::<_, i64>(0));
         let number = |sql| number(sql).map(|value| u64::try_from(value).unwrap_or(0));
         let live = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'running')";
@@ -70,9 +72,9 @@ impl Fill {
 }
 
 /// Gives back what can be given back.
-pub(super) fn give_back(store: &SqliteStore, database: &Path) -> Result<GivenBack, StoreError> {
+pub(super) fn give_back(store: &SqliteStore, database: &Path) -> Result<ReclaimedSpace, StoreError> {
     let before = bytes_of(database);
-    let fill = store.read(Fill::of)?;
+    let fill = store.read(FileFill::read)?;
     let mut kept_because = None;
     if fill.is_incremental {
         cut_off(store, fill.free_pages)?;
@@ -80,8 +82,8 @@ pub(super) fn give_back(store: &SqliteStore, database: &Path) -> Result<GivenBac
     } else if fill.is_worth_rewriting() {
         kept_because = rewrite(database, &fill)?;
     }
-    let kept_bytes = store.read(Fill::of)?.free_bytes();
-    Ok(GivenBack { bytes: before.saturating_sub(bytes_of(database)), kept_bytes, kept_because })
+    let kept_bytes = store.read(FileFill::read)?.free_bytes();
+    Ok(ReclaimedSpace { bytes: before.saturating_sub(bytes_of(database)), kept_bytes, kept_because })
 }
 
 /// Moves free pages to the end and cuts them off, a few at a time: others write in between.
@@ -89,7 +91,7 @@ fn cut_off(store: &SqliteStore, mut free_pages: u64) -> Result<(), StoreError> {
     while free_pages > 0 {
         let left = store.writer.submit_blocking(FOR_PROCESS, |tx: &Tx<'_>| {
             tx.all(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"), [], |_| Ok(()))?;
-            Ok::<_, StoreError>(Fill::of(tx)?.free_pages)
+            Ok::<_, StoreError>(FileFill::read(tx)?.free_pages)
         })?;
         if left >= free_pages {
             break;
@@ -100,7 +102,7 @@ fn cut_off(store: &SqliteStore, mut free_pages: u64) -> Result<(), StoreError> {
 }
 
 /// Writes the file anew, without what is free; the reason, if that has to wait.
-fn rewrite(database: &Path, fill: &Fill) -> Result<Option<String>, StoreError> {
+fn rewrite(database: &Path, fill: &FileFill) -> Result<Option<String>, StoreError> {
     let broken = |error: io::Error| StoreError::Broken { why: error.to_string() };
     let used = fill.used_bytes();
     if fill.has_live_jobs && used > QUICK_BYTES_MAX {
@@ -114,7 +116,7 @@ fn rewrite(database: &Path, fill: &Fill) -> Result<Option<String>, StoreError> {
         return Ok(Some(format!("{} MiB of disk space are needed for it", needed >> 20)));
     }
     let directory = File::open(dir).map_err(broken)?;
-    let _locked = Locked::new(&directory).map_err(broken)?;
+    let _locked = DirectoryLock::new(&directory).map_err(broken)?;
     let run = || {
         let connection = connect(database, Role::Writer)?;
         if used > QUICK_BYTES_MAX {

@@ -1,8 +1,8 @@
 //! A transaction as the ports see it: statements that are prepared once, and errors in the store's words.
 //!
 //! # Invariants
-//! 1. Every statement of every port goes through a [`Tx`], so none of SQLite's errors goes unnoticed: even when a port
-//!    turned it into another answer, [`Tx::trouble`] still tells the writer what it was.
+//! 1. Every statement of every port goes through a [`Tx`], so none of SQLite's errors goes unnoticed: even
+//!    when a port turned it into another answer, [`Tx::trouble`] still tells the writer what it was.
 //! 2. A port never begins, commits or undoes anything itself.
 //!
 //! # Not here
@@ -16,9 +16,9 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row};
 
 use crate::StoreError;
 
-/// What an error of SQLite spoils.
+/// The extent of the damage of an error of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum TxFailure {
     /// This one statement was wrong; what others did in the same transaction stands.
     Statement,
     /// Nothing of the transaction can be kept, but the next one may succeed.
@@ -30,7 +30,7 @@ pub(super) enum Trouble {
 /// One transaction, of the writer or of a reader.
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
-    trouble: Cell<Option<Trouble>>,
+    trouble: Cell<Option<TxFailure>>,
     to_sync: RefCell<BTreeSet<Hash>>,
 }
 
@@ -111,7 +111,7 @@ impl<'c> Tx<'c> {
     }
 
     /// The worst that a statement met since this was last asked.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<TxFailure> {
         self.trouble.take()
     }
 
@@ -120,8 +120,8 @@ impl<'c> Tx<'c> {
             let said = said(&error);
             let met = trouble_of(&error, &said);
             let worst = match self.trouble.take() {
-                Some(known @ (Trouble::Transaction(_) | Trouble::Store(_))) => known,
-                Some(Trouble::Statement) | None => met,
+                Some(known @ (TxFailure::Transaction(_) | TxFailure::Store(_))) => known,
+                Some(TxFailure::Statement) | None => met,
             };
             self.trouble.set(Some(worst));
             said
@@ -143,7 +143,7 @@ pub(super) fn said(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-fn trouble_of(error: &rusqlite::Error, said: &StoreError) -> Trouble {
+fn trouble_of(error: &rusqlite::Error, said: &StoreError) -> TxFailure {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseBusy
@@ -153,14 +153,14 @@ fn trouble_of(error: &rusqlite::Error, said: &StoreError) -> Trouble {
             | ErrorCode::OutOfMemory
             | ErrorCode::OperationInterrupted
             | ErrorCode::OperationAborted,
-        ) => Trouble::Transaction(said.clone()),
+        ) => TxFailure::Transaction(said.clone()),
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::DatabaseCorrupt
             | ErrorCode::NotADatabase
             | ErrorCode::ReadOnly
             | ErrorCode::CannotOpen,
-        ) => Trouble::Store(said.clone()),
-        Some(_) | None => Trouble::Statement,
+        ) => TxFailure::Store(said.clone()),
+        Some(_) | None => TxFailure::Statement,
     }
 }

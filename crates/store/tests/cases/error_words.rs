@@ -1,9 +1,10 @@
 //! What the errors of a store say, and how they are to be taken.
 
 use domain::{
-    BadTransition, ChangesetError, Day, DecisionInvalid, ErrorClass, Fence, JobId, JobRefused, JobState,
-    LeaseLost, LimitReached, LimitTooLow, LockHeld, LockResource, PlanEvent, PlanId, PlanRefused, PlanState,
-    RecordError, ReserveError, Scope, SpendId, SpendKind, WallMs,
+    BadTransition, ChangesetError, Day, DecisionInvalid, ErrorClass, Fence, JobId, JobState,
+    JobTransitionRejection, LeaseLost, LedgerScope, LimitReached, LimitTooLow, LockHeld, LockResource,
+    PlanEvent, PlanId, PlanState, PlanTransitionRejection, RecordError, ReserveError, SpendId, SpendKind,
+    WallMs,
 };
 use store::{
     ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError, LockStoreError, PlanStoreError,
@@ -71,7 +72,7 @@ fn a_lost_lease_is_one_error_whichever_rule_found_it() {
         ChangesetStoreError::from(RecordError::LeaseLost(LOST)),
         ChangesetStoreError::Store(lost.clone())
     );
-    assert_eq!(JobStoreError::from(JobRefused::LeaseLost(LOST)), JobStoreError::Store(lost));
+    assert_eq!(JobStoreError::from(JobTransitionRejection::LeaseLost(LOST)), JobStoreError::Store(lost));
 }
 
 #[test]
@@ -98,14 +99,14 @@ fn a_job_that_says_no_is_heard_as_it_said_it() {
     let state = JobState::Failed;
     let heard = [
         (
-            JobRefused::PlanBusy { job },
+            JobTransitionRejection::PlanBusy { job },
             ErrorClass::Transient,
             "the plan is busy with job 00000000000000000000000011",
         ),
-        (JobRefused::Final { state }, ErrorClass::Permanent, "the job is failed already"),
-        (JobRefused::CancelRequested, ErrorClass::Cancelled, "a cancel of the job was requested"),
+        (JobTransitionRejection::Final { state }, ErrorClass::Permanent, "the job is failed already"),
+        (JobTransitionRejection::CancelRequested, ErrorClass::Cancelled, "a cancel of the job was requested"),
         (
-            JobRefused::OtherPlan { plan },
+            JobTransitionRejection::OtherPlan { plan },
             ErrorClass::Bug,
             "these are the jobs of plan 00000000000000000000000012",
         ),
@@ -164,7 +165,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
     let (plan, job) = (PlanId::from_u128(34), JobId::from_u128(33));
     let state = PlanState::FIRST;
     let event = PlanEvent::Advance;
-    let spent = PlanRefused::ReversionsSpent;
+    let spent = PlanTransitionRejection::ReversionsSpent;
     let heard = [
         (
             PlanStoreError::NotFound { plan },
@@ -172,7 +173,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
             "there is no plan 00000000000000000000000012",
         ),
         (
-            PlanStoreError::Refused(PlanRefused::BadTransition(BadTransition { state, event })),
+            PlanStoreError::Refused(PlanTransitionRejection::BadTransition(BadTransition { state, event })),
             ErrorClass::Bug,
             "a plan that is strategize/queued does not advance",
         ),
@@ -183,7 +184,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
             "a decision is not valid: it follows from decision 9, which the plan does not have, or no longer",
         ),
         (
-            PlanStoreError::from(JobStoreError::Refused(JobRefused::PlanBusy { job })),
+            PlanStoreError::from(JobStoreError::Refused(JobTransitionRejection::PlanBusy { job })),
             ErrorClass::Transient,
             "the plan is busy with job 00000000000000000000000011",
         ),
@@ -229,7 +230,7 @@ fn an_error_keeps_its_source_apart_from_its_words() {
 fn a_limit_says_what_it_is_how_far_it_is_used_and_what_was_asked() {
     let plan = PlanId::from_u128(33);
     let reached = LimitReached {
-        scope: Scope::Plan(plan),
+        scope: LedgerScope::Plan(plan),
         kind: SpendKind::ToolCalls,
         max: 3,
         used: 2,
@@ -237,7 +238,7 @@ fn a_limit_says_what_it_is_how_far_it_is_used_and_what_was_asked() {
         asked: 1,
     };
     let day = LimitReached {
-        scope: Scope::Day(Day::of(WallMs(0))),
+        scope: LedgerScope::Day(Day::from_wall(WallMs(0))),
         kind: SpendKind::Steps,
         reserved: 0,
         ..reached

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest,
-    DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, LockRequest, LockResource, Ms,
-    NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewPlan, NodeOutcome, NodeRun, NotCaptured,
-    Phase, PlanId, Policy, ProjectLink, RelPath, RootNo, SandboxRecord, StepId, Usage, WallMs, WorkerId,
+    ApplyId, ApplyKind, Base, BootId, CallEnd, CallNumber, CallState, CaptureOmissions, ChangeDraft,
+    ChangeId, ChangesetId, Claim, ClaimRequest, DecisionKind, ErrorCategory, ErrorId, FileState, Hash, JobId,
+    LockRequest, LockResource, Ms, NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewPlan,
+    NodeOutcome, NodeRun, Phase, PlanId, ProjectLink, RecoveryPolicy, RelPath, RootIndex, SandboxRecord,
+    StepId, TokenUsage, WallMs, WorkerId,
 };
 use serde_json::json;
 use store::{
-    ApplyStore, By, CallOutcome, CallStore, ChangesetStore, ConsentStore, ContentStore, ErrorStore, JobStore,
-    LockStore, NodeStore, OpenError, PlanStore, SqliteOptions, SqliteStore, Store,
+    ApplyStore, CallAuthority, CallOutcome, CallStore, ChangesetStore, ConsentStore, ContentStore,
+    ErrorStore, JobStore, LockStore, NodeStore, PlanStore, SqliteOptions, SqliteStore, Store, StoreOpenError,
 };
 use sync::{Clock, Effect, EffectGate, ManualClock, Parker, SystemClock};
 use tempfile::TempDir;
@@ -52,7 +53,7 @@ pub(crate) fn fresh(clock: ManualClock) -> Arc<dyn Store> {
 }
 
 /// The store in this directory.
-pub(crate) fn try_open(dir: &Path) -> Result<SqliteStore, OpenError> {
+pub(crate) fn try_open(dir: &Path) -> Result<SqliteStore, StoreOpenError> {
     let clock = Arc::new(SystemClock::new());
     SqliteStore::open(SqliteOptions { dir: dir.to_owned(), clock, wall: || WallMs(7) })
 }
@@ -99,10 +100,10 @@ pub(crate) fn change(n: u128, content: &[u8]) -> NewChange {
     let after = FileState::file(content, 0o644);
     NewChange {
         id: ChangeId::from_u128(n),
-        call: CallNo(1),
-        root: RootNo(0),
+        call: CallNumber(1),
+        root: RootIndex(0),
         base: Base::Known,
-        draft: Draft::between(RelPath::new(format!("file{n}")).unwrap(), None, Some(after)).unwrap(),
+        draft: ChangeDraft::between(RelPath::new(format!("file{n}")).unwrap(), None, Some(after)).unwrap(),
     }
 }
 
@@ -175,14 +176,14 @@ pub(crate) async fn fill(store: &SqliteStore) {
         contents: contents.to_vec(),
         settles: vec![node_run("execute")],
     };
-    store.end_call(By::Effect(&effect()), &claim, outcome).await.unwrap();
+    store.end_call(CallAuthority::Effect(&effect()), &claim, outcome).await.unwrap();
     store.close(&effect(), &claim, set).await.unwrap();
     store.start(&effect(), &claim, ChangesetId::from_u128(2)).await.unwrap();
     store.record_latest(&effect(), &claim, change(3, b"")).await.unwrap();
     let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
     let error =
         NewError::new(ErrorId::from_u128(1), Phase::Strategize, step, ErrorCategory::Timeout, "no answer");
-    store.record_error(&claim, &Policy::default(), error, 0).await.unwrap();
+    store.record_error(&claim, &RecoveryPolicy::default(), error, 0).await.unwrap();
     let record = SandboxRecord {
         plan: PLAN,
         attempt: 1,
@@ -192,7 +193,7 @@ pub(crate) async fn fill(store: &SqliteStore) {
         boot: BootId::from_u128(1),
         opened: WallMs(1),
         closed: None,
-        not_captured: NotCaptured::default(),
+        not_captured: CaptureOmissions::default(),
         tree: None,
     };
     store.sandbox_opened(&effect(), &claim, record).await.unwrap();
@@ -200,13 +201,13 @@ pub(crate) async fn fill(store: &SqliteStore) {
         id: ApplyId::from_u128(1),
         plan: PLAN,
         kind: ApplyKind::Undo,
-        net_hash: Hash::of(b""),
+        net_hash: Hash::from_content(b""),
         selection: json!(null),
         summary: json!({}),
     };
     store.begin_apply(undo).await.unwrap();
     let request = LockRequest {
-        resource: LockResource::Project(Hash::of(b"root")),
+        resource: LockResource::Project(Hash::from_content(b"root")),
         owner: "me".to_owned(),
         boot: BootId::from_u128(1),
         lease: Duration::from_secs(1),
@@ -228,7 +229,7 @@ pub(crate) fn node_run(path: &str) -> NodeRun {
         text: "said".to_owned(),
         json: json!({"ok": true}),
         changed: 2,
-        usage: Usage { tokens_in: 1, tokens_out: 2, cost_micros: 3 },
+        usage: TokenUsage { tokens_in: 1, tokens_out: 2, cost_micros: 3 },
         guidance_seen: 1,
         started: WallMs(1),
         finished: WallMs(2),

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use domain::{ChangesetId, Hash};
 use rusqlite::Connection;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, Collected, ContentStore, STAGED_KEPT, SqliteStore, StoredFile,
+    CallAuthority, CallOutcome, CallStore, ChangesetStore, CollectedContents, ContentStore, STAGED_KEPT,
+    SqliteStore, StoredFile,
 };
 use tempfile::TempDir;
 
@@ -16,7 +17,7 @@ use crate::sqlite_bench::{PLAN, call_end, change, database, effect, new_call, op
 const LARGE: &[u8] = &[7; 40_000];
 
 fn place(dir: &Path) -> PathBuf {
-    let digits = Hash::of(LARGE).to_string();
+    let digits = Hash::from_content(LARGE).to_string();
     dir.join("contents").join(&digits[..2]).join(&digits[2..])
 }
 
@@ -44,7 +45,7 @@ async fn call(store: &SqliteStore) -> domain::Claim {
         contents,
         settles: Vec::new(),
     };
-    store.end_call(By::Effect(&effect()), &claim, outcome).await.unwrap();
+    store.end_call(CallAuthority::Effect(&effect()), &claim, outcome).await.unwrap();
     claim
 }
 
@@ -56,11 +57,11 @@ async fn a_large_content_is_synced_when_its_changeset_ends_and_not_before() {
     assert_eq!(synced(dir.path()), (0, 1));
     assert!(fs::read(place(dir.path())).unwrap() == LARGE);
     let file = |is_synced| Some(StoredFile { path: place(dir.path()), is_synced });
-    assert_eq!(store.content_file(&Hash::of(LARGE)).unwrap(), file(false));
+    assert_eq!(store.content_file(&Hash::from_content(LARGE)).unwrap(), file(false));
     store.close(&effect(), &claim, ChangesetId::from_u128(1)).await.unwrap();
     assert_eq!(synced(dir.path()), (1, 0));
-    assert_eq!(store.content_file(&Hash::of(LARGE)).unwrap(), file(true));
-    assert_eq!(store.content_file(&Hash::of(b"small")).unwrap(), None);
+    assert_eq!(store.content_file(&Hash::from_content(LARGE)).unwrap(), file(true));
+    assert_eq!(store.content_file(&Hash::from_content(b"small")).unwrap(), None);
 }
 
 #[tokio::test]
@@ -70,7 +71,7 @@ async fn a_missing_file_does_not_keep_its_changeset_open() {
     let claim = call(&store).await;
     fs::remove_file(place(dir.path())).unwrap();
     store.close(&effect(), &claim, ChangesetId::from_u128(1)).await.unwrap();
-    let missing = store.open_content(&Hash::of(LARGE)).err().unwrap();
+    let missing = store.open_content(&Hash::from_content(LARGE)).err().unwrap();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
     // It comes back with whoever stages it again.
     store.stage(&mut &LARGE[..]).unwrap();
@@ -82,7 +83,7 @@ async fn what_another_process_has_staged_is_not_collected() {
     let dir = TempDir::new().unwrap();
     let (one, other) = (open(dir.path()), open(dir.path()));
     one.stage(&mut &LARGE[..]).unwrap();
-    assert_eq!(other.collect(false).unwrap(), Collected::default());
+    assert_eq!(other.collect(false).unwrap(), CollectedContents::default());
     assert!(place(dir.path()).exists());
 }
 

@@ -8,14 +8,14 @@ use std::path::Path;
 use domain::{ChangesetId, Hash};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use store::{By, ChangesetStore, ContentStore, NodeStore, OpenError, PlanStore};
+use store::{CallAuthority, ChangesetStore, ContentStore, NodeStore, PlanStore, StoreOpenError};
 use tempfile::TempDir;
 
 use crate::sqlite_bench::{PLAN, choice, database, effect, fill, made, node_run, open, told, try_open};
 
 fn read(store: &dyn ContentStore, content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    store.open_content(&Hash::of(content)).unwrap().read_to_end(&mut bytes).unwrap();
+    store.open_content(&Hash::from_content(content)).unwrap().read_to_end(&mut bytes).unwrap();
     bytes
 }
 
@@ -66,7 +66,7 @@ async fn a_store_from_before_nodes_were_kept_is_migrated_with_its_decisions() {
     let store = open(dir.path());
     assert_eq!(store.decisions(PLAN).await.unwrap(), decisions, "also their names are the same");
     assert_eq!(store.node_runs(PLAN).await.unwrap(), []);
-    store.settle_nodes(By::Effect(&effect()), &claim, vec![node_run("a")]).await.unwrap();
+    store.settle_nodes(CallAuthority::Effect(&effect()), &claim, vec![node_run("a")]).await.unwrap();
     assert_eq!(store.node_runs(PLAN).await.unwrap(), [node_run("a")]);
     assert_eq!(store.decide(&effect(), &claim, choice("so")).await.unwrap().seq, 2);
 }
@@ -90,7 +90,7 @@ fn files_in(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
 }
 
 /// Opening is refused, and leaves the directory as it was.
-fn refused(dir: &TempDir) -> OpenError {
+fn refused(dir: &TempDir) -> StoreOpenError {
     let before = files_in(dir.path());
     let refused = try_open(dir.path()).unwrap_err();
     assert!(files_in(dir.path()) == before, "{refused} and something changed");
@@ -128,9 +128,9 @@ fn the_log_of_a_newer_program_that_was_killed_is_left_alone() {
 
 struct TooNew(u32, u32);
 
-fn too_new(error: OpenError) -> TooNew {
+fn too_new(error: StoreOpenError) -> TooNew {
     match error {
-        OpenError::TooNew { found, known } => TooNew(found, known),
+        StoreOpenError::TooNew { found, known } => TooNew(found, known),
         other => panic!("{other:?}"),
     }
 }
@@ -145,7 +145,7 @@ fn a_file_that_is_no_store_is_refused_and_left_alone() {
         let dir = TempDir::new().unwrap();
         fs::write(database(dir.path()), content).unwrap();
         match refused(&dir) {
-            OpenError::Foreign { path } => assert_eq!(path, database(dir.path())),
+            StoreOpenError::Foreign { path } => assert_eq!(path, database(dir.path())),
             other => panic!("{other:?}"),
         }
     }
@@ -158,7 +158,7 @@ fn the_database_of_another_program_is_refused_and_left_alone() {
     foreign.execute_batch("CREATE TABLE jobs (id); PRAGMA user_version = 1").unwrap();
     drop(foreign);
     let error = refused(&dir);
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
+    assert!(matches!(error, StoreOpenError::Foreign { .. }), "{error:?}");
     assert!(error.to_string().ends_with("agents.db is not a store of this program"), "{error}");
 }
 
@@ -178,7 +178,7 @@ fn a_damaged_store_is_refused_and_left_alone() {
         fs::write(database(dir.path()), &bytes).unwrap();
         let before = fs::read(database(dir.path())).unwrap();
         match try_open(dir.path()).unwrap_err() {
-            OpenError::Corrupt { path, why } => {
+            StoreOpenError::Corrupt { path, why } => {
                 assert_eq!(path, database(dir.path()));
                 assert!(why.contains("malformed"), "{how}: {why}");
             }
@@ -193,7 +193,7 @@ fn a_directory_that_cannot_be_used_is_told_with_its_cause() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     let error = try_open(&dir.path().join("file/data")).unwrap_err();
-    assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+    assert!(matches!(error, StoreOpenError::Io { .. }), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
 }
 
@@ -206,7 +206,7 @@ async fn only_the_owner_may_read_what_is_kept() {
     let mode = fs::metadata(&data).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode, 0o700);
     let found: Vec<(String, u32)> = files_in(&data).into_iter().map(|(name, mode, _)| (name, mode)).collect();
-    let hash = Hash::of(&[7; 40_000]).to_string();
+    let hash = Hash::from_content(&[7; 40_000]).to_string();
     let (first, rest) = hash.split_at(2);
     let mut expected = vec![
         ("agents.db".to_owned(), 0o600),

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use domain::{
-    Action, ChangesetId, ChangesetState, Claim, Detail, ErrorCategory, ErrorId, Hash, JobState, NewError,
-    Phase, PlanId, Policy, StepDecision, StepId,
+    ChangesetId, ChangesetState, Claim, Detail, ErrorCategory, ErrorId, Hash, JobState, NewError, Phase,
+    PlanId, RecoveryAction, RecoveryPolicy, StepDecision, StepId,
 };
 use rusqlite::Connection;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobEnd, JobStore, NodeStore,
-    PlanStore, SqliteStore,
+    CallAuthority, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobEnd, JobStore,
+    NodeStore, PlanStore, SqliteStore,
 };
 use sync::{CancelReason, EffectGate};
 use tempfile::TempDir;
@@ -125,21 +125,21 @@ async fn end_call(
     claim: &Claim,
     set: ChangesetId,
     changes: Vec<domain::NewChange>,
-    contents: Vec<store::Staged>,
+    contents: Vec<store::StagedContent>,
 ) {
     let call = store.begin_call(&effect(), claim, new_call()).await.unwrap();
     let changeset = Some(set);
     let settles = vec![node_run(&call.no.0.to_string()), node_run(&format!("{}/skipped", call.no.0))];
     let outcome =
         CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents, settles };
-    store.end_call(By::Effect(&effect()), claim, outcome).await.unwrap();
+    store.end_call(CallAuthority::Effect(&effect()), claim, outcome).await.unwrap();
 }
 
 /// Has one error after the other, and says so as soon as it knows what is done about it.
 async fn fail_until_killed(store: &SqliteStore, number: u128) {
     let claim = owner(store, PlanId::from_u128(number)).await;
     for n in 1.. {
-        store.record_error(&claim, &Policy::default(), error(n), 0).await.unwrap();
+        store.record_error(&claim, &RecoveryPolicy::default(), error(n), 0).await.unwrap();
         say(&format!("done {n}"));
     }
 }
@@ -217,7 +217,7 @@ async fn what_a_killed_process_was_told_is_there_and_no_call_is_there_in_part() 
             assert_eq!((u128::from(entry.seq), u128::from(entry.no)), (n, n), "there are no gaps");
             let id = n + CHANGES - 1;
             let mut bytes = Vec::new();
-            store.open_content(&Hash::of(&content(id))).unwrap().read_to_end(&mut bytes).unwrap();
+            store.open_content(&Hash::from_content(&content(id))).unwrap().read_to_end(&mut bytes).unwrap();
             assert!(bytes == content(id), "the content of entry {n}");
         }
         // The dead one's plan goes on where it stopped.
@@ -243,15 +243,18 @@ async fn what_a_killed_process_was_told_of_its_errors_is_there_and_the_next_is_c
     let store = open(dir.path());
     let history = store.history(PLAN).await.unwrap();
     assert!(history.recorded() >= told, "{told} errors were answered, {} are there", history.recorded());
-    let actions: Vec<bool> =
-        history.records().map(|record| matches!(record.recovery.action, Action::Retry { .. })).collect();
+    let actions: Vec<bool> = history
+        .records()
+        .map(|record| matches!(record.recovery.action, RecoveryAction::Retry { .. }))
+        .collect();
     if history.recorded() <= 100 {
         assert_eq!(actions[..4], [true, true, true, false], "the retries of a step");
     }
     // A final failure comes after them, and takes nothing of their details away.
     let (claim, next) = (store.jobs(None).await.unwrap().remove(0).claim(), history.recorded() + 1);
-    let recovery = store.record_error(&claim, &Policy::default(), error(next.into()), 0).await.unwrap();
-    assert_eq!((recovery.seq, recovery.action), (next, Action::Ask));
+    let recovery =
+        store.record_error(&claim, &RecoveryPolicy::default(), error(next.into()), 0).await.unwrap();
+    assert_eq!((recovery.seq, recovery.action), (next, RecoveryAction::Ask));
     let details = store.history(PLAN).await.unwrap().details();
     let kept = details["no"].as_array().unwrap();
     assert_eq!(kept.last().unwrap(), &next.to_string());
@@ -262,8 +265,8 @@ async fn what_a_killed_process_was_told_of_its_errors_is_there_and_the_next_is_c
 const LOG_HEAD_BYTES: usize = 32;
 const LOG_PAGE_BYTES: usize = 24 + 4096;
 
-/// The store of this directory as losses of power might have left it: with its log cut, at the ends of its pages and
-/// within them. Something of each of so many writes is in the log.
+/// The store of this directory as losses of power might have left it: with its log cut, at the ends of its
+/// pages and within them. Something of each of so many writes is in the log.
 fn cut_logs(dir: &Path, writes: usize) -> impl Iterator<Item = (usize, TempDir)> {
     let [file, log] = ["agents.db", "agents.db-wal"].map(|name| std::fs::read(dir.join(name)).unwrap());
     let pages = (log.len() - LOG_HEAD_BYTES) / LOG_PAGE_BYTES;

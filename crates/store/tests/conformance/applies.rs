@@ -2,7 +2,7 @@
 
 use domain::{
     ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ClaimRequest, EventKind, Hash,
-    JobRefused, JobState, NewApply, Phase, PlanEvent, PlanState, Work,
+    JobState, JobTransitionRejection, NewApply, Phase, PlanEvent, PlanState, WorkState,
 };
 use store::{JobEnd, JobStoreError, PlanStoreError};
 
@@ -24,7 +24,7 @@ fn undo(n: u64) -> NewApply {
     an_apply(n, 1, ApplyKind::Undo)
 }
 
-fn refused<T>(refused: JobRefused) -> Result<T, JobStoreError> {
+fn refused<T>(refused: JobTransitionRejection) -> Result<T, JobStoreError> {
     Err(JobStoreError::Refused(refused))
 }
 
@@ -58,13 +58,16 @@ pub(crate) async fn a_seal_asked_for_again_does_no_more_and_another_is_refused(b
     let before = bench.snapshot().await;
     bench.pass(LEASE / 2);
     assert_eq!(owner.seal_apply(apply(1)).await, Ok(()));
-    let other = NewApply { net_hash: Hash::of(b"other"), ..apply(1) };
-    assert_eq!(owner.seal_apply(other).await, refused(JobRefused::ApplyTaken { apply: id(1) }));
+    let other = NewApply { net_hash: Hash::from_content(b"other"), ..apply(1) };
+    assert_eq!(owner.seal_apply(other).await, refused(JobTransitionRejection::ApplyTaken { apply: id(1) }));
     assert_eq!(bench.snapshot().await, before);
     // One that has ended is not sealed again: whoever asks so late must not write.
     assert!(end(&bench, 1, ApplyEnd::NeverBegan).await);
     let before = bench.snapshot().await;
-    assert_eq!(owner.seal_apply(apply(1)).await, refused(JobRefused::ApplyTaken { apply: id(1) }));
+    assert_eq!(
+        owner.seal_apply(apply(1)).await,
+        refused(JobTransitionRejection::ApplyTaken { apply: id(1) })
+    );
     assert_eq!(bench.snapshot().await, before);
     assert_eq!(owner.seal_apply(apply(2)).await, Ok(()));
 }
@@ -72,7 +75,7 @@ pub(crate) async fn a_seal_asked_for_again_does_no_more_and_another_is_refused(b
 pub(crate) async fn a_cancel_before_the_seal_wins(bench: Bench) {
     let owner = processing(&bench, 1, Phase::Apply).await;
     bench.store.cancel(owner.claim.job, "enough").await.unwrap();
-    assert_eq!(owner.seal_apply(apply(1)).await, refused(JobRefused::CancelRequested));
+    assert_eq!(owner.seal_apply(apply(1)).await, refused(JobTransitionRejection::CancelRequested));
     assert_eq!(bench.store.applies(plan_id(1)).await, Ok(Vec::new()));
     owner.end(JobEnd::Cancelled).await.unwrap();
     assert_eq!(bench.plan(plan_id(1)).await.state, PlanState::Apply(ApplyState::Cancelled));
@@ -81,7 +84,10 @@ pub(crate) async fn a_cancel_before_the_seal_wins(bench: Bench) {
 pub(crate) async fn a_seal_before_the_cancel_wins(bench: Bench) {
     let owner = sealed(&bench).await;
     let before = bench.snapshot().await;
-    assert_eq!(bench.store.cancel(owner.claim.job, "enough").await, refused(JobRefused::CancelTooLate));
+    assert_eq!(
+        bench.store.cancel(owner.claim.job, "enough").await,
+        refused(JobTransitionRejection::CancelTooLate)
+    );
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -104,7 +110,7 @@ pub(crate) async fn of_a_cancel_and_a_seal_of_an_apply_one_wins(bench: Bench) {
 pub(crate) async fn only_an_apply_of_the_owners_plan_is_sealed(bench: Bench) {
     let owner = processing(&bench, 1, Phase::Execute).await;
     let phase = Phase::Execute;
-    assert_eq!(owner.seal_apply(apply(1)).await, refused(JobRefused::NotApply { phase }));
+    assert_eq!(owner.seal_apply(apply(1)).await, refused(JobTransitionRejection::NotApply { phase }));
     let owner = processing(&bench, 2, Phase::Apply).await;
     let before = bench.snapshot().await;
     assert!(owner.seal_apply(apply(1)).await.is_err(), "plan 1 is not the owner's");
@@ -176,7 +182,10 @@ pub(crate) async fn a_seal_that_another_apply_needs_is_not_broken(bench: Bench) 
     let owner = sealed(&bench).await;
     owner.seal_apply(apply(2)).await.unwrap();
     assert!(end(&bench, 1, ApplyEnd::NeverBegan).await);
-    assert_eq!(bench.store.cancel(owner.claim.job, "enough").await, refused(JobRefused::CancelTooLate));
+    assert_eq!(
+        bench.store.cancel(owner.claim.job, "enough").await,
+        refused(JobTransitionRejection::CancelTooLate)
+    );
     assert!(end(&bench, 2, ApplyEnd::NeverBegan).await);
     assert!(bench.store.cancel(owner.claim.job, "enough").await.is_ok());
 }
@@ -209,10 +218,10 @@ pub(crate) async fn a_plan_whose_apply_has_not_ended_is_not_moved_by_hand(bench:
     let owner = sealed(&bench).await;
     owner.end(failed()).await.unwrap();
     let before = bench.snapshot().await;
-    let too_late = PlanStoreError::Job(JobRefused::CancelTooLate);
+    let too_late = PlanStoreError::Job(JobTransitionRejection::CancelTooLate);
     assert_eq!(by_hand(&bench, 1, PlanEvent::Cancel).await, Err(too_late));
     for event in [PlanEvent::Retry, PlanEvent::Revert] {
-        let refused = PlanStoreError::Job(JobRefused::Sealed);
+        let refused = PlanStoreError::Job(JobTransitionRejection::Sealed);
         assert_eq!(by_hand(&bench, 1, event).await, Err(refused), "{event}");
     }
     assert_eq!(bench.snapshot().await, before);
@@ -260,7 +269,7 @@ pub(crate) async fn an_apply_that_failed_before_its_seal_leaves_no_apply(bench: 
     let owner = start(&bench, 1).await;
     owner.seal_apply(apply(1)).await.unwrap();
     assert!(end(&bench, 1, ApplyEnd::Applied).await);
-    assert_ne!(bench.plan(plan_id(1)).await.state, PlanState::Strategize(Work::Queued));
+    assert_ne!(bench.plan(plan_id(1)).await.state, PlanState::Strategize(WorkState::Queued));
 }
 
 pub(crate) async fn applies_that_have_not_ended_are_listed_and_no_others(bench: Bench) {

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use domain::context::ContextRecord;
 use domain::{
-    ApplyRecord, CallEnd, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed,
-    CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, KeptCall, Ledger, Lock, Ms, NewApply, NewCall,
-    NewChange, NewDecision, NewError, NewJob, NewSpend, NodeRun, NodeWait, Plan, PlanId, Policy, Recorded,
-    Recovery, SandboxRecord, Spend, SpendId, SpendKind, Started, StepDecision, ToolCall,
+    ApplyRecord, CallCategory, CallEnd, CallNumber, Changeset, ChangesetEnding, ChangesetId, ChangesetState,
+    Claim, ClaimRequest, ClosedChangeset, Decision, ErrorHistory, EventRecord, Job, Ledger, Lock, Ms,
+    NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewSpend, NodeRun, NodeWait, Plan, PlanId,
+    RecordedChange, RecoveryAdvice, RecoveryPolicy, SandboxRecord, SettledCall, Spend, SpendId, SpendKind,
+    StartedChangeset, StepDecision, ToolCall,
 };
 use store::{
-    By, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError,
-    Staged, Store, StoreError,
+    CallAuthority, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError,
+    LedgerStoreError, StagedContent, Store, StoreError,
 };
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
@@ -237,7 +238,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) async fn start(&self, id: ChangesetId) -> Result<Started, ChangesetStoreError> {
+    pub(crate) async fn start(&self, id: ChangesetId) -> Result<StartedChangeset, ChangesetStoreError> {
         self.store.start(&effect(), &self.claim, id).await
     }
 
@@ -245,27 +246,33 @@ impl Owner {
         &self,
         id: ChangesetId,
         change: &NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.store.record(&effect(), &self.claim, id, change.clone()).await
     }
 
-    pub(crate) async fn record_latest(&self, change: &NewChange) -> Result<Recorded, ChangesetStoreError> {
+    pub(crate) async fn record_latest(
+        &self,
+        change: &NewChange,
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.store.record_latest(&effect(), &self.claim, change.clone()).await
     }
 
-    pub(crate) async fn close(&self, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
+    pub(crate) async fn close(&self, id: ChangesetId) -> Result<ClosedChangeset, ChangesetStoreError> {
         self.store.close(&effect(), &self.claim, id).await
     }
 
-    pub(crate) async fn finish(&self, how: Ending) -> Result<Vec<Closed>, ChangesetStoreError> {
+    pub(crate) async fn finish(
+        &self,
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         self.store.finish(&finisher(), &self.claim, how).await
     }
 
     pub(crate) async fn record_error(
         &self,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: &NewError,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         self.store.record_error(&self.claim, policy, error.clone(), 0).await
     }
 
@@ -289,15 +296,19 @@ impl Owner {
     }
 
     pub(crate) async fn settle_nodes(&self, runs: Vec<NodeRun>) -> Result<(), StoreError> {
-        self.store.settle_nodes(By::Effect(&effect()), &self.claim, runs).await
+        self.store.settle_nodes(CallAuthority::Effect(&effect()), &self.claim, runs).await
     }
 
     /// Settles nodes after the gate was closed.
     pub(crate) async fn settle_nodes_late(&self, runs: Vec<NodeRun>) -> Result<(), StoreError> {
-        self.store.settle_nodes(By::Finisher(&finisher()), &self.claim, runs).await
+        self.store.settle_nodes(CallAuthority::Finisher(&finisher()), &self.claim, runs).await
     }
 
-    pub(crate) async fn keep_context(&self, record: ContextRecord, text: Staged) -> Result<(), StoreError> {
+    pub(crate) async fn keep_context(
+        &self,
+        record: ContextRecord,
+        text: StagedContent,
+    ) -> Result<(), StoreError> {
         self.store.keep_context(&effect(), &self.claim, record, text).await
     }
 
@@ -308,7 +319,7 @@ impl Owner {
     pub(crate) async fn begin_counted(
         &self,
         new: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError> {
         self.store.begin_counted(&effect(), &self.claim, new, count_as).await
     }
@@ -321,35 +332,38 @@ impl Owner {
     pub(crate) async fn keep_call(
         &self,
         call: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
         end: CallEnd,
     ) -> Result<ToolCall, LedgerStoreError> {
-        self.keep_call_and_settle(KeptCall { call, count_as, end, settles: Vec::new() }).await
+        self.keep_call_and_settle(SettledCall { call, count_as, end, settles: Vec::new() }).await
     }
 
-    pub(crate) async fn keep_call_and_settle(&self, kept: KeptCall) -> Result<ToolCall, LedgerStoreError> {
+    pub(crate) async fn keep_call_and_settle(&self, kept: SettledCall) -> Result<ToolCall, LedgerStoreError> {
         let kept = self.keep_calls(vec![kept]).await?;
         Ok(kept.into_iter().next().unwrap())
     }
 
-    pub(crate) async fn keep_calls(&self, kept: Vec<KeptCall>) -> Result<Vec<ToolCall>, LedgerStoreError> {
+    pub(crate) async fn keep_calls(&self, kept: Vec<SettledCall>) -> Result<Vec<ToolCall>, LedgerStoreError> {
         self.store.keep_calls(&effect(), &self.claim, kept).await
     }
 
     pub(crate) async fn add_spent(&self, kind: SpendKind, amount: u64) -> Result<(), LedgerStoreError> {
-        self.store.add_spent(By::Finisher(&finisher()), &self.claim, kind, amount).await
+        self.store.add_spent(CallAuthority::Finisher(&finisher()), &self.claim, kind, amount).await
     }
 
-    pub(crate) async fn end_call(&self, outcome: CallOutcome) -> Result<Vec<Recorded>, ChangesetStoreError> {
-        self.store.end_call(By::Effect(&effect()), &self.claim, outcome).await
+    pub(crate) async fn end_call(
+        &self,
+        outcome: CallOutcome,
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
+        self.store.end_call(CallAuthority::Effect(&effect()), &self.claim, outcome).await
     }
 
     /// Ends a call after the gate was closed.
     pub(crate) async fn end_call_late(
         &self,
         outcome: CallOutcome,
-    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
-        self.store.end_call(By::Finisher(&finisher()), &self.claim, outcome).await
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
+        self.store.end_call(CallAuthority::Finisher(&finisher()), &self.claim, outcome).await
     }
 
     pub(crate) async fn sandbox_opened(&self, record: SandboxRecord) -> Result<(), StoreError> {
@@ -365,12 +379,12 @@ impl Owner {
     }
 
     pub(crate) async fn settle(&self, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
-        self.store.settle(By::Effect(&effect()), &self.claim, id, actual).await
+        self.store.settle(CallAuthority::Effect(&effect()), &self.claim, id, actual).await
     }
 
     /// Settles after the gate was closed.
     pub(crate) async fn settle_late(&self, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
-        self.store.settle(By::Finisher(&finisher()), &self.claim, id, actual).await
+        self.store.settle(CallAuthority::Finisher(&finisher()), &self.claim, id, actual).await
     }
 
     pub(crate) async fn seal(&self) -> Result<(), JobStoreError> {
@@ -390,7 +404,7 @@ impl Owner {
 pub(crate) fn outcome(no: u32, changeset: ChangesetId, changes: Vec<NewChange>) -> CallOutcome {
     CallOutcome {
         attempt: 1,
-        no: CallNo(no),
+        no: CallNumber(no),
         end: call_end(),
         changeset: Some(changeset),
         changes,

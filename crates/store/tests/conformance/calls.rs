@@ -1,8 +1,8 @@
 //! Calls and sandboxes: numbered, ended with all that they changed or with nothing.
 
 use domain::{
-    CallEnd, CallNo, CallState, ChangesetError, Claim, Ending, EventKind, Fence, LeaseLost, Phase, PlanEvent,
-    Recorded, SandboxRecord, ToolCall, WallMs,
+    CallEnd, CallNumber, CallState, ChangesetEnding, ChangesetError, Claim, EventKind, Fence, LeaseLost,
+    Phase, PlanEvent, RecordedChange, SandboxRecord, ToolCall, WallMs,
 };
 use store::{CallOutcome, ChangesetStoreError, JobEnd, StoreError};
 
@@ -19,7 +19,7 @@ async fn executing(bench: &Bench) -> Owner {
     owner
 }
 
-fn refused(error: ChangesetError) -> Result<Vec<Recorded>, ChangesetStoreError> {
+fn refused(error: ChangesetError) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
     Err(ChangesetStoreError::Changeset(error))
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn calls_are_numbered_from_one_in_each_attempt(bench: Bench) {
         let new = new_call(attempt, "execute");
         assert_eq!(
             call,
-            ToolCall { plan: plan_id(1), no: CallNo(no), started: call.started, new, end: None }
+            ToolCall { plan: plan_id(1), no: CallNumber(no), started: call.started, new, end: None }
         );
         assert_eq!(call.state(), CallState::Running);
         begun.push(call);
@@ -63,7 +63,7 @@ pub(crate) async fn a_call_comes_back_as_it_ended_with_what_it_changed(bench: Be
     let owner = executing(&bench).await;
     let begun = owner.begin_call(new_call(1, "execute")).await.unwrap();
     let kept = bench.store.stage(&mut &b"out"[..]).unwrap();
-    let output = domain::KeptOutput { hash: kept.hash, total: 1 << 40, left_out: 7 };
+    let output = domain::StoredOutput { hash: kept.hash, total: 1 << 40, left_out: 7 };
     let end = CallEnd { state: CallState::TimedOut, stdout: Some(output), ..call_end() };
     let changes = vec![change(1), change_between(2, b"caf\xe9", None, change(1).draft.after().copied())];
     let ended = CallOutcome {
@@ -73,7 +73,7 @@ pub(crate) async fn a_call_comes_back_as_it_ended_with_what_it_changed(bench: Be
     };
     let events = bench.events(plan_id(1)).await.len();
     let recorded = owner.end_call(ended).await.unwrap();
-    let at = |seq: u32| Recorded { changeset: changeset_id(1), seq, no: seq.into() };
+    let at = |seq: u32| RecordedChange { changeset: changeset_id(1), seq, no: seq.into() };
     assert_eq!(recorded, [at(1), at(2)]);
     assert_eq!(calls(&bench).await, [ToolCall { end: Some(end), ..begun }]);
     let entries: Vec<_> = recorded.iter().zip(&changes).map(|(at, change)| entry(*at, change)).collect();
@@ -133,7 +133,7 @@ pub(crate) async fn a_call_ends_with_all_of_its_changes_or_not_at_all(bench: Ben
     assert_eq!(bench.snapshot().await, before);
     // The numbers go on as if nothing had been tried.
     let recorded = owner.end_call(outcome(1, changeset_id(1), vec![change(1)])).await.unwrap();
-    assert_eq!(recorded, [Recorded { changeset: changeset_id(1), seq: 1, no: 2 }]);
+    assert_eq!(recorded, [RecordedChange { changeset: changeset_id(1), seq: 1, no: 2 }]);
 }
 
 pub(crate) async fn an_unknown_call_does_not_end(bench: Bench) {
@@ -142,7 +142,7 @@ pub(crate) async fn an_unknown_call_does_not_end(bench: Bench) {
     let before = bench.snapshot().await;
     for (attempt, no) in [(1, 2), (1, 0), (2, 1)] {
         let ended = CallOutcome { attempt, ..outcome(no, changeset_id(1), vec![change(1)]) };
-        let unknown = ChangesetError::UnknownCall { attempt, no: CallNo(no) };
+        let unknown = ChangesetError::UnknownCall { attempt, no: CallNumber(no) };
         assert_eq!(owner.end_call(ended).await, refused(unknown));
     }
     assert_eq!(bench.snapshot().await, before);
@@ -167,7 +167,7 @@ pub(crate) async fn a_call_ended_again_is_answered_as_the_first_time(bench: Benc
         outcome(1, changeset_id(2), vec![change(3)]),
     ];
     for other in otherwise {
-        let stays = ChangesetError::CallEnded { attempt: 1, no: CallNo(1) };
+        let stays = ChangesetError::CallEnded { attempt: 1, no: CallNumber(1) };
         assert_eq!(owner.end_call(other).await, refused(stays));
         assert_eq!(bench.snapshot().await, before);
     }
@@ -185,7 +185,7 @@ pub(crate) async fn a_call_may_end_after_the_gate_was_closed(bench: Bench) {
     assert_eq!(recorded.len(), 1);
     assert_eq!(owner.end_call_late(cancelled).await, Ok(recorded));
     assert_eq!(calls(&bench).await[0].state(), CallState::Cancelled);
-    owner.finish(Ending::Interrupted).await.unwrap();
+    owner.finish(ChangesetEnding::Interrupted).await.unwrap();
     owner.end(JobEnd::Cancelled).await.unwrap();
     assert_eq!(bench.changesets(plan_id(1)).await[0].entries.len(), 1, "what was captured is kept");
 }
@@ -208,7 +208,7 @@ pub(crate) async fn a_replaced_owner_ends_no_call_and_the_next_may(bench: Bench)
     let gone = CallEnd { state: CallState::Cancelled, ..call_end() };
     let again = new.end_call(CallOutcome { end: gone, ..outcome(1, changeset_id(1), Vec::new()) }).await;
     assert!(again.is_err(), "{again:?}");
-    assert_eq!(new.begin_call(new_call(1, "execute")).await.unwrap().no, CallNo(2));
+    assert_eq!(new.begin_call(new_call(1, "execute")).await.unwrap().no, CallNumber(2));
 }
 
 pub(crate) async fn entries_are_told_by_the_attempt_in_which_their_changeset_began(bench: Bench) {
@@ -255,14 +255,14 @@ pub(crate) async fn a_sandbox_is_kept_opened_and_closed(bench: Bench) {
     let events = bench.events(plan_id(1)).await.len();
     let closed = SandboxRecord {
         closed: Some(WallMs(9)),
-        not_captured: domain::NotCaptured {
+        not_captured: domain::CaptureOmissions {
             scratch: 1,
             protected: 2,
             special: 3,
             patterns_left_out: true,
-            ..domain::NotCaptured::default()
+            ..domain::CaptureOmissions::default()
         },
-        tree: Some(domain::TreeCompared { moved: vec!["a.txt".to_owned()], more: 1, is_whole: true }),
+        tree: Some(domain::TreeChanges { moved: vec!["a.txt".to_owned()], more: 1, is_whole: true }),
         ..again
     };
     bench.store.sandbox_closed(closed.clone()).await.unwrap();

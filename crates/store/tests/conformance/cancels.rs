@@ -1,12 +1,12 @@
 //! Cancels: a request wins over every other end, unless the apply was sealed or the job was final before it.
 
-use domain::{CancelRequest, ClaimRequest, Fence, Job, JobRefused, JobState, Ms, NewJob, Phase};
+use domain::{CancelRequest, ClaimRequest, Fence, Job, JobState, JobTransitionRejection, Ms, NewJob, Phase};
 use store::{JobEnd, JobStoreError};
 
 use super::bench::{Bench, Owner, failed};
 use super::sample::{ANN, BOB, LEASE, ONE_MS, job_id, new_apply, new_job, plan_id, request};
 
-fn refused<T>(refused: JobRefused) -> Result<T, JobStoreError> {
+fn refused<T>(refused: JobTransitionRejection) -> Result<T, JobStoreError> {
     Err(JobStoreError::Refused(refused))
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn of_all_who_cancel_a_running_job_one_is_the_first(bench: Benc
         bench.on_threads(8, |_| async { bench.store.cancel_first(job_id(1), "enough").await.unwrap().1 });
     assert_eq!(asked.iter().filter(|is_first| **is_first).count(), 1, "{asked:?}");
     owner.end(JobEnd::Cancelled).await.unwrap();
-    let is_over = JobRefused::Final { state: JobState::Cancelled };
+    let is_over = JobTransitionRejection::Final { state: JobState::Cancelled };
     assert_eq!(bench.store.cancel_first(job_id(1), "enough").await, refused(is_over));
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn a_cancel_that_nobody_asked_for_is_not_acknowledged(bench: Be
     let before = bench.snapshot().await;
     for owner in [owner, sealed] {
         let answer = owner.end(JobEnd::Cancelled).await;
-        assert_eq!(answer, refused(JobRefused::CancelNotRequested));
+        assert_eq!(answer, refused(JobTransitionRejection::CancelNotRequested));
     }
     assert_eq!(bench.snapshot().await, before);
 }
@@ -83,9 +83,9 @@ pub(crate) async fn a_final_or_unknown_job_is_not_cancelled(bench: Bench) {
     cancel(&bench, 3).await.unwrap();
     let before = bench.snapshot().await;
     for (n, state) in [(1, JobState::Succeeded), (2, JobState::Failed), (3, JobState::Cancelled)] {
-        assert_eq!(cancel(&bench, n).await, refused(JobRefused::Final { state }));
+        assert_eq!(cancel(&bench, n).await, refused(JobTransitionRejection::Final { state }));
     }
-    let missing = JobRefused::NotFound { job: job_id(4) };
+    let missing = JobTransitionRejection::NotFound { job: job_id(4) };
     assert_eq!(cancel(&bench, 4).await, refused(missing));
     assert_eq!(bench.snapshot().await, before);
 }
@@ -105,7 +105,7 @@ pub(crate) async fn a_cancel_before_every_other_end_wins(bench: Bench) {
     cancel(&bench, 1).await.unwrap();
     let before = bench.snapshot().await;
     for way_out in other_ways_out(&owner).await {
-        assert_eq!(way_out, refused(JobRefused::CancelRequested));
+        assert_eq!(way_out, refused(JobTransitionRejection::CancelRequested));
     }
     assert_eq!(bench.snapshot().await, before);
     let ended = owner.end(JobEnd::Cancelled).await.unwrap();
@@ -116,7 +116,7 @@ pub(crate) async fn an_end_before_the_cancel_wins(bench: Bench) {
     let ends = [(JobEnd::Succeeded, JobState::Succeeded), (failed(), JobState::Failed)];
     for (n, (end, state)) in (1..).zip(ends) {
         let ended = bench.owner(n).await.end(end).await.unwrap();
-        assert_eq!(cancel(&bench, n).await, refused(JobRefused::Final { state }));
+        assert_eq!(cancel(&bench, n).await, refused(JobTransitionRejection::Final { state }));
         assert_eq!(bench.job(new_job(n)).await, ended);
         assert_eq!((ended.state, ended.cancel), (state, None));
     }
@@ -164,13 +164,13 @@ pub(crate) async fn a_seal_before_the_cancel_wins_until_the_job_ends(bench: Benc
         bench.pass(ONE_MS);
         assert_eq!(owner.seal().await, Ok(()), "sealed again, it was sealed once");
         assert_eq!(bench.job(new_apply(n)).await, sealed);
-        assert_eq!(cancel(&bench, n).await, refused(JobRefused::CancelTooLate));
-        assert_eq!(owner.release().await, refused(JobRefused::Sealed));
+        assert_eq!(cancel(&bench, n).await, refused(JobTransitionRejection::CancelTooLate));
+        assert_eq!(owner.release().await, refused(JobTransitionRejection::Sealed));
         assert_eq!(bench.job(new_apply(n)).await, sealed);
         let ended = owner.end(end).await.unwrap();
         assert_eq!((ended.sealed_at, ended.cancel), (sealed.sealed_at, None));
         let state = ended.state;
-        assert_eq!(cancel(&bench, n).await, refused(JobRefused::Final { state }));
+        assert_eq!(cancel(&bench, n).await, refused(JobTransitionRejection::Final { state }));
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) async fn only_an_apply_is_sealed(bench: Bench) {
     for (n, phase) in (1..).zip([Phase::Strategize, Phase::Execute]) {
         let owner = bench.owner_of(NewJob { phase, ..new_job(n) }).await;
         let before = bench.snapshot().await;
-        assert_eq!(owner.seal().await, refused(JobRefused::NotApply { phase }));
+        assert_eq!(owner.seal().await, refused(JobTransitionRejection::NotApply { phase }));
         assert_eq!(bench.snapshot().await, before);
     }
 }

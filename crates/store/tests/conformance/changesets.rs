@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use domain::{
-    Base, CallNo, ChangeEntry, ChangeId, Changeset, ChangesetError, ChangesetState, Closed, Draft, Ending,
-    FileState, Hash, Kind, NewChange, Op, Phase, PlanEvent, PlanState, Recorded, RootNo, Started, Work,
-    changeset_digest, pair_renames,
+    Base, CallNumber, ChangeDraft, ChangeEntry, ChangeId, ChangeOp, Changeset, ChangesetEnding,
+    ChangesetError, ChangesetState, ClosedChangeset, FileState, Hash, Kind, NewChange, Phase, PlanEvent,
+    PlanState, RecordedChange, RootIndex, StartedChangeset, WorkState, changeset_digest, pair_renames,
 };
 use store::{ChangesetStoreError, JobEnd};
 
@@ -23,8 +23,8 @@ fn ended(state: ChangesetState, set: Changeset) -> Changeset {
     Changeset { state, digest, ..set }
 }
 
-fn closed_answer(set: &Changeset) -> Closed {
-    Closed {
+fn closed_answer(set: &Changeset) -> ClosedChangeset {
+    ClosedChangeset {
         id: set.id,
         entries: u32::try_from(set.entries.len()).unwrap(),
         digest: changeset_digest(&set.entries),
@@ -50,7 +50,7 @@ pub(crate) async fn a_started_changeset_is_visible_open_and_empty(bench: Bench) 
     assert_eq!(bench.changesets(plan_id(1)).await, []);
     for (n, ordinal) in [(7, 1), (3, 2)] {
         let id = changeset_id(n);
-        assert_eq!(owner.start(id).await, Ok(Started { id, ordinal }));
+        assert_eq!(owner.start(id).await, Ok(StartedChangeset { id, ordinal }));
     }
     assert_eq!(bench.changesets(plan_id(1)).await, [open(7, 1, vec![]), open(3, 2, vec![])]);
 }
@@ -65,12 +65,12 @@ pub(crate) async fn an_id_started_again_is_the_same_changeset(bench: Bench) {
     owner.start(changeset_id(2)).await.unwrap();
     owner.record(id, &change(1)).await.unwrap();
     let before = bench.snapshot().await;
-    assert_eq!(owner.start(id).await, Ok(Started { id, ordinal: 1 }));
+    assert_eq!(owner.start(id).await, Ok(StartedChangeset { id, ordinal: 1 }));
     assert_eq!(bench.snapshot().await, before);
 
     owner.close(id).await.unwrap();
     let closed = bench.snapshot().await;
-    assert_eq!(owner.start(id).await, Ok(Started { id, ordinal: 1 }));
+    assert_eq!(owner.start(id).await, Ok(StartedChangeset { id, ordinal: 1 }));
     assert_eq!(bench.snapshot().await, closed, "starting does not open it again");
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn entries_are_numbered_without_gaps_in_their_changeset_and_in_
     for (no, place) in [(1, 0), (2, 1), (3, 1), (4, 0), (5, 1)] {
         let set = &mut sets[place];
         let seq = u32::try_from(set.entries.len()).unwrap() + 1;
-        let recorded = Recorded { changeset: set.id, seq, no };
+        let recorded = RecordedChange { changeset: set.id, seq, no };
         assert_eq!(owner.record(set.id, &change(no)).await, Ok(recorded));
         set.entries.push(entry(recorded, &change(no)));
     }
@@ -94,11 +94,11 @@ pub(crate) async fn a_refused_entry_takes_no_number(bench: Bench) {
     owner.start(changeset_id(2)).await.unwrap();
     owner.close(changeset_id(2)).await.unwrap();
     owner.record(id, &change(1)).await.unwrap();
-    let other = NewChange { call: CallNo(9), ..change(1) };
+    let other = NewChange { call: CallNumber(9), ..change(1) };
     owner.record(id, &other).await.unwrap_err();
     owner.record(changeset_id(2), &change(2)).await.unwrap_err();
     owner.record(changeset_id(9), &change(2)).await.unwrap_err();
-    let next = Recorded { changeset: id, seq: 2, no: 2 };
+    let next = RecordedChange { changeset: id, seq: 2, no: 2 };
     assert_eq!(owner.record(id, &change(2)).await, Ok(next));
 }
 
@@ -106,8 +106,8 @@ pub(crate) async fn each_plan_counts_for_itself(bench: Bench) {
     for n in [1, 2] {
         let owner = bench.owner(n).await;
         let id = changeset_id(n);
-        assert_eq!(owner.start(id).await, Ok(Started { id, ordinal: 1 }));
-        let first = Recorded { changeset: id, seq: 1, no: 1 };
+        assert_eq!(owner.start(id).await, Ok(StartedChangeset { id, ordinal: 1 }));
+        let first = RecordedChange { changeset: id, seq: 1, no: 1 };
         assert_eq!(owner.record(id, &change(n)).await, Ok(first));
         let expected = open(n, 1, vec![entry(first, &change(n))]);
         assert_eq!(bench.changesets(plan_id(n)).await, [expected]);
@@ -121,8 +121,8 @@ fn changes_of_all_kinds() -> Vec<NewChange> {
     let link = FileState::symlink(b"../target");
     let dir = FileState::dir(0o2755);
     let moved = pair_renames(vec![
-        Draft::between(path("old"), Some(text), None).unwrap(),
-        Draft::between(path("new"), None, Some(text)).unwrap(),
+        ChangeDraft::between(path("old"), Some(text), None).unwrap(),
+        ChangeDraft::between(path("new"), None, Some(text)).unwrap(),
     ]);
     let [rename] = moved.try_into().unwrap();
     let executable = FileState { mode: 0o755, ..text };
@@ -138,8 +138,8 @@ fn changes_of_all_kinds() -> Vec<NewChange> {
     ];
     changes.push(NewChange {
         id: ChangeId::from_u128(u128::MAX),
-        call: CallNo(u32::MAX),
-        root: RootNo(u16::MAX),
+        call: CallNumber(u32::MAX),
+        root: RootIndex(u16::MAX),
         base: Base::Moved,
         ..change(9)
     });
@@ -153,10 +153,13 @@ pub(crate) async fn an_entry_comes_back_as_it_was_recorded(bench: Bench) {
         let recorded = owner.record(changeset_id(1), &change).await.unwrap();
         entries.push(entry(recorded, &change));
     }
-    let ops: Vec<&Op> = entries.iter().map(|entry| &entry.op).collect();
+    let ops: Vec<&ChangeOp> = entries.iter().map(|entry| &entry.op).collect();
     let from = path("old");
-    assert_eq!(ops[..5], [&Op::Create, &Op::Modify, &Op::Modify, &Op::Delete, &Op::Mode]);
-    assert_eq!(ops[7], &Op::Rename { from });
+    assert_eq!(
+        ops[..5],
+        [&ChangeOp::Create, &ChangeOp::Modify, &ChangeOp::Modify, &ChangeOp::Delete, &ChangeOp::Mode]
+    );
+    assert_eq!(ops[7], &ChangeOp::Rename { from });
     assert_eq!(entries[6].path.as_bytes().len(), 4096);
     assert_eq!(bench.changesets(plan_id(1)).await, [open(1, 1, entries)]);
 }
@@ -188,15 +191,15 @@ fn others_of_change_1() -> Vec<NewChange> {
     let differently = |at: &str, before, after| change_between(1, at, before, after);
     let base = FileState::file(b"content", 0o644);
     vec![
-        NewChange { call: CallNo(2), ..change(1) },
-        NewChange { root: RootNo(1), ..change(1) },
+        NewChange { call: CallNumber(2), ..change(1) },
+        NewChange { root: RootIndex(1), ..change(1) },
         NewChange { base: Base::Moved, ..change(1) },
         differently("file2", None, Some(base)),
         differently("file", Some(base), None),
         differently("file", Some(FileState::dir(0o755)), Some(base)),
         differently("file", None, Some(FileState { mode: 0o600, ..base })),
         differently("file", None, Some(FileState { size: 8, ..base })),
-        differently("file", None, Some(FileState { hash: Hash::of(b"other"), ..base })),
+        differently("file", None, Some(FileState { hash: Hash::from_content(b"other"), ..base })),
         differently("file", None, Some(FileState { text: false, ..base })),
         differently("file", None, Some(FileState { kind: Kind::Symlink, ..base })),
     ]
@@ -227,7 +230,7 @@ pub(crate) async fn a_closed_changeset_hands_the_entry_back(bench: Bench) {
     let owner = started(&bench).await;
     owner.start(changeset_id(2)).await.unwrap();
     owner.close(changeset_id(1)).await.unwrap();
-    owner.finish(Ending::Interrupted).await.unwrap();
+    owner.finish(ChangesetEnding::Interrupted).await.unwrap();
     let before = bench.snapshot().await;
     for change in changes_of_all_kinds() {
         for n in [1, 2] {
@@ -248,17 +251,17 @@ pub(crate) async fn recording_without_a_name_goes_into_the_latest_that_is_open(b
     let mut place = |changeset, no| {
         seq += 1;
         let changeset = changeset_id(changeset);
-        Ok(Recorded { changeset, seq, no })
+        Ok(RecordedChange { changeset, seq, no })
     };
     assert_eq!(owner.record_latest(&change(1)).await, place(5, 1));
     assert_eq!(owner.record_latest(&change(2)).await, place(5, 2));
     owner.close(changeset_id(9)).await.unwrap();
     assert_eq!(owner.record_latest(&change(3)).await, place(5, 3));
     owner.close(changeset_id(5)).await.unwrap();
-    let first = Recorded { changeset: changeset_id(1), seq: 1, no: 4 };
+    let first = RecordedChange { changeset: changeset_id(1), seq: 1, no: 4 };
     assert_eq!(owner.record_latest(&change(4)).await, Ok(first));
     owner.start(changeset_id(2)).await.unwrap();
-    let second = Recorded { changeset: changeset_id(2), seq: 1, no: 5 };
+    let second = RecordedChange { changeset: changeset_id(2), seq: 1, no: 5 };
     assert_eq!(owner.record_latest(&change(5)).await, Ok(second));
 }
 
@@ -289,7 +292,7 @@ pub(crate) async fn a_changeset_of_nobody_or_of_another_plan_is_unknown(bench: B
     }
     let none = ChangesetStoreError::Changeset(ChangesetError::NoActiveChangeset);
     assert_eq!(owner.record_latest(&change(1)).await, Err(none));
-    assert_eq!(owner.finish(Ending::Closed).await, Ok(vec![]));
+    assert_eq!(owner.finish(ChangesetEnding::Closed).await, Ok(vec![]));
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -304,7 +307,7 @@ pub(crate) async fn closing_again_gives_the_same_answer(bench: Bench) {
     let closed = closed_answer(&sets[0]);
     assert_eq!(owner.close(changeset_id(1)).await, Ok(closed));
     let interrupted = closed_answer(&sets[1]);
-    assert_eq!(owner.finish(Ending::Interrupted).await, Ok(vec![interrupted]));
+    assert_eq!(owner.finish(ChangesetEnding::Interrupted).await, Ok(vec![interrupted]));
     let [first, second] = sets;
     let expected = [ended(ChangesetState::Closed, first), ended(ChangesetState::Interrupted, second)];
     for _ in 0..2 {
@@ -342,8 +345,10 @@ pub(crate) async fn the_digest_tells_any_difference(bench: Bench) {
 }
 
 pub(crate) async fn finishing_ends_what_is_open_and_nothing_else(bench: Bench) {
-    let endings =
-        [(Ending::Closed, ChangesetState::Closed), (Ending::Interrupted, ChangesetState::Interrupted)];
+    let endings = [
+        (ChangesetEnding::Closed, ChangesetState::Closed),
+        (ChangesetEnding::Interrupted, ChangesetState::Interrupted),
+    ];
     let bystander = bench.owner(9).await;
     bystander.start(changeset_id(90)).await.unwrap();
     for (n, (how, state)) in (1..).zip(endings) {
@@ -365,7 +370,7 @@ pub(crate) async fn finishing_ends_what_is_open_and_nothing_else(bench: Bench) {
             sets[place] = ended(state, sets[place].clone());
         }
         assert_eq!(bench.changesets(plan_id(n)).await, sets);
-        assert_eq!(owner.finish(Ending::Closed).await, Ok(vec![]), "nothing is open any more");
+        assert_eq!(owner.finish(ChangesetEnding::Closed).await, Ok(vec![]), "nothing is open any more");
         assert_eq!(bench.changesets(plan_id(n)).await, sets);
     }
     assert_eq!(bench.changesets(plan_id(9)).await, [open(90, 1, vec![])]);
@@ -383,7 +388,7 @@ pub(crate) async fn ten_thousand_opened_and_closed_leave_none_open(bench: Bench)
         expected.push(ended(ChangesetState::Closed, set));
     }
     assert_eq!(bench.open_changesets(plan_id(1)).await, 0);
-    assert_eq!(owner.finish(Ending::Closed).await, Ok(vec![]));
+    assert_eq!(owner.finish(ChangesetEnding::Closed).await, Ok(vec![]));
     assert!(bench.changesets(plan_id(1)).await == expected, "each has its own entry and is closed");
 }
 
@@ -396,7 +401,7 @@ pub(crate) async fn plans_that_changed_something_are_listed_by_state_and_newest_
         }
         owner.end(JobEnd::Succeeded).await.unwrap();
     }
-    let (waits, done) = (PlanState::Execute(Work::Queued), PlanState::Execute(Work::Complete));
+    let (waits, done) = (PlanState::Execute(WorkState::Queued), PlanState::Execute(WorkState::Complete));
     let changed = async |states: &[PlanState], max| {
         let (found, more) = bench.store.changed_plans(states, max).await.unwrap();
         (found.iter().map(|changed| changed.plan).collect::<Vec<_>>(), more)

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use domain::{
-    Action, CallNo, ChangeEntry, ChangeId, Changeset, ChangesetError, ChangesetState, ClaimRequest, Closed,
-    Detail, ErrorCategory, Gate, LeaseLost, NewChange, Policy, Recorded, Recovery, Started, changeset_digest,
+    CallNumber, ChangeEntry, ChangeId, Changeset, ChangesetError, ChangesetState, ClaimRequest,
+    ClosedChangeset, Detail, ErrorCategory, GateDecision, LeaseLost, NewChange, RecordedChange,
+    RecoveryAction, RecoveryAdvice, RecoveryPolicy, StartedChangeset, changeset_digest,
 };
 use store::ChangesetStoreError;
 
@@ -19,8 +20,8 @@ fn number(thread: usize, n: u64) -> u64 {
     (thread as u64 + 1) << 32 | n
 }
 
-fn closed(set: &Changeset) -> Closed {
-    Closed {
+fn closed(set: &Changeset) -> ClosedChangeset {
+    ClosedChangeset {
         id: set.id,
         entries: u32::try_from(set.entries.len()).unwrap(),
         digest: changeset_digest(&set.entries),
@@ -88,7 +89,7 @@ pub(crate) async fn eight_hundred_thousand_entries_lie_in_their_own_of_64_change
             let set = (n + 7 * thread as u64) % (PLANS * SETS_PER_PLAN);
             let change = NewChange {
                 id: ChangeId::from_u128(number(thread, n).into()),
-                call: CallNo(u32::try_from(set).unwrap()),
+                call: CallNumber(u32::try_from(set).unwrap()),
                 ..template.clone()
             };
             let owner = &owners[usize::try_from(set / SETS_PER_PLAN).unwrap()];
@@ -151,7 +152,10 @@ pub(crate) async fn an_entry_without_a_name_is_in_the_latest_while_others_start(
 }
 
 /// Whether it was recorded; handed back as it was given, if not.
-fn was_recorded(answer: Result<Recorded, ChangesetStoreError>, given: &NewChange) -> Option<Recorded> {
+fn was_recorded(
+    answer: Result<RecordedChange, ChangesetStoreError>,
+    given: &NewChange,
+) -> Option<RecordedChange> {
     match answer {
         Ok(recorded) => Some(recorded),
         Err(ChangesetStoreError::Changeset(ChangesetError::ChangesetClosed { entry, .. })) => {
@@ -196,7 +200,7 @@ pub(crate) async fn one_change_recorded_by_eight_is_one_entry(bench: Bench) {
     for n in 1..=200 {
         let answers =
             bench.on_threads(THREADS, |_| async { owner.record(changeset_id(1), &change(n)).await });
-        let only = Recorded { changeset: changeset_id(1), seq: u32::try_from(n).unwrap(), no: n };
+        let only = RecordedChange { changeset: changeset_id(1), seq: u32::try_from(n).unwrap(), no: n };
         assert_eq!(answers, vec![Ok(only); THREADS]);
     }
     let sets = bench.changesets(plan_id(1)).await;
@@ -208,7 +212,7 @@ pub(crate) async fn one_changeset_started_by_eight_is_one_changeset(bench: Bench
     for ordinal in 1..=200 {
         let id = changeset_id(ordinal.into());
         let answers = bench.on_threads(THREADS, |_| owner.start(id));
-        assert_eq!(answers, vec![Ok(Started { id, ordinal }); THREADS]);
+        assert_eq!(answers, vec![Ok(StartedChangeset { id, ordinal }); THREADS]);
     }
     assert_eq!(bench.open_changesets(plan_id(1)).await, 200);
 }
@@ -269,7 +273,7 @@ async fn write_all_kinds(owner: &Owner, thread: usize) {
             owner.record(id, &change).await.unwrap();
         }
         let error = error(number(thread, n), ErrorCategory::Timeout);
-        owner.record_error(&Policy::default(), &error).await.unwrap();
+        owner.record_error(&RecoveryPolicy::default(), &error).await.unwrap();
         owner.close(id).await.unwrap();
     }
 }
@@ -304,11 +308,11 @@ pub(crate) async fn a_reader_beside_writers_sees_whole_steps_only(bench: Bench) 
 }
 
 /// The numbers of the retries that were granted, in order.
-fn granted(answers: &[Recovery]) -> Vec<u32> {
+fn granted(answers: &[RecoveryAdvice]) -> Vec<u32> {
     let mut attempts: Vec<u32> = answers
         .iter()
         .filter_map(|answer| match answer.action {
-            Action::Retry { attempt, .. } => Some(attempt),
+            RecoveryAction::Retry { attempt, .. } => Some(attempt),
             _ => None,
         })
         .collect();
@@ -322,7 +326,7 @@ pub(crate) async fn two_first_errors_of_a_plan_are_both_there(bench: Bench) {
         let answers = bench.on_threads(2, async |thread| {
             let detail = Detail::from([(format!("thread-{thread}"), thread.into())]);
             let error = error(number(thread, round), ErrorCategory::Timeout).with_detail(detail);
-            owner.record_error(&Policy::default(), &error).await.unwrap()
+            owner.record_error(&RecoveryPolicy::default(), &error).await.unwrap()
         });
         let mut seqs: Vec<u64> = answers.iter().map(|answer| answer.seq).collect();
         seqs.sort_unstable();
@@ -337,7 +341,7 @@ pub(crate) async fn two_first_errors_of_a_plan_are_both_there(bench: Bench) {
 pub(crate) async fn no_error_of_80_000_is_lost_and_no_retry_is_granted_twice(bench: Bench) {
     const PER_THREAD: u64 = 10_000;
     const TOTAL: u64 = 8 * PER_THREAD;
-    let policy = Policy::new(100, 1_000, Gate::Auto, 0).unwrap();
+    let policy = RecoveryPolicy::new(100, 1_000, GateDecision::Auto, 0).unwrap();
     let owner = bench.owner(1).await;
     let answers = bench.on_threads(THREADS, async |thread| {
         let mut answers = Vec::new();
@@ -347,7 +351,7 @@ pub(crate) async fn no_error_of_80_000_is_lost_and_no_retry_is_granted_twice(ben
         }
         answers
     });
-    let answers: Vec<Recovery> = answers.into_iter().flatten().collect();
+    let answers: Vec<RecoveryAdvice> = answers.into_iter().flatten().collect();
     let seqs: BTreeSet<u64> = answers.iter().map(|answer| answer.seq).collect();
     assert!(seqs.into_iter().eq(1..=TOTAL), "a number is missing or doubled");
     assert_eq!(granted(&answers), (1..=100).collect::<Vec<u32>>());
@@ -363,7 +367,7 @@ pub(crate) async fn no_error_of_80_000_is_lost_and_no_retry_is_granted_twice(ben
 
 pub(crate) async fn the_retries_of_a_plan_are_exact_over_all_its_steps(bench: Bench) {
     const NODES: [&str; 4] = ["a", "b", "c", "d"];
-    let policy = Policy::new(100, 250, Gate::Auto, 0).unwrap();
+    let policy = RecoveryPolicy::new(100, 250, GateDecision::Auto, 0).unwrap();
     let owner = bench.owner(1).await;
     let answers = bench.on_threads(THREADS, async |thread| {
         let mut answers = Vec::new();
@@ -374,7 +378,7 @@ pub(crate) async fn the_retries_of_a_plan_are_exact_over_all_its_steps(bench: Be
         }
         answers
     });
-    let answers: Vec<Recovery> = answers.into_iter().flatten().collect();
+    let answers: Vec<RecoveryAdvice> = answers.into_iter().flatten().collect();
     assert_eq!(granted(&answers).len(), 250);
     let history = bench.history(plan_id(1)).await;
     let by_node: u32 = NODES.iter().map(|node| history.retries(&step(1, node))).sum();
@@ -386,7 +390,7 @@ pub(crate) async fn one_error_recorded_by_eight_is_counted_once(bench: Bench) {
     let owner = bench.owner(1).await;
     for n in 1..=200 {
         let answers = bench.on_threads(THREADS, |_| async {
-            owner.record_error(&Policy::default(), &error(n, ErrorCategory::Timeout)).await.unwrap()
+            owner.record_error(&RecoveryPolicy::default(), &error(n, ErrorCategory::Timeout)).await.unwrap()
         });
         assert_eq!(answers, vec![answers[0].clone(); THREADS]);
         assert_eq!(answers[0].seq, n);

@@ -1,6 +1,6 @@
 //! Consents: a yes to one content at one place, which stays.
 
-use domain::{PlanState, Work};
+use domain::{PlanState, WorkState};
 
 use super::bench::Bench;
 use super::sample::plan_id;
@@ -24,7 +24,7 @@ pub(crate) async fn a_yes_is_to_one_content_at_one_root(bench: Bench) {
 }
 
 pub(crate) async fn a_yes_outlives_the_plans(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Cancelled)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Cancelled)).await;
     bench.store.consent(ROOT, DIGEST).await.unwrap();
     assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert!(bench.store.consented(ROOT, DIGEST).await.unwrap());

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use domain::{
-    ChangesetState, ClaimRequest, Fence, Job, JobId, JobRefused, JobState, LeaseLost, NewJob, WorkerId,
+    ChangesetState, ClaimRequest, Fence, Job, JobId, JobState, JobTransitionRejection, LeaseLost, NewJob,
+    WorkerId,
 };
 use store::{JobEnd, JobStoreError, StoreError};
 
@@ -119,7 +120,7 @@ pub(crate) async fn two_jobs_queued_for_one_plan_are_one_job(bench: Bench) {
         let answers = bench.on_threads(2, |thread| bench.store.enqueue(new(thread)));
         let jobs = bench.store.jobs(Some(plan_id(round))).await.unwrap();
         assert_eq!(jobs.len(), 1);
-        let busy = Err(JobStoreError::Refused(JobRefused::PlanBusy { job: jobs[0].id }));
+        let busy = Err(JobStoreError::Refused(JobTransitionRejection::PlanBusy { job: jobs[0].id }));
         let winner = usize::from(jobs[0].id == new(1).id);
         assert_eq!(answers[winner], Ok(jobs[0].clone()));
         assert_eq!(answers[1 - winner], busy);
@@ -147,9 +148,9 @@ pub(crate) async fn of_a_cancel_and_a_success_one_wins(bench: Bench) {
         let state = now.state;
         match state {
             JobState::Succeeded => {
-                assert_eq!(answers, [refused(JobRefused::Final { state }), Ok(now)]);
+                assert_eq!(answers, [refused(JobTransitionRejection::Final { state }), Ok(now)]);
             }
-            _ => assert_eq!(answers, [Ok(now), refused(JobRefused::CancelRequested)]),
+            _ => assert_eq!(answers, [Ok(now), refused(JobTransitionRejection::CancelRequested)]),
         }
     }
 }
@@ -165,10 +166,10 @@ pub(crate) async fn of_a_cancel_and_a_seal_one_wins(bench: Bench) {
         let refused = |refused| Err(JobStoreError::Refused(refused));
         let stands = (now.state, now.sealed_at.is_some(), now.cancel.is_some());
         if now.sealed_at.is_some() {
-            assert_eq!(answers, [refused(JobRefused::CancelTooLate), Ok(())]);
+            assert_eq!(answers, [refused(JobTransitionRejection::CancelTooLate), Ok(())]);
             assert_eq!(stands, (JobState::Running, true, false));
         } else {
-            assert_eq!(answers, [Ok(()), refused(JobRefused::CancelRequested)]);
+            assert_eq!(answers, [Ok(()), refused(JobTransitionRejection::CancelRequested)]);
             assert_eq!(stands, (JobState::Running, false, true));
         }
     }
@@ -202,7 +203,7 @@ pub(crate) async fn of_two_cancellers_and_an_owner_one_acknowledges(bench: Bench
             match answer {
                 Ok(job) => assert_eq!(job.cancel, now.cancel),
                 Err(refused) => {
-                    assert_eq!(*refused, JobStoreError::Refused(JobRefused::Final { state }));
+                    assert_eq!(*refused, JobStoreError::Refused(JobTransitionRejection::Final { state }));
                 }
             }
         }

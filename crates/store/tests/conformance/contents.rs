@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use domain::{CallEnd, FileState, Hash, KeptOutput, NewChange, Phase};
-use store::{CallOutcome, Collected, INLINE_BYTES_MAX, JobEnd, STAGED_KEPT, Staged};
+use domain::{CallEnd, FileState, Hash, NewChange, Phase, StoredOutput};
+use store::{CallOutcome, CollectedContents, INLINE_BYTES_MAX, JobEnd, STAGED_KEPT, StagedContent};
 
 use super::bench::{Bench, Owner, outcome};
 use super::sample::{ONE_MS, call_end, change_between, changeset_id, new_call, plan_id};
@@ -23,7 +23,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 const LARGE: usize = INLINE_BYTES_MAX + 1;
 
-fn stage(bench: &Bench, bytes: &[u8]) -> Staged {
+fn stage(bench: &Bench, bytes: &[u8]) -> StagedContent {
     bench.store.stage(&mut &bytes[..]).unwrap()
 }
 
@@ -37,14 +37,14 @@ fn is_gone(bench: &Bench, hash: &Hash) -> bool {
     read(bench, hash).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-fn collect(bench: &Bench) -> Collected {
+fn collect(bench: &Bench) -> CollectedContents {
     let would = bench.store.collect(true).unwrap();
     let did = bench.store.collect(false).unwrap();
     assert_eq!(would, did, "a dry run says what is done");
     did
 }
 
-const NOTHING: Collected = Collected { contents: 0, bytes: 0 };
+const NOTHING: CollectedContents = CollectedContents { contents: 0, bytes: 0 };
 
 /// Ann executes plan n, with changeset n open and call 1 begun.
 async fn calling(bench: &Bench, n: u64) -> Owner {
@@ -59,7 +59,7 @@ fn file(bytes: &[u8]) -> Option<FileState> {
 }
 
 /// Ends call 1 of plan n with these changes and contents.
-async fn end_call(owner: &Owner, n: u64, changes: Vec<NewChange>, contents: Vec<Staged>) {
+async fn end_call(owner: &Owner, n: u64, changes: Vec<NewChange>, contents: Vec<StagedContent>) {
     owner.end_call(CallOutcome { contents, ..outcome(1, changeset_id(n), changes) }).await.unwrap();
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn a_content_comes_back_whole(bench: Bench) {
     let owner = calling(&bench, 1).await;
     let contents: Vec<Vec<u8>> =
         [0, 1, INLINE_BYTES_MAX, LARGE, 3 << 20].iter().map(|len| bytes(3, *len)).collect();
-    let staged: Vec<Staged> = contents.iter().map(|bytes| stage(&bench, bytes)).collect();
+    let staged: Vec<StagedContent> = contents.iter().map(|bytes| stage(&bench, bytes)).collect();
     let changes = (1..)
         .zip(&contents)
         .map(|(n, bytes)| change_between(n, format!("file-{n}"), None, file(bytes)))
@@ -96,7 +96,7 @@ pub(crate) async fn a_content_comes_back_whole(bench: Bench) {
 }
 
 pub(crate) async fn an_unknown_hash_is_not_found(bench: Bench) {
-    assert!(is_gone(&bench, &Hash::of(b"nobody knows this")));
+    assert!(is_gone(&bench, &Hash::from_content(b"nobody knows this")));
     let small = stage(&bench, b"small");
     assert!(is_gone(&bench, &small.hash), "a small one is kept with its call, not before");
 }
@@ -123,9 +123,9 @@ pub(crate) async fn a_reader_that_fails_leaves_nothing_behind(bench: Bench) {
     for len in [0, 10, LARGE, 1 << 20] {
         let failed = bench.store.stage(&mut Slow { left: len, fails: true }).unwrap_err();
         assert_eq!(failed.to_string(), "by the test");
-        assert!(is_gone(&bench, &Hash::of(&vec![b'a'; len])));
+        assert!(is_gone(&bench, &Hash::from_content(&vec![b'a'; len])));
         let staged = bench.store.stage(&mut Slow { left: len, fails: false }).unwrap();
-        assert_eq!((staged.hash, staged.size), (Hash::of(&vec![b'a'; len]), len as u64));
+        assert_eq!((staged.hash, staged.size), (Hash::from_content(&vec![b'a'; len]), len as u64));
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn what_is_named_by_an_entry_or_an_output_is_not_collected(benc
     let [before, after, out, err] = [1, 3, 5, 7].map(|seed| bytes(seed, 100));
     let staged = [&before, &after, &out, &err].map(|bytes| stage(&bench, bytes));
     let unnamed = stage(&bench, b"nobody names this");
-    let output = |place: usize| Some(KeptOutput { hash: staged[place].hash, total: 100, left_out: 0 });
+    let output = |place: usize| Some(StoredOutput { hash: staged[place].hash, total: 100, left_out: 0 });
     let ended = CallOutcome {
         end: CallEnd { stdout: output(2), stderr: output(3), ..call_end() },
         contents: staged.iter().cloned().chain([unnamed.clone()]).collect(),
@@ -142,7 +142,7 @@ pub(crate) async fn what_is_named_by_an_entry_or_an_output_is_not_collected(benc
     };
     owner.end_call(ended).await.unwrap();
     assert!(read(&bench, &unnamed.hash).is_ok());
-    assert_eq!(collect(&bench), Collected { contents: 1, bytes: unnamed.size });
+    assert_eq!(collect(&bench), CollectedContents { contents: 1, bytes: unnamed.size });
     assert!(is_gone(&bench, &unnamed.hash));
     for content in &staged {
         assert!(read(&bench, &content.hash).is_ok());
@@ -151,7 +151,7 @@ pub(crate) async fn what_is_named_by_an_entry_or_an_output_is_not_collected(benc
     let collectable = |without: &[domain::PlanId]| bench.store.collectable(without).unwrap();
     assert_eq!(collectable(&[plan_id(2)]), NOTHING);
     let bytes = staged.iter().map(|content| content.size).sum();
-    assert_eq!(collectable(&[plan_id(2), plan_id(1)]), Collected { contents: 4, bytes });
+    assert_eq!(collectable(&[plan_id(2), plan_id(1)]), CollectedContents { contents: 4, bytes });
     assert_eq!(collect(&bench), NOTHING, "asking removes nothing");
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn a_dry_run_removes_nothing(bench: Bench) {
     end_call(&owner, 1, Vec::new(), vec![content.clone()]).await;
     for _ in 0..2 {
         let would = bench.store.collect(true).unwrap();
-        assert_eq!(would, Collected { contents: 1, bytes: content.size });
+        assert_eq!(would, CollectedContents { contents: 1, bytes: content.size });
         assert_eq!(read(&bench, &content.hash).unwrap(), b"nobody names this");
     }
 }
@@ -181,17 +181,17 @@ pub(crate) async fn a_content_that_two_plans_name_goes_with_the_last(bench: Benc
     }
     assert_eq!(collect(&bench), NOTHING);
     assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
-    assert_eq!(collect(&bench), Collected { contents: 1, bytes: 3 });
-    assert!(is_gone(&bench, &Hash::of(own)));
-    assert_eq!(read(&bench, &Hash::of(shared)).unwrap(), shared);
+    assert_eq!(collect(&bench), CollectedContents { contents: 1, bytes: 3 });
+    assert!(is_gone(&bench, &Hash::from_content(own)));
+    assert_eq!(read(&bench, &Hash::from_content(shared)).unwrap(), shared);
     assert_eq!(bench.store.forget(vec![plan_id(2)]).await, Ok(vec![plan_id(2)]));
-    assert_eq!(collect(&bench), Collected { contents: 1, bytes: 6 });
-    assert!(is_gone(&bench, &Hash::of(shared)));
+    assert_eq!(collect(&bench), CollectedContents { contents: 1, bytes: 6 });
+    assert!(is_gone(&bench, &Hash::from_content(shared)));
     // And may come back.
     let owner = calling(&bench, 3).await;
     let change = change_between(30, "shared", None, file(shared));
     end_call(&owner, 3, vec![change], vec![stage(&bench, shared)]).await;
-    assert_eq!(read(&bench, &Hash::of(shared)).unwrap(), shared);
+    assert_eq!(read(&bench, &Hash::from_content(shared)).unwrap(), shared);
 }
 
 pub(crate) async fn a_large_content_that_waits_for_its_name_is_not_collected(bench: Bench) {
@@ -210,7 +210,7 @@ pub(crate) async fn a_large_content_that_nobody_named_in_time_is_collected(bench
     bench.pass(STAGED_KEPT - ONE_MS);
     assert_eq!(collect(&bench), NOTHING);
     bench.pass(ONE_MS);
-    assert_eq!(collect(&bench), Collected { contents: 1, bytes: staged.size });
+    assert_eq!(collect(&bench), CollectedContents { contents: 1, bytes: staged.size });
     assert!(is_gone(&bench, &staged.hash));
     // Staged again, it waits again.
     let staged = stage(&bench, &bytes(6, LARGE));
@@ -231,7 +231,7 @@ pub(crate) async fn what_a_long_call_staged_is_not_collected_before_its_job_ends
     let other = stage(&bench, &bytes(8, LARGE));
     owner.end(JobEnd::Succeeded).await.unwrap();
     bench.pass(STAGED_KEPT);
-    assert_eq!(collect(&bench), Collected { contents: 1, bytes: other.size }, "no job runs any more");
+    assert_eq!(collect(&bench), CollectedContents { contents: 1, bytes: other.size }, "no job runs any more");
     assert!(read(&bench, &staged.hash).unwrap() == before);
 }
 
@@ -260,11 +260,11 @@ pub(crate) async fn whoever_collects_beside_calls_takes_nothing_that_they_name(b
                 .collect();
             let ended = CallOutcome { contents: staged, ..outcome(call.no.0, changeset_id(1), changes) };
             owner.end_call(ended).await.unwrap();
-            named.extend(contents.map(|bytes| Hash::of(&bytes)));
+            named.extend(contents.map(|bytes| Hash::from_content(&bytes)));
         }
         named
     });
     for hash in named.into_iter().flatten() {
-        assert!(read(&bench, &hash).is_ok_and(|bytes| Hash::of(&bytes) == hash));
+        assert!(read(&bench, &hash).is_ok_and(|bytes| Hash::from_content(&bytes) == hash));
     }
 }

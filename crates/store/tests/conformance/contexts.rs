@@ -5,7 +5,7 @@ use std::io::Read;
 use domain::context::ContextRecord;
 use domain::{ContextId, EventKind, Hash, Phase, PlanId, WallMs};
 use serde_json::json;
-use store::{Collected, INLINE_BYTES_MAX, JobEnd, STAGED_KEPT, StoreError};
+use store::{CollectedContents, INLINE_BYTES_MAX, JobEnd, STAGED_KEPT, StoreError};
 
 use super::bench::{Bench, Owner};
 use super::sample::{BOB, LEASE, ONE_MS, plan_id, request};
@@ -22,7 +22,7 @@ pub(crate) fn context(n: u64, text: &str) -> ContextRecord {
         receipt: json!({
             "budget": { "preamble": 1, "skeleton": 0, "files": 40 }, "included": [{}, {}], "excluded": [],
         }),
-        text: Hash::of(text.as_bytes()),
+        text: Hash::from_content(text.as_bytes()),
     }
 }
 
@@ -87,9 +87,9 @@ pub(crate) async fn the_text_of_a_context_stays_as_long_as_its_plan(bench: Bench
     bench.store.cancel(owner.claim.job, "enough").await.unwrap();
     owner.end(JobEnd::Cancelled).await.unwrap();
     bench.pass(STAGED_KEPT + ONE_MS);
-    let all = Collected { contents: 2, bytes: (5 + long.len()) as u64 };
+    let all = CollectedContents { contents: 2, bytes: (5 + long.len()) as u64 };
     assert_eq!(bench.store.collectable(&[plan_id(1)]).unwrap(), all);
-    assert_eq!(bench.store.collect(false).unwrap(), Collected::default());
+    assert_eq!(bench.store.collect(false).unwrap(), CollectedContents::default());
     assert_eq!(text_of(&bench, &context(2, &long)), long);
     assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert_eq!(bench.store.context(ContextId::from_u128(1)).await, Ok(None));

@@ -2,7 +2,7 @@
 
 use domain::{
     Alternative, Decision, DecisionId, DecisionInvalid, DecisionKind, EventKind, NewDecision, Phase,
-    PlanEvent, PlanRefused, PlanState, StepDecision, Work,
+    PlanEvent, PlanState, PlanTransitionRejection, StepDecision, WorkState,
 };
 use serde_json::json;
 use store::{DecisionStoreError, JobEnd, PlanMove, PlanStoreError};
@@ -192,7 +192,7 @@ pub(crate) async fn a_revert_supersedes_all_but_the_prompt_in_its_step(bench: Be
     let stale = NewDecision { parent: Some(2), ..decision("x") };
     assert_eq!(owner.decide(stale).await, invalid(DecisionInvalid::Parent { parent: 2 }));
     assert_eq!(owner.decide(NewDecision { parent: Some(5), ..decision("x") }).await.unwrap().seq, 6);
-    assert_eq!(retold(&bench, plan_id(1)).await.0, PlanState::Strategize(Work::Processing));
+    assert_eq!(retold(&bench, plan_id(1)).await.0, PlanState::Strategize(WorkState::Processing));
 }
 
 pub(crate) async fn a_revert_that_carries_no_reversion_writes_one(bench: Bench) {
@@ -214,7 +214,7 @@ pub(crate) async fn a_move_and_what_is_decided_with_it_are_made_together_or_not_
     let on_what_gives_way = NewDecision { depends_on: vec![2], ..guidance("as before") };
     let asked = a_move(&bench, 1, PlanEvent::Revert).await;
     let revert = PlanMove { decisions: vec![guidance("x"), on_what_gives_way.clone()], ..asked };
-    let refused = PlanRefused::Decision(DecisionInvalid::DependsOn { seq: 2 });
+    let refused = PlanTransitionRejection::Decision(DecisionInvalid::DependsOn { seq: 2 });
     assert_eq!(bench.store.move_plan(revert).await, Err(PlanStoreError::Refused(refused)));
     assert_eq!(bench.snapshot().await, before);
 
@@ -235,7 +235,7 @@ pub(crate) async fn a_plan_with_a_decision_that_rests_upon_nothing_is_not_made(b
     let before = bench.snapshot().await;
     let bad = NewDecision { depends_on: vec![2], ..decision("x") };
     let made = bench.store.create(new_plan(1), vec![prompt(), bad], plan_job(1, 1, Phase::Strategize)).await;
-    let refused = PlanRefused::Decision(DecisionInvalid::DependsOn { seq: 2 });
+    let refused = PlanTransitionRejection::Decision(DecisionInvalid::DependsOn { seq: 2 });
     assert_eq!(made, Err(PlanStoreError::Refused(refused)));
     assert_eq!(bench.snapshot().await, before);
     create(&bench, 1).await;

@@ -1,8 +1,8 @@
 //! Events: what happened, told in the step in which it happened, without gaps.
 
 use domain::{
-    ApplyEnd, ApplyKind, Ending, ErrorCategory, EventKind, EventRecord, Phase, PlanEvent, PlanState, Policy,
-    Work,
+    ApplyEnd, ApplyKind, ChangesetEnding, ErrorCategory, EventKind, EventRecord, Phase, PlanEvent, PlanState,
+    RecoveryPolicy, WorkState,
 };
 use store::JobEnd;
 
@@ -13,7 +13,7 @@ use super::sample::{
 use super::walk::{by_hand, create, kinds_after, processing, reach, retold, start, start_by};
 
 pub(crate) async fn what_happened_is_told_in_pages(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
     let all = bench.events(plan_id(1)).await;
     assert!(all.len() > 6);
     let mut read: Vec<EventRecord> = Vec::new();
@@ -36,8 +36,8 @@ pub(crate) async fn what_happened_is_told_in_pages(bench: Bench) {
 }
 
 pub(crate) async fn what_happened_is_told_by_kind_and_by_its_last_number(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
-    reach(&bench, 2, PlanState::Strategize(Work::Processing)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
+    reach(&bench, 2, PlanState::Strategize(WorkState::Processing)).await;
     let all = bench.events(plan_id(1)).await;
     for kind in [EventKind::PlanMoved, EventKind::JobMoved, EventKind::PlanCreated] {
         let of_kind: Vec<EventRecord> = all.iter().filter(|event| event.kind == kind).cloned().collect();
@@ -99,7 +99,7 @@ pub(crate) async fn each_write_is_told_by_its_kind(bench: Bench) {
     expect("a call", &[EventKind::ToolStarted]).await;
     owner.end_call(outcome(1, changeset_id(1), vec![change(2)])).await.unwrap();
     expect("its end", &[EventKind::ToolFinished]).await;
-    owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
+    owner.record_error(&RecoveryPolicy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
     expect("an error", &[EventKind::ErrorRecorded]).await;
     owner.close(changeset_id(1)).await.unwrap();
     expect("a close", &[EventKind::ChangesetClosed]).await;
@@ -109,7 +109,7 @@ pub(crate) async fn each_write_is_told_by_its_kind(bench: Bench) {
     next.start(changeset_id(3)).await.unwrap();
     bench.store.cancel(next.claim.job, "enough").await.unwrap();
     expect("a cancel", &[EventKind::CancelRequested]).await;
-    next.finish(Ending::Interrupted).await.unwrap();
+    next.finish(ChangesetEnding::Interrupted).await.unwrap();
     expect("a finish", &[EventKind::ChangesetClosed]).await;
     next.end(JobEnd::Cancelled).await.unwrap();
     expect("its end", &[EventKind::JobMoved, EventKind::PlanMoved]).await;
@@ -119,14 +119,14 @@ pub(crate) async fn what_is_asked_for_again_or_refused_is_told_by_nothing(bench:
     let owner = processing(&bench, 1, Phase::Execute).await;
     owner.start(changeset_id(1)).await.unwrap();
     owner.close(changeset_id(1)).await.unwrap();
-    owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
+    owner.record_error(&RecoveryPolicy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
     owner.sandbox_opened(sandbox(1, 1)).await.unwrap();
     bench.store.cancel(owner.claim.job, "enough").await.unwrap();
     let before = bench.events(plan_id(1)).await;
     owner.start(changeset_id(1)).await.unwrap();
     owner.close(changeset_id(1)).await.unwrap();
-    owner.finish(Ending::Interrupted).await.unwrap();
-    owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
+    owner.finish(ChangesetEnding::Interrupted).await.unwrap();
+    owner.record_error(&RecoveryPolicy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
     owner.sandbox_opened(sandbox(1, 1)).await.unwrap();
     bench.store.cancel(owner.claim.job, "once more").await.unwrap();
     owner.end(JobEnd::Succeeded).await.unwrap_err();
@@ -160,7 +160,7 @@ pub(crate) async fn events_that_eight_cause_have_no_gaps(bench: Bench) {
             owner.start(changeset_id(n)).await.unwrap();
             let call = owner.begin_call(new_call(1, "execute")).await.unwrap();
             owner.end_call(outcome(call.no.0, changeset_id(n), vec![change(n)])).await.unwrap();
-            owner.record_error(&Policy::default(), &error(n, ErrorCategory::Timeout)).await.unwrap();
+            owner.record_error(&RecoveryPolicy::default(), &error(n, ErrorCategory::Timeout)).await.unwrap();
             owner.decide(decision("so")).await.unwrap();
             owner.close(changeset_id(n)).await.unwrap();
         }
@@ -178,7 +178,7 @@ pub(crate) async fn events_that_eight_cause_have_no_gaps(bench: Bench) {
         let count = events[before..].iter().filter(|event| event.kind == kind).count();
         assert_eq!(count, 8 * EACH, "{}", kind.as_str());
     }
-    assert_eq!(retold(&bench, plan_id(1)).await.0, PlanState::Execute(Work::Processing));
+    assert_eq!(retold(&bench, plan_id(1)).await.0, PlanState::Execute(WorkState::Processing));
 }
 
 /// Reads on from the last of `seen`, at most `page` at a time; each comes once, in order.

@@ -3,11 +3,13 @@
 //! Every promise tries every write of an owner, and compares all that the store tells before and after.
 
 use domain::{
-    ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, Hash,
-    JobId, JobRefused, JobState, LeaseLost, NewJob, NodeOutcome, PlanId, Policy, SpendId,
+    ApplyKind, CallNumber, ChangesetEnding, ChangesetError, ChangesetId, Claim, ClaimRequest, ErrorCategory,
+    Fence, Hash, JobId, JobState, JobTransitionRejection, LeaseLost, NewJob, NodeOutcome, PlanId,
+    RecoveryPolicy, SpendId,
 };
 use store::{
-    ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, Staged, StoreError,
+    ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, StagedContent,
+    StoreError,
 };
 
 use super::bench::{Bench, Owner, constrained, failed, outcome};
@@ -24,7 +26,7 @@ enum Write {
     Record(ChangesetId, u64),
     RecordLatest(u64),
     Close(ChangesetId),
-    Finish(Ending),
+    Finish(ChangesetEnding),
     RecordError(u64),
     Heartbeat,
     SettledNode,
@@ -65,8 +67,8 @@ fn all_writes() -> Vec<Write> {
         Write::RecordLatest(NEW),
         Write::Close(known),
         Write::Close(new),
-        Write::Finish(Ending::Closed),
-        Write::Finish(Ending::Interrupted),
+        Write::Finish(ChangesetEnding::Closed),
+        Write::Finish(ChangesetEnding::Interrupted),
         Write::RecordError(KNOWN),
         Write::RecordError(NEW),
         Write::Heartbeat,
@@ -153,7 +155,7 @@ impl Write {
             Self::Finish(how) => owner.finish(how).await.map(drop)?,
             Self::RecordError(n) => {
                 let error = error(n, ErrorCategory::Timeout);
-                owner.record_error(&Policy::default(), &error).await.map(drop)?;
+                owner.record_error(&RecoveryPolicy::default(), &error).await.map(drop)?;
             }
             Self::Heartbeat => owner.heartbeat().await.map(drop)?,
             Self::SettledNode => owner.settled_node().await?,
@@ -169,7 +171,12 @@ impl Write {
                 owner.settle_nodes(vec![node_run("code", NodeOutcome::Succeeded, 7)]).await?
             }
             Self::KeepContext => {
-                let text = Staged { hash: Hash::of(b"t"), size: 1, text: true, bytes: Some(b"t".to_vec()) };
+                let text = StagedContent {
+                    hash: Hash::from_content(b"t"),
+                    size: 1,
+                    text: true,
+                    bytes: Some(b"t".to_vec()),
+                };
                 owner.keep_context(context(NEW, "t"), text).await?
             }
             Self::BeginCall => owner.begin_call(new_call(1, "execute")).await.map(drop)?,
@@ -261,7 +268,7 @@ pub(crate) async fn the_owner_may_write(bench: Bench) {
                 Err(Refusal::Changeset(ChangesetError::UnknownChangeset { id }))
             }
             Write::EndCall(NEW_CALL) => {
-                let no = CallNo(NEW_CALL);
+                let no = CallNumber(NEW_CALL);
                 Err(Refusal::Changeset(ChangesetError::UnknownCall { attempt: 1, no }))
             }
             Write::Settle(NEW) => {
@@ -325,7 +332,7 @@ pub(crate) async fn nobody_writes_for_a_job_that_has_ended(bench: Bench) {
                 // Asked for again, it is answered again.
                 Ok(())
             } else if write.is_of_the_job() {
-                Err(Refusal::Job(JobStoreError::Refused(JobRefused::Final { state })))
+                Err(Refusal::Job(JobStoreError::Refused(JobTransitionRejection::Final { state })))
             } else {
                 lease_lost(owner.claim)
             }
@@ -346,7 +353,9 @@ pub(crate) async fn the_next_job_of_a_plan_is_not_open_to_the_owner_of_the_last(
     let state = JobState::Succeeded;
     writes_nothing(&bench, last.claim, |write| match write {
         Write::Succeed => Ok(()),
-        _ if write.is_of_the_job() => Err(Refusal::Job(JobStoreError::Refused(JobRefused::Final { state }))),
+        _ if write.is_of_the_job() => {
+            Err(Refusal::Job(JobStoreError::Refused(JobTransitionRejection::Final { state })))
+        }
         _ => lease_lost(last.claim),
     })
     .await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{ClaimRequest, Fence, HELD, Job, JobId, JobRefused, JobState, Ms, NewJob, Phase};
+use domain::{ClaimRequest, Fence, HELD, Job, JobId, JobState, JobTransitionRejection, Ms, NewJob, Phase};
 use store::{JobEnd, JobStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, failed};
@@ -12,7 +12,7 @@ use super::sample::{
     request,
 };
 
-fn refused<T>(refused: JobRefused) -> Result<T, JobStoreError> {
+fn refused<T>(refused: JobTransitionRejection) -> Result<T, JobStoreError> {
     Err(JobStoreError::Refused(refused))
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn an_id_of_another_plan_or_phase_is_refused(bench: Bench) {
     bench.enqueue(new_job(1)).await;
     let before = bench.snapshot().await;
     let of_another_plan = NewJob { plan: plan_id(2), ..new_job(1) };
-    let taken = JobRefused::IdTaken { job: job_id(1) };
+    let taken = JobTransitionRejection::IdTaken { job: job_id(1) };
     for other in [of_another_plan, new_apply(1)] {
         assert_eq!(bench.store.enqueue(other).await, refused(taken));
     }
@@ -158,7 +158,7 @@ pub(crate) async fn an_id_of_another_plan_or_phase_is_refused(bench: Bench) {
 
 pub(crate) async fn a_plan_has_one_live_job(bench: Bench) {
     let second = NewJob { plan: plan_id(1), ..new_job(2) };
-    let busy = JobRefused::PlanBusy { job: job_id(1) };
+    let busy = JobTransitionRejection::PlanBusy { job: job_id(1) };
     bench.enqueue(new_job(1)).await;
     assert_eq!(bench.store.enqueue(second).await, refused(busy));
     let running = bench.claim(request(ANN)).await.unwrap();
@@ -180,7 +180,7 @@ pub(crate) async fn ten_thousand_jobs_wait_and_no_more(bench: Bench) {
     let full = |queued| Err(JobStoreError::QueueFull { queued });
     let one_more = new_job(last + 1);
     assert_eq!(bench.store.enqueue(one_more).await, full(10_000));
-    let missing = JobRefused::NotFound { job: one_more.id };
+    let missing = JobTransitionRejection::NotFound { job: one_more.id };
     assert_eq!(bench.store.job(one_more.id).await, refused(missing));
     let known = Job::new(new_job(7), bench.now());
     assert_eq!(bench.store.enqueue(new_job(7)).await, Ok(known));
@@ -238,7 +238,7 @@ pub(crate) async fn jobs_are_told_by_id_and_by_plan(bench: Bench) {
     assert_eq!(of_plan(plan_id(1)).await, Ok(vec![first, queued[0].clone()]));
     assert_eq!(of_plan(plan_id(2)).await, Ok(vec![queued[1].clone()]));
     assert_eq!(of_plan(STRANGER).await, Ok(vec![]));
-    let missing = JobRefused::NotFound { job: job_id(9) };
+    let missing = JobTransitionRejection::NotFound { job: job_id(9) };
     assert_eq!(bench.store.job(job_id(9)).await, refused(missing));
 }
 
@@ -358,7 +358,7 @@ pub(crate) async fn an_end_asked_for_again_gives_the_same_answer_and_another_non
         assert_eq!(owner.end(end).await, Ok(ended.clone()));
         for (other, _) in all.into_iter().filter(|(_, job)| job.state != ended.state) {
             let state = ended.state;
-            assert_eq!(owner.end(other).await, refused(JobRefused::Final { state }));
+            assert_eq!(owner.end(other).await, refused(JobTransitionRejection::Final { state }));
         }
         assert_eq!(bench.snapshot().await, before);
     }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use domain::{
-    CancelRequest, Changeset, ChangesetError, ChangesetState, ClaimRequest, Ending, Fence, Job, JobId,
-    JobState, LeaseLost, Ms, Recorded, Started, WorkerId, changeset_digest,
+    CancelRequest, Changeset, ChangesetEnding, ChangesetError, ChangesetState, ClaimRequest, Fence, Job,
+    JobId, JobState, LeaseLost, Ms, RecordedChange, StartedChangeset, WorkerId, changeset_digest,
 };
 use store::{ChangesetStoreError, JobEnd, JobStoreError, StoreError};
 
@@ -56,7 +56,7 @@ pub(crate) async fn a_lease_that_ran_out_is_still_its_owners_until_somebody_take
     let owner = bench.owner(1).await;
     owner.start(changeset_id(1)).await.unwrap();
     bench.pass(LEASE * 2);
-    let first = Recorded { changeset: changeset_id(1), seq: 1, no: 1 };
+    let first = RecordedChange { changeset: changeset_id(1), seq: 1, no: 1 };
     assert_eq!(owner.record_latest(&change(1)).await, Ok(first));
     let renewed = owner.heartbeat().await.unwrap();
     assert_eq!((renewed.fence, renewed.lost_leases), (Fence(1), 0));
@@ -260,7 +260,7 @@ pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(be
     }
 
     // The new owner is told what became of it all, and goes on counting where the old one stopped.
-    assert_eq!(new.finish(Ending::Closed).await, Ok(vec![]));
+    assert_eq!(new.finish(ChangesetEnding::Closed).await, Ok(vec![]));
     assert_eq!(new.close(changeset_id(2)).await, Ok(closed));
     assert_eq!(new.record(changeset_id(1), &change(1)).await, Ok(first));
     let handed_back = ChangesetError::ChangesetClosed { id: changeset_id(1), entry: Box::new(change(3)) };
@@ -269,8 +269,8 @@ pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(be
         Err(ChangesetStoreError::Changeset(handed_back))
     );
     let id = changeset_id(4);
-    assert_eq!(new.start(id).await, Ok(Started { id, ordinal: 4 }));
-    let third = Recorded { changeset: id, seq: 1, no: 3 };
+    assert_eq!(new.start(id).await, Ok(StartedChangeset { id, ordinal: 4 }));
+    let third = RecordedChange { changeset: id, seq: 1, no: 3 };
     assert_eq!(new.record_latest(&change(3)).await, Ok(third));
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::{
-    Account, CallEnd, CountAs, Day, DayLimit, EventKind, EventRecord, Fence, LeaseLost, Ledger, LimitReached,
-    LimitTooLow, Limits, NewSpend, Phase, Scope, Spend, SpendId, SpendKind, WallMs,
+    Account, CallCategory, CallEnd, Day, DayLimit, EventKind, EventRecord, Fence, LeaseLost, Ledger,
+    LedgerScope, LimitReached, LimitTooLow, Limits, NewSpend, Phase, Spend, SpendId, SpendKind, WallMs,
 };
 use store::{JobEnd, LedgerStoreError};
 
@@ -21,7 +21,7 @@ fn id(n: u64) -> SpendId {
 
 /// A day and what all plans may spend on it.
 fn day(max: Option<u64>) -> DayLimit {
-    DayLimit { day: Day::of(WallMs(1_794_787_200_000)), max }
+    DayLimit { day: Day::from_wall(WallMs(1_794_787_200_000)), max }
 }
 
 async fn account(bench: &Bench, n: u64) -> Account {
@@ -33,7 +33,7 @@ async fn limited(bench: &Bench, n: u64, max: u64) {
 }
 
 fn reached(n: u64, [max, used, reserved, asked]: [u64; 4]) -> LedgerStoreError {
-    LimitReached { scope: Scope::Plan(plan_id(n)), kind: KIND, max, used, reserved, asked }.into()
+    LimitReached { scope: LedgerScope::Plan(plan_id(n)), kind: KIND, max, used, reserved, asked }.into()
 }
 
 async fn only_spend(bench: &Bench, n: u64) -> Spend {
@@ -55,7 +55,11 @@ pub(crate) async fn a_spend_is_reserved_and_then_settled_with_what_it_came_to(be
     assert_eq!(account(&bench, 1).await, Account { max: None, used: 3, reserved: 0 });
     let of_day = bench.store.day_ledger(day(None).day).await.unwrap();
     assert_eq!(of_day, BTreeMap::from([(KIND, Account { max: Some(90), used: 3, reserved: 0 })]));
-    assert_eq!(bench.store.day_ledger(Day::of(WallMs(0))).await, Ok(BTreeMap::new()), "of that day alone");
+    assert_eq!(
+        bench.store.day_ledger(Day::from_wall(WallMs(0))).await,
+        Ok(BTreeMap::new()),
+        "of that day alone"
+    );
 }
 
 pub(crate) async fn a_call_is_admitted_and_counted_in_one_step_or_not_at_all(bench: Bench) {
@@ -63,14 +67,14 @@ pub(crate) async fn a_call_is_admitted_and_counted_in_one_step_or_not_at_all(ben
     limited(&bench, 1, 3).await;
     bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(1))]).await.unwrap();
     let steps = async || bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Steps).used;
-    let call = owner.begin_counted(new_call(1, "a"), CountAs::Step).await.unwrap();
+    let call = owner.begin_counted(new_call(1, "a"), CallCategory::Step).await.unwrap();
     assert_eq!((call.no.0, account(&bench, 1).await), (1, Account { max: Some(3), used: 1, reserved: 0 }));
-    owner.begin_counted(new_call(1, "a"), CountAs::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "a"), CallCategory::Step).await.unwrap();
     assert_eq!(steps().await, 1, "the same step is counted once");
     let before = bench.snapshot().await;
-    let refused = owner.begin_counted(new_call(1, "b"), CountAs::Step).await;
+    let refused = owner.begin_counted(new_call(1, "b"), CallCategory::Step).await;
     let full = LimitReached {
-        scope: Scope::Plan(plan_id(1)),
+        scope: LedgerScope::Plan(plan_id(1)),
         kind: SpendKind::Steps,
         max: 1,
         used: 1,
@@ -79,13 +83,16 @@ pub(crate) async fn a_call_is_admitted_and_counted_in_one_step_or_not_at_all(ben
     };
     assert_eq!(refused, Err(full.into()));
     assert_eq!(bench.snapshot().await, before, "what is refused half-way leaves nothing");
-    owner.begin_counted(new_call(1, "b"), CountAs::Call).await.unwrap();
+    owner.begin_counted(new_call(1, "b"), CallCategory::Call).await.unwrap();
     assert_eq!(steps().await, 1, "what is no step is not counted as one");
-    assert_eq!(owner.begin_counted(new_call(1, "a"), CountAs::Step).await, Err(reached(1, [3, 3, 0, 1])));
-    owner.begin_counted(new_call(1, "a"), CountAs::Turn).await.unwrap();
+    assert_eq!(
+        owner.begin_counted(new_call(1, "a"), CallCategory::Step).await,
+        Err(reached(1, [3, 3, 0, 1]))
+    );
+    owner.begin_counted(new_call(1, "a"), CallCategory::Turn).await.unwrap();
     assert_eq!(account(&bench, 1).await.used, 3, "a question to a model is no call of a tool");
     assert_eq!(
-        owner.begin_counted(new_call(1, "c"), CountAs::Turn).await,
+        owner.begin_counted(new_call(1, "c"), CallCategory::Turn).await,
         Err(full.into()),
         "and begins a step"
     );
@@ -98,14 +105,14 @@ pub(crate) async fn a_call_that_changed_nothing_is_kept_with_its_end_and_counted
     limited(&bench, 1, 2).await;
     bench.pass(Duration::from_secs(5));
     let end = CallEnd { duration_ms: 2_000, ..call_end() };
-    let kept = owner.keep_call(new_call(1, "a"), CountAs::Step, end.clone()).await.unwrap();
+    let kept = owner.keep_call(new_call(1, "a"), CallCategory::Step, end.clone()).await.unwrap();
     assert_eq!((kept.no.0, kept.end.as_ref()), (1, Some(&end)));
     assert_eq!(bench.store.calls(plan_id(1)).await.unwrap(), std::slice::from_ref(&kept));
-    let begun = owner.begin_counted(new_call(1, "b"), CountAs::Step).await.unwrap();
+    let begun = owner.begin_counted(new_call(1, "b"), CallCategory::Step).await.unwrap();
     let before = begun.started.0.saturating_sub(2_000);
     assert_eq!((begun.no.0, kept.started.0), (2, before), "it began before it was kept");
     let before = bench.snapshot().await;
-    let refused = owner.keep_call(new_call(1, "c"), CountAs::Step, end.clone()).await;
+    let refused = owner.keep_call(new_call(1, "c"), CallCategory::Step, end.clone()).await;
     assert_eq!(refused, Err(reached(1, [2, 2, 0, 1])));
     assert_eq!(bench.snapshot().await, before, "what is refused leaves nothing");
     let told = bench.store.events(plan_id(1), 0, 100).await.unwrap();
@@ -114,7 +121,7 @@ pub(crate) async fn a_call_that_changed_nothing_is_kept_with_its_end_and_counted
     bench.pass(LEASE);
     bench.claim(request(BOB)).await.unwrap();
     let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
-    let late = owner.keep_call(new_call(1, "a"), CountAs::Step, end).await;
+    let late = owner.keep_call(new_call(1, "a"), CallCategory::Step, end).await;
     assert_eq!(late, Err(LedgerStoreError::Store(lost.into())));
 }
 
@@ -164,12 +171,12 @@ pub(crate) async fn a_step_counts_once_in_its_attempt_whoever_runs_it(bench: Ben
     for fence in [2, 3] {
         let owner = bench.as_owner(bench.claim(request(BOB)).await.unwrap().claim());
         assert_eq!(owner.claim.fence, Fence(fence));
-        owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
+        owner.begin_counted(new_call(1, "code"), CallCategory::Step).await.unwrap();
         bench.pass(LEASE);
     }
     let owner = bench.as_owner(bench.claim(request(BOB)).await.unwrap().claim());
     for other in [new_call(1, "code/1"), new_call(2, "code")] {
-        owner.begin_counted(other, CountAs::Step).await.unwrap();
+        owner.begin_counted(other, CallCategory::Step).await.unwrap();
     }
     let steps = bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Steps);
     assert_eq!(steps, Account { max: Some(Limits::STEPS), used: 3, reserved: 0 });
@@ -211,7 +218,7 @@ pub(crate) async fn the_limit_of_a_day_holds_for_all_plans_and_for_forgotten_one
     second.reserve(with_day(2, 5)).await.unwrap();
     let before = bench.snapshot().await;
     let full = |used, reserved| LimitReached {
-        scope: Scope::Day(day(None).day),
+        scope: LedgerScope::Day(day(None).day),
         kind: KIND,
         max: 5,
         used,
@@ -238,7 +245,7 @@ pub(crate) async fn an_account_begins_with_what_its_plan_was_made_with(bench: Be
         SpendKind::Tokens => Limits::TOKENS,
         SpendKind::Cost => Limits::COST,
     };
-    let accounts = SpendKind::ALL.map(|kind| (kind, Account::of(Some(max(kind)))));
+    let accounts = SpendKind::ALL.map(|kind| (kind, Account::with_limit(Some(max(kind)))));
     let expected = Ledger { accounts: BTreeMap::from(accounts), assumed: BTreeMap::new() };
     assert_eq!(bench.store.ledger(plan_id(1)).await, Ok(expected));
     assert_eq!(bench.store.ledger(STRANGER).await, Ok(Ledger::default()));
@@ -259,7 +266,7 @@ pub(crate) async fn limits_are_set_together_and_never_below_what_is_taken(bench:
     assert_eq!(bench.store.ledger(plan_id(1)).await, before, "none of them is set");
     let ledger = set(vec![(SpendKind::Steps, None), (KIND, Some(3))]).await.unwrap();
     assert_eq!(ledger.account(KIND), Account { max: Some(3), used: 2, reserved: 1 });
-    assert_eq!(ledger.account(SpendKind::Steps), Account::of(None));
+    assert_eq!(ledger.account(SpendKind::Steps), Account::with_limit(None));
     assert_eq!(bench.store.ledger(plan_id(1)).await, Ok(ledger));
     assert_eq!(owner.reserve(spend(3, 1)).await, Err(reached(1, [3, 2, 1, 1])));
     set(vec![(KIND, None)]).await.unwrap();

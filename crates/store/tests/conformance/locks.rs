@@ -7,7 +7,7 @@ use super::bench::Bench;
 use super::sample::{BOOT, LEASE, ONE_MS, OTHER_BOOT, plan_id};
 
 fn project(name: &str) -> LockResource {
-    LockResource::Project(Hash::of(name.as_bytes()))
+    LockResource::Project(Hash::from_content(name.as_bytes()))
 }
 
 fn wish(owner: &str, resource: LockResource) -> LockRequest {

@@ -1,8 +1,8 @@
 //! Moves of plans: by hand, and with their jobs.
 
 use domain::{
-    ApplyState, BadTransition, ClaimRequest, Fence, JobRefused, JobState, NewJob, Phase, Plan, PlanEvent,
-    PlanId, PlanRefused, PlanState, REVERSIONS_MAX, Work,
+    ApplyState, BadTransition, ClaimRequest, Fence, JobState, JobTransitionRejection, NewJob, Phase, Plan,
+    PlanEvent, PlanId, PlanState, PlanTransitionRejection, REVERSIONS_MAX, WorkState,
 };
 use serde_json::json;
 use store::{JobEnd, JobStoreError, PlanMove, PlanStoreError};
@@ -41,9 +41,12 @@ pub(crate) async fn every_move_by_hand_is_made_or_refused_as_the_table_says(benc
                 legal => {
                     let busy = legal.is_ok() && event.is_by_hand();
                     let expected = if busy {
-                        PlanStoreError::Job(JobRefused::PlanBusy { job: jobs.last().unwrap().id })
+                        PlanStoreError::Job(JobTransitionRejection::PlanBusy { job: jobs.last().unwrap().id })
                     } else {
-                        PlanStoreError::Refused(PlanRefused::BadTransition(BadTransition { state, event }))
+                        PlanStoreError::Refused(PlanTransitionRejection::BadTransition(BadTransition {
+                            state,
+                            event,
+                        }))
                     };
                     assert_eq!(moved, Err(expected), "{state} {event}");
                     assert_eq!(bench.plan_snapshot(plan_id(n)).await, before, "{state} {event}");
@@ -55,7 +58,7 @@ pub(crate) async fn every_move_by_hand_is_made_or_refused_as_the_table_says(benc
 }
 
 pub(crate) async fn a_move_from_an_old_version_shows_the_plan_as_it_stands(bench: Bench) {
-    reach(&bench, 1, PlanState::Strategize(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Strategize(WorkState::Complete)).await;
     let asked = a_move(&bench, 1, PlanEvent::Advance).await;
     let before = bench.snapshot().await;
     let plan = Box::new(bench.plan(plan_id(1)).await);
@@ -68,7 +71,7 @@ pub(crate) async fn a_move_from_an_old_version_shows_the_plan_as_it_stands(bench
 }
 
 pub(crate) async fn a_move_asked_for_again_is_made_once(bench: Bench) {
-    reach(&bench, 1, PlanState::Strategize(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Strategize(WorkState::Complete)).await;
     let asked = a_move(&bench, 1, PlanEvent::Advance).await;
     let moved = bench.store.move_plan(asked.clone()).await.unwrap();
     let before = bench.snapshot().await;
@@ -80,17 +83,20 @@ pub(crate) async fn a_move_asked_for_again_is_made_once(bench: Bench) {
 }
 
 pub(crate) async fn a_move_and_its_job_are_made_together_or_not_at_all(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
     bench.enqueue(new_job(7)).await;
     let asked = a_move(&bench, 1, PlanEvent::Advance).await;
     let wanted = asked.job.unwrap();
     let before = bench.snapshot().await;
     let state = PlanState::Apply(ApplyState::Queued);
     let cases = [
-        (NewJob { phase: Phase::Execute, ..wanted }, JobRefused::PlanNotReady { state }),
-        (NewJob { plan: plan_id(9), ..wanted }, JobRefused::OtherPlan { plan: plan_id(1) }),
-        (NewJob { id: new_job(7).id, ..wanted }, JobRefused::IdTaken { job: new_job(7).id }),
-        (plan_job(1, 2, Phase::Apply), JobRefused::IdTaken { job: plan_job(1, 2, Phase::Apply).id }),
+        (NewJob { phase: Phase::Execute, ..wanted }, JobTransitionRejection::PlanNotReady { state }),
+        (NewJob { plan: plan_id(9), ..wanted }, JobTransitionRejection::OtherPlan { plan: plan_id(1) }),
+        (NewJob { id: new_job(7).id, ..wanted }, JobTransitionRejection::IdTaken { job: new_job(7).id }),
+        (
+            plan_job(1, 2, Phase::Apply),
+            JobTransitionRejection::IdTaken { job: plan_job(1, 2, Phase::Apply).id },
+        ),
     ];
     for (job, why) in cases {
         let moved = bench.store.move_plan(PlanMove { job: Some(job), ..asked.clone() }).await;
@@ -98,8 +104,8 @@ pub(crate) async fn a_move_and_its_job_are_made_together_or_not_at_all(bench: Be
         assert_eq!(bench.snapshot().await, before, "{why}");
     }
     let cancel = PlanMove { event: PlanEvent::Cancel, ..asked };
-    let state = PlanState::Execute(Work::Cancelled);
-    let not_ready = PlanStoreError::Job(JobRefused::PlanNotReady { state });
+    let state = PlanState::Execute(WorkState::Cancelled);
+    let not_ready = PlanStoreError::Job(JobTransitionRejection::PlanNotReady { state });
     assert_eq!(bench.store.move_plan(cancel).await, Err(not_ready), "nothing is queued for a cancelled plan");
     assert_eq!(bench.snapshot().await, before);
 }
@@ -121,7 +127,7 @@ pub(crate) async fn a_plan_that_nobody_made_is_not_moved(bench: Bench) {
 }
 
 pub(crate) async fn a_move_keeps_what_the_person_chose(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
     let chosen = json!({"only": ["src/é.rs#2"]});
     let asked = PlanMove { request: chosen.clone(), ..a_move(&bench, 1, PlanEvent::Advance).await };
     assert_eq!(bench.store.move_plan(asked).await.unwrap().request, chosen);
@@ -134,13 +140,13 @@ pub(crate) async fn a_move_keeps_what_the_person_chose(bench: Bench) {
 }
 
 pub(crate) async fn a_plan_without_its_job_can_be_given_one_and_no_other(bench: Bench) {
-    reach(&bench, 1, PlanState::Strategize(Work::Complete)).await;
-    let refused = |state| Err(JobStoreError::Refused(JobRefused::PlanNotReady { state }));
-    let at = PlanState::Strategize(Work::Complete);
+    reach(&bench, 1, PlanState::Strategize(WorkState::Complete)).await;
+    let refused = |state| Err(JobStoreError::Refused(JobTransitionRejection::PlanNotReady { state }));
+    let at = PlanState::Strategize(WorkState::Complete);
     assert_eq!(bench.store.enqueue(plan_job(1, 2, Phase::Execute)).await, refused(at));
     let asked = PlanMove { job: None, ..a_move(&bench, 1, PlanEvent::Advance).await };
     let at = bench.store.move_plan(asked).await.unwrap().state;
-    assert_eq!(at, PlanState::Execute(Work::Queued));
+    assert_eq!(at, PlanState::Execute(WorkState::Queued));
     let before = bench.snapshot().await;
     for phase in [Phase::Strategize, Phase::Apply] {
         assert_eq!(bench.store.enqueue(plan_job(1, 2, phase)).await, refused(at));
@@ -148,11 +154,11 @@ pub(crate) async fn a_plan_without_its_job_can_be_given_one_and_no_other(bench: 
     assert_eq!(bench.snapshot().await, before);
     bench.enqueue(plan_job(1, 2, Phase::Execute)).await;
     start(&bench, 1).await;
-    assert_eq!(state(&bench, 1).await, PlanState::Execute(Work::Processing));
+    assert_eq!(state(&bench, 1).await, PlanState::Execute(WorkState::Processing));
 }
 
 pub(crate) async fn attempts_and_reversions_are_counted_and_reversions_end(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
     let counts = |plan: Plan| (plan.attempt, plan.reversions);
     assert_eq!(counts(by_hand(&bench, 1, PlanEvent::Again).await.unwrap()), (2, 0));
     start(&bench, 1).await.end(failed()).await.unwrap();
@@ -164,40 +170,40 @@ pub(crate) async fn attempts_and_reversions_are_counted_and_reversions_end(bench
         start(&bench, 1).await.end(JobEnd::Succeeded).await.unwrap();
     }
     let spent = by_hand(&bench, 1, PlanEvent::Revert).await;
-    assert_eq!(spent, Err(PlanStoreError::Refused(PlanRefused::ReversionsSpent)));
+    assert_eq!(spent, Err(PlanStoreError::Refused(PlanTransitionRejection::ReversionsSpent)));
     assert_eq!(counts(bench.plan(plan_id(1)).await), (5, 3));
 }
 
 pub(crate) async fn a_plan_follows_its_job(bench: Bench) {
-    let after = |phase, work: Work, apply: ApplyState| match phase {
+    let after = |phase, work: WorkState, apply: ApplyState| match phase {
         Phase::Strategize => PlanState::Strategize(work),
         Phase::Execute => PlanState::Execute(work),
         Phase::Apply => PlanState::Apply(apply),
     };
     for (n, phase) in (1..).step_by(10).zip(Phase::ALL) {
         let owner = processing(&bench, n, phase).await;
-        assert_eq!(state(&bench, n).await, after(phase, Work::Processing, ApplyState::Processing));
+        assert_eq!(state(&bench, n).await, after(phase, WorkState::Processing, ApplyState::Processing));
         owner.release().await.unwrap();
-        assert_eq!(state(&bench, n).await, after(phase, Work::Queued, ApplyState::Queued));
+        assert_eq!(state(&bench, n).await, after(phase, WorkState::Queued, ApplyState::Queued));
         start(&bench, n).await.end(JobEnd::Succeeded).await.unwrap();
-        assert_eq!(state(&bench, n).await, after(phase, Work::Complete, ApplyState::Applied));
+        assert_eq!(state(&bench, n).await, after(phase, WorkState::Complete, ApplyState::Applied));
 
         processing(&bench, n + 1, phase).await.end(failed()).await.unwrap();
-        assert_eq!(state(&bench, n + 1).await, after(phase, Work::Errored, ApplyState::Errored));
+        assert_eq!(state(&bench, n + 1).await, after(phase, WorkState::Errored, ApplyState::Errored));
 
         processing(&bench, n + 2, phase).await.end(constrained()).await.unwrap();
-        assert_eq!(state(&bench, n + 2).await, after(phase, Work::Errored, ApplyState::Constrained));
+        assert_eq!(state(&bench, n + 2).await, after(phase, WorkState::Errored, ApplyState::Constrained));
 
         let owner = processing(&bench, n + 3, phase).await;
         bench.store.cancel(owner.claim.job, "enough").await.unwrap();
-        assert_eq!(state(&bench, n + 3).await, after(phase, Work::Processing, ApplyState::Processing));
+        assert_eq!(state(&bench, n + 3).await, after(phase, WorkState::Processing, ApplyState::Processing));
         owner.end(JobEnd::Cancelled).await.unwrap();
-        assert_eq!(state(&bench, n + 3).await, after(phase, Work::Cancelled, ApplyState::Cancelled));
+        assert_eq!(state(&bench, n + 3).await, after(phase, WorkState::Cancelled, ApplyState::Cancelled));
 
         queued(&bench, n + 4, phase).await;
         let waiting = bench.store.jobs(Some(plan_id(n + 4))).await.unwrap().pop().unwrap();
         bench.store.cancel(waiting.id, "enough").await.unwrap();
-        assert_eq!(state(&bench, n + 4).await, after(phase, Work::Cancelled, ApplyState::Cancelled));
+        assert_eq!(state(&bench, n + 4).await, after(phase, WorkState::Cancelled, ApplyState::Cancelled));
         for n in n..n + 5 {
             let plan = bench.plan(plan_id(n)).await;
             assert_eq!(retold(&bench, plan.id).await, (plan.state, u64::from(plan.attempt)));
@@ -213,7 +219,7 @@ pub(crate) async fn a_constrained_plan_says_why_until_it_moves_on(bench: Bench) 
     assert_eq!(owner.end(constrained()).await, Ok(ended), "asked for again, it is answered again");
     let other = JobEnd::Constrained { reasons: reasons().split_off(1) };
     let state = JobState::Failed;
-    assert_eq!(owner.end(other).await, Err(JobStoreError::Refused(JobRefused::Final { state })));
+    assert_eq!(owner.end(other).await, Err(JobStoreError::Refused(JobTransitionRejection::Final { state })));
     by_hand(&bench, 1, PlanEvent::Reapply).await.unwrap();
     assert_eq!(bench.plan(plan_id(1)).await.constrained_by, []);
 }
@@ -231,11 +237,11 @@ pub(crate) async fn a_takeover_leaves_the_plan_where_it_is_and_giving_up_fails_i
     let only = Some(plan_id(1));
     assert_eq!(bench.claim(ClaimRequest { only, ..request(ANN) }).await, None);
     let given_up = bench.plan(plan_id(1)).await;
-    assert_eq!(given_up.state, PlanState::Execute(Work::Errored));
+    assert_eq!(given_up.state, PlanState::Execute(WorkState::Errored));
     let history = bench.history(plan_id(1)).await;
     let told: Vec<_> =
         history.records().map(|record| (record.error.message(), record.recovery.action)).collect();
-    assert_eq!(told, [("its worker died 4 times", domain::Action::Ask)]);
+    assert_eq!(told, [("its worker died 4 times", domain::RecoveryAction::Ask)]);
     assert_eq!(retold(&bench, plan_id(1)).await.0, given_up.state);
 }
 
@@ -250,7 +256,7 @@ pub(crate) async fn a_heartbeat_is_no_write_to_the_plan(bench: Bench) {
 
 pub(crate) async fn of_eight_who_advance_a_plan_one_does(bench: Bench) {
     for n in 1..=50 {
-        reach(&bench, n, PlanState::Strategize(Work::Complete)).await;
+        reach(&bench, n, PlanState::Strategize(WorkState::Complete)).await;
         let asked = a_move(&bench, n, PlanEvent::Advance).await;
         let moved = bench.on_threads(8, |thread| {
             let job = plan_job(n, 10 + thread as u64, Phase::Execute);
@@ -267,7 +273,7 @@ pub(crate) async fn of_eight_who_advance_a_plan_one_does(bench: Bench) {
 
 pub(crate) async fn one_move_asked_for_by_eight_is_made_once(bench: Bench) {
     for n in 1..=50 {
-        reach(&bench, n, PlanState::Strategize(Work::Complete)).await;
+        reach(&bench, n, PlanState::Strategize(WorkState::Complete)).await;
         let asked = a_move(&bench, n, PlanEvent::Advance).await;
         let moved = bench.on_threads(8, |_| bench.store.move_plan(asked.clone()));
         assert_eq!(moved, vec![Ok(bench.plan(plan_id(n)).await); 8]);
@@ -289,8 +295,8 @@ pub(crate) async fn of_a_claim_and_a_cancel_the_plan_follows_the_one_that_won(be
         });
         let (plan, job) = (bench.plan(plan_id(n)).await, bench.store.job(job).await.unwrap());
         let expected = match job.state {
-            JobState::Running => PlanState::Strategize(Work::Processing),
-            _ => PlanState::Strategize(Work::Cancelled),
+            JobState::Running => PlanState::Strategize(WorkState::Processing),
+            _ => PlanState::Strategize(WorkState::Cancelled),
         };
         assert_eq!(plan.state, expected, "{job:?}");
         assert_eq!(retold(&bench, plan.id).await.0, expected);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallState, ChangesetError, CountAs, EventKind, KeptCall, NodeOutcome, NodeRun, NodeWait, Phase,
-    PlanState, SpendKind, Work,
+    CallCategory, CallEnd, CallState, ChangesetError, EventKind, NodeOutcome, NodeRun, NodeWait, Phase,
+    PlanState, SettledCall, SpendKind, WorkState,
 };
 use serde_json::{Value, json};
 use store::{CallOutcome, ChangesetStoreError, JobEnd, LedgerStoreError, StoreError};
@@ -32,7 +32,7 @@ pub(crate) async fn a_settled_node_comes_back_as_it_was_given(bench: Bench) {
         text: String::new(),
         json: Value::Null,
         changed: 0,
-        usage: domain::Usage::default(),
+        usage: domain::TokenUsage::default(),
         guidance_seen: 0,
         ..node_run("b/c", Skipped, 8)
     };
@@ -98,13 +98,13 @@ pub(crate) async fn a_call_ends_together_with_the_nodes_that_it_settles_or_not_a
         settles: vec![node_run("code", Failed, 8)],
         ..ended
     };
-    let stays = ChangesetError::CallEnded { attempt: 1, no: domain::CallNo(1) };
+    let stays = ChangesetError::CallEnded { attempt: 1, no: domain::CallNumber(1) };
     assert_eq!(owner.end_call(otherwise).await, Err(ChangesetStoreError::Changeset(stays)));
     assert_eq!(bench.snapshot().await, after, "a call that ended stays, and so do its nodes");
 }
 
-fn a_read(node: &str, run: NodeRun) -> KeptCall {
-    KeptCall { call: new_call(1, node), count_as: CountAs::Step, end: call_end(), settles: vec![run] }
+fn a_read(node: &str, run: NodeRun) -> SettledCall {
+    SettledCall { call: new_call(1, node), count_as: CallCategory::Step, end: call_end(), settles: vec![run] }
 }
 
 pub(crate) async fn a_read_is_kept_together_with_the_node_that_it_settles_or_not_at_all(bench: Bench) {
@@ -122,7 +122,7 @@ pub(crate) async fn a_read_is_kept_together_with_the_node_that_it_settles_or_not
 pub(crate) async fn reads_that_end_together_are_kept_all_or_none(bench: Bench) {
     let owner = processing(&bench, 1, Phase::Execute).await;
     bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(3))]).await.unwrap();
-    let reads = |nodes: &[&str]| -> Vec<KeptCall> {
+    let reads = |nodes: &[&str]| -> Vec<SettledCall> {
         nodes.iter().map(|node| a_read(node, node_run(node, Succeeded, 7))).collect()
     };
     let before = bench.snapshot().await;
@@ -152,11 +152,11 @@ pub(crate) async fn a_node_is_told_when_it_begins_and_when_it_is_settled(bench: 
         assert_eq!(kinds_after(&bench, plan_id(1), told).await, kinds, "{what}");
         told += kinds.len();
     };
-    owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "code"), CallCategory::Step).await.unwrap();
     expect("its first call", &[NodeStarted, ToolStarted]).await;
-    owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "code"), CallCategory::Step).await.unwrap();
     expect("its next call", &[ToolStarted]).await;
-    owner.begin_counted(new_call(1, "validate/t"), CountAs::Call).await.unwrap();
+    owner.begin_counted(new_call(1, "validate/t"), CallCategory::Call).await.unwrap();
     expect("what is no step", &[ToolStarted]).await;
     let settles = vec![node_run("code", Succeeded, 7)];
     let ended = CallOutcome { changeset: None, settles, ..outcome(1, changeset_id(1), Vec::new()) };
@@ -186,15 +186,15 @@ pub(crate) async fn a_node_that_asks_a_model_counts_once_and_may_wait(bench: Ben
         let ledger = bench.store.ledger(plan_id(1)).await.unwrap();
         [SpendKind::Steps, SpendKind::ToolCalls].map(|kind| ledger.account(kind).used)
     };
-    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
-    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
+    owner.begin_counted(new_call(1, "think"), CallCategory::Turn).await.unwrap();
+    owner.begin_counted(new_call(1, "think"), CallCategory::Turn).await.unwrap();
     assert_eq!(used().await, [1, 0], "asked again it counts no more");
-    owner.begin_counted(new_call(1, "think"), CountAs::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "think"), CallCategory::Step).await.unwrap();
     assert_eq!(used().await, [1, 1], "nor do its calls");
-    owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
-    owner.begin_counted(new_call(1, "code"), CountAs::Turn).await.unwrap();
+    owner.begin_counted(new_call(1, "code"), CallCategory::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "code"), CallCategory::Turn).await.unwrap();
     assert_eq!(used().await, [2, 2], "nor one that began with a call");
-    owner.begin_counted(new_call(2, "think"), CountAs::Turn).await.unwrap();
+    owner.begin_counted(new_call(2, "think"), CallCategory::Turn).await.unwrap();
     assert_eq!(used().await, [3, 2], "another attempt is another step");
     let wait =
         NodeWait { path: "think".to_owned(), why: "p rests".to_owned(), time: Some(Duration::from_secs(3)) };
@@ -206,10 +206,10 @@ pub(crate) async fn a_node_that_asks_a_model_counts_once_and_may_wait(bench: Ben
     assert_eq!(last, json!({"path": "think", "why": "p rests", "ms": 3_000}));
     bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(3))]).await.unwrap();
     let before = bench.snapshot().await;
-    let refused = owner.begin_counted(new_call(1, "late"), CountAs::Turn).await;
+    let refused = owner.begin_counted(new_call(1, "late"), CallCategory::Turn).await;
     assert!(matches!(refused, Err(LedgerStoreError::Limit(_))), "{refused:?}");
     assert_eq!(bench.snapshot().await, before, "a limit that says no leaves no trace");
-    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
+    owner.begin_counted(new_call(1, "think"), CallCategory::Turn).await.unwrap();
 }
 
 pub(crate) async fn a_replaced_owner_settles_nothing_and_what_is_settled_stays(bench: Bench) {
@@ -266,6 +266,6 @@ pub(crate) async fn what_was_settled_outlives_its_job_and_the_attempt(bench: Ben
     owner.settle_nodes(vec![run.clone()]).await.unwrap();
     owner.end(JobEnd::Succeeded).await.unwrap();
     by_hand(&bench, 1, domain::PlanEvent::Again).await.unwrap();
-    assert_eq!(bench.plan(plan_id(1)).await.state, PlanState::Execute(Work::Queued));
+    assert_eq!(bench.plan(plan_id(1)).await.state, PlanState::Execute(WorkState::Queued));
     assert_eq!(runs(&bench).await, [run]);
 }

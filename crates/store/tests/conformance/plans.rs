@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{
-    ApplyKind, ApplyState, Decision, DecisionKind, Ending, ErrorCategory, EventKind, HELD, Job, JobRefused,
-    JobState, NewDecision, NewJob, NewPlan, NodeOutcome, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
+    ApplyKind, ApplyState, ChangesetEnding, Decision, DecisionKind, ErrorCategory, EventKind, HELD, Job,
+    JobState, JobTransitionRejection, NewDecision, NewJob, NewPlan, NodeOutcome, Phase, Plan, PlanState,
+    RecoveryPolicy, TITLE_CHARS_MAX,
 };
 use store::{JobEnd, JobStoreError, Neighbours, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 
@@ -77,9 +78,12 @@ pub(crate) async fn a_plan_that_cannot_have_its_job_is_not_made(bench: Bench) {
     let refused = |refused| Err(PlanStoreError::Job(refused));
     let state = PlanState::FIRST;
     let cases = [
-        (plan_job(1, 1, Phase::Apply), JobRefused::PlanNotReady { state }),
-        (plan_job(2, 1, Phase::Strategize), JobRefused::OtherPlan { plan: plan_id(1) }),
-        (domain::NewJob { id: new_job(7).id, ..first_job(1) }, JobRefused::IdTaken { job: new_job(7).id }),
+        (plan_job(1, 1, Phase::Apply), JobTransitionRejection::PlanNotReady { state }),
+        (plan_job(2, 1, Phase::Strategize), JobTransitionRejection::OtherPlan { plan: plan_id(1) }),
+        (
+            domain::NewJob { id: new_job(7).id, ..first_job(1) },
+            JobTransitionRejection::IdTaken { job: new_job(7).id },
+        ),
     ];
     for (job, why) in cases {
         assert_eq!(bench.store.create(new_plan(1), vec![prompt()], job).await, refused(why));
@@ -94,7 +98,10 @@ pub(crate) async fn a_plan_whose_strategy_is_known_begins_with_execute(bench: Be
     let decisions = || vec![prompt(), strategy.clone()];
     let job = plan_job(1, 1, Phase::Execute);
     let made = bench.store.create(new_plan(1), decisions(), job).await.unwrap();
-    assert_eq!((made.state, made.version, made.attempt), (PlanState::Execute(domain::Work::Queued), 4, 1));
+    assert_eq!(
+        (made.state, made.version, made.attempt),
+        (PlanState::Execute(domain::WorkState::Queued), 4, 1)
+    );
     assert_eq!(bench.plan(plan_id(1)).await, made);
     let kinds: Vec<EventKind> = bench.events(made.id).await.into_iter().map(|event| event.kind).collect();
     let moved = [EventKind::PlanMoved; 3];
@@ -108,7 +115,7 @@ pub(crate) async fn a_plan_whose_strategy_is_known_begins_with_execute(bench: Be
 }
 
 pub(crate) async fn with_a_full_queue_no_plan_is_made_and_none_moves(bench: Bench) {
-    reach(&bench, 1, PlanState::Strategize(domain::Work::Complete)).await;
+    reach(&bench, 1, PlanState::Strategize(domain::WorkState::Complete)).await;
     for n in 0..QUEUED_JOBS_MAX as u64 {
         bench.enqueue(new_job(1_000_000 + n)).await;
     }
@@ -185,9 +192,9 @@ fn everything() -> PlanFilter {
 }
 
 pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench: Bench) {
-    reach(&bench, 1, PlanState::Execute(domain::Work::Queued)).await;
-    reach(&bench, 2, PlanState::Strategize(domain::Work::Complete)).await;
-    reach(&bench, 3, PlanState::Execute(domain::Work::Complete)).await;
+    reach(&bench, 1, PlanState::Execute(domain::WorkState::Queued)).await;
+    reach(&bench, 2, PlanState::Strategize(domain::WorkState::Complete)).await;
+    reach(&bench, 3, PlanState::Execute(domain::WorkState::Complete)).await;
     let elsewhere = NewPlan { projects: vec![project("web", b"/elsewhere")], ..new_plan(4) };
     bench.store.create(elsewhere, vec![prompt()], first_job(4)).await.unwrap();
     let words = |text: &str| Some(text.to_owned());
@@ -253,9 +260,9 @@ async fn applied_with_everything(bench: &Bench) {
     owner.begin_call(new_call(1, "execute")).await.unwrap();
     owner.end_call(outcome(1, changeset_id(1), vec![change(1)])).await.unwrap();
     owner.settle_nodes(vec![node_run("execute", NodeOutcome::Succeeded, 7)]).await.unwrap();
-    owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
+    owner.record_error(&RecoveryPolicy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
     owner.reserve(spend(1, 1)).await.unwrap();
-    owner.finish(Ending::Closed).await.unwrap();
+    owner.finish(ChangesetEnding::Closed).await.unwrap();
     owner.end(JobEnd::Succeeded).await.unwrap();
     by_hand(bench, 1, domain::PlanEvent::Advance).await.unwrap();
     let owner = start(bench, 1).await;
@@ -274,7 +281,7 @@ pub(crate) async fn a_forgotten_plan_leaves_nothing_behind(bench: Bench) {
     assert_eq!(bench.store.jobs(Some(plan_id(1))).await, Ok(Vec::new()));
     assert_eq!(
         bench.store.job(jobs[0].id).await,
-        Err(JobStoreError::Refused(JobRefused::NotFound { job: jobs[0].id }))
+        Err(JobStoreError::Refused(JobTransitionRejection::NotFound { job: jobs[0].id }))
     );
     assert_eq!(bench.store.apply(domain::ApplyId::from_u128(1)).await, Ok(None));
     assert_eq!(bench.store.plans(&everything()).await.unwrap().1, 1);

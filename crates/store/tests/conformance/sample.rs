@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeEntry, ChangeId, ChangesetId,
-    ClaimRequest, DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, Ms, NewApply, NewCall,
-    NewChange, NewDecision, NewError, NewJob, NewPlan, NewSpend, NodeOutcome, NodeRun, NotCaptured, Phase,
-    PlanId, ProjectLink, Reason, Recorded, RelPath, RootNo, SandboxRecord, SpendId, SpendKind, StepId, Usage,
-    WallMs, WorkerId,
+    ApplyId, ApplyKind, Base, BootId, CallEnd, CallNumber, CallState, CaptureOmissions, ChangeDraft,
+    ChangeEntry, ChangeId, ChangesetId, ClaimRequest, ConstraintReason, DecisionKind, ErrorCategory, ErrorId,
+    FileState, Hash, JobId, Ms, NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewPlan,
+    NewSpend, NodeOutcome, NodeRun, Phase, PlanId, ProjectLink, RecordedChange, RelPath, RootIndex,
+    SandboxRecord, SpendId, SpendKind, StepId, TokenUsage, WallMs, WorkerId,
 };
 use serde_json::{Value, json};
 
@@ -76,15 +76,15 @@ pub(crate) fn change_between(
 ) -> NewChange {
     NewChange {
         id: ChangeId::from_u128(n.into()),
-        call: CallNo(1),
-        root: RootNo(0),
+        call: CallNumber(1),
+        root: RootIndex(0),
         base: Base::Known,
-        draft: Draft::between(path(at), before, after).unwrap(),
+        draft: ChangeDraft::between(path(at), before, after).unwrap(),
     }
 }
 
 /// The entry that `change` became.
-pub(crate) fn entry(recorded: Recorded, change: &NewChange) -> ChangeEntry {
+pub(crate) fn entry(recorded: RecordedChange, change: &NewChange) -> ChangeEntry {
     ChangeEntry {
         id: change.id,
         changeset: recorded.changeset,
@@ -168,7 +168,7 @@ pub(crate) fn node_run(path: &str, outcome: NodeOutcome, finished: u64) -> NodeR
         text: format!("é of {path}"),
         json: json!({"ok": [true, null, 1.5]}),
         changed: 3,
-        usage: Usage { tokens_in: 1 << 40, tokens_out: 7, cost_micros: 9 },
+        usage: TokenUsage { tokens_in: 1 << 40, tokens_out: 7, cost_micros: 9 },
         guidance_seen: 4,
         started: WallMs(finished.saturating_sub(1)),
         finished: WallMs(finished),
@@ -203,8 +203,8 @@ pub(crate) fn call_end() -> CallEnd {
     }
 }
 
-pub(crate) fn reasons() -> Vec<Reason> {
-    let reason = |kind: &str, subject: &str| Reason {
+pub(crate) fn reasons() -> Vec<ConstraintReason> {
+    let reason = |kind: &str, subject: &str| ConstraintReason {
         kind: kind.to_owned(),
         subject: subject.to_owned(),
         message: "both sides changed it".to_owned(),
@@ -218,7 +218,7 @@ pub(crate) fn an_apply(n: u64, plan: u64, kind: ApplyKind) -> NewApply {
         id: ApplyId::from_u128(n.into()),
         plan: plan_id(plan),
         kind,
-        net_hash: Hash::of(b"net"),
+        net_hash: Hash::from_content(b"net"),
         selection: Value::Null,
         summary: json!({"files": 3}),
     }
@@ -234,12 +234,12 @@ pub(crate) fn sandbox(plan: u64, attempt: u32) -> SandboxRecord {
         boot: BOOT,
         opened: WallMs(7),
         closed: None,
-        not_captured: NotCaptured::default(),
+        not_captured: CaptureOmissions::default(),
         tree: None,
     }
 }
 
 /// Calls of tools that are about to be made, named by n.
 pub(crate) fn spend(n: u64, amount: u64) -> NewSpend {
-    NewSpend::of(SpendId::from_u128(n.into()), SpendKind::ToolCalls, amount)
+    NewSpend::new(SpendId::from_u128(n.into()), SpendKind::ToolCalls, amount)
 }

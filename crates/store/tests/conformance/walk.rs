@@ -3,7 +3,7 @@
 //! Plan n has the jobs 1000 n + 1, + 2, … in the order in which they are queued.
 
 use domain::{
-    ApplyState, ClaimRequest, EventKind, Job, Phase, Plan, PlanEvent, PlanId, PlanState, Work, WorkerId,
+    ApplyState, ClaimRequest, EventKind, Job, Phase, Plan, PlanEvent, PlanId, PlanState, WorkState, WorkerId,
 };
 use serde_json::Value;
 use store::{JobEnd, PlanMove, PlanStoreError};
@@ -73,18 +73,20 @@ pub(crate) async fn reach(bench: &Bench, n: u64, state: PlanState) {
     use PlanState::{Apply, Execute, Strategize};
     queued(bench, n, state.phase()).await;
     let end = match state {
-        Strategize(Work::Queued) | Execute(Work::Queued) | Apply(A::Queued) => None,
-        Strategize(Work::Processing) | Execute(Work::Processing) | Apply(A::Processing) => {
+        Strategize(WorkState::Queued) | Execute(WorkState::Queued) | Apply(A::Queued) => None,
+        Strategize(WorkState::Processing) | Execute(WorkState::Processing) | Apply(A::Processing) => {
             start(bench, n).await;
             None
         }
-        Strategize(Work::Cancelled) | Execute(Work::Cancelled) | Apply(A::Cancelled) => {
+        Strategize(WorkState::Cancelled) | Execute(WorkState::Cancelled) | Apply(A::Cancelled) => {
             let waiting = jobs(bench, n).await.pop().unwrap();
             bench.store.cancel(waiting.id, "enough").await.unwrap();
             None
         }
-        Strategize(Work::Complete) | Execute(Work::Complete) | Apply(A::Applied) => Some(JobEnd::Succeeded),
-        Strategize(Work::Errored) | Execute(Work::Errored) | Apply(A::Errored) => Some(failed()),
+        Strategize(WorkState::Complete) | Execute(WorkState::Complete) | Apply(A::Applied) => {
+            Some(JobEnd::Succeeded)
+        }
+        Strategize(WorkState::Errored) | Execute(WorkState::Errored) | Apply(A::Errored) => Some(failed()),
         Apply(A::Constrained) => Some(constrained()),
     };
     if let Some(end) = end {
@@ -93,8 +95,8 @@ pub(crate) async fn reach(bench: &Bench, n: u64, state: PlanState) {
     assert_eq!(bench.plan(plan_id(n)).await.state, state, "the walk is wrong");
 }
 
-/// Where the events of a plan say that it stands, and in which attempt; they have no gaps, and each move begins where
-/// the last one ended.
+/// Where the events of a plan say that it stands, and in which attempt; they have no gaps, and each move
+/// begins where the last one ended.
 pub(crate) async fn retold(bench: &Bench, plan: PlanId) -> (PlanState, u64) {
     let events = bench.events(plan).await;
     assert_eq!(events[0].kind, EventKind::PlanCreated);

@@ -128,8 +128,8 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Situations that an exploration must have met, or it has shown nothing about them; counted outside of the explored
-/// world.
+/// Situations that an exploration must have met, or it has shown nothing about them; counted outside of the
+/// explored world.
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 static UNDONE_FOR_NOW: AtomicUsize = AtomicUsize::new(0);
 static UNDONE_FOR_GOOD: AtomicUsize = AtomicUsize::new(0);
@@ -162,7 +162,8 @@ fn explore(body: fn()) {
     Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, schedules()), config).run(body);
 }
 
-/// Two threads submit twice each, into either lane, while one of the commits fails and a third thread shuts down.
+/// Two threads submit twice each, into either lane, while one of the commits fails and a third thread shuts
+/// down.
 fn answered_after_the_commit<W: Writes>() {
     let disk = Disk::that_fails();
     let writer = Arc::new(W::on(disk.clone()));

@@ -1,4 +1,5 @@
-//! The store's writer under many thread schedules, and the naive writers that the same exploration must catch.
+//! The store's writer under many thread schedules, and the naive writers that the same exploration must
+//! catch.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile proof -p store --test shuttle`
 //!
@@ -8,7 +9,8 @@
 //! | none is forgotten | 3 that submit into a full lane, of which one gives up, the writer | one woken for each place |
 //! | what was taken in is written | one that asks, goes away and shuts down, the writer | ends as soon as it is closed |
 //!
-//! Explored is the folder `src/sqlite/writer` as it is, with lanes and batches so small that they are often full.
+//! Explored is the folder `src/sqlite/writer` as it is, with lanes and batches so small that they are often
+//! full.
 //!
 //! # Not here
 //! What SQLite does with a batch: the tests beside the writer, on real files.

@@ -1,10 +1,10 @@
-//! What a breaker answers: to an outcome, to who wants to begin, to who looks.
+//! Answers of a breaker: to an outcome, to a caller that wants to begin, to an observer.
 
 use std::time::Duration;
 
-/// What became of a recorded outcome.
+/// The effect of a recorded outcome on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordOutcome {
     /// Counted; the breaker stays closed.
     Counted,
     /// This failure opened the breaker.
@@ -25,7 +25,7 @@ pub enum Recorded {
     Stale,
 }
 
-impl Recorded {
+impl RecordOutcome {
     /// Whether the breaker opened or closed by it, which is worth an event.
     pub fn is_change(self) -> bool {
         match self {
@@ -35,9 +35,9 @@ impl Recorded {
     }
 }
 
-/// Why a permit was refused.
+/// The reason why a permit was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RejectReason {
     /// Open, and its cool-down is not over.
     CoolingDown,
     /// Half-open, and another one is probing.
@@ -48,7 +48,7 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// Why.
-    pub why: Why,
+    pub why: RejectReason,
     /// When asking again may succeed.
     pub retry_after: Duration,
 }
@@ -56,8 +56,8 @@ pub struct Rejected {
 impl std::fmt::Display for Rejected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let why = match self.why {
-            Why::CoolingDown => "cooling down",
-            Why::Probing => "being probed",
+            RejectReason::CoolingDown => "cooling down",
+            RejectReason::Probing => "being probed",
         };
         write!(f, "breaker is {why}, retry after {:?}", self.retry_after)
     }

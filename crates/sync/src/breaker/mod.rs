@@ -1,12 +1,13 @@
 //! Circuit breakers by name: closed, open for a cool-down, half-open with one probe.
 //!
-//! All state of a name is one atomic word (`word.rs`), changed by compare-and-swap. So N concurrent failures count
-//! exactly N, a threshold crossed by many threads trips once, and a result belongs to the generation its permit was
-//! given out in, or is [`Recorded::Stale`].
+//! All state of a name is one atomic word (`word.rs`), changed by compare-and-swap. So N concurrent failures
+//! count exactly N, a threshold crossed by many threads trips once, and a result belongs to the generation
+//! its permit was given out in, or is [`RecordOutcome::Stale`].
 //!
 //! # Invariants
 //! 1. A name's state depends only on recorded outcomes and the clock that was passed in.
-//! 2. Half-open admits one permit at a time, under a lease; after it, the next one, and the old probe is stale.
+//! 2. Half-open admits one permit at a time, under a lease; after it, the next one, and the old probe is
+//!    stale.
 //! 3. Whoever is answered `Tripped`, `Reopened` or `Closed` is the only one: it emits the one event.
 //! 4. The check on a kept handle takes no lock, allocates nothing, and reads no clock while closed.
 //!
@@ -22,7 +23,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::answer::{BreakerState, BreakerView, Recorded, Rejected, Why};
+pub use self::answer::{BreakerState, BreakerView, RecordOutcome, RejectReason, Rejected};
 pub use self::config::{BreakerConfig, BreakerConfigError};
 pub use self::permit::Permit;
 use self::word::Word;
@@ -30,7 +31,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::primitives::{Mutex, lock};
 
-/// Circuit breakers by name, one registry per process, shared by every pipeline. `Clone` is the same breakers.
+/// Circuit breakers by name, one registry per process, shared by every pipeline. `Clone` is the same
+/// breakers.
 ///
 /// An unknown name is a closed breaker; so is the empty one, which is a name like any other.
 ///
@@ -110,15 +112,15 @@ impl CircuitBreaker {
     }
 
     /// Records a success without a permit: closes from any state.
-    pub fn record_success(&self, name: &str) -> Recorded {
+    pub fn record_success(&self, name: &str) -> RecordOutcome {
         match self.known(name) {
-            None => Recorded::Counted,
+            None => RecordOutcome::Counted,
             Some(breaker) => breaker.cell.update(Word::succeeded),
         }
     }
 
     /// Records a failure without a permit: counts when closed, reopens when half-open, is stale when open.
-    pub fn record_failure(&self, name: &str) -> Recorded {
+    pub fn record_failure(&self, name: &str) -> RecordOutcome {
         let breaker = self.handle(name);
         breaker.cell.update(|word| word.failed(&self.shared.config, || breaker.cell.now()))
     }
@@ -239,10 +241,10 @@ impl Breaker {
         BreakerView { name: self.name().to_owned(), state, trips }
     }
 
-    fn settle(&self, generation: u64, step: impl Fn(Word) -> (Word, Recorded)) -> Recorded {
+    fn settle(&self, generation: u64, step: impl Fn(Word) -> (Word, RecordOutcome)) -> RecordOutcome {
         self.cell.update(|word| match word.generation() == generation {
             true => step(word),
-            false => (word, Recorded::Stale),
+            false => (word, RecordOutcome::Stale),
         })
     }
 }

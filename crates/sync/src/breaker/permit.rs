@@ -1,13 +1,13 @@
 //! The right to one try.
 
 use super::word::Word;
-use super::{Breaker, Recorded};
+use super::{Breaker, RecordOutcome};
 
 /// The right to one try, settled once: [`succeed`](Self::succeed), [`fail`](Self::fail) or
 /// [`abandon`](Self::abandon).
 ///
-/// Dropped while panicking it counts as a failure, dropped otherwise it is abandoned, which is neutral: cancelled
-/// work is neither a success nor a failure. A permit cannot be settled twice:
+/// Dropped while panicking it counts as a failure, dropped otherwise it is abandoned, which is neutral:
+/// cancelled work is neither a success nor a failure. A permit cannot be settled twice:
 ///
 /// ```compile_fail,E0382
 /// let permit = sync::CircuitBreaker::default().try_acquire("slow").expect("closed");
@@ -33,29 +33,29 @@ impl Permit {
     }
 
     /// It worked.
-    pub fn succeed(mut self) -> Recorded {
+    pub fn succeed(mut self) -> RecordOutcome {
         self.is_settled = true;
         self.breaker.settle(self.generation, Word::succeeded)
     }
 
     /// It failed.
-    pub fn fail(mut self) -> Recorded {
+    pub fn fail(mut self) -> RecordOutcome {
         self.is_settled = true;
         self.record_failure()
     }
 
     /// It has no outcome: cancelled, or never begun.
-    pub fn abandon(mut self) -> Recorded {
+    pub fn abandon(mut self) -> RecordOutcome {
         self.is_settled = true;
         self.give_back()
     }
 
-    fn record_failure(&self) -> Recorded {
+    fn record_failure(&self) -> RecordOutcome {
         let cell = &self.breaker.cell;
         self.breaker.settle(self.generation, |word| word.failed(&cell.shared.config, || cell.now()))
     }
 
-    fn give_back(&self) -> Recorded {
+    fn give_back(&self) -> RecordOutcome {
         self.breaker.settle(self.generation, |word| word.abandoned(|| self.breaker.cell.now()))
     }
 }

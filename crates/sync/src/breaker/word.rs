@@ -1,19 +1,20 @@
 //! A breaker's state in one 64-bit word, and what each event makes of it: pure functions, no atomics.
 //!
-//! Layout, from the top: `generation: 26 | trips: 4 | field: 32 | state: 2`. `field` is the count of consecutive
-//! failures (closed) or an absolute tick of 10 ms (open: when a probe is due; half-open: when its lease ends).
+//! Layout, from the top: `generation: 26 | trips: 4 | field: 32 | state: 2`. `field` is the count of
+//! consecutive failures (closed) or an absolute tick of 10 ms (open: when a probe is due; half-open: when its
+//! lease ends).
 //!
 //! # Invariants
 //! 1. Closed means trips 0 and failures below the threshold.
-//! 2. Every change of state, and every reset, raises the generation; counting does not. So a permit of the present
-//!    generation was given out in the present state.
-//! 3. A generation wraps after 67 million changes of state; a permit would have to be held through all of them to
-//!    be mistaken. Ticks and trips saturate.
+//! 2. Every change of state, and every reset, raises the generation; counting does not. So a permit of the
+//!    present generation was given out in the present state.
+//! 3. A generation wraps after 67 million changes of state; a permit would have to be held through all of
+//!    them to be mistaken. Ticks and trips saturate.
 //! 4. A closed word never needs the time: `now` is asked for only by the other states.
 
 use std::time::Duration;
 
-use super::{BreakerConfig, BreakerState, Recorded, Why};
+use super::{BreakerConfig, BreakerState, RecordOutcome, RejectReason};
 
 /// Trips saturate here: a cool-down grows no further than 2^14 times the first.
 const TRIPS_MAX: u64 = 15;
@@ -111,11 +112,11 @@ impl Word {
         self,
         config: &BreakerConfig,
         now: impl Fn() -> Duration,
-    ) -> (Self, Result<(), (Why, Duration)>) {
+    ) -> (Self, Result<(), (RejectReason, Duration)>) {
         let (due, why) = match self.state() {
             State::Closed { .. } => return (self, Ok(())),
-            State::Open { probe_due } => (probe_due, Why::CoolingDown),
-            State::HalfOpen { lease_end } => (lease_end, Why::Probing),
+            State::Open { probe_due } => (probe_due, RejectReason::CoolingDown),
+            State::HalfOpen { lease_end } => (lease_end, RejectReason::Probing),
         };
         let now = now();
         if Tick::at(now) < due {
@@ -134,30 +135,30 @@ impl Word {
     }
 
     /// A success: from any state the breaker is closed and the count is 0.
-    pub(super) fn succeeded(self) -> (Self, Recorded) {
+    pub(super) fn succeeded(self) -> (Self, RecordOutcome) {
         match self.state() {
-            State::Closed { .. } => (self.counted(0), Recorded::Counted),
+            State::Closed { .. } => (self.counted(0), RecordOutcome::Counted),
             State::Open { .. } | State::HalfOpen { .. } => {
-                (self.moved(0, State::Closed { failures: 0 }), Recorded::Closed)
+                (self.moved(0, State::Closed { failures: 0 }), RecordOutcome::Closed)
             }
         }
     }
 
     /// A failure: counts when closed, reopens when half-open, says nothing new when open.
-    pub(super) fn failed(self, config: &BreakerConfig, now: impl Fn() -> Duration) -> (Self, Recorded) {
+    pub(super) fn failed(self, config: &BreakerConfig, now: impl Fn() -> Duration) -> (Self, RecordOutcome) {
         match self.state() {
             State::Closed { failures } if failures + 1 < config.threshold => {
-                (self.counted(failures + 1), Recorded::Counted)
+                (self.counted(failures + 1), RecordOutcome::Counted)
             }
             State::Closed { .. } => {
                 let (word, cool_down) = self.opened(1, config, now());
-                (word, Recorded::Tripped { cool_down })
+                (word, RecordOutcome::Tripped { cool_down })
             }
             State::HalfOpen { .. } => {
                 let (word, cool_down) = self.opened(self.trips() + 1, config, now());
-                (word, Recorded::Reopened { cool_down })
+                (word, RecordOutcome::Reopened { cool_down })
             }
-            State::Open { .. } => (self, Recorded::Stale),
+            State::Open { .. } => (self, RecordOutcome::Stale),
         }
     }
 
@@ -167,13 +168,13 @@ impl Word {
     }
 
     /// A permit given back unused: the next one may probe at once.
-    pub(super) fn abandoned(self, now: impl Fn() -> Duration) -> (Self, Recorded) {
+    pub(super) fn abandoned(self, now: impl Fn() -> Duration) -> (Self, RecordOutcome) {
         match self.state() {
             State::HalfOpen { .. } => {
                 let probe_due = Tick::at(now());
-                (self.moved(self.trips(), State::Open { probe_due }), Recorded::Returned)
+                (self.moved(self.trips(), State::Open { probe_due }), RecordOutcome::Returned)
             }
-            State::Closed { .. } | State::Open { .. } => (self, Recorded::Returned),
+            State::Closed { .. } | State::Open { .. } => (self, RecordOutcome::Returned),
         }
     }
 

@@ -1,17 +1,18 @@
 //! Cancellation that cannot be lost: a token whose every generation is cancelled at most once, and stays so.
 //!
-//! One word holds `[generation: 48 | has ancestors: 1 | reason: 15]`; reason 0 is live. The word only grows. `cancel`
-//! sets the reason, `reset` of a cancelled token opens the next generation, and `reset` of a live one does nothing,
-//! because its observers must hear the next cancel. So every generation but the newest is cancelled, and whoever
-//! observed it live, as the word `w`, is cancelled exactly when the word is above `w`. The answer never changes back. The
-//! ancestor bit is set once, at birth: a live token without ancestors is told by one load.
+//! One word holds `[generation: 48 | has ancestors: 1 | reason: 15]`; reason 0 is live. The word only grows.
+//! `cancel` sets the reason, `reset` of a cancelled token opens the next generation, and `reset` of a live
+//! one does nothing, because its observers must hear the next cancel. So every generation but the newest is
+//! cancelled, and whoever observed it live, as the word `w`, is cancelled exactly when the word is above `w`.
+//! The answer never changes back. The ancestor bit is set once, at birth: a live token without ancestors is
+//! told by one load.
 //!
 //! # Invariants
 //! 1. The word only grows; each step is one compare-and-swap.
 //! 2. A cancelled generation stays cancelled for all who observed it; its first reason wins.
 //! 3. A cancel of one generation never cancels a later one.
-//! 4. A child knows its ancestors, each at the generation it was born in; ancestors know no children. A child made
-//!    during a cancel is born cancelled, none can be missed and none can leak.
+//! 4. A child knows its ancestors, each at the generation it was born in; ancestors know no children. A child
+//!    made during a cancel is born cancelled, none can be missed and none can leak.
 //! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiting`).
 //!
 //! # Not here
@@ -36,8 +37,8 @@ const REASON_MASK: u64 = HAS_ANCESTORS - 1;
 
 /// A cancellation shared by any number of threads and tasks. `Clone` is the same token.
 ///
-/// Code that works calls [`observe`](Self::observe) once, at its start, and asks the [`Observed`]: the answer of a
-/// generation never changes back, whatever is reset meanwhile.
+/// Code that works calls [`observe`](Self::observe) once, at its start, and asks the [`Observed`]: the answer
+/// of a generation never changes back, whatever is reset meanwhile.
 ///
 /// ```
 /// use sync::{CancelReason, CancellationToken};
@@ -56,26 +57,26 @@ pub struct CancellationToken {
 
 struct Node {
     word: AtomicU64,
-    ancestors: Box<[Step]>,
+    ancestors: Box<[NodeGeneration]>,
     waiters: Waiters,
 }
 
 impl Node {
     #[inline]
     fn is_cancelled_above(&self) -> bool {
-        self.ancestors.iter().any(Step::is_cancelled)
+        self.ancestors.iter().any(NodeGeneration::is_cancelled)
     }
 }
 
 /// One generation of one node.
 #[derive(Clone)]
-struct Step {
+struct NodeGeneration {
     node: Arc<Node>,
     /// The word of this generation while it is live: any greater word means that it is cancelled.
     live: u64,
 }
 
-impl Step {
+impl NodeGeneration {
     #[inline]
     fn is_cancelled(&self) -> bool {
         self.node.word.load(Ordering::Acquire) > self.live
@@ -90,7 +91,7 @@ impl Step {
     }
 }
 
-impl Level for Step {
+impl Level for NodeGeneration {
     fn waiters(&self) -> &Waiters {
         &self.node.waiters
     }
@@ -114,7 +115,7 @@ impl CancellationToken {
         Self::with(0, Box::default())
     }
 
-    fn with(word: u64, ancestors: Box<[Step]>) -> Self {
+    fn with(word: u64, ancestors: Box<[NodeGeneration]>) -> Self {
         let node = Node { word: AtomicU64::new(word), ancestors, waiters: Waiters::default() };
         Self { node: Arc::new(node) }
     }
@@ -190,7 +191,7 @@ impl CancellationToken {
     /// The generation that is current now, for ever.
     pub fn observe(&self) -> Observed {
         let live = self.node.word.load(Ordering::Acquire) & !REASON_MASK;
-        Observed { step: Step { node: Arc::clone(&self.node), live } }
+        Observed { step: NodeGeneration { node: Arc::clone(&self.node), live } }
     }
 
     /// Whether the generation that is current now is cancelled, or an ancestor's is: one load per level.

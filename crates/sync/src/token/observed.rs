@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::{
-    CancelReason, CancellationToken, Cancelled, DEPTH_MAX, Generation, HAS_ANCESTORS, Step, generation_of,
+    CancelReason, CancellationToken, Cancelled, DEPTH_MAX, Generation, HAS_ANCESTORS, NodeGeneration,
+    generation_of,
 };
 use crate::parker::Parker;
 use crate::waiting::{Waiter, Waiting};
@@ -14,14 +15,14 @@ use crate::waiting::{Waiter, Waiting};
 /// One generation of a token, whose answer is kept for ever. `Clone` is the same generation.
 #[derive(Clone)]
 pub struct Observed {
-    pub(super) step: Step,
+    pub(super) step: NodeGeneration,
 }
 
 impl Observed {
     /// Whether this generation, or an ancestor's that it was born in, is cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        let Step { node, live } = &self.step;
+        let NodeGeneration { node, live } = &self.step;
         self.step.is_cancelled() || live & HAS_ANCESTORS != 0 && node.is_cancelled_above()
     }
 
@@ -41,7 +42,7 @@ impl Observed {
     /// A generation that was cancelled and then reset before anyone asked answers
     /// [`CancelReason::Superseded`].
     pub fn reason(&self) -> Option<CancelReason> {
-        self.steps().find_map(Step::reason)
+        self.steps().find_map(NodeGeneration::reason)
     }
 
     /// Why this generation itself was cancelled, ancestors aside.
@@ -56,10 +57,10 @@ impl Observed {
 
     /// A token that is cancelled with this generation, and can be cancelled alone.
     ///
-    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`], and no reset revives it: it
-    /// fails at once and in the open, instead of slowing every check below it.
+    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`], and no reset revives
+    /// it: it fails at once and in the open, instead of slowing every check below it.
     pub fn child(&self) -> CancellationToken {
-        let ancestors: Box<[Step]> = self.steps().cloned().collect();
+        let ancestors: Box<[NodeGeneration]> = self.steps().cloned().collect();
         if ancestors.len() <= DEPTH_MAX {
             return CancellationToken::with(HAS_ANCESTORS, ancestors);
         }
@@ -81,8 +82,8 @@ impl Observed {
 
     /// Unparks `parker` when cancelled, as long as the registration lives; `None` if cancelled already.
     ///
-    /// For a thread that waits for several things at once. A wake-up may be spurious and uses the registration up,
-    /// so the thread registers anew each time before it parks.
+    /// For a thread that waits for several things at once. A wake-up may be spurious and uses the
+    /// registration up, so the thread registers anew each time before it parks.
     pub fn unpark_on_cancel(&self, parker: &Parker) -> Option<Registration> {
         let mut waiting = self.waiting();
         match waiting.register(&Waiter::Thread(parker.clone())) {
@@ -91,11 +92,11 @@ impl Observed {
         }
     }
 
-    fn waiting(&self) -> Waiting<Step> {
+    fn waiting(&self) -> Waiting<NodeGeneration> {
         Waiting::on(self.steps().cloned())
     }
 
-    fn steps(&self) -> impl Iterator<Item = &Step> {
+    fn steps(&self) -> impl Iterator<Item = &NodeGeneration> {
         std::iter::once(&self.step).chain(self.step.node.ancestors.iter())
     }
 }
@@ -112,7 +113,7 @@ impl std::fmt::Debug for Observed {
 /// Keeps a parker registered with a generation; see [`Observed::unpark_on_cancel`].
 #[must_use = "dropping it ends the registration"]
 pub struct Registration {
-    _waiting: Waiting<Step>,
+    _waiting: Waiting<NodeGeneration>,
 }
 
 impl std::fmt::Debug for Registration {
@@ -125,7 +126,7 @@ impl std::fmt::Debug for Registration {
 #[must_use = "a future does nothing unless awaited"]
 pub struct CancelledFuture {
     observed: Observed,
-    waiting: Waiting<Step>,
+    waiting: Waiting<NodeGeneration>,
 }
 
 impl Future for CancelledFuture {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sync::{
-    BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, ManualClock, Recorded,
-    Rejected, Why,
+    BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, ManualClock, RecordOutcome,
+    RejectReason, Rejected,
 };
 
 use crate::on_threads;
@@ -35,10 +35,12 @@ fn no_failure_is_lost_under_concurrent_records() {
         let (mut counted, mut trips, mut stale, mut other) = (0_u32, 0_u32, 0_u32, 0_u32);
         for _ in 0..100_000 {
             match breakers.record_failure("strategy") {
-                Recorded::Counted => counted += 1,
-                Recorded::Tripped { .. } => trips += 1,
-                Recorded::Stale => stale += 1,
-                Recorded::Reopened { .. } | Recorded::Closed | Recorded::Returned => other += 1,
+                RecordOutcome::Counted => counted += 1,
+                RecordOutcome::Tripped { .. } => trips += 1,
+                RecordOutcome::Stale => stale += 1,
+                RecordOutcome::Reopened { .. } | RecordOutcome::Closed | RecordOutcome::Returned => {
+                    other += 1
+                }
             }
         }
         [counted, trips, stale, other]
@@ -61,7 +63,7 @@ fn successes_and_failures_on_many_threads_leave_a_state_that_one_of_them_explain
             state => panic!("2 failures do not open it: {state:?}"),
         };
         assert!(failures <= 2);
-        assert_eq!(answers, [Recorded::Counted; 4]);
+        assert_eq!(answers, [RecordOutcome::Counted; 4]);
     }
 }
 
@@ -72,21 +74,21 @@ fn one_of_many_threads_probes_and_the_others_are_told_when_to_ask_again() {
     let answers = on_threads(8, |_| breakers.try_acquire("s"));
     let (probes, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(probes.len() == 1 && probes[0].as_ref().unwrap().is_probe());
-    let rejected = Rejected { why: Why::Probing, retry_after: 60 * SECOND };
+    let rejected = Rejected { why: RejectReason::Probing, retry_after: 60 * SECOND };
     assert!(refused.into_iter().all(|answer| answer.unwrap_err() == rejected));
 }
 
 #[test]
 fn a_breaker_opens_at_the_threshold_and_not_before() {
     let (breakers, _clock) = breakers(threshold(3));
-    assert_eq!(breakers.record_failure("s"), Recorded::Counted);
-    assert_eq!(breakers.record_failure("s"), Recorded::Counted);
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Counted);
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Counted);
     assert!(!breakers.is_open("s"));
-    assert_eq!(breakers.record_failure("s"), Recorded::Tripped { cool_down: 30 * SECOND });
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Tripped { cool_down: 30 * SECOND });
     assert!(breakers.is_open("s"));
-    assert_eq!(breakers.record_failure("s"), Recorded::Stale);
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Stale);
     let rejected = breakers.try_acquire("s").unwrap_err();
-    assert_eq!(rejected, Rejected { why: Why::CoolingDown, retry_after: 30 * SECOND });
+    assert_eq!(rejected, Rejected { why: RejectReason::CoolingDown, retry_after: 30 * SECOND });
     assert_eq!(rejected.to_string(), "breaker is cooling down, retry after 30s");
 }
 
@@ -94,8 +96,8 @@ fn a_breaker_opens_at_the_threshold_and_not_before() {
 fn a_success_forgets_earlier_failures() {
     let (breakers, _clock) = breakers(threshold(2));
     breakers.record_failure("s");
-    assert_eq!(breakers.record_success("s"), Recorded::Counted);
-    assert_eq!(breakers.record_failure("s"), Recorded::Counted);
+    assert_eq!(breakers.record_success("s"), RecordOutcome::Counted);
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Counted);
     assert!(!breakers.is_open("s"));
 }
 
@@ -118,7 +120,7 @@ fn the_cool_down_doubles_with_every_trip_up_to_its_bound() {
     for _ in 0..20 {
         clock.advance(10 * SECOND);
         match breakers.try_acquire("s").unwrap().fail() {
-            Recorded::Reopened { cool_down } => seen.push(cool_down.as_secs()),
+            RecordOutcome::Reopened { cool_down } => seen.push(cool_down.as_secs()),
             answer => panic!("{answer:?}"),
         }
     }
@@ -126,8 +128,12 @@ fn the_cool_down_doubles_with_every_trip_up_to_its_bound() {
     expected.resize(20, 5);
     assert_eq!(seen, expected);
     clock.advance(10 * SECOND);
-    assert_eq!(breakers.try_acquire("s").unwrap().succeed(), Recorded::Closed);
-    assert_eq!(breakers.record_failure("s"), Recorded::Tripped { cool_down: SECOND }, "trips start over");
+    assert_eq!(breakers.try_acquire("s").unwrap().succeed(), RecordOutcome::Closed);
+    assert_eq!(
+        breakers.record_failure("s"),
+        RecordOutcome::Tripped { cool_down: SECOND },
+        "trips start over"
+    );
 }
 
 #[test]
@@ -137,9 +143,9 @@ fn a_probe_that_hangs_for_ever_is_replaced_after_its_lease() {
     let hung = breakers.try_acquire("s").unwrap();
     clock.advance(60 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
-    assert_eq!(hung.succeed(), Recorded::Stale);
+    assert_eq!(hung.succeed(), RecordOutcome::Stale);
     assert!(breakers.is_open("s"), "the new probe is inside");
-    assert_eq!(probe.succeed(), Recorded::Closed);
+    assert_eq!(probe.succeed(), RecordOutcome::Closed);
 }
 
 #[test]
@@ -147,8 +153,8 @@ fn a_late_success_while_open_moves_nothing() {
     let (breakers, _clock) = breakers(threshold(1));
     let late = breakers.try_acquire("s").unwrap();
     let first = breakers.try_acquire("s").unwrap();
-    assert!(matches!(first.fail(), Recorded::Tripped { .. }));
-    assert_eq!(late.succeed(), Recorded::Stale);
+    assert!(matches!(first.fail(), RecordOutcome::Tripped { .. }));
+    assert_eq!(late.succeed(), RecordOutcome::Stale);
     assert!(breakers.is_open("s"));
 }
 
@@ -156,7 +162,7 @@ fn a_late_success_while_open_moves_nothing() {
 fn an_abandoned_probe_lets_the_next_one_probe_at_once() {
     let (breakers, clock) = tripped(BreakerConfig::default());
     clock.advance(30 * SECOND);
-    assert_eq!(breakers.try_acquire("s").unwrap().abandon(), Recorded::Returned);
+    assert_eq!(breakers.try_acquire("s").unwrap().abandon(), RecordOutcome::Returned);
     let probe = breakers.try_acquire("s").unwrap();
     assert!(probe.is_probe());
     drop(probe);
@@ -182,16 +188,16 @@ fn a_permit_dropped_while_panicking_is_a_failure_and_otherwise_neutral() {
 #[test]
 fn without_a_permit_success_closes_from_any_state_and_failure_reopens_a_half_open_one() {
     let (breakers, clock) = tripped(BreakerConfig::default());
-    assert_eq!(breakers.record_success("s"), Recorded::Closed);
+    assert_eq!(breakers.record_success("s"), RecordOutcome::Closed);
     breakers.record_failure("s");
     clock.advance(30 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
-    assert_eq!(breakers.record_failure("s"), Recorded::Reopened { cool_down: 60 * SECOND });
-    assert_eq!(probe.succeed(), Recorded::Stale);
+    assert_eq!(breakers.record_failure("s"), RecordOutcome::Reopened { cool_down: 60 * SECOND });
+    assert_eq!(probe.succeed(), RecordOutcome::Stale);
     clock.advance(60 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
-    assert_eq!(breakers.record_success("s"), Recorded::Closed);
-    assert_eq!(probe.fail(), Recorded::Stale);
+    assert_eq!(breakers.record_success("s"), RecordOutcome::Closed);
+    assert_eq!(probe.fail(), RecordOutcome::Stale);
 }
 
 #[test]
@@ -200,8 +206,8 @@ fn reset_closes_and_makes_earlier_permits_stale() {
     let before = breakers.try_acquire("a").unwrap();
     breakers.record_failure("a");
     breakers.reset("a");
-    assert_eq!(before.fail(), Recorded::Stale);
-    assert_eq!(breakers.record_failure("a"), Recorded::Counted, "the count began anew");
+    assert_eq!(before.fail(), RecordOutcome::Stale);
+    assert_eq!(breakers.record_failure("a"), RecordOutcome::Counted, "the count began anew");
     breakers.record_failure("a");
     breakers.record_failure("b");
     breakers.record_failure("b");
@@ -236,7 +242,7 @@ fn a_snapshot_is_sorted_by_name_and_tells_each_state() {
 fn asking_about_an_unknown_name_creates_nothing() {
     let (breakers, _clock) = breakers(BreakerConfig::default());
     assert!(!breakers.is_open("unknown"));
-    assert_eq!(breakers.record_success("unknown"), Recorded::Counted);
+    assert_eq!(breakers.record_success("unknown"), RecordOutcome::Counted);
     breakers.reset("unknown");
     assert_eq!(breakers.snapshot(), []);
 }
@@ -322,10 +328,11 @@ fn a_clock_past_the_last_tick_still_lets_a_probe_in() {
 #[test]
 fn only_openings_and_closings_are_changes() {
     let cool_down = SECOND;
-    let changes = [Recorded::Tripped { cool_down }, Recorded::Reopened { cool_down }, Recorded::Closed];
-    assert!(changes.into_iter().all(Recorded::is_change));
-    let others = [Recorded::Counted, Recorded::Returned, Recorded::Stale];
-    assert!(!others.into_iter().any(Recorded::is_change));
+    let changes =
+        [RecordOutcome::Tripped { cool_down }, RecordOutcome::Reopened { cool_down }, RecordOutcome::Closed];
+    assert!(changes.into_iter().all(RecordOutcome::is_change));
+    let others = [RecordOutcome::Counted, RecordOutcome::Returned, RecordOutcome::Stale];
+    assert!(!others.into_iter().any(RecordOutcome::is_change));
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The packed breaker against a reference model that is obviously right: an enum, an epoch, plain milliseconds.
+//! The packed breaker against a reference model that is obviously right: an enum, an epoch, plain
+//! milliseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sync::{BreakerConfig, CircuitBreaker, ManualClock, Permit, Recorded, Rejected, Why};
+use sync::{BreakerConfig, CircuitBreaker, ManualClock, Permit, RecordOutcome, RejectReason, Rejected};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -63,17 +64,17 @@ impl Reference {
         cool_down
     }
 
-    fn close(&mut self) -> Recorded {
+    fn close(&mut self) -> RecordOutcome {
         self.trips = 0;
         self.enter(State::Closed { failures: 0 });
-        Recorded::Closed
+        RecordOutcome::Closed
     }
 
     fn refusal(&self) -> Option<Rejected> {
         let (until_ms, why) = match self.state {
             State::Closed { .. } => return None,
-            State::Open { until_ms } => (until_ms, Why::CoolingDown),
-            State::HalfOpen { until_ms } => (until_ms, Why::Probing),
+            State::Open { until_ms } => (until_ms, RejectReason::CoolingDown),
+            State::HalfOpen { until_ms } => (until_ms, RejectReason::Probing),
         };
         let retry_after = Duration::from_millis(until_ms.saturating_sub(self.now_ms));
         (until_ms > self.now_ms).then_some(Rejected { why, retry_after })
@@ -92,37 +93,37 @@ impl Reference {
         Ok((self.epoch, is_probe))
     }
 
-    fn success(&mut self) -> Recorded {
+    fn success(&mut self) -> RecordOutcome {
         match self.state {
             State::Closed { .. } => {
                 self.state = State::Closed { failures: 0 };
-                Recorded::Counted
+                RecordOutcome::Counted
             }
             State::Open { .. } | State::HalfOpen { .. } => self.close(),
         }
     }
 
-    fn failure(&mut self) -> Recorded {
+    fn failure(&mut self) -> RecordOutcome {
         match self.state {
             State::Closed { failures } if failures + 1 < self.config.threshold => {
                 self.state = State::Closed { failures: failures + 1 };
-                Recorded::Counted
+                RecordOutcome::Counted
             }
-            State::Closed { .. } => Recorded::Tripped { cool_down: self.open() },
-            State::HalfOpen { .. } => Recorded::Reopened { cool_down: self.open() },
-            State::Open { .. } => Recorded::Stale,
+            State::Closed { .. } => RecordOutcome::Tripped { cool_down: self.open() },
+            State::HalfOpen { .. } => RecordOutcome::Reopened { cool_down: self.open() },
+            State::Open { .. } => RecordOutcome::Stale,
         }
     }
 
-    fn abandon(&mut self) -> Recorded {
+    fn abandon(&mut self) -> RecordOutcome {
         if let State::HalfOpen { .. } = self.state {
             self.enter(State::Open { until_ms: self.now_ms });
         }
-        Recorded::Returned
+        RecordOutcome::Returned
     }
 
-    fn settle(&mut self, epoch: u64, settle: fn(&mut Self) -> Recorded) -> Recorded {
-        if epoch == self.epoch { settle(self) } else { Recorded::Stale }
+    fn settle(&mut self, epoch: u64, settle: fn(&mut Self) -> RecordOutcome) -> RecordOutcome {
+        if epoch == self.epoch { settle(self) } else { RecordOutcome::Stale }
     }
 }
 
@@ -146,7 +147,7 @@ proptest! {
         let mut reference =
             Reference { config, state: State::Closed { failures: 0 }, epoch: 0, trips: 0, now_ms: 0 };
         let mut permits: Vec<(Permit, u64)> = Vec::new();
-        type Settle = (fn(Permit) -> Recorded, fn(&mut Reference) -> Recorded);
+        type Settle = (fn(Permit) -> RecordOutcome, fn(&mut Reference) -> RecordOutcome);
         for step in steps {
             let settled: Option<(usize, Settle)> = match step {
                 Step::Acquire => {

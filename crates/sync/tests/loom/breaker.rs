@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loom::thread;
 use proof::{Case, Twin};
-use sync::{Breaker, BreakerConfig, CircuitBreaker, Clock, Parker, Permit, Recorded};
+use sync::{Breaker, BreakerConfig, CircuitBreaker, Clock, Parker, Permit, RecordOutcome};
 
 use crate::explore;
 use crate::naive::breaker as naive;
@@ -325,7 +325,7 @@ impl Counting for Ours {
     }
 
     fn record_failure(&self) -> bool {
-        matches!(self.all.record_failure("strategy"), Recorded::Tripped { .. })
+        matches!(self.all.record_failure("strategy"), RecordOutcome::Tripped { .. })
     }
 
     fn record_success(&self) {
@@ -344,8 +344,8 @@ impl Counting for Ours {
     }
 }
 
-fn answer(recorded: Recorded) -> Answer {
-    if recorded == Recorded::Stale { Answer::Stale } else { Answer::Moved }
+fn answer(recorded: RecordOutcome) -> Answer {
+    if recorded == RecordOutcome::Stale { Answer::Stale } else { Answer::Moved }
 }
 
 impl Probing for Ours {
@@ -399,7 +399,7 @@ impl Registry for Ours {
     }
 
     fn fail_by_name(&self) -> bool {
-        matches!(self.all.record_failure("new"), Recorded::Tripped { .. })
+        matches!(self.all.record_failure("new"), RecordOutcome::Tripped { .. })
     }
 }
 

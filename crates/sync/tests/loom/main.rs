@@ -1,7 +1,7 @@
 //! The primitives under loom: every schedule of a few threads, up to a bound on preemptions.
 //!
-//! Index: `breaker` (seed #7088), `token` (#7166), `gate`, `histories` (#7333). Each body is generic, and runs on
-//! ours and on the naive twins in `naive/`, which must fail it. Run by `cargo xtask model-check`.
+//! Index: `breaker` (seed #7088), `token` (#7166), `gate`, `histories` (#7333). Each body is generic, and
+//! runs on ours and on the naive twins in `naive/`, which must fail it. Run by `cargo xtask model-check`.
 
 #![allow(
     clippy::unwrap_used,

@@ -56,7 +56,7 @@ macro_rules! delegate_other_ports {
             async fn ended_plans(
                 &self,
                 before: domain::WallMs,
-            ) -> Result<store::EndedPlans, store::StoreError> {
+            ) -> Result<store::FinishedPlans, store::StoreError> {
                 self.inner.ended_plans(before).await
             }
 
@@ -143,10 +143,10 @@ macro_rules! delegate_other_ports {
 
             async fn end_call(
                 &self,
-                by: store::By<'_>,
+                by: store::CallAuthority<'_>,
                 claim: &domain::Claim,
                 outcome: store::CallOutcome,
-            ) -> Result<Vec<domain::Recorded>, store::ChangesetStoreError> {
+            ) -> Result<Vec<domain::RecordedChange>, store::ChangesetStoreError> {
                 self.inner.end_call(by, claim, outcome).await
             }
 
@@ -188,7 +188,7 @@ macro_rules! delegate_other_ports {
 
             async fn settle_nodes(
                 &self,
-                by: store::By<'_>,
+                by: store::CallAuthority<'_>,
                 claim: &domain::Claim,
                 runs: Vec<domain::NodeRun>,
             ) -> Result<(), store::StoreError> {
@@ -210,7 +210,7 @@ macro_rules! delegate_other_ports {
                 effect: &sync::Effect,
                 claim: &domain::Claim,
                 record: domain::context::ContextRecord,
-                text: store::Staged,
+                text: store::StagedContent,
             ) -> Result<(), store::StoreError> {
                 self.inner.keep_context(effect, claim, record, text).await
             }
@@ -250,7 +250,7 @@ macro_rules! delegate_other_ports {
         }
 
         impl store::ContentStore for $store {
-            fn stage(&self, reader: &mut dyn std::io::Read) -> std::io::Result<store::Staged> {
+            fn stage(&self, reader: &mut dyn std::io::Read) -> std::io::Result<store::StagedContent> {
                 self.inner.stage(reader)
             }
 
@@ -262,13 +262,13 @@ macro_rules! delegate_other_ports {
                 self.inner.content_file(hash)
             }
 
-            fn collect(&self, dry_run: bool) -> std::io::Result<store::Collected> {
+            fn collect(&self, dry_run: bool) -> std::io::Result<store::CollectedContents> {
                 self.inner.collect(dry_run)
             }
-            fn collectable(&self, without: &[domain::PlanId]) -> std::io::Result<store::Collected> {
+            fn collectable(&self, without: &[domain::PlanId]) -> std::io::Result<store::CollectedContents> {
                 self.inner.collectable(without)
             }
-            fn give_back(&self) -> std::io::Result<store::GivenBack> {
+            fn give_back(&self) -> std::io::Result<store::ReclaimedSpace> {
                 self.inner.give_back()
             }
         }
@@ -286,7 +286,7 @@ macro_rules! delegate_other_ports {
 
             async fn settle(
                 &self,
-                by: store::By<'_>,
+                by: store::CallAuthority<'_>,
                 claim: &domain::Claim,
                 id: domain::SpendId,
                 actual: u64,
@@ -299,7 +299,7 @@ macro_rules! delegate_other_ports {
                 effect: &sync::Effect,
                 claim: &domain::Claim,
                 call: domain::NewCall,
-                count_as: domain::CountAs,
+                count_as: domain::CallCategory,
             ) -> Result<domain::ToolCall, store::LedgerStoreError> {
                 self.inner.begin_counted(effect, claim, call, count_as).await
             }
@@ -308,14 +308,14 @@ macro_rules! delegate_other_ports {
                 &self,
                 effect: &sync::Effect,
                 claim: &domain::Claim,
-                kept: Vec<domain::KeptCall>,
+                kept: Vec<domain::SettledCall>,
             ) -> Result<Vec<domain::ToolCall>, store::LedgerStoreError> {
                 self.inner.keep_calls(effect, claim, kept).await
             }
 
             async fn add_spent(
                 &self,
-                by: store::By<'_>,
+                by: store::CallAuthority<'_>,
                 claim: &domain::Claim,
                 kind: domain::SpendKind,
                 amount: u64,

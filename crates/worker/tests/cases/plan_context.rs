@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use domain::{
-    CallEnd, CallState, ChangesetError, ChangesetState, Claim, ErrorClass, NewCall, PlanId, Recorded,
+    CallEnd, CallState, ChangesetError, ChangesetState, Claim, ErrorClass, NewCall, PlanId, RecordedChange,
     ToolCall,
 };
 use serde_json::Value;
-use store::{By, CallStore, ChangesetStore, JobStore, StoreError};
+use store::{CallAuthority, CallStore, ChangesetStore, JobStore, StoreError};
 use sync::{CancelReason, CancellationToken, EffectGate};
 use worker::{EndedCall, PlanError, PlanExecutionContext};
 
@@ -53,7 +53,7 @@ async fn a_handle_records_into_its_own_changeset_and_record_change_into_the_late
     let Bench { context, .. } = bench().await;
     let first = context.start_changeset().await.unwrap();
     let second = context.start_changeset().await.unwrap();
-    let recorded = |changeset, seq, no| Recorded { changeset, seq, no };
+    let recorded = |changeset, seq, no| RecordedChange { changeset, seq, no };
     assert_eq!(first.record(change(1)).await.unwrap(), recorded(first.id(), 1, 1));
     assert_eq!(context.record_change(change(2)).await.unwrap(), recorded(second.id(), 1, 2));
     second.close().await.unwrap();
@@ -177,15 +177,20 @@ async fn the_end_of_a_call_and_what_it_changed_are_one_step_into_the_changeset_o
     token.cancel(CancelReason::Timeout);
     let ended = EndedCall::new(&call, call_end(CallState::TimedOut));
     let changes = vec![change(1), change(2)];
-    let answer = first.record_call_end(By::Effect(&effect), ended.clone(), changes.clone()).await.unwrap();
-    let recorded = |seq: u32| Recorded { changeset: first.id(), seq, no: u64::from(seq) };
+    let answer =
+        first.record_call_end(CallAuthority::Effect(&effect), ended.clone(), changes.clone()).await.unwrap();
+    let recorded = |seq: u32| RecordedChange { changeset: first.id(), seq, no: u64::from(seq) };
     assert_eq!(answer, [recorded(1), recorded(2)]);
-    let again = first.record_call_end(By::Effect(&effect), ended.clone(), changes).await.unwrap();
+    let again = first.record_call_end(CallAuthority::Effect(&effect), ended.clone(), changes).await.unwrap();
     assert_eq!(again, answer, "asked again it answers as the first time");
     let otherwise = EndedCall::new(&call, call_end(CallState::Ok));
-    let refused = first.record_call_end(By::Effect(&effect), otherwise, vec![change(3)]).await.unwrap_err();
+    let refused =
+        first.record_call_end(CallAuthority::Effect(&effect), otherwise, vec![change(3)]).await.unwrap_err();
     assert!(matches!(refused, PlanError::InvalidEntry(ChangesetError::CallEnded { .. })), "{refused}");
-    context.end_call(By::Effect(&effect), EndedCall::new(&other, call_end(CallState::Ok))).await.unwrap();
+    context
+        .end_call(CallAuthority::Effect(&effect), EndedCall::new(&other, call_end(CallState::Ok)))
+        .await
+        .unwrap();
     let sets = machine.store.changesets(claim.plan).await.unwrap();
     let entries: Vec<usize> = sets.iter().map(|set| set.entries.len()).collect();
     assert_eq!((entries, second.id()), (vec![2, 0], sets[1].id));
@@ -210,8 +215,8 @@ async fn a_context_of_an_earlier_owner_writes_nothing() {
     lost(context.record_change(change(1)).await.unwrap_err());
     lost(context.start_changeset().await.unwrap_err());
     let effect = gate.enter().unwrap();
-    lost(context.end_call(By::Effect(&effect), ended.clone()).await.unwrap_err());
-    lost(handle.record_call_end(By::Effect(&effect), ended, vec![change(1)]).await.unwrap_err());
+    lost(context.end_call(CallAuthority::Effect(&effect), ended.clone()).await.unwrap_err());
+    lost(handle.record_call_end(CallAuthority::Effect(&effect), ended, vec![change(1)]).await.unwrap_err());
     let calls = machine.store.calls(claim.plan).await.unwrap();
     assert_eq!(calls[0].state(), CallState::Cancelled, "no call outlives its owner");
     assert_eq!(machine.store.changesets(claim.plan).await.unwrap(), before);

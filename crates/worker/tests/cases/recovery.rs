@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Action, Claim, ErrorCategory, ErrorId, Gate, NewError, Phase, PlanId, Policy, StepId};
+use domain::{
+    Claim, ErrorCategory, ErrorId, GateDecision, NewError, Phase, PlanId, RecoveryAction, RecoveryPolicy,
+    StepId,
+};
 use store::{JobStore, StoreError};
 use worker::ErrorRecoveryService;
 
@@ -20,7 +23,7 @@ async fn service() -> (ErrorRecoveryService, Claim, Machine) {
     let request = rival(1);
     let claim = machine.store.claim(&request).await.unwrap().unwrap().claim();
     let store = Arc::clone(&machine.store) as Arc<dyn store::ErrorStore>;
-    (ErrorRecoveryService::new(store, Policy::default()), claim, machine)
+    (ErrorRecoveryService::new(store, RecoveryPolicy::default()), claim, machine)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -35,7 +38,7 @@ async fn no_error_is_lost_and_the_retry_limit_is_exact_under_concurrent_records(
                 let mut attempts = Vec::new();
                 for n in 0..EACH {
                     let new = error(task * EACH + n, ErrorCategory::Timeout);
-                    if let Action::Retry { attempt, .. } =
+                    if let RecoveryAction::Retry { attempt, .. } =
                         service.record_error(&claim, new).await.unwrap().action
                     {
                         attempts.push(attempt);
@@ -75,7 +78,7 @@ async fn the_backoffs_of_errors_with_neighbouring_ids_are_spread() {
         let (service, claim, _machine) = service().await;
         let recovery = service.record_error(&claim, error(n, ErrorCategory::Timeout)).await.unwrap();
         match recovery.action {
-            Action::Retry { after, .. } => waits.push(after),
+            RecoveryAction::Retry { after, .. } => waits.push(after),
             action => panic!("{action:?}"),
         }
     }
@@ -99,13 +102,13 @@ async fn a_stale_claim_records_no_error() {
 #[tokio::test]
 async fn the_limit_comes_from_the_policy() {
     let (_, claim, machine) = service().await;
-    let policy = Policy::new(1, 30, Gate::Ask, 0).unwrap();
+    let policy = RecoveryPolicy::new(1, 30, GateDecision::Ask, 0).unwrap();
     let service = ErrorRecoveryService::new(Arc::clone(&machine.store) as _, policy);
     let actions = [
         service.record_error(&claim, error(1, ErrorCategory::Connection)).await.unwrap().action,
         service.record_error(&claim, error(2, ErrorCategory::Connection)).await.unwrap().action,
     ];
-    assert!(matches!(actions, [Action::Retry { attempt: 1, .. }, Action::Ask]));
+    assert!(matches!(actions, [RecoveryAction::Retry { attempt: 1, .. }, RecoveryAction::Ask]));
     assert!(format!("{service:?}").contains("ErrorRecoveryService"));
     assert_eq!(
         service.history(PlanId::from_u128(404)).await.unwrap().recorded(),

@@ -1,4 +1,5 @@
-//! A virtual machine for the engine: a clock that stands still, a runtime on it, a scripted runner, a store with faults.
+//! A virtual machine for the engine: a clock that stands still, a runtime on it, a scripted runner, a store
+//! with faults.
 //!
 //! Tests run on one thread and wait for conditions by yielding, so that nothing depends on real time.
 
@@ -10,9 +11,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Base, BootId, CallNo, ChangeId, Changeset, ChangesetId, Claim, ClaimRequest, Closed, Draft, Ending,
-    ErrorHistory, FileState, Job, JobId, JobState, Ms, NewChange, NewError, NewJob, Phase, PlanId, Policy,
-    Recorded, Recovery, RelPath, RootNo, Started, WorkerId,
+    Base, BootId, CallNumber, ChangeDraft, ChangeId, Changeset, ChangesetEnding, ChangesetId, Claim,
+    ClaimRequest, ClosedChangeset, ErrorHistory, FileState, Job, JobId, JobState, Ms, NewChange, NewError,
+    NewJob, Phase, PlanId, RecordedChange, RecoveryAdvice, RecoveryPolicy, RelPath, RootIndex,
+    StartedChangeset, WorkerId,
 };
 use futures_util::future::BoxFuture;
 use store::{
@@ -281,8 +283,14 @@ pub(crate) async fn run_ready_tasks() {
 /// Change `n`: file `n` created.
 pub(crate) fn change(n: u128) -> NewChange {
     let path = RelPath::new(format!("src/{n}.rs")).unwrap();
-    let draft = Draft::between(path, None, Some(FileState::file(b"fn main() {}\n", 0o644))).unwrap();
-    NewChange { id: ChangeId::from_u128(n), call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
+    let draft = ChangeDraft::between(path, None, Some(FileState::file(b"fn main() {}\n", 0o644))).unwrap();
+    NewChange {
+        id: ChangeId::from_u128(n),
+        call: CallNumber(1),
+        root: RootIndex(0),
+        base: Base::Known,
+        draft,
+    }
 }
 
 /// The calls that faults can be put before.
@@ -390,7 +398,7 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError> {
+    ) -> Result<StartedChangeset, ChangesetStoreError> {
         let afterwards = self.before(Call::Start).await?;
         afterwards.of(self.inner.start(effect, claim, id).await)
     }
@@ -401,7 +409,7 @@ impl ChangesetStore for FaultyStore {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.inner.record(effect, claim, id, change).await
     }
 
@@ -410,7 +418,7 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.inner.record_latest(effect, claim, change).await
     }
 
@@ -419,7 +427,7 @@ impl ChangesetStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Closed, ChangesetStoreError> {
+    ) -> Result<ClosedChangeset, ChangesetStoreError> {
         self.inner.close(effect, claim, id).await
     }
 
@@ -427,8 +435,8 @@ impl ChangesetStore for FaultyStore {
         &self,
         finisher: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         self.inner.finish(finisher, claim, how).await
     }
 
@@ -448,14 +456,14 @@ impl ChangesetStore for FaultyStore {
         self.inner.changed_plan(plan).await
     }
 
-    async fn keep_footprint(
+    async fn store_footprint(
         &self,
         plan: PlanId,
         stamp: (u32, u64),
         files: usize,
         bytes: Vec<u8>,
     ) -> Result<(), StoreError> {
-        self.inner.keep_footprint(plan, stamp, files, bytes).await
+        self.inner.store_footprint(plan, stamp, files, bytes).await
     }
 
     async fn files_changed(
@@ -475,10 +483,10 @@ impl ErrorStore for FaultyStore {
     async fn record_error(
         &self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         jitter: u16,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         self.inner.record_error(claim, policy, error, jitter).await
     }
 

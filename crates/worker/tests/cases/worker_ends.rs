@@ -1,4 +1,5 @@
-//! Ends that go wrong: foreign code that hangs, panics or blocks, and owners that were replaced without noticing.
+//! Ends that go wrong: foreign code that hangs, panics or blocks, and owners that were replaced without
+//! noticing.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use domain::{JobId, JobState, Ms, NewJob, Phase, PlanId};
 use store::{ChangesetStore, JobStore, MemoryStore};
 use sync::{CancelReason, CancellationToken, Finisher, SystemClock};
 use worker::{
-    AsyncWorker, JobRun, JobRunner, Ports, RandomIds, RunFailure, Stop, StopReport, TokioRuntime,
+    AsyncWorker, JobRun, JobRunner, Ports, RandomIds, RunFailure, StopMode, StopReport, TokioRuntime,
     WorkerConfig,
 };
 
@@ -22,7 +23,7 @@ use crate::support::{
 
 fn stopping(worker: &AsyncWorker) -> tokio::task::JoinHandle<StopReport> {
     let worker = worker.clone();
-    tokio::spawn(async move { worker.stop(Stop::Release).await })
+    tokio::spawn(async move { worker.stop(StopMode::Release).await })
 }
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn a_cancel_of_the_process_gives_its_jobs_back_and_leaves_the_queue_alone(
         machine.pass(Duration::from_secs(5)).await;
         assert_eq!(machine.state(queued).await, JobState::Queued);
         assert_eq!(machine.job(running).await.fence.0, 1, "it was not claimed again");
-        worker.stop(Stop::Release).await;
+        worker.stop(StopMode::Release).await;
     }
 }
 
@@ -98,7 +99,7 @@ async fn a_runner_that_panics_when_it_is_dropped_is_cancelled_like_any_other() {
     run_ready_tasks().await;
     machine.pass(Duration::from_secs(5)).await;
     machine.wait_for(id, JobState::Cancelled).await;
-    assert_eq!(worker.stop(Stop::Release).await, StopReport::default());
+    assert_eq!(worker.stop(StopMode::Release).await, StopReport::default());
 }
 
 struct PanicsWhenWoken;
@@ -195,7 +196,7 @@ async fn an_end_that_hangs_is_asked_for_again() {
     let (worker, _runner) = machine.worker(succeed());
     machine.pass(Duration::from_secs(11)).await;
     machine.wait_for(id, JobState::Succeeded).await;
-    assert_eq!(worker.stop(Stop::Release).await, StopReport::default());
+    assert_eq!(worker.stop(StopMode::Release).await, StopReport::default());
 }
 
 #[tokio::test]
@@ -403,7 +404,7 @@ async fn a_sealed_apply_that_is_stopped_is_left_to_the_next_owner() {
     worker.hint();
     until("it runs", || runner.began() == 1).await;
     run_ready_tasks().await;
-    assert_eq!(worker.stop(Stop::Release).await, StopReport::default());
+    assert_eq!(worker.stop(StopMode::Release).await, StopReport::default());
     let job = machine.job(id).await;
     assert_eq!((job.state, worker.report().unsettled), (JobState::Running, 1));
     machine.clock.advance(LEASE);
@@ -480,7 +481,7 @@ async fn a_runner_that_blocks_its_thread_does_not_keep_a_cancel_from_being_ackno
         tokio::task::yield_now().await;
     }
     go.send(()).unwrap();
-    worker.stop(Stop::Release).await;
+    worker.stop(StopMode::Release).await;
 }
 
 struct Forever;
@@ -503,6 +504,6 @@ fn a_runtime_that_goes_away_takes_its_leases_with_it() {
     }
     drop(runtime);
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    other.block_on(worker.stop(Stop::Release));
+    other.block_on(worker.stop(StopMode::Release));
     assert_eq!(worker.report().running, []);
 }

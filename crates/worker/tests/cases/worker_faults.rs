@@ -8,7 +8,8 @@ use domain::JobState;
 use futures_util::future::BoxFuture;
 use sync::{CancelReason, Finisher};
 use worker::{
-    AsyncWorker, JobRun, JobRunner, Ports, RunFailure, Runtime, StartError, Stop, TaskKind, WorkerConfig,
+    AsyncWorker, JobRun, JobRunner, Ports, RunFailure, Runtime, StopMode, TaskKind, WorkerConfig,
+    WorkerStartError,
 };
 
 use crate::support::{BOOT, Call, Fault, Machine, VirtualRuntime, run_ready_tasks, succeed, until};
@@ -136,9 +137,9 @@ async fn a_system_without_a_thread_for_it_fails_the_start_and_leaves_nothing_run
         let machine = Machine::new();
         let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, kind)).unwrap();
         let error = worker.start().unwrap_err();
-        assert!(matches!(error, StartError::NoThread(_)));
+        assert!(matches!(error, WorkerStartError::NoThread(_)));
         assert_eq!(error.to_string(), "no thread for the worker: no thread left");
-        worker.stop(Stop::Release).await;
+        worker.stop(StopMode::Release).await;
     }
 }
 
@@ -149,7 +150,7 @@ async fn a_job_that_finds_no_thread_is_left_to_its_lease_and_its_work_fails_with
     let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, TaskKind::Run)).unwrap();
     worker.start().unwrap();
     until("it was left", || worker.report().unsettled == 1).await;
-    worker.stop(Stop::Release).await;
+    worker.stop(StopMode::Release).await;
     assert_eq!(machine.state(id).await, JobState::Running, "until its lease is over");
 
     let machine = Machine::new();

@@ -188,5 +188,5 @@ async fn a_blocked_executor_still_beats_since_heartbeats_have_a_thread_of_their_
     watcher.join().unwrap();
     assert_eq!((report.succeeded, report.failed), (1, 0));
     assert_eq!(machine.state(id).await, JobState::Succeeded);
-    worker.stop(worker::Stop::Release).await;
+    worker.stop(worker::StopMode::Release).await;
 }

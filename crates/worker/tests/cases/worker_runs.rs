@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::{
-    ApplyState, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase, PlanEvent, PlanId,
-    PlanState, Reason,
+    ApplyState, ConstraintReason, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase,
+    PlanEvent, PlanId, PlanState,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStore};
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::TryRecvError;
 use worker::{
-    AsyncWorker, Ports, RunFailure, Stop, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews,
+    AsyncWorker, Ports, RunFailure, StopMode, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews,
 };
 
 use crate::support::{BOOT, Machine, Note, gated, run_ready_tasks, script, succeed, until};
@@ -123,7 +123,7 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
     let machine = Machine::new();
     let reasons = || {
         let (kind, subject) = ("conflict".to_owned(), "src/lib.rs".to_owned());
-        vec![Reason { kind, subject, message: "both sides changed it".to_owned() }]
+        vec![ConstraintReason { kind, subject, message: "both sides changed it".to_owned() }]
     };
     let (worker, _runner) = machine.worker(script(move |run| {
         let is_apply = run.job().phase == Phase::Apply;
@@ -289,7 +289,7 @@ async fn every_worker_has_an_id_of_its_own_and_shows_what_it_runs() {
     let (worker, runner) = machine.worker(gated(Arc::clone(&go)));
     let (other, _runner) = machine.worker(gated(Arc::clone(&go)));
     assert_ne!(worker.report().worker, other.report().worker);
-    other.stop(Stop::Release).await;
+    other.stop(StopMode::Release).await;
     let id = machine.enqueue(7).await;
     worker.hint();
     until("it runs", || runner.began() == 1).await;

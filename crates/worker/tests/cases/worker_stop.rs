@@ -7,13 +7,13 @@ use domain::JobState;
 use store::JobStore;
 use sync::CancelReason;
 use tokio::sync::Notify;
-use worker::{StartError, Stop, StopReport};
+use worker::{StopMode, StopReport, WorkerStartError};
 
 use crate::support::{
     Call, Fault, Machine, Note, Pause, gated, run_ready_tasks, stubborn, succeed, until, until_cancelled,
 };
 
-const DRAIN: Stop = Stop::Drain { deadline: Duration::from_secs(30) };
+const DRAIN: StopMode = StopMode::Drain { deadline: Duration::from_secs(30) };
 
 #[tokio::test]
 async fn a_drain_lets_the_running_job_finish_and_claims_no_other() {
@@ -68,7 +68,7 @@ async fn a_second_stop_hurries_the_first_and_both_return_the_same() {
     });
     run_ready_tasks().await;
     assert!(!first.is_finished());
-    let second = worker.stop(Stop::Release).await;
+    let second = worker.stop(StopMode::Release).await;
     assert_eq!(second, StopReport { finished: 0, released: 1 });
     assert_eq!(first.await.unwrap(), second);
     assert_eq!(worker.stop(DRAIN).await, second, "and again");
@@ -78,13 +78,13 @@ async fn a_second_stop_hurries_the_first_and_both_return_the_same() {
 async fn a_stop_before_the_start_returns_and_keeps_it_from_starting() {
     let machine = Machine::new();
     let (worker, _runner) = machine.worker(succeed());
-    assert!(matches!(worker.start(), Err(StartError::AlreadyStarted)));
+    assert!(matches!(worker.start(), Err(WorkerStartError::AlreadyStarted)));
     worker.stop(DRAIN).await;
-    assert!(matches!(worker.start(), Err(StartError::Stopped)));
-    assert_eq!(StartError::Stopped.to_string(), "the worker is stopped; make a new one");
+    assert!(matches!(worker.start(), Err(WorkerStartError::Stopped)));
+    assert_eq!(WorkerStartError::Stopped.to_string(), "the worker is stopped; make a new one");
     let unstarted = crate::worker_faults::unstarted(&machine);
     assert_eq!(unstarted.stop(DRAIN).await, StopReport::default());
-    assert!(matches!(unstarted.start(), Err(StartError::Stopped)));
+    assert!(matches!(unstarted.start(), Err(WorkerStartError::Stopped)));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_release_meets_a_requested_cancel_by_acknowledging_it() {
     let machine = Machine::new();
     let (worker, _runner, id) = machine.begun(until_cancelled()).await;
     machine.store.cancel(id, "").await.unwrap();
-    assert_eq!(worker.stop(Stop::Release).await, StopReport { finished: 1, released: 0 });
+    assert_eq!(worker.stop(StopMode::Release).await, StopReport { finished: 1, released: 0 });
     assert_eq!(machine.state(id).await, JobState::Cancelled);
 }
 
@@ -122,7 +122,7 @@ async fn a_stubborn_runner_delays_the_stop_by_no_more_than_its_wait() {
     let (worker, _runner, id) = machine.begun(stubborn()).await;
     let stop = tokio::spawn({
         let worker = worker.clone();
-        async move { worker.stop(Stop::Release).await }
+        async move { worker.stop(StopMode::Release).await }
     });
     run_ready_tasks().await;
     machine.pass(Duration::from_secs(5)).await;
@@ -136,5 +136,5 @@ async fn the_processs_shutdown_gives_the_jobs_back() {
     let (worker, _runner, id) = machine.begun(until_cancelled()).await;
     machine.token.cancel(CancelReason::Shutdown);
     machine.wait_for(id, JobState::Queued).await;
-    assert_eq!(worker.stop(Stop::Release).await.finished, 0);
+    assert_eq!(worker.stop(StopMode::Release).await.finished, 0);
 }

@@ -2,7 +2,8 @@
 
 use cucumber::cli::{self, Args, Parser};
 
-/// Options of cargo's own harness that mean nothing here and are passed over; `--x=y` is passed over like `--x y`.
+/// Options of cargo's own harness that mean nothing here and are passed over; `--x=y` is passed over like
+/// `--x y`.
 const PASSED_OVER: [&str; 7] =
     ["--nocapture", "--no-capture", "--show-output", "--quiet", "-q", "--include-ignored", "--exact"];
 const PASSED_OVER_WITH_VALUE: [&str; 3] = ["--test-threads", "--format", "--logfile"];
@@ -10,7 +11,8 @@ const PASSED_OVER_WITH_VALUE: [&str; 3] = ["--test-threads", "--format", "--logf
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Tell the tests to a program that would run them one by one: there are none of that kind, nor ignored ones.
+    /// Tell the tests to a program that would run them one by one: there are none of that kind, nor ignored
+    /// ones.
     List,
     /// Run the scenarios that have all `words`; `options` are cucumber's.
     Run { words: Vec<String>, options: Vec<String> },

@@ -1,20 +1,22 @@
 //! Steps of #7088: the circuit breakers, and two threads at one of them.
 //!
-//! A failure of ours is stopped between its reading and its writing by its clock: the failure that reaches the
-//! threshold reads the time after it read the count and before it swaps the word.
+//! A failure of ours is stopped between its reading and its writing by its clock: the failure that reaches
+//! the threshold reads the time after it read the count and before it swaps the word.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use cucumber::{given, then, when};
-use sync::{BreakerConfig, BreakerState, BreakerView, CircuitBreaker, Clock, ManualClock, Parker, Recorded};
+use sync::{
+    BreakerConfig, BreakerState, BreakerView, CircuitBreaker, Clock, ManualClock, Parker, RecordOutcome,
+};
 
 use crate::naive;
 use crate::threads::{Held, Pauses, apart};
 use crate::world::Features;
 
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(30);
-pub(crate) const TRIPPED: Recorded = Recorded::Tripped { cool_down: COOL_DOWN };
+pub(crate) const TRIPPED: RecordOutcome = RecordOutcome::Tripped { cool_down: COOL_DOWN };
 
 /// What #7088's scenarios have.
 #[derive(Default)]
@@ -57,7 +59,7 @@ enum Breakers {
 
 impl Breakers {
     /// What the caller was told, if it is told anything.
-    fn record_failure(&self, strategy: &str) -> Option<Recorded> {
+    fn record_failure(&self, strategy: &str) -> Option<RecordOutcome> {
         match self {
             Self::Ours(ours) => Some(ours.record_failure(strategy)),
             Self::Naive(naive) => {
@@ -232,17 +234,17 @@ fn whole_reset_of_all(world: &mut Features, thread: String) {
 
 #[then(expr = "thread {word} is told that its failure opened the breaker")]
 fn told_opened(world: &mut Features, thread: String) {
-    assert_eq!(world.threads.answer::<Option<Recorded>>(&thread), Some(TRIPPED));
+    assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(TRIPPED));
 }
 
 #[then(expr = "thread {word} is told that the breaker was open already")]
 fn told_stale(world: &mut Features, thread: String) {
-    assert_eq!(world.threads.answer::<Option<Recorded>>(&thread), Some(Recorded::Stale));
+    assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(RecordOutcome::Stale));
 }
 
 #[then(expr = "thread {word} is told that its failure was counted")]
 fn told_counted(world: &mut Features, thread: String) {
-    assert_eq!(world.threads.answer::<Option<Recorded>>(&thread), Some(Recorded::Counted));
+    assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(RecordOutcome::Counted));
 }
 
 #[when(expr = "{string} is seen to be disabled")]

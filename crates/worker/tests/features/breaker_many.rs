@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 
 use cucumber::{then, when};
-use sync::{BreakerState, BreakerView, Recorded};
+use sync::{BreakerState, BreakerView, RecordOutcome};
 
 use crate::breaker::{COOL_DOWN, TRIPPED, call_every_operation, closed};
 use crate::threads::{all_at_once, apart};
@@ -14,16 +14,16 @@ use crate::world::Features;
 #[derive(Default)]
 pub(crate) struct Scene {
     /// What all recording threads were told.
-    told: Vec<Recorded>,
+    told: Vec<RecordOutcome>,
     /// The same, by strategy.
-    told_of: BTreeMap<String, Vec<Recorded>>,
+    told_of: BTreeMap<String, Vec<RecordOutcome>>,
     meetings: Vec<Meeting>,
 }
 
 #[when(expr = "{int} threads record {int} failure(s) of {string} each, all starting at once")]
 fn many_failures(world: &mut Features, threads: usize, each: usize, strategy: String) {
     let breakers = world.breaker.ours();
-    let told = all_at_once(threads, move |_| -> Vec<Recorded> {
+    let told = all_at_once(threads, move |_| -> Vec<RecordOutcome> {
         (0..each).map(|_| breakers.record_failure(&strategy)).collect()
     });
     world.breaker_many.told = told.into_iter().flatten().collect();
@@ -53,10 +53,10 @@ fn told_in_all(world: &mut Features, opened: usize, counted: usize) {
     assert_told(&world.breaker_many.told, opened, counted);
 }
 
-fn assert_told(told: &[Recorded], opened: usize, counted: usize) {
+fn assert_told(told: &[RecordOutcome], opened: usize, counted: usize) {
     let how_many = |what| told.iter().filter(|answer| **answer == what).count();
     assert_eq!(
-        (how_many(TRIPPED), how_many(Recorded::Counted), told.len()),
+        (how_many(TRIPPED), how_many(RecordOutcome::Counted), told.len()),
         (opened, counted, opened + counted),
     );
 }
@@ -68,7 +68,7 @@ fn many_failures_of_many(world: &mut Features, threads: usize, each: usize, stra
     let breakers = world.breaker.ours();
     let names: Vec<String> = (1..=strategies).map(|number| format!("strategy-{number}")).collect();
     let (shared, start) = (names.clone(), Arc::new(Barrier::new(threads)));
-    let told = all_at_once(threads, move |_| -> Vec<Vec<Recorded>> {
+    let told = all_at_once(threads, move |_| -> Vec<Vec<RecordOutcome>> {
         let record = |name: &String| {
             start.wait();
             (0..each).map(|_| breakers.record_failure(name)).collect()
@@ -109,8 +109,8 @@ fn each_is_disabled(world: &mut Features) {
 /// A success and the third failure in a row at the same time.
 #[derive(Debug, PartialEq)]
 struct Meeting {
-    success: Recorded,
-    failure: Recorded,
+    success: RecordOutcome,
+    failure: RecordOutcome,
     after: BreakerState,
 }
 
@@ -119,7 +119,7 @@ fn success_meets_third_failure(world: &mut Features, rounds: usize, strategy: St
     let breakers = world.breaker.ours();
     let barrier = Arc::new(Barrier::new(2));
     let (both, name) = (breakers.clone(), strategy.clone());
-    let told = all_at_once(2, move |thread| -> Vec<(Recorded, Option<BreakerState>)> {
+    let told = all_at_once(2, move |thread| -> Vec<(RecordOutcome, Option<BreakerState>)> {
         let round = |_| {
             if thread == 0 {
                 both.reset(&name);
@@ -154,12 +154,15 @@ fn success_meets_third_failure(world: &mut Features, rounds: usize, strategy: St
 #[then("after each round the strategy is enabled, and the two threads were told of one and the same order")]
 fn meetings_are_ordered(world: &mut Features) {
     let success_was_first = Meeting {
-        success: Recorded::Counted,
-        failure: Recorded::Counted,
+        success: RecordOutcome::Counted,
+        failure: RecordOutcome::Counted,
         after: BreakerState::Closed { failures: 1 },
     };
-    let failure_was_first =
-        Meeting { success: Recorded::Closed, failure: TRIPPED, after: BreakerState::Closed { failures: 0 } };
+    let failure_was_first = Meeting {
+        success: RecordOutcome::Closed,
+        failure: TRIPPED,
+        after: BreakerState::Closed { failures: 0 },
+    };
     assert!(!world.breaker_many.meetings.is_empty());
     for meeting in &world.breaker_many.meetings {
         assert!([&success_was_first, &failure_was_first].contains(&meeting), "{meeting:?}");
@@ -169,7 +172,7 @@ fn meetings_are_ordered(world: &mut Features) {
 #[when(expr = "{int} threads record {int} outcomes of {string} each, all starting at once")]
 fn many_outcomes(world: &mut Features, threads: usize, each: usize, strategy: String) {
     let breakers = world.breaker.ours();
-    let told = all_at_once(threads, move |thread| -> Vec<Recorded> {
+    let told = all_at_once(threads, move |thread| -> Vec<RecordOutcome> {
         // Any mixture does; this one has many runs of three failures and more.
         let is_success = |turn: usize| (turn * 7 + thread * 3).is_multiple_of(5);
         (0..each)
@@ -186,7 +189,7 @@ fn many_outcomes(world: &mut Features, threads: usize, each: usize, strategy: St
 fn opened_and_closed_in_turn(world: &mut Features, strategy: String) {
     let told = &world.breaker_many.told;
     let opened = told.iter().filter(|answer| **answer == TRIPPED).count();
-    let closed = told.iter().filter(|answer| **answer == Recorded::Closed).count();
+    let closed = told.iter().filter(|answer| **answer == RecordOutcome::Closed).count();
     assert!(opened > 0, "the scenario has opened the breaker");
     let ours = world.breaker.ours();
     let is_open = apart("is_open", move || ours.is_open(&strategy));
@@ -221,7 +224,7 @@ fn no_breaker_is_broken(world: &mut Features) {
         breakers.reset_all();
         [(); 4].map(|()| breakers.record_failure("semantic"))
     });
-    assert_eq!(told, [Recorded::Counted, Recorded::Counted, TRIPPED, Recorded::Stale]);
+    assert_eq!(told, [RecordOutcome::Counted, RecordOutcome::Counted, TRIPPED, RecordOutcome::Stale]);
     let open = BreakerState::Open { retry_after: COOL_DOWN };
     let semantic = BreakerView { name: "semantic".to_owned(), state: open, trips: 1 };
     assert_eq!(world.breaker.views(), [closed("keyword", 0), closed("recent", 0), semantic]);

@@ -1,8 +1,8 @@
 //! Steps of #7166: the cancellation token between those who cancel, reset, wait and look.
 //!
-//! Our token is stopped in two ways. A waiter is a future driven by hand, so a scenario stands between its being woken
-//! and its looking. A canceller wakes the waiters itself, one after the other; the first of them is a listener that
-//! stops it, so a scenario stands between the cancel and the wake-ups.
+//! Our token is stopped in two ways. A waiter is a future driven by hand, so a scenario stands between its
+//! being woken and its looking. A canceller wakes the waiters itself, one after the other; the first of them
+//! is a listener that stops it, so a scenario stands between the cancel and the wake-ups.
 
 use std::collections::BTreeMap;
 use std::pin::{Pin, pin};
@@ -34,7 +34,8 @@ enum Token {
     Naive(Arc<naive::CancellationToken>),
 }
 
-/// What a job asks whether it is cancelled: of our token the generation it observed, of the naive one the token.
+/// What a job asks whether it is cancelled: of our token the generation it observed, of the naive one the
+/// token.
 #[derive(Clone)]
 enum Observer {
     Ours(Observed),

@@ -7,7 +7,8 @@ use ::worker::{ChangesetHandle, PlanError, PlanExecutionContext, RandomIds};
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
 use domain::{
-    Base, CallNo, ChangeId, Changeset, ChangesetState, Closed, Draft, FileState, NewChange, RelPath, RootNo,
+    Base, CallNumber, ChangeDraft, ChangeId, Changeset, ChangesetState, ClosedChangeset, FileState,
+    NewChange, RelPath, RootIndex,
 };
 use store::ChangesetStore;
 use sync::{CancellationToken, EffectGate, ManualClock};
@@ -118,10 +119,11 @@ pub(crate) fn change(file: &str) -> NewChange {
     let path = RelPath::new(file).expect("a path");
     NewChange {
         id: ChangeId::from_u128(id_of(file)),
-        call: CallNo(1),
-        root: RootNo(0),
+        call: CallNumber(1),
+        root: RootIndex(0),
         base: Base::Known,
-        draft: Draft::between(path, None, Some(FileState::file(file.as_bytes(), 0o644))).expect("a change"),
+        draft: ChangeDraft::between(path, None, Some(FileState::file(file.as_bytes(), 0o644)))
+            .expect("a change"),
     }
 }
 
@@ -299,12 +301,12 @@ fn closes(world: &mut Features, thread: String, name: String, entries: usize) {
     let ours = world.changesets.ours();
     let handle = ours.handle(&name);
     world.threads.run(&thread, move || block_on(handle.close()));
-    let closed: Result<Closed, PlanError> = world.threads.answer(&thread);
+    let closed: Result<ClosedChangeset, PlanError> = world.threads.answer(&thread);
     let changesets = ours.changesets();
     let changeset =
         changesets.iter().find(|changeset| ours.name_of(changeset) == name).expect("it is in the store");
     assert_eq!(changeset.entries.len(), entries);
-    let expected = Closed {
+    let expected = ClosedChangeset {
         id: changeset.id,
         entries: changeset.entries.len().try_into().unwrap(),
         digest: domain::changeset_digest(&changeset.entries),

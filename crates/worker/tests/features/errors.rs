@@ -8,8 +8,8 @@ use ::worker::ErrorRecoveryService;
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
 use domain::{
-    Action, BootId, Claim, ClaimRequest, Detail, ErrorCategory, ErrorHistory, ErrorId, Gate, LeaseLost,
-    NewError, Phase, Policy, Recovery, StepId, WorkerId,
+    BootId, Claim, ClaimRequest, Detail, ErrorCategory, ErrorHistory, ErrorId, GateDecision, LeaseLost,
+    NewError, Phase, RecoveryAction, RecoveryAdvice, RecoveryPolicy, StepId, WorkerId,
 };
 use store::{ErrorStore, JobStore, StoreError};
 use sync::ManualClock;
@@ -28,7 +28,7 @@ pub(crate) struct Scene {
     /// Who recorded which error, in order.
     recorders: Vec<(String, String)>,
     /// What many threads were answered.
-    told: Vec<Recovery>,
+    told: Vec<RecoveryAdvice>,
     /// What a reader saw, in order.
     seen: Vec<ErrorHistory>,
 }
@@ -49,16 +49,21 @@ struct Ours {
 }
 
 /// What a thread that records an error is answered.
-type Answer = Result<Recovery, StoreError>;
+type Answer = Result<RecoveryAdvice, StoreError>;
 
 impl Ours {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: RecoveryPolicy) -> Self {
         let clock = ManualClock::new();
         let store = PausingStore::new(Arc::new(clock.clone()));
         Self::in_store(&store, &clock, policy, 1)
     }
 
-    fn in_store(store: &Arc<PausingStore>, clock: &ManualClock, policy: Policy, number: u128) -> Self {
+    fn in_store(
+        store: &Arc<PausingStore>,
+        clock: &ManualClock,
+        policy: RecoveryPolicy,
+        number: u128,
+    ) -> Self {
         Self {
             store: Arc::clone(store),
             clock: clock.clone(),
@@ -86,13 +91,13 @@ fn timeout(message: &str) -> NewError {
     NewError::new(ErrorId::from_u128(id), Phase::Execute, step, ErrorCategory::Timeout, message)
 }
 
-fn shown(action: Action) -> String {
+fn shown(action: RecoveryAction) -> String {
     match action {
-        Action::Retry { attempt, .. } => format!("retry {attempt}"),
-        Action::Revert => "revert".to_owned(),
-        Action::Ask => "ask".to_owned(),
-        Action::GiveUp => "give up".to_owned(),
-        Action::Told => "told".to_owned(),
+        RecoveryAction::Retry { attempt, .. } => format!("retry {attempt}"),
+        RecoveryAction::Revert => "revert".to_owned(),
+        RecoveryAction::Ask => "ask".to_owned(),
+        RecoveryAction::GiveUp => "give up".to_owned(),
+        RecoveryAction::Told => "told".to_owned(),
     }
 }
 
@@ -137,12 +142,12 @@ impl Plan {
 
 #[given("a plan without errors")]
 fn our_plan(world: &mut Features) {
-    world.errors.plan = Some(Plan::Ours(Ours::new(Policy::default())));
+    world.errors.plan = Some(Plan::Ours(Ours::new(RecoveryPolicy::default())));
 }
 
 #[given(expr = "a plan without errors, with {int} retry/retries per step")]
 fn our_plan_with_limit(world: &mut Features, per_step: u32) {
-    let policy = Policy::new(per_step, 1000, Gate::Auto, 3).expect("within its bounds");
+    let policy = RecoveryPolicy::new(per_step, 1000, GateDecision::Auto, 3).expect("within its bounds");
     world.errors.plan = Some(Plan::Ours(Ours::new(policy)));
 }
 
@@ -227,7 +232,7 @@ fn records_again(world: &mut Features, thread: String, key: String, value: Strin
 #[when("the history of the plan is seen to be empty")]
 fn history_is_empty(world: &mut Features) {
     let ours = world.errors.ours();
-    assert_eq!(ours.history(), ErrorHistory::of(ours.claim.plan));
+    assert_eq!(ours.history(), ErrorHistory::new(ours.claim.plan));
 }
 
 #[then("the history of the plan is")]
@@ -266,7 +271,7 @@ fn details_are(world: &mut Features, step: &Step) {
 #[when(expr = "{int} threads record {int} errors each for one step, all starting at once")]
 fn many_record(world: &mut Features, threads: usize, each: usize) {
     let ours = world.errors.ours();
-    let told = all_at_once(threads, move |thread| -> Vec<Recovery> {
+    let told = all_at_once(threads, move |thread| -> Vec<RecoveryAdvice> {
         let record = |turn| ours.record(timeout(&format!("{thread}/{turn}"))).expect("recorded");
         (0..each).map(record).collect()
     });
@@ -297,7 +302,7 @@ fn all_are_in_the_history(world: &mut Features, total: u64, kept: usize) {
     let newest: Vec<u64> = (total - kept as u64 + 1..=total).collect();
     let folded: u64 = history.folded().values().map(|folded| folded.count).sum();
     assert_eq!((kept_numbers, folded), (newest, total - kept as u64));
-    let told: BTreeMap<u64, &Recovery> =
+    let told: BTreeMap<u64, &RecoveryAdvice> =
         world.errors.told.iter().map(|recovery| (recovery.seq, recovery)).collect();
     for record in history.records() {
         assert_eq!(told[&record.recovery.seq], &record.recovery);
@@ -309,7 +314,7 @@ fn many_plans(world: &mut Features, plans: u128) {
     let clock = ManualClock::new();
     let store = PausingStore::new(Arc::new(clock.clone()));
     world.errors.plans =
-        (1..=plans).map(|number| Ours::in_store(&store, &clock, Policy::default(), number)).collect();
+        (1..=plans).map(|number| Ours::in_store(&store, &clock, RecoveryPolicy::default(), number)).collect();
 }
 
 #[when(expr = "{int} threads of each plan record {int} errors, all starting at once")]
@@ -368,7 +373,7 @@ fn many_record_one_reads(world: &mut Features, threads: usize, each: usize) {
 
 #[then("every history that was read is the beginning of the last one")]
 fn histories_grow(world: &mut Features) {
-    let by_number = |history: &ErrorHistory| -> BTreeMap<u64, Recovery> {
+    let by_number = |history: &ErrorHistory| -> BTreeMap<u64, RecoveryAdvice> {
         let records = history.records().map(|record| record.recovery.clone());
         records.map(|recovery| (recovery.seq, recovery)).collect()
     };

@@ -1,5 +1,5 @@
-//! What the workers of a scenario share: a store, jobs that do what a script says, tasks and a clock that stands still
-//! unless a scenario moves it.
+//! What the workers of a scenario share: a store, jobs that do what a script says, tasks and a clock that
+//! stands still unless a scenario moves it.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -28,18 +28,18 @@ pub(crate) const OTHER_JOB: u128 = 2;
 pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(3);
 
 /// All that the workers of a scenario share.
-pub(crate) struct House {
+pub(crate) struct WorkerHarness {
     pub(crate) store: Arc<PausingStore>,
     pub(crate) clock: ManualClock,
     /// How long somebody was going to sleep, in order.
     pub(crate) sleeps: Receiver<Duration>,
     runtime: Arc<ManualRuntime>,
     pub(crate) runner: Arc<Runner>,
-    pub(crate) told: Receiver<Told>,
+    pub(crate) told: Receiver<RunnerEvent>,
     pub(crate) token: CancellationToken,
 }
 
-impl House {
+impl WorkerHarness {
     pub(crate) fn new(script: Script) -> Self {
         let clock = ManualClock::new();
         let (sleeps_sender, sleeps) = mpsc::channel();
@@ -127,7 +127,7 @@ impl Runtime for ManualRuntime {
 
 /// What a job tells the scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum RunnerEvent {
     /// It begins, and its scope is live or not.
     Begun { job: JobId, is_cancelled: bool },
     /// It was told to stop.
@@ -153,18 +153,18 @@ pub(crate) enum Script {
 
 /// A job is where it waits.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Waits;
+pub(crate) struct WaitPause;
 
 pub(crate) struct Runner {
     pub(crate) script: Mutex<Script>,
-    pub(crate) pauses: Pauses<Waits>,
-    told: Sender<Told>,
+    pub(crate) pauses: Pauses<WaitPause>,
+    told: Sender<RunnerEvent>,
     /// What a part of the job keeps that outlives it.
     pub(crate) left_behind: Mutex<Option<PlanExecutionContext>>,
 }
 
 impl Runner {
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: RunnerEvent) {
         // A scenario that is over no longer listens.
         let _ = self.told.send(told);
     }
@@ -179,13 +179,16 @@ impl Runner {
 #[async_trait]
 impl JobRunner for Runner {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        self.tell(Told::Begun { job: run.job().id, is_cancelled: run.scope().is_cancelled() });
+        self.tell(RunnerEvent::Begun { job: run.job().id, is_cancelled: run.scope().is_cancelled() });
         let script = self.script.lock().unwrap().clone();
         match script {
             Script::End => Ok(()),
             Script::WaitAndEnd => {
-                self.pauses.at_async(Waits).await;
-                self.tell(Told::Ending { job: run.job().id, is_cancelled: run.scope().is_cancelled() });
+                self.pauses.at_async(WaitPause).await;
+                self.tell(RunnerEvent::Ending {
+                    job: run.job().id,
+                    is_cancelled: run.scope().is_cancelled(),
+                });
                 Ok(())
             }
             Script::RecordAndEnd(file) => {
@@ -194,15 +197,15 @@ impl JobRunner for Runner {
             }
             Script::RecordAndListen(file) => {
                 self.record(run, &file).await;
-                self.pauses.at_async(Waits).await;
+                self.pauses.at_async(WaitPause).await;
                 let reason = run.scope().cancelled().await;
-                self.tell(Told::Stopped(reason));
+                self.tell(RunnerEvent::Stopped(reason));
                 // As careless code does: that it did not do its job is for its worker to know.
                 Ok(())
             }
             Script::RecordAndHang(file) => {
                 self.record(run, &file).await;
-                self.pauses.at_async(Waits).await;
+                self.pauses.at_async(WaitPause).await;
                 std::future::pending().await
             }
         }

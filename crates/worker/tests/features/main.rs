@@ -1,20 +1,20 @@
 //! The features of the four seed reports (`features/*.feature`), run against the real parts.
 //!
-//! Index: `world` (what a scenario has, and what every feature may say), `threads` (threads that are driven step by
-//! step), `pausing_store` (a store that stops where a scenario says), `naive` (the bugs of the reports, with places to
-//! stop), `arguments` (the command line). By report:
+//! Index: `world` (what a scenario has, and what every feature may say), `threads` (threads that are driven
+//! step by step), `pausing_store` (a store that stops where a scenario says), `naive` (the bugs of the
+//! reports, with places to stop), `arguments` (the command line). By report:
 //! - #7088: `breaker`, `breaker_many`, `pipelines`
 //! - #7120: `changesets`, `changesets_many`
 //! - #7333: `errors`
-//! - #7166: `cancellation`, `cancellation_many`, `worker`, `house` (what workers share)
+//! - #7166: `cancellation`, `cancellation_many`, `worker`, `harness` (what workers share)
 //!
 //! # Running
-//! `cargo test -p worker --test features` runs all; words after `--` choose the scenarios whose feature, title or tags
-//! have them all; options are those of the cucumber crate, such as `--tags @naive`.
+//! `cargo test -p worker --test features` runs all; words after `--` choose the scenarios whose feature,
+//! title or tags have them all; options are those of the cucumber crate, such as `--tags @naive`.
 //!
 //! # Invariants
-//! 1. A failing, skipped, undefined or ambiguous step fails the run; so does a run of no scenario, unless words that
-//!    cargo gives to every test binary chose none.
+//! 1. A failing, skipped, undefined or ambiguous step fails the run; so does a run of no scenario, unless
+//!    words that cargo gives to every test binary chose none.
 //! 2. Nothing here sleeps. A wait that lasts as long as [`threads::WATCHDOG`] fails its scenario.
 //! 3. Scenarios run one after the other, so that a scenario has all cores for its own threads.
 

@@ -1,7 +1,8 @@
 //! The bugs of the four reports, as their Python has them, with a place to stop at each race.
 //!
-//! What is one step under CPython's lock (one operation of a dict, a set or a list) is one step here; what is several
-//! steps there is several here. A scenario stops a thread between two of them, and the symptom of the report shows.
+//! What is one step under CPython's lock (one operation of a dict, a set or a list) is one step here; what is
+//! several steps there is several here. A scenario stops a thread between two of them, and the symptom of the
+//! report shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -105,7 +106,8 @@ pub(crate) enum ContextPoint {
 pub(crate) enum Guard {
     /// Not at all, as reported.
     None,
-    /// As the report suggests: a lock round the append, and round the guard and the lookup, but not round the recording.
+    /// As the report suggests: a lock round the append, and round the guard and the lookup, but not round the
+    /// recording.
     LockRoundLookup,
 }
 
@@ -283,8 +285,8 @@ pub(crate) enum WaitPoint {
 
 /// `_cancelled: threading.Event`.
 ///
-/// The event has a lock, which is the one that the report asks for: `set` and `clear` never mix. What the lock cannot
-/// do is to keep a signal for somebody who has not looked yet.
+/// The event has a lock, which is the one that the report asks for: `set` and `clear` never mix. What the
+/// lock cannot do is to keep a signal for somebody who has not looked yet.
 #[derive(Default)]
 pub(crate) struct CancellationToken {
     is_set: Mutex<bool>,

@@ -1,15 +1,17 @@
-//! A store that does what the in-memory store does, and stops before or after the step where a scenario says so.
+//! A store that does what the in-memory store does, and stops before or after the step where a scenario says
+//! so.
 //!
-//! "Before" means that the caller is inside the store's method and nothing of its write is visible; "after" that the
-//! write is visible and the caller has not been answered.
+//! "Before" means that the caller is inside the store's method and nothing of its write is visible; "after"
+//! that the write is visible and the caller has not been answered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Changeset, ChangesetId, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Job, JobId, NewChange,
-    NewError, NewJob, PlanId, Policy, Recorded, Recovery, Started, WorkerId,
+    Changeset, ChangesetEnding, ChangesetId, Claim, ClaimRequest, ClosedChangeset, ErrorHistory, Job, JobId,
+    NewChange, NewError, NewJob, PlanId, RecordedChange, RecoveryAdvice, RecoveryPolicy, StartedChangeset,
+    WorkerId,
 };
 use store::{
     ChangesetStore, ChangesetStoreError, ErrorStore, JobEnd, JobStore, JobStoreError, MemoryStore, StoreError,
@@ -66,7 +68,7 @@ impl ChangesetStore for PausingStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError> {
+    ) -> Result<StartedChangeset, ChangesetStoreError> {
         self.paused(Op::StartChangeset, self.inner.start(effect, claim, id)).await
     }
 
@@ -76,7 +78,7 @@ impl ChangesetStore for PausingStore {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.paused(Op::Record, self.inner.record(effect, claim, id, change)).await
     }
 
@@ -85,7 +87,7 @@ impl ChangesetStore for PausingStore {
         effect: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         self.paused(Op::RecordLatest, self.inner.record_latest(effect, claim, change)).await
     }
 
@@ -94,7 +96,7 @@ impl ChangesetStore for PausingStore {
         effect: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Closed, ChangesetStoreError> {
+    ) -> Result<ClosedChangeset, ChangesetStoreError> {
         self.inner.close(effect, claim, id).await
     }
 
@@ -102,8 +104,8 @@ impl ChangesetStore for PausingStore {
         &self,
         finisher: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         self.inner.finish(finisher, claim, how).await
     }
 
@@ -123,14 +125,14 @@ impl ChangesetStore for PausingStore {
         self.inner.changed_plan(plan).await
     }
 
-    async fn keep_footprint(
+    async fn store_footprint(
         &self,
         plan: PlanId,
         stamp: (u32, u64),
         files: usize,
         bytes: Vec<u8>,
     ) -> Result<(), StoreError> {
-        self.inner.keep_footprint(plan, stamp, files, bytes).await
+        self.inner.store_footprint(plan, stamp, files, bytes).await
     }
 
     async fn files_changed(
@@ -150,10 +152,10 @@ impl ErrorStore for PausingStore {
     async fn record_error(
         &self,
         claim: &Claim,
-        policy: &Policy,
+        policy: &RecoveryPolicy,
         error: NewError,
         jitter: u16,
-    ) -> Result<Recovery, StoreError> {
+    ) -> Result<RecoveryAdvice, StoreError> {
         self.paused(Op::RecordError, self.inner.record_error(claim, policy, error, jitter)).await
     }
 

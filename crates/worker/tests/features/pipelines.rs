@@ -4,11 +4,12 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use context::{
-    Batch, BatchCancelled, ExecutorConfig, Name, Outcome, Run, Stop, Strategy, StrategyError, Task,
+    Batch, BatchCancelled, ExecutorConfig, Name, RunOutcome, SearchStrategy, StopCheck, StrategyError,
+    StrategyRun, StrategyTask,
 };
 use context::{BreakerMove, ContextStrategies, Event, EventSink};
 use cucumber::{given, then, when};
-use sync::{BreakerConfig, CancellationToken, Recorded};
+use sync::{BreakerConfig, CancellationToken, RecordOutcome};
 
 use crate::breaker::{COOL_DOWN, PausingClock, TRIPPED};
 use crate::naive;
@@ -34,8 +35,8 @@ impl Scene {
 /// What a pipeline finds.
 const FOUND: u32 = 7;
 
-type AnyStrategy = dyn Strategy<Prepared = (), Candidate = u32>;
-type Lines = Result<Vec<Run<u32>>, BatchCancelled>;
+type AnyStrategy = dyn SearchStrategy<Prepared = (), Candidate = u32>;
+type Lines = Result<Vec<StrategyRun<u32>>, BatchCancelled>;
 
 /// Pipelines that share one executor and its breakers. `Clone` is the same.
 #[derive(Clone)]
@@ -47,11 +48,11 @@ struct Pipelines {
 
 impl Pipelines {
     fn run(&self, strategies: Vec<Arc<AnyStrategy>>) -> Lines {
-        let tasks = strategies.into_iter().map(|strategy| Task { strategy, limit: 10 });
+        let tasks = strategies.into_iter().map(|strategy| StrategyTask { strategy, limit: 10 });
         self.strategies.execute(Batch {
             prepared: Arc::new(()),
             tasks: tasks.collect(),
-            stop: Stop::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone())),
+            stop: StopCheck::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone())),
         })
     }
 }
@@ -72,7 +73,7 @@ struct Scripted<F> {
     find: F,
 }
 
-impl<F: Fn() -> Result<Vec<u32>, StrategyError> + Send + Sync> Strategy for Scripted<F> {
+impl<F: Fn() -> Result<Vec<u32>, StrategyError> + Send + Sync> SearchStrategy for Scripted<F> {
     type Prepared = ();
     type Candidate = u32;
 
@@ -80,7 +81,7 @@ impl<F: Fn() -> Result<Vec<u32>, StrategyError> + Send + Sync> Strategy for Scri
         &self.name
     }
 
-    fn find(&self, _: &(), _: usize, _: &Stop) -> Result<Vec<u32>, StrategyError> {
+    fn find(&self, _: &(), _: usize, _: &StopCheck) -> Result<Vec<u32>, StrategyError> {
         (self.find)()
     }
 }
@@ -96,16 +97,21 @@ fn finds(name: &str) -> Arc<AnyStrategy> {
     strategy(name, || Ok(vec![FOUND]))
 }
 
-fn line(name: &str, outcome: Outcome, candidates: Vec<u32>, breaker: Option<Recorded>) -> Run<u32> {
-    Run { name: name.parse().unwrap(), outcome, candidates, cut: 0, elapsed: Duration::ZERO, breaker }
+fn line(
+    name: &str,
+    outcome: RunOutcome,
+    candidates: Vec<u32>,
+    breaker: Option<RecordOutcome>,
+) -> StrategyRun<u32> {
+    StrategyRun { name: name.parse().unwrap(), outcome, candidates, cut: 0, elapsed: Duration::ZERO, breaker }
 }
 
-fn found_line(name: &str) -> Run<u32> {
-    line(name, Outcome::Ok, vec![FOUND], Some(Recorded::Counted))
+fn found_line(name: &str) -> StrategyRun<u32> {
+    line(name, RunOutcome::Ok, vec![FOUND], Some(RecordOutcome::Counted))
 }
 
-fn skipped_line(name: &str, retry_after: Duration) -> Run<u32> {
-    line(name, Outcome::Open { retry_after }, vec![], None)
+fn skipped_line(name: &str, retry_after: Duration) -> StrategyRun<u32> {
+    line(name, RunOutcome::Open { retry_after }, vec![], None)
 }
 
 #[given(expr = "pipelines that run at most {int} strategies at once")]
@@ -151,8 +157,8 @@ fn pipelines_misbehave(
 fn every_pipeline_is_told(world: &mut Features, bad: String, misbehaves: String, good: String) {
     let message = "no index".to_owned();
     let outcome = match misbehaves.as_str() {
-        "fails" => Outcome::Failed(message),
-        "panics" => Outcome::Panicked(message),
+        "fails" => RunOutcome::Failed(message),
+        "panics" => RunOutcome::Panicked(message),
         other => unreachable!("a strategy does not {other}"),
     };
     for lines in &world.pipelines.lines {
@@ -168,11 +174,11 @@ fn every_pipeline_is_told(world: &mut Features, bad: String, misbehaves: String,
     expr = "{int} failures were counted, {int} opened the breaker, and {int} came when it was open already"
 )]
 fn pipelines_counted(world: &mut Features, counted: usize, opened: usize, late: usize) {
-    let told: Vec<Option<Recorded>> =
+    let told: Vec<Option<RecordOutcome>> =
         world.pipelines.lines.iter().flatten().map(|lines| lines[0].breaker).collect();
     let how_many = |what| told.iter().filter(|answer| **answer == Some(what)).count();
     assert_eq!(
-        (how_many(Recorded::Counted), how_many(TRIPPED), how_many(Recorded::Stale), told.len()),
+        (how_many(RecordOutcome::Counted), how_many(TRIPPED), how_many(RecordOutcome::Stale), told.len()),
         (counted, opened, late, counted + opened + late),
     );
 }
@@ -249,7 +255,7 @@ fn others_are_told(world: &mut Features, name: String) {
 fn probe_succeeds(world: &mut Features, name: String) {
     world.pipelines.probe.take().expect("a probe is inside").go();
     world.threads.finish("probe");
-    let expected = line(&name, Outcome::Ok, vec![FOUND], Some(Recorded::Closed));
+    let expected = line(&name, RunOutcome::Ok, vec![FOUND], Some(RecordOutcome::Closed));
     assert_eq!(world.threads.answer::<Lines>("probe"), Ok(vec![expected]));
 }
 

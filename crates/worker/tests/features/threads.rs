@@ -2,7 +2,8 @@
 //!
 //! # How an interleaving is forced
 //! 1. The scenario asks for a hold at a point ([`Pauses::hold`]) and gets its [`Held`].
-//! 2. It starts a thread. The first one that comes to the point stops there, and the scenario waits until it did.
+//! 2. It starts a thread. The first one that comes to the point stops there, and the scenario waits until it
+//!    did.
 //! 3. Other threads do what the scenario wants to see done meanwhile.
 //! 4. The scenario lets the thread go on, and waits for its end.
 //!
@@ -72,7 +73,8 @@ fn message_of(payload: Box<dyn Any + Send>) -> String {
     }
 }
 
-/// Runs `body` on a thread of its own, so that a deadlock in it fails the scenario instead of stopping the run.
+/// Runs `body` on a thread of its own, so that a deadlock in it fails the scenario instead of stopping the
+/// run.
 pub(crate) fn apart<T: Send + 'static>(what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
     match Thread::start(what, body).end() {
         Ok(answer) => answer,
@@ -169,7 +171,8 @@ impl Held {
         self.go.send(()).expect("somebody stands there");
     }
 
-    /// Waits until somebody came there, and lets it go on: for what has happened, and not for what is to happen next.
+    /// Waits until somebody came there, and lets it go on: for what has happened, and not for what is to
+    /// happen next.
     pub(crate) fn pass(self) {
         self.wait_until_reached();
         self.go();

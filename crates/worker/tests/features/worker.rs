@@ -1,20 +1,21 @@
 //! Steps of #7166: workers that run jobs, and users who cancel them.
 //!
-//! The clock stands still unless a scenario moves it: workers live on hints alone, and what happens is what a step did.
+//! The clock stands still unless a scenario moves it: workers live on hints alone, and what happens is what a
+//! step did.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::worker::{AsyncWorker, PlanError, Stop};
+use ::worker::{AsyncWorker, PlanError, StopMode};
 use cucumber::{given, then, when};
-use domain::{ChangesetState, Job, JobId, Recorded};
+use domain::{ChangesetState, Job, JobId, RecordedChange};
 use store::{JobStore, JobStoreError};
 use sync::CancelReason;
 
 use crate::cancellation::Listener;
 use crate::changesets::change;
-use crate::house::{CANCEL_WAIT, House, JOB, OTHER_JOB, Script, Told, Waits};
+use crate::house::{CANCEL_WAIT, JOB, OTHER_JOB, RunnerEvent, Script, WaitPause, WorkerHarness};
 use crate::naive;
 use crate::pausing_store::{Op, Point};
 use crate::threads::{Held, all_at_once, apart, block_on, receive};
@@ -23,7 +24,7 @@ use crate::world::Features;
 /// What #7166's scenarios of the worker have.
 #[derive(Default)]
 pub(crate) struct Scene {
-    house: Option<House>,
+    harness: Option<WorkerHarness>,
     naive: Option<Arc<naive::JobQueue>>,
     workers: BTreeMap<String, AsyncWorker>,
     /// Where a worker stands that asks for a job.
@@ -33,17 +34,17 @@ pub(crate) struct Scene {
     /// Where the second job stands.
     second: Option<Held>,
     cancelled: Option<Result<Job, JobStoreError>>,
-    late: Option<Result<Recorded, PlanError>>,
+    late: Option<Result<RecordedChange, PlanError>>,
 }
 
 impl Scene {
-    fn house(&self) -> &House {
-        self.house.as_ref().expect("the scenario has workers")
+    fn harness(&self) -> &WorkerHarness {
+        self.harness.as_ref().expect("the scenario has workers")
     }
 
     /// A worker that runs the one job.
     fn start_worker(&mut self) {
-        let worker = self.house().worker();
+        let worker = self.harness().worker();
         worker.start().expect("it starts");
         self.workers.insert("its worker".to_owned(), worker);
     }
@@ -52,15 +53,15 @@ impl Scene {
     fn drain(&mut self) {
         for worker in std::mem::take(&mut self.workers).into_values() {
             let deadline = Duration::from_secs(600);
-            apart("the end of a worker", move || block_on(worker.stop(Stop::Drain { deadline })));
+            apart("the end of a worker", move || block_on(worker.stop(StopMode::Drain { deadline })));
         }
     }
 
     /// How often each job was begun.
     fn runs(&self) -> BTreeMap<JobId, usize> {
         let mut runs = BTreeMap::new();
-        for told in self.house().told.try_iter() {
-            if let Told::Begun { job, .. } = told {
+        for told in self.harness().told.try_iter() {
+            if let RunnerEvent::Begun { job, .. } = told {
                 *runs.entry(job).or_default() += 1;
             }
         }
@@ -75,9 +76,9 @@ fn queued_job(world: &mut Features) {
 
 #[given(expr = "{int} queued jobs")]
 fn queued_jobs(world: &mut Features, jobs: u128) {
-    let house = House::new(Script::End);
-    (1..=jobs).for_each(|number| house.queue(number));
-    world.worker.house = Some(house);
+    let harness = WorkerHarness::new(Script::End);
+    (1..=jobs).for_each(|number| harness.queue(number));
+    world.worker.harness = Some(harness);
 }
 
 #[given("a queued job in a naive queue")]
@@ -94,9 +95,9 @@ fn asks(world: &mut Features, name: String) {
         world.threads.start_until(&name, held, move || queue.poll());
         return;
     }
-    let house = world.worker.house();
-    let worker = house.worker();
-    let held = house.store.hold(Point::Before(Op::Claim(worker.report().worker)));
+    let harness = world.worker.harness();
+    let worker = harness.worker();
+    let held = harness.store.hold(Point::Before(Op::Claim(worker.report().worker)));
     worker.start().expect("it starts");
     held.wait_until_reached();
     world.worker.workers.insert(name.clone(), worker);
@@ -111,7 +112,7 @@ fn goes_on(world: &mut Features, name: String) {
     }
     let scene = &mut world.worker;
     let id = scene.workers[&name].report().worker;
-    let answered = scene.house().store.hold(Point::After(Op::Claim(id)));
+    let answered = scene.harness().store.hold(Point::After(Op::Claim(id)));
     scene.asking.remove(&name).expect("it asks").go();
     answered.pass();
 }
@@ -126,13 +127,13 @@ fn was_run(world: &mut Features, times: usize) {
     world.worker.drain();
     assert_eq!(world.worker.runs().values().sum::<usize>() + 1, times);
     // A worker that stops gives back unrun what it got; the fence tells of that too.
-    assert_eq!(world.worker.house().job(JOB).fence.0, times as u64, "as often claimed");
+    assert_eq!(world.worker.harness().job(JOB).fence.0, times as u64, "as often claimed");
 }
 
 #[when(expr = "{int} workers start at once and run until all jobs have ended")]
 fn many_workers(world: &mut Features, count: usize) {
-    let house = world.worker.house();
-    let workers: Vec<AsyncWorker> = (0..count).map(|_| house.worker()).collect();
+    let harness = world.worker.harness();
+    let workers: Vec<AsyncWorker> = (0..count).map(|_| harness.worker()).collect();
     let started = workers.clone();
     all_at_once(count, move |index| started[index].start().expect("it starts"));
     let named = workers.into_iter().enumerate();
@@ -141,11 +142,11 @@ fn many_workers(world: &mut Features, count: usize) {
 
 #[then(expr = "each of the {int} jobs was run once and is {string}")]
 fn each_was_run_once(world: &mut Features, jobs: usize, state: String) {
-    let house = world.worker.house();
+    let harness = world.worker.harness();
     let mut runs: BTreeMap<JobId, usize> = BTreeMap::new();
     for _ in 0..jobs {
-        match receive(&house.told, "the run of every job") {
-            Told::Begun { job, .. } => *runs.entry(job).or_default() += 1,
+        match receive(&harness.told, "the run of every job") {
+            RunnerEvent::Begun { job, .. } => *runs.entry(job).or_default() += 1,
             other => panic!("the run of a job was expected: {other:?}"),
         }
     }
@@ -154,17 +155,17 @@ fn each_was_run_once(world: &mut Features, jobs: usize, state: String) {
     let all = (1..=jobs as u128).map(|number| (JobId::from_u128(number), 1));
     assert_eq!(runs, all.collect());
     for number in 1..=jobs as u128 {
-        let job = world.worker.house().job(number);
+        let job = world.worker.harness().job(number);
         assert_eq!((job.state.as_str(), job.fence.0), (state.as_str(), 1));
     }
 }
 
 fn running_job(world: &mut Features, script: Script, stops_at: Option<Point>) {
-    let house = House::new(script);
-    house.queue(JOB);
-    let waits = house.runner.pauses.hold(Waits);
-    let ending = stops_at.map(|point| house.store.hold(point));
-    world.worker.house = Some(house);
+    let harness = WorkerHarness::new(script);
+    harness.queue(JOB);
+    let waits = harness.runner.pauses.hold(WaitPause);
+    let ending = stops_at.map(|point| harness.store.hold(point));
+    world.worker.harness = Some(harness);
     world.worker.start_worker();
     match ending {
         None => waits.pass(),
@@ -178,8 +179,8 @@ fn running_job(world: &mut Features, script: Script, stops_at: Option<Point>) {
 
 /// The next word of the jobs is that this one begins, with a live scope.
 fn expect_begun(scene: &Scene, number: u128) {
-    let begun = receive(&scene.house().told, "the beginning of a job");
-    let expected = Told::Begun { job: JobId::from_u128(number), is_cancelled: false };
+    let begun = receive(&scene.harness().told, "the beginning of a job");
+    let expected = RunnerEvent::Begun { job: JobId::from_u128(number), is_cancelled: false };
     assert_eq!(begun, expected);
 }
 
@@ -209,10 +210,10 @@ fn ended_job(world: &mut Features, file: String) {
 
 #[given("a second job that runs beside it in the same worker")]
 fn second_job(world: &mut Features) {
-    let house = world.worker.house();
-    *house.runner.script.lock().unwrap() = Script::WaitAndEnd;
-    let waits = house.runner.pauses.hold(Waits);
-    house.queue(OTHER_JOB);
+    let harness = world.worker.harness();
+    *harness.runner.script.lock().unwrap() = Script::WaitAndEnd;
+    let waits = harness.runner.pauses.hold(WaitPause);
+    harness.queue(OTHER_JOB);
     world.worker.workers.values().for_each(AsyncWorker::hint);
     waits.wait_until_reached();
     expect_begun(&world.worker, OTHER_JOB);
@@ -226,16 +227,16 @@ fn second_job_goes_on(world: &mut Features) {
 
 #[then(expr = "the second job was not told to stop, and is {string}")]
 fn second_job_ends(world: &mut Features, state: String) {
-    let ending = receive(&world.worker.house().told, "the end of the second job");
-    let expected = Told::Ending { job: JobId::from_u128(OTHER_JOB), is_cancelled: false };
+    let ending = receive(&world.worker.harness().told, "the end of the second job");
+    let expected = RunnerEvent::Ending { job: JobId::from_u128(OTHER_JOB), is_cancelled: false };
     assert_eq!(ending, expected);
     world.worker.drain();
-    assert_eq!(world.worker.house().job(OTHER_JOB).state.as_str(), state);
+    assert_eq!(world.worker.harness().job(OTHER_JOB).state.as_str(), state);
 }
 
 #[when("the user cancels the job")]
 fn user_cancels(world: &mut Features) {
-    let store = Arc::clone(&world.worker.house().store);
+    let store = Arc::clone(&world.worker.harness().store);
     let cancel = move || block_on(store.cancel(JobId::from_u128(JOB), "no longer wanted"));
     world.worker.cancelled = Some(apart("the cancel of a job", cancel));
     world.worker.workers.values().for_each(AsyncWorker::hint);
@@ -250,9 +251,9 @@ fn user_is_answered(world: &mut Features, message: String) {
 
 #[when("the time passes that a cancelled job is given to end")]
 fn cancel_wait_passes(world: &mut Features) {
-    let house = world.worker.house();
-    while receive(&house.sleeps, "the wait for the end of the job") != CANCEL_WAIT {}
-    house.clock.advance(CANCEL_WAIT);
+    let harness = world.worker.harness();
+    while receive(&harness.sleeps, "the wait for the end of the job") != CANCEL_WAIT {}
+    harness.clock.advance(CANCEL_WAIT);
 }
 
 #[when("the success of the job reaches the store")]
@@ -263,22 +264,22 @@ fn ending_goes_on(world: &mut Features) {
 
 #[then(expr = "the job is told to stop: {string}")]
 fn told_to_stop_because(world: &mut Features, reason: String) {
-    match receive(&world.worker.house().told, "a word to stop") {
-        Told::Stopped(told) => assert_eq!(told.to_string(), reason),
+    match receive(&world.worker.harness().told, "a word to stop") {
+        RunnerEvent::Stopped(told) => assert_eq!(told.to_string(), reason),
         other => panic!("a word to stop was expected: {other:?}"),
     }
 }
 
 #[then("the job is told to stop")]
 fn told_to_stop(world: &mut Features) {
-    let told = receive(&world.worker.house().told, "a word to stop");
-    assert!(matches!(told, Told::Stopped(_)), "{told:?}");
+    let told = receive(&world.worker.harness().told, "a word to stop");
+    assert!(matches!(told, RunnerEvent::Stopped(_)), "{told:?}");
 }
 
 #[then(expr = "the job is {string}")]
 fn job_is(world: &mut Features, state: String) {
     world.worker.drain();
-    assert_eq!(world.worker.house().job(JOB).state.as_str(), state);
+    assert_eq!(world.worker.harness().job(JOB).state.as_str(), state);
 }
 
 #[then(expr = "the changeset of the job is {string} and holds {string}")]
@@ -290,7 +291,7 @@ fn changeset_is(world: &mut Features, state: String, file: String) {
     };
     let shown: Vec<(ChangesetState, Vec<Vec<u8>>)> = world
         .worker
-        .house()
+        .harness()
         .changesets(JOB)
         .iter()
         .map(|changeset| {
@@ -303,7 +304,7 @@ fn changeset_is(world: &mut Features, state: String, file: String) {
 
 #[when(expr = "a part of the job that was left behind records the change {string}")]
 fn left_behind_records(world: &mut Features, file: String) {
-    let context = world.worker.house().runner.left_behind.lock().unwrap().clone();
+    let context = world.worker.harness().runner.left_behind.lock().unwrap().clone();
     let context = context.expect("the job had a context");
     let record = move || block_on(context.record_change(change(&file)));
     world.worker.late = Some(apart("a late record", record));
@@ -319,7 +320,7 @@ fn late_is_answered(world: &mut Features, message: String) {
     expr = "thread {word} cancels the token of the worker's process, and thread {word} resets it before the job looks"
 )]
 fn process_token_is_reset(world: &mut Features, canceller: String, resetter: String) {
-    let token = world.worker.house().token.clone();
+    let token = world.worker.harness().token.clone();
     let listener = Listener::first_of(&token);
     let held = listener.hold_next_canceller();
     let cancelled = token.clone();
@@ -330,7 +331,7 @@ fn process_token_is_reset(world: &mut Features, canceller: String, resetter: Str
 
 #[when("another worker of the process starts")]
 fn another_worker(world: &mut Features) {
-    *world.worker.house().runner.script.lock().unwrap() = Script::End;
+    *world.worker.harness().runner.script.lock().unwrap() = Script::End;
     world.worker.start_worker();
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn rows<const N: usize>(step: &Step, header: [&str; N]) -> Vec<[Strin
 
 /// The id of what a scenario calls `name`: the same for the same name.
 pub(crate) fn id_of(name: &str) -> u128 {
-    let hash = domain::Hash::of(name.as_bytes());
+    let hash = domain::Hash::from_content(name.as_bytes());
     u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer than an id"))
 }
 

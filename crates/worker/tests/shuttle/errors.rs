@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ::worker::ErrorRecoveryService;
-use domain::{Action, Claim, ErrorCategory, ErrorId, Gate, NewError, Phase, Policy, StepId};
+use domain::{
+    Claim, ErrorCategory, ErrorId, GateDecision, NewError, Phase, RecoveryAction, RecoveryPolicy, StepId,
+};
 use proof::{Case, Twin};
 use shuttle::future::block_on;
 use shuttle::thread;
@@ -64,7 +66,7 @@ struct Ours {
 impl Recovering for Ours {
     fn new() -> Self {
         let (store, claim) = claimed();
-        let policy = Policy::new(2, 30, Gate::Ask, 0).unwrap();
+        let policy = RecoveryPolicy::new(2, 30, GateDecision::Ask, 0).unwrap();
         Self { service: ErrorRecoveryService::new(store, policy), claim }
     }
 
@@ -73,8 +75,8 @@ impl Recovering for Ours {
         let id = ErrorId::from_u128(n.into());
         let error = NewError::new(id, Phase::Execute, step, ErrorCategory::Timeout, "timed out");
         match block_on(self.service.record_error(&self.claim, error)).unwrap().action {
-            Action::Retry { attempt, .. } => Some(attempt),
-            Action::Ask => None,
+            RecoveryAction::Retry { attempt, .. } => Some(attempt),
+            RecoveryAction::Ask => None,
             other => panic!("{other:?}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The engine's pillars under shuttle: random and PCT schedules of many threads, on the in-memory store.
 //!
-//! Index: `changesets` (seed #7120), `errors` (#7333), `worker` (#7166's worker, double dispatch). Bodies are generic
-//! and run on ours and on the naive twins beside them. Run by `cargo xtask model-check`.
+//! Index: `changesets` (seed #7120), `errors` (#7333), `worker` (#7166's worker, double dispatch). Bodies are
+//! generic and run on ours and on the naive twins beside them. Run by `cargo xtask model-check`.
 
 #![allow(
     clippy::unwrap_used,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ::worker::{Ids, PlanExecutionContext, Runtime, TaskKind};
 use domain::{
-    Base, BootId, CallNo, ChangeId, Claim, ClaimRequest, Draft, FileState, JobId, Ms, NewChange, NewJob,
-    Phase, PlanId, RelPath, RootNo, WorkerId,
+    Base, BootId, CallNumber, ChangeDraft, ChangeId, Claim, ClaimRequest, FileState, JobId, Ms, NewChange,
+    NewJob, Phase, PlanId, RelPath, RootIndex, WorkerId,
 };
 use futures_util::future::BoxFuture;
 use shuttle::future::block_on;
@@ -83,11 +83,11 @@ pub(crate) fn context(store: &Arc<MemoryStore>, claim: Claim) -> PlanExecutionCo
 /// Change `n`: file `n` created.
 pub(crate) fn change(n: u64) -> NewChange {
     let path = RelPath::new(format!("{n}")).unwrap();
-    let draft = Draft::between(path, None, Some(FileState::file(b"", 0o644))).unwrap();
+    let draft = ChangeDraft::between(path, None, Some(FileState::file(b"", 0o644))).unwrap();
     NewChange {
         id: ChangeId::from_u128(n.into()),
-        call: CallNo(1),
-        root: RootNo(0),
+        call: CallNumber(1),
+        root: RootIndex(0),
         base: Base::Known,
         draft,
     }

@@ -1,9 +1,10 @@
-//! Workers: a job runs once, a cancel and a success have one winner, a takeover leaves one owner, a stop gives back.
+//! Workers: a job runs once, a cancel and a success have one winner, a takeover leaves one owner, a stop
+//! gives back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::worker::{AsyncWorker, JobRun, JobRunner, Ports, RunFailure, Stop, WorkerConfig};
+use ::worker::{AsyncWorker, JobRun, JobRunner, Ports, RunFailure, StopMode, WorkerConfig};
 use async_trait::async_trait;
 use domain::{ChangesetState, Job, JobState};
 use proof::{Case, Twin};
@@ -102,7 +103,7 @@ fn reached(what: &str, situation: &Situation) {
     assert!(times > 0, "no schedule met the situation: {what}");
 }
 
-const DRAIN: Stop = Stop::Drain { deadline: Duration::from_secs(3600) };
+const DRAIN: StopMode = StopMode::Drain { deadline: Duration::from_secs(3600) };
 
 /// Records one change in a changeset of its own.
 struct Recorder {
@@ -374,7 +375,7 @@ fn a_stop_gives_back_or_finishes() {
     worker.start().unwrap();
     let stopper = {
         let worker = worker.clone();
-        thread::spawn(move || block_on(worker.stop(Stop::Release)))
+        thread::spawn(move || block_on(worker.stop(StopMode::Release)))
     };
     let report = block_on(worker.stop(DRAIN));
     assert_eq!(stopper.join().unwrap(), report, "both are told the same");
@@ -389,7 +390,8 @@ fn a_stop_gives_back_or_finishes() {
     assert!(sets.iter().all(|set| set.state != ChangesetState::Open));
 }
 
-/// Tempting mistakes: to look at the queue and mark what was found in a second step; to acknowledge too early.
+/// Tempting mistakes: to look at the queue and mark what was found in a second step; to acknowledge too
+/// early.
 mod naive {
     use store::{JobEnd, JobStore};
     use sync::{CancelReason, EffectGate};

@@ -7,10 +7,10 @@
 use serde_json::Value;
 
 use crate::model::estimate::estimate;
-use crate::model::http::{Broken, Flow, Reading, json_of};
-use crate::model::http_fault::Told;
+use crate::model::http::{AnswerError, AnswerReader, Flow, json_of};
+use crate::model::http_fault::ReportedFault;
 use crate::model::price::Tokens;
-use crate::model::request::{Heard, ModelRequest, Stop, ToolUse, read_arguments};
+use crate::model::request::{ModelRequest, StopReason, TextListener, ToolUse, read_arguments};
 use crate::model::sse::SseEvent;
 use crate::model::tool_names::ToolNames;
 
@@ -37,15 +37,15 @@ enum Block {
 
 /// The whole answer.
 #[derive(Debug, PartialEq)]
-pub(super) struct Whole {
+pub(super) struct AnthropicResponse {
     pub(super) text: String,
     pub(super) calls: Vec<ToolUse>,
-    pub(super) stop: Stop,
+    pub(super) stop: StopReason,
     pub(super) tokens: Tokens,
 }
 
-impl Reading for Reply {
-    fn event(&mut self, event: &SseEvent, heard: Heard<'_>) -> Result<Flow, Broken> {
+impl AnswerReader for Reply {
+    fn event(&mut self, event: &SseEvent, heard: TextListener<'_>) -> Result<Flow, AnswerError> {
         if event.data.trim_ascii().is_empty() {
             return Ok(Flow::More);
         }
@@ -61,7 +61,9 @@ impl Reading for Reply {
             }
             "message_stop" => return Ok(Flow::Done),
             "error" => {
-                return Err(Broken::Told(Told::in_json(&data).unwrap_or_else(|| Told::in_body(&event.data))));
+                return Err(AnswerError::Told(
+                    ReportedFault::in_json(&data).unwrap_or_else(|| ReportedFault::in_body(&event.data)),
+                ));
             }
             // `ping`, `content_block_stop`, and what later versions bring.
             _ => {}
@@ -69,12 +71,12 @@ impl Reading for Reply {
         Ok(Flow::More)
     }
 
-    fn whole(&mut self, body: &[u8], heard: Heard<'_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], heard: TextListener<'_>) -> Result<(), AnswerError> {
         let message = json_of(body)?;
         if message.get("content").is_none()
-            && let Some(told) = Told::in_json(&message)
+            && let Some(told) = ReportedFault::in_json(&message)
         {
-            return Err(Broken::Told(told));
+            return Err(AnswerError::Told(told));
         }
         let blocks = message.get("content").and_then(Value::as_array);
         for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
@@ -87,7 +89,7 @@ impl Reading for Reply {
 }
 
 impl Reply {
-    fn begin(&mut self, index: u64, block: Option<&Value>, heard: Heard<'_>) {
+    fn begin(&mut self, index: u64, block: Option<&Value>, heard: TextListener<'_>) {
         let word = |key| block.and_then(|block| block.get(key)).and_then(Value::as_str).unwrap_or_default();
         let begun = match word("type") {
             "text" => {
@@ -108,9 +110,9 @@ impl Reply {
         self.blocks.push((index, begun));
     }
 
-    fn go_on(&mut self, index: u64, data: &Value, heard: Heard<'_>) -> Result<(), Broken> {
+    fn go_on(&mut self, index: u64, data: &Value, heard: TextListener<'_>) -> Result<(), AnswerError> {
         let Some((_, block)) = self.blocks.iter_mut().rfind(|(number, _)| *number == index) else {
-            return Err(Broken::Garbage(format!("a piece of block {index}, which has not begun")));
+            return Err(AnswerError::Garbage(format!("a piece of block {index}, which has not begun")));
         };
         let delta = data.get("delta");
         let word = |key| delta.and_then(|delta| delta.get(key)).and_then(Value::as_str).unwrap_or_default();
@@ -156,7 +158,7 @@ impl Reply {
         request: &ModelRequest,
         names: &ToolNames,
         answer_tool: Option<&str>,
-    ) -> Result<Whole, String> {
+    ) -> Result<AnthropicResponse, String> {
         let Some(reason) = self.reason else {
             return Err("broke off its answer in the middle".to_owned());
         };
@@ -191,30 +193,32 @@ impl Reply {
             text = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
         }
         let stop = stop_of(&reason, !calls.is_empty());
-        if text.trim().is_empty() && calls.is_empty() && stop != Stop::Refused {
+        if text.trim().is_empty() && calls.is_empty() && stop != StopReason::Refused {
             return Err(match stop {
-                Stop::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
-                Stop::End | Stop::ToolUse | Stop::Refused => "gave an empty answer".to_owned(),
+                StopReason::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
+                StopReason::End | StopReason::ToolUse | StopReason::Refused => {
+                    "gave an empty answer".to_owned()
+                }
             });
         }
         let tokens = self.tokens.unwrap_or_else(|| {
             let estimated = estimate(request);
             Tokens { input: estimated.prompt, output: estimated.answer, ..Tokens::default() }
         });
-        Ok(Whole { text, calls, stop, tokens })
+        Ok(AnthropicResponse { text, calls, stop, tokens })
     }
 }
 
-fn stop_of(reason: &str, has_calls: bool) -> Stop {
+fn stop_of(reason: &str, has_calls: bool) -> StopReason {
     match reason {
-        "refusal" => Stop::Refused,
-        "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
-        _ if has_calls => Stop::ToolUse,
-        _ => Stop::End,
+        "refusal" => StopReason::Refused,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+        _ if has_calls => StopReason::ToolUse,
+        _ => StopReason::End,
     }
 }
 
-fn index_of(data: &Value) -> Result<u64, Broken> {
-    let missing = || Broken::Garbage("a block without an index".to_owned());
+fn index_of(data: &Value) -> Result<u64, AnswerError> {
+    let missing = || AnswerError::Garbage("a block without an index".to_owned());
     data.get("index").and_then(Value::as_u64).ok_or_else(missing)
 }

@@ -1,22 +1,22 @@
 //! Anthropic's messages.
 //!
 //! # Invariants
-//! 1. A schema for the answer is a tool that the model answers with: every model and gateway knows tools. Its call is
-//!    given back as text, so nobody above sees the difference.
+//! 1. A schema for the answer is a tool that the model answers with: every model and gateway knows tools. Its
+//!    call is given back as text, so nobody above sees the difference.
 //! 2. Where tools are offered, many turns follow, so the prompt is kept in the provider's cache.
 
 mod answer;
 mod request;
 
 use async_trait::async_trait;
-use domain::{ErrorCategory, Usage};
+use domain::{ErrorCategory, TokenUsage};
 use sync::Observed;
 
 use super::ModelError;
-use super::http::{Server, TimeLimits};
-use super::key::Key;
+use super::http::{ModelServer, TimeLimits};
+use super::key::ProviderKey;
 use super::price::PriceList;
-use super::request::{Heard, ModelAnswer, ModelRequest, Provider};
+use super::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 use super::server_spec::{KeyHeader, ServerError, ServerSpec};
 use super::tool_names::ToolNames;
 use answer::Reply;
@@ -32,17 +32,17 @@ pub struct AnthropicSpec {
     /// Without a version: `https://api.anthropic.com`.
     pub base_url: String,
     /// Without one, none is sent.
-    pub key: Option<Key>,
-    /// How long it may take.
+    pub key: Option<ProviderKey>,
+    /// Its time limit.
     pub limits: TimeLimits,
-    /// Whether a key may go to another machine without TLS.
+    /// True if a key may go to another machine without TLS.
     pub allow_plain_http: bool,
 }
 
 /// A client of messages and its prices.
 #[derive(Debug)]
 pub struct Anthropic {
-    server: Server,
+    server: ModelServer,
     prices: PriceList,
 }
 
@@ -53,7 +53,7 @@ impl Anthropic {
     /// The base URL is none, or no HTTP client can be made.
     pub fn new(spec: AnthropicSpec, prices: PriceList) -> Result<Anthropic, ServerError> {
         let AnthropicSpec { name, base_url, key, limits, allow_plain_http } = spec;
-        let server = Server::new(ServerSpec {
+        let server = ModelServer::new(ServerSpec {
             name,
             base_url,
             path: "/v1/messages",
@@ -72,7 +72,7 @@ impl Provider for Anthropic {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
         let names = ToolNames::of(request);
@@ -84,7 +84,7 @@ impl Provider for Anthropic {
             .finish(request, &names, answer_tool.as_deref())
             .map_err(|what| self.server.failed(ErrorCategory::ModelOutput, &what))?;
         let tokens = whole.tokens;
-        let usage = Usage {
+        let usage = TokenUsage {
             tokens_in: tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write),
             tokens_out: tokens.output,
             cost_micros: self.prices.of(&request.model).map_or(0, |price| price.cost_micros(&tokens)),

@@ -1,7 +1,8 @@
 //! An answer out of the chunks of a chat completion, from servers that each do it a little differently.
 //!
-//! Put up with: calls in pieces or whole, with or without index and id; arguments as an object; a message where a delta
-//! belongs; no usage; no `[DONE]`, or no `finish_reason` before it; words for `finish_reason` that others use.
+//! Put up with: calls in pieces or whole, with or without index and id; arguments as an object; a message
+//! where a delta belongs; no usage; no `[DONE]`, or no `finish_reason` before it; words for `finish_reason`
+//! that others use.
 //!
 //! # Invariants
 //! 1. The answer depends on the chunks alone.
@@ -10,10 +11,10 @@
 use serde_json::Value;
 
 use crate::model::estimate::{estimate, tokens_of_bytes};
-use crate::model::http::{Broken, Flow, Reading, json_of};
-use crate::model::http_fault::Told;
+use crate::model::http::{AnswerError, AnswerReader, Flow, json_of};
+use crate::model::http_fault::ReportedFault;
 use crate::model::price::Tokens;
-use crate::model::request::{Heard, ModelRequest, Stop, ToolUse, read_arguments};
+use crate::model::request::{ModelRequest, StopReason, TextListener, ToolUse, read_arguments};
 use crate::model::sse::SseEvent;
 use crate::model::tool_names::ToolNames;
 
@@ -24,14 +25,14 @@ const DONE: &[u8] = b"[DONE]";
 pub(super) struct Completion {
     text: String,
     refusal: String,
-    calls: Vec<Call>,
+    calls: Vec<PartialToolCall>,
     reason: Option<String>,
     tokens: Option<Tokens>,
     is_done: bool,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct PartialToolCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -40,15 +41,15 @@ struct Call {
 
 /// The whole answer.
 #[derive(Debug, PartialEq)]
-pub(super) struct Whole {
+pub(super) struct OpenAiResponse {
     pub(super) text: String,
     pub(super) calls: Vec<ToolUse>,
-    pub(super) stop: Stop,
+    pub(super) stop: StopReason,
     pub(super) tokens: Tokens,
 }
 
-impl Reading for Completion {
-    fn event(&mut self, event: &SseEvent, heard: Heard<'_>) -> Result<Flow, Broken> {
+impl AnswerReader for Completion {
+    fn event(&mut self, event: &SseEvent, heard: TextListener<'_>) -> Result<Flow, AnswerError> {
         if event.data.trim_ascii() == DONE {
             self.is_done = true;
             return Ok(Flow::Done);
@@ -58,13 +59,15 @@ impl Reading for Completion {
         }
         let chunk = json_of(&event.data)?;
         if event.name == "error" {
-            return Err(Broken::Told(Told::in_json(&chunk).unwrap_or_else(|| Told::in_body(&event.data))));
+            return Err(AnswerError::Told(
+                ReportedFault::in_json(&chunk).unwrap_or_else(|| ReportedFault::in_body(&event.data)),
+            ));
         }
         self.chunk(&chunk, heard)?;
         Ok(Flow::More)
     }
 
-    fn whole(&mut self, body: &[u8], heard: Heard<'_>) -> Result<(), Broken> {
+    fn whole(&mut self, body: &[u8], heard: TextListener<'_>) -> Result<(), AnswerError> {
         self.chunk(&json_of(body)?, heard)?;
         self.is_done = true;
         Ok(())
@@ -72,12 +75,12 @@ impl Reading for Completion {
 }
 
 impl Completion {
-    fn chunk(&mut self, chunk: &Value, heard: Heard<'_>) -> Result<(), Broken> {
+    fn chunk(&mut self, chunk: &Value, heard: TextListener<'_>) -> Result<(), AnswerError> {
         let choices = chunk.get("choices").and_then(Value::as_array);
         if choices.is_none_or(Vec::is_empty)
-            && let Some(told) = Told::in_json(chunk)
+            && let Some(told) = ReportedFault::in_json(chunk)
         {
-            return Err(Broken::Told(told));
+            return Err(AnswerError::Told(told));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             self.tokens = tokens_of(usage).or(self.tokens);
@@ -85,9 +88,9 @@ impl Completion {
         // One choice is asked for; a server that sends more is heard with its first.
         let Some(choice) = choices.and_then(|choices| choices.first()) else { return Ok(()) };
         if let Some(told) =
-            choice.get("error").filter(|error| !error.is_null()).and_then(|_| Told::in_json(choice))
+            choice.get("error").filter(|error| !error.is_null()).and_then(|_| ReportedFault::in_json(choice))
         {
-            return Err(Broken::Told(told));
+            return Err(AnswerError::Told(told));
         }
         if let Some(said) = choice.get("delta").or_else(|| choice.get("message")) {
             self.said(said, heard);
@@ -100,7 +103,7 @@ impl Completion {
         Ok(())
     }
 
-    fn said(&mut self, said: &Value, heard: Heard<'_>) {
+    fn said(&mut self, said: &Value, heard: TextListener<'_>) {
         let text = text_of(said.get("content"));
         if !text.is_empty() {
             heard(&text);
@@ -128,7 +131,7 @@ impl Completion {
         let call = match at.and_then(|at| self.calls.get_mut(at)) {
             Some(call) => call,
             None => {
-                self.calls.push(Call { index, ..Call::default() });
+                self.calls.push(PartialToolCall { index, ..PartialToolCall::default() });
                 let last = self.calls.len() - 1;
                 &mut self.calls[last]
             }
@@ -152,7 +155,7 @@ impl Completion {
     ///
     /// # Errors
     /// What the server did wrong, in words that follow its name.
-    pub(super) fn finish(self, request: &ModelRequest, names: &ToolNames) -> Result<Whole, String> {
+    pub(super) fn finish(self, request: &ModelRequest, names: &ToolNames) -> Result<OpenAiResponse, String> {
         if !self.is_done && self.reason.is_none() {
             return Err("broke off its answer in the middle".to_owned());
         }
@@ -168,26 +171,28 @@ impl Completion {
             })
             .collect();
         let stop = match self.reason.as_deref() {
-            Some("content_filter" | "refusal" | "safety") => Stop::Refused,
+            Some("content_filter" | "refusal" | "safety") => StopReason::Refused,
             Some("error") => return Err("ended its answer with an error that it did not explain".to_owned()),
-            _ if !self.refusal.is_empty() => Stop::Refused,
-            Some("length" | "max_tokens" | "model_length") => Stop::MaxTokens,
-            _ if !calls.is_empty() => Stop::ToolUse,
-            _ => Stop::End,
+            _ if !self.refusal.is_empty() => StopReason::Refused,
+            Some("length" | "max_tokens" | "model_length") => StopReason::MaxTokens,
+            _ if !calls.is_empty() => StopReason::ToolUse,
+            _ => StopReason::End,
         };
         let text = if self.text.is_empty() { self.refusal } else { self.text };
-        if text.trim().is_empty() && calls.is_empty() && stop != Stop::Refused {
+        if text.trim().is_empty() && calls.is_empty() && stop != StopReason::Refused {
             return Err(match stop {
-                Stop::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
-                Stop::End | Stop::ToolUse | Stop::Refused => "gave an empty answer".to_owned(),
+                StopReason::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
+                StopReason::End | StopReason::ToolUse | StopReason::Refused => {
+                    "gave an empty answer".to_owned()
+                }
             });
         }
         let tokens = self.tokens.unwrap_or_else(|| counted(request, &text, &calls));
-        Ok(Whole { text, calls, stop, tokens })
+        Ok(OpenAiResponse { text, calls, stop, tokens })
     }
 }
 
-impl Call {
+impl PartialToolCall {
     /// Whether a piece belongs to this call, or begins another one.
     fn goes_on(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         if !id.is_empty() && !self.id.is_empty() && id != self.id {

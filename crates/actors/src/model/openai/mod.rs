@@ -1,34 +1,34 @@
 //! Chat completions as OpenAI speaks them, and with it Ollama, llama.cpp, vLLM, OpenRouter and many more.
 //!
 //! # Invariants
-//! 1. What servers do differently is known by a [`Dialect`] where it must be known before asking, and is put up with
-//!    where it shows in the answer.
+//! 1. What servers do differently is known by a [`Dialect`] where it must be known before asking, and is put
+//!    up with where it shows in the answer.
 //! 2. An answer whose usage is not told is counted by its bytes: a limit holds with every server.
 
 mod answer;
 mod request;
 
 use async_trait::async_trait;
-use domain::{ErrorCategory, Usage};
+use domain::{ErrorCategory, TokenUsage};
 use sync::Observed;
 
 use super::ModelError;
-use super::http::{Server, TimeLimits};
-use super::key::Key;
+use super::http::{ModelServer, TimeLimits};
+use super::key::ProviderKey;
 use super::price::PriceList;
-use super::request::{Heard, ModelAnswer, ModelRequest, Provider};
+use super::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 use super::server_spec::{KeyHeader, ServerError, ServerSpec};
 use super::tool_names::ToolNames;
 use answer::Completion;
 
-/// What must be known of a server before it is asked.
+/// The properties of a server that must be known before it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// The bound of an answer is `max_completion_tokens`, the newer word, which some servers do not know and some
-    /// models demand.
+    /// The bound of an answer is `max_completion_tokens`, the newer word, which some servers do not know and
+    /// some models demand.
     pub newer_bound: bool,
-    /// A schema for the answer and tools may go together. Elsewhere the schema would keep the model from calling any,
-    /// so it is told in words as long as tools are offered.
+    /// A schema for the answer and tools may go together. Elsewhere the schema would keep the model from
+    /// calling any, so it is told in words as long as tools are offered.
     pub schema_beside_tools: bool,
     /// It is told to send its usage (`stream_options`).
     pub asks_usage: bool,
@@ -53,19 +53,19 @@ pub struct OpenAiSpec {
     /// Up to and with its version: `https://api.openai.com/v1`.
     pub base_url: String,
     /// Without one, none is sent.
-    pub key: Option<Key>,
+    pub key: Option<ProviderKey>,
     /// What it does differently.
     pub dialect: Dialect,
-    /// How long it may take.
+    /// Its time limit.
     pub limits: TimeLimits,
-    /// Whether a key may go to another machine without TLS.
+    /// True if a key may go to another machine without TLS.
     pub allow_plain_http: bool,
 }
 
 /// A client of chat completions and its prices.
 #[derive(Debug)]
 pub struct OpenAi {
-    server: Server,
+    server: ModelServer,
     dialect: Dialect,
     prices: PriceList,
 }
@@ -77,7 +77,7 @@ impl OpenAi {
     /// The base URL is none, or no HTTP client can be made.
     pub fn new(spec: OpenAiSpec, prices: PriceList) -> Result<OpenAi, ServerError> {
         let OpenAiSpec { name, base_url, key, dialect, limits, allow_plain_http } = spec;
-        let server = Server::new(ServerSpec {
+        let server = ModelServer::new(ServerSpec {
             name,
             base_url,
             path: "/chat/completions",
@@ -96,7 +96,7 @@ impl Provider for OpenAi {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
         let names = ToolNames::of(request);
@@ -107,7 +107,7 @@ impl Provider for OpenAi {
             .finish(request, &names)
             .map_err(|what| self.server.failed(ErrorCategory::ModelOutput, &what))?;
         let tokens = whole.tokens;
-        let usage = Usage {
+        let usage = TokenUsage {
             tokens_in: tokens.input.saturating_add(tokens.cache_read),
             tokens_out: tokens.output,
             cost_micros: self.prices.of(&request.model).map_or(0, |price| price.cost_micros(&tokens)),

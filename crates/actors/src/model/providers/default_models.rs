@@ -1,4 +1,5 @@
-//! Models for a task that names none: those that the settings name, and those that a server on this machine offers.
+//! Models for a task that names none: those that the settings name, and those that a server on this machine
+//! offers.
 //!
 //! # Invariants
 //! 1. Nobody but this machine is asked anything, and no longer than [`ASK_LIMIT`].
@@ -14,11 +15,12 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use super::builtin_providers;
-use super::settings::{ProviderSettings, Speaks, entries};
-use crate::model::key::Key;
+use super::settings::{Protocol, ProviderSettings, entries};
+use crate::model::key::ProviderKey;
 use crate::model::server_spec::{is_loopback, shown_url};
 
-/// How long a server on this machine may take to say which models it has. Where none listens, that is known at once.
+/// How long a server on this machine may take to say which models it has. Where none listens, that is known
+/// at once.
 pub const ASK_LIMIT: Duration = Duration::from_secs(1);
 /// How much of its answer is read.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
@@ -27,31 +29,32 @@ const NO_TALKER: &str = "embed";
 
 /// A provider that could be asked.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct UsableProvider {
     /// Its name.
     pub provider: String,
     /// The model that the settings name for it.
     pub model: Option<String>,
-    /// Whether the settings have a table of it.
+    /// True if the settings have a table of it.
     pub is_set: bool,
-    /// Whether it is this machine.
+    /// True if it is this machine.
     pub is_local: bool,
     base_url: String,
-    speaks: Speaks,
-    key: Option<Key>,
+    speaks: Protocol,
+    key: Option<ProviderKey>,
 }
 
-/// Who lacks no key: the user's own providers by name, then the built-in ones that the settings have a table of, then the
-/// others of these that are on this machine, both in the order in which they are known; `variable` gives the environment.
+/// Who lacks no key: the user's own providers by name, then the built-in ones that the settings have a table
+/// of, then the others of these that are on this machine, both in the order in which they are known;
+/// `variable` gives the environment.
 pub fn offers(
     settings: &BTreeMap<String, ProviderSettings>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Vec<Offer> {
+) -> Vec<UsableProvider> {
     let (entries, _) = entries(settings.clone(), variable);
-    let offer = |(name, entry): (String, super::Entry)| {
+    let offer = |(name, entry): (String, super::ProviderEntry)| {
         let own = settings.get(&name);
         let key = entry.key.ok()?;
-        let offer = Offer {
+        let offer = UsableProvider {
             model: own.and_then(|own| own.model.clone()),
             is_set: own.is_some(),
             is_local: entry.is_local,
@@ -62,26 +65,27 @@ pub fn offers(
         };
         (offer.is_set || offer.is_local).then_some(offer)
     };
-    let mut offers: Vec<Offer> = entries.into_iter().filter_map(offer).collect();
-    let known = |offer: &Offer| builtin_providers().position(|name| name == offer.provider);
+    let mut offers: Vec<UsableProvider> = entries.into_iter().filter_map(offer).collect();
+    let known = |offer: &UsableProvider| builtin_providers().position(|name| name == offer.provider);
     offers.sort_by_cached_key(|offer| (!offer.is_set, known(offer), offer.provider.clone()));
     offers
 }
 
-impl Offer {
+impl UsableProvider {
     /// Where it is, without what may be a secret.
     pub fn shown_url(&self) -> String {
         shown_url(&self.base_url)
     }
 
-    /// The first model that a server on this machine says it has; none when it is not one, does not run, or is slow.
+    /// The first model that a server on this machine says it has; none when it is not one, does not run, or
+    /// is slow.
     pub async fn first_model(&self) -> Option<String> {
         tokio::time::timeout(ASK_LIMIT, self.ask()).await.ok()?
     }
 
     async fn ask(&self) -> Option<String> {
         let url = Url::parse(&format!("{}/models", self.base_url.trim_end_matches('/'))).ok()?;
-        if !is_loopback(&url) || self.speaks != Speaks::Openai {
+        if !is_loopback(&url) || self.speaks != Protocol::Openai {
             return None;
         }
         // Installed already, by this or by somebody else: both are fine.

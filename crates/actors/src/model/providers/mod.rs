@@ -1,12 +1,15 @@
-//! Who serves `PROVIDER/NAME`: the built-in providers, those of the configuration, their keys and their breakers.
+//! The providers of `PROVIDER/NAME`: the built-in ones, those of the configuration, their keys and their
+//! breakers.
 //!
 //! # Invariants
-//! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is shown.
-//! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in words.
-//! 3. A provider has one client and one breaker per process. Its breaker is outermost: who is turned away has made no
-//!    call, so a recording has none of it.
-//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known any more, and
-//!    what the settings said of it then holds.
+//! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is
+//!    shown.
+//! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in
+//!    words.
+//! 3. A provider has one client and one breaker per process. Its breaker is outermost: who is turned away has
+//!    made no call, so a recording has none of it.
+//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known
+//!    any more, and what the settings said of it then holds.
 //!
 //! # Not here
 //! Which model a plan uses, and whether a server on this machine really runs.
@@ -23,20 +26,20 @@ use sync::CircuitBreaker;
 
 use super::anthropic::{Anthropic, AnthropicSpec};
 use super::http::TimeLimits;
-use super::key::{Key, KeyError};
+use super::key::{KeyError, ProviderKey};
 use super::openai::{Dialect, OpenAi, OpenAiSpec};
 use super::price::{Price, PriceList, Prices};
-use super::replay::{Bounds, Cast, Recorder, RecordingError, Replay};
+use super::replay::{ModelLimits, Participants, Recorder, RecordingError, Replay};
 use super::request::Provider;
 use super::server_spec::{ServerError, shown_url, url_secrets};
-use super::with_breaker::{BreakerNews, Guarded};
+use super::with_breaker::{BreakerListener, GuardedProvider};
 
-pub use default_models::{ASK_LIMIT, Offer, offers};
-pub use settings::{ProviderSettings, Speaks};
+pub use default_models::{ASK_LIMIT, UsableProvider, offers};
+pub use settings::{Protocol, ProviderSettings};
 
-/// Whether calls are kept, or answered from what was kept.
+/// Selects whether calls are recorded, or answered from a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RecordingMode {
     /// Neither.
     Live,
     /// Kept in a new file.
@@ -44,13 +47,13 @@ pub enum Mode {
         /// Which.
         path: PathBuf,
         /// Who is in the run.
-        cast: Cast,
+        cast: Participants,
     },
     /// Answered from a file.
     Replay(PathBuf),
 }
 
-/// What providers are made of.
+/// The inputs of [`Providers`].
 pub struct ProvidersSetup {
     /// By name: new providers, and what is different about the built-in ones.
     pub settings: BTreeMap<String, ProviderSettings>,
@@ -59,12 +62,12 @@ pub struct ProvidersSetup {
     /// The process's breakers.
     pub breakers: CircuitBreaker,
     /// Hears when one opens or closes.
-    pub news: Arc<dyn BreakerNews>,
+    pub news: Arc<dyn BreakerListener>,
     /// Whether calls are kept.
-    pub mode: Mode,
+    pub mode: RecordingMode,
 }
 
-/// Why a model cannot be asked.
+/// The reason why a model cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// It is no name of a model.
@@ -94,7 +97,7 @@ pub enum ProviderError {
     Key {
         /// Which.
         name: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: Arc<KeyError>,
     },
@@ -105,50 +108,50 @@ pub enum ProviderError {
 
 /// A model, and who answers for it.
 #[derive(Clone)]
-pub struct Resolved {
+pub struct ResolvedModel {
     /// Who answers those that it admits.
-    pub provider: Arc<Guarded>,
+    pub provider: Arc<GuardedProvider>,
     /// The model's name there.
     pub model: String,
     /// What it costs, if that is known.
     pub price: Option<Price>,
-    /// How many tokens it reads and writes in one call at most, as far as the settings say.
+    /// The number of tokens it reads and writes in one call at most, as far as the settings say.
     pub context_tokens: Option<u32>,
-    /// How many tokens an answer may have, as far as the settings say.
+    /// The number of tokens an answer may have, as far as the settings say.
     pub answer_tokens: Option<u32>,
 }
 
-/// How a provider stands, for people and for who chooses one.
+/// The state of a provider, for people and for the choice of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderView {
     /// Its name.
     pub name: String,
     /// Where it is, without a user and a password.
     pub base_url: String,
-    /// Whether that is this machine.
+    /// True if that is this machine.
     pub is_local: bool,
-    /// Whether it has a key; a server on this machine may do without.
+    /// True if it has a key; a server on this machine may do without.
     pub has_key: bool,
     /// What it lacks before it can be asked; `None`: nothing.
     pub lacks: Option<String>,
 }
 
-struct Entry {
+struct ProviderEntry {
     name: String,
-    speaks: Speaks,
+    speaks: Protocol,
     base_url: String,
     is_local: bool,
     is_free: bool,
     dialect: Dialect,
     limits: TimeLimits,
-    key: Result<Option<Key>, Arc<KeyError>>,
+    key: Result<Option<ProviderKey>, Arc<KeyError>>,
     allow_plain_http: bool,
     context_tokens: Option<u32>,
     answer_tokens: Option<u32>,
-    client: OnceLock<Arc<Guarded>>,
+    client: OnceLock<Arc<GuardedProvider>>,
 }
 
-enum Tape {
+enum ActiveRecording {
     None,
     Record(Arc<Recorder>),
     Replay(Arc<Replay>),
@@ -161,13 +164,13 @@ pub fn builtin_providers() -> impl Iterator<Item = &'static str> {
 
 /// All providers of this process.
 pub struct Providers {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ProviderEntry>,
     /// Settings that make no provider, and what they lack.
     incomplete: BTreeMap<String, &'static str>,
     prices: Arc<Prices>,
     breakers: CircuitBreaker,
-    news: Arc<dyn BreakerNews>,
-    tape: Tape,
+    news: Arc<dyn BreakerListener>,
+    tape: ActiveRecording,
 }
 
 impl Providers {
@@ -183,9 +186,11 @@ impl Providers {
         let (entries, incomplete) = settings::entries(settings, variable);
         let keys = entries.values().filter_map(|entry| entry.key.as_ref().ok()?.clone()).collect();
         let tape = match mode {
-            Mode::Live => Tape::None,
-            Mode::Record { path, cast } => Tape::Record(Arc::new(Recorder::create(&path, keys, cast)?)),
-            Mode::Replay(path) => Tape::Replay(Arc::new(Replay::open(&path)?)),
+            RecordingMode::Live => ActiveRecording::None,
+            RecordingMode::Record { path, cast } => {
+                ActiveRecording::Record(Arc::new(Recorder::create(&path, keys, cast)?))
+            }
+            RecordingMode::Replay(path) => ActiveRecording::Replay(Arc::new(Replay::open(&path)?)),
         };
         Ok(Providers { entries, incomplete, prices: Arc::new(prices), breakers, news, tape })
     }
@@ -194,31 +199,33 @@ impl Providers {
     ///
     /// # Errors
     /// There is no such provider, or it lacks something; the message says what to do.
-    pub fn resolve(&self, model: &str) -> Result<Resolved, ProviderError> {
+    pub fn resolve(&self, model: &str) -> Result<ResolvedModel, ProviderError> {
         let (name, model) = parts(model)?;
-        let replayed = |replay: &Arc<Replay>| Arc::new(Guarded::tireless(replay.provider(name)));
+        let replayed =
+            |replay: &Arc<Replay>| Arc::new(GuardedProvider::without_breaker(replay.provider(name)));
         let (provider, bounds, price) = match (&self.tape, self.entry(name)) {
-            (Tape::Replay(replay), Ok(entry)) => {
-                let bounds = replay.kept_bounds(name).unwrap_or_else(|| entry.bounds());
+            (ActiveRecording::Replay(replay), Ok(entry)) => {
+                let bounds = replay.recorded_limits(name).unwrap_or_else(|| entry.bounds());
                 (replayed(replay), bounds, self.price(entry, model))
             }
-            (Tape::Replay(replay), Err(_)) => (replayed(replay), replay.bounds(name), None),
-            (Tape::Record(_) | Tape::None, entry) => {
+            (ActiveRecording::Replay(replay), Err(_)) => (replayed(replay), replay.bounds(name), None),
+            (ActiveRecording::Record(_) | ActiveRecording::None, entry) => {
                 let entry = entry?;
                 (self.client(entry)?, entry.bounds(), self.price(entry, model))
             }
         };
-        let Bounds { context_tokens, answer_tokens } = bounds;
-        Ok(Resolved { provider, model: model.to_owned(), price, context_tokens, answer_tokens })
+        let ModelLimits { context_tokens, answer_tokens } = bounds;
+        Ok(ResolvedModel { provider, model: model.to_owned(), price, context_tokens, answer_tokens })
     }
 
-    /// Whether `PROVIDER/NAME` could be asked, as far as settings and keys go: nothing is made, nobody is asked.
+    /// Whether `PROVIDER/NAME` could be asked, as far as settings and keys go: nothing is made, nobody is
+    /// asked.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn check(&self, model: &str) -> Result<(), ProviderError> {
         let (name, _) = parts(model)?;
-        if let Tape::Replay(_) = self.tape {
+        if let ActiveRecording::Replay(_) = self.tape {
             return Ok(());
         }
         let entry = self.entry(name)?;
@@ -228,18 +235,18 @@ impl Providers {
         }
     }
 
-    /// Whether nobody can say what `PROVIDER/NAME` costs. What a replay answers, or a model on this machine without a
-    /// price, costs nothing.
+    /// Whether nobody can say what `PROVIDER/NAME` costs. What a replay answers, or a model on this machine
+    /// without a price, costs nothing.
     pub fn is_unpriced(&self, model: &str) -> bool {
         let Ok((name, model)) = parts(model) else { return false };
         let Ok(entry) = self.entry(name) else { return false };
-        let is_asked = !matches!(self.tape, Tape::Replay(_));
+        let is_asked = !matches!(self.tape, ActiveRecording::Replay(_));
         is_asked && !entry.is_local && self.price_list(entry).of(model).is_none()
     }
 
     /// How each provider stands, by name.
     pub fn views(&self) -> Vec<ProviderView> {
-        let is_replay = matches!(self.tape, Tape::Replay(_));
+        let is_replay = matches!(self.tape, ActiveRecording::Replay(_));
         let incomplete = self.incomplete.iter().map(|(name, lacks)| ProviderView {
             name: name.clone(),
             base_url: String::new(),
@@ -260,29 +267,30 @@ impl Providers {
         keys.map(|key| key.reveal().to_owned()).chain(in_urls).collect()
     }
 
-    /// Where the key for `PROVIDER/NAME` came from: a variable of the environment, or a file. None: it has none.
+    /// Where the key for `PROVIDER/NAME` came from: a variable of the environment, or a file. None: it has
+    /// none.
     pub fn key_origin(&self, model: &str) -> Option<&str> {
         let (name, _) = parts(model).ok()?;
-        self.entry(name).ok()?.key.as_ref().ok()?.as_ref().map(Key::origin)
+        self.entry(name).ok()?.key.as_ref().ok()?.as_ref().map(ProviderKey::origin)
     }
 
     /// Of what is recorded: how many calls are by now.
     pub fn recorded_calls(&self) -> Option<u32> {
         match &self.tape {
-            Tape::Record(recorder) => Some(recorder.calls()),
-            Tape::None | Tape::Replay(_) => None,
+            ActiveRecording::Record(recorder) => Some(recorder.calls()),
+            ActiveRecording::None | ActiveRecording::Replay(_) => None,
         }
     }
 
     /// Of a replay: how many recorded calls nobody has asked for.
     pub fn unused_calls(&self) -> Option<usize> {
         match &self.tape {
-            Tape::Replay(replay) => Some(replay.unused()),
-            Tape::None | Tape::Record(_) => None,
+            ActiveRecording::Replay(replay) => Some(replay.unused()),
+            ActiveRecording::None | ActiveRecording::Record(_) => None,
         }
     }
 
-    fn entry(&self, name: &str) -> Result<&Entry, ProviderError> {
+    fn entry(&self, name: &str) -> Result<&ProviderEntry, ProviderError> {
         if let Some(entry) = self.entries.get(name) {
             return Ok(entry);
         }
@@ -297,28 +305,28 @@ impl Providers {
     }
 
     /// The one client. Of two that are made at the same moment one is thrown away, unused.
-    fn client(&self, entry: &Entry) -> Result<Arc<Guarded>, ProviderError> {
+    fn client(&self, entry: &ProviderEntry) -> Result<Arc<GuardedProvider>, ProviderError> {
         if let Some(client) = entry.client.get() {
             return Ok(Arc::clone(client));
         }
         let bare = entry.connect(self.price_list(entry))?;
         let kept = match &self.tape {
-            Tape::Record(recorder) => recorder.wrap(&entry.name, entry.bounds(), bare),
-            Tape::Replay(_) | Tape::None => bare,
+            ActiveRecording::Record(recorder) => recorder.wrap(&entry.name, entry.bounds(), bare),
+            ActiveRecording::Replay(_) | ActiveRecording::None => bare,
         };
         let breaker = self.breakers.handle(&format!("model/{}", entry.name));
-        let guarded = Guarded::new(kept, &entry.name, breaker, Arc::clone(&self.news));
+        let guarded = GuardedProvider::new(kept, &entry.name, breaker, Arc::clone(&self.news));
         Ok(Arc::clone(entry.client.get_or_init(|| Arc::new(guarded))))
     }
 
-    fn price(&self, entry: &Entry, model: &str) -> Option<Price> {
+    fn price(&self, entry: &ProviderEntry, model: &str) -> Option<Price> {
         self.price_list(entry).of(model)
     }
 
-    fn price_list(&self, entry: &Entry) -> PriceList {
+    fn price_list(&self, entry: &ProviderEntry) -> PriceList {
         match entry.is_free {
             true => PriceList::free(),
-            false => PriceList::of_provider(Arc::clone(&self.prices), &entry.name),
+            false => PriceList::for_provider(Arc::clone(&self.prices), &entry.name),
         }
     }
 }
@@ -330,9 +338,9 @@ fn parts(model: &str) -> Result<(&str, &str), ProviderError> {
     }
 }
 
-impl Entry {
-    fn bounds(&self) -> Bounds {
-        Bounds { context_tokens: self.context_tokens, answer_tokens: self.answer_tokens }
+impl ProviderEntry {
+    fn bounds(&self) -> ModelLimits {
+        ModelLimits { context_tokens: self.context_tokens, answer_tokens: self.answer_tokens }
     }
 
     fn connect(&self, prices: PriceList) -> Result<Arc<dyn Provider>, ProviderError> {
@@ -341,11 +349,11 @@ impl Entry {
         let (name, base_url) = (self.name.clone(), self.base_url.clone());
         let (limits, allow_plain_http, dialect) = (self.limits, self.allow_plain_http, self.dialect);
         Ok(match self.speaks {
-            Speaks::Openai => {
+            Protocol::Openai => {
                 let spec = OpenAiSpec { name, base_url, key, dialect, limits, allow_plain_http };
                 Arc::new(OpenAi::new(spec, prices)?)
             }
-            Speaks::Anthropic => {
+            Protocol::Anthropic => {
                 let spec = AnthropicSpec { name, base_url, key, limits, allow_plain_http };
                 Arc::new(Anthropic::new(spec, prices)?)
             }

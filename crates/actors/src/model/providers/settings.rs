@@ -1,8 +1,8 @@
-//! What the configuration says of providers, laid over what is built in.
+//! The provider settings of the configuration, laid over the built-in ones.
 //!
 //! # Invariants
-//! 1. For a base URL and a key the settings go before the environment, that before what is built in; the value of a key
-//!    is never in the settings.
+//! 1. For a base URL and a key the settings go before the environment, that before what is built in; the
+//!    value of a key is never in the settings.
 //! 2. A server on this machine needs no key unless the settings name one.
 
 use std::collections::BTreeMap;
@@ -13,30 +13,30 @@ use std::time::Duration;
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::Entry;
-use super::builtin::{BUILTIN, Builtin};
+use super::ProviderEntry;
+use super::builtin::{BUILTIN, BuiltinProvider};
 use crate::model::http::TimeLimits;
-use crate::model::key::{Key, KeyError};
+use crate::model::key::{KeyError, ProviderKey};
 use crate::model::openai::Dialect;
 use crate::model::server_spec::is_loopback;
 
 /// The wire that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaks {
+pub enum Protocol {
     /// Chat completions.
     Openai,
     /// Anthropic's messages.
     Anthropic,
 }
 
-/// What the configuration says of a provider. A new one needs `speaks` and `base_url`; a built-in one nothing.
+/// The configuration of a provider. A new one needs `speaks` and `base_url`; a built-in one nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderSettings {
     /// The wire that it speaks.
-    pub speaks: Option<Speaks>,
-    /// Where it is.
+    pub speaks: Option<Protocol>,
+    /// Its location.
     pub base_url: Option<String>,
     /// The variable that has its key.
     pub key_env: Option<String>,
@@ -48,13 +48,14 @@ pub struct ProviderSettings {
     pub idle_s: Option<u64>,
     /// Seconds for a whole call.
     pub total_s: Option<u64>,
-    /// Whether to ask for usage in the stream (`stream_options`); false for a server that refuses the question.
+    /// Whether to ask for usage in the stream (`stream_options`); false for a server that refuses the
+    /// question.
     pub stream_usage: Option<bool>,
-    /// Whether its key may go to another machine without TLS.
+    /// True if its key may go to another machine without TLS.
     pub allow_plain_http: bool,
-    /// How many tokens its models read and write in one call at most.
+    /// The number of tokens its models read and write in one call at most.
     pub context_tokens: Option<u32>,
-    /// How many tokens an answer may have.
+    /// The number of tokens an answer may have.
     pub answer_tokens: Option<u32>,
     /// The model that is taken for a task that names none.
     pub model: Option<String>,
@@ -69,7 +70,7 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) fn entries(
     mut settings: BTreeMap<String, ProviderSettings>,
     variable: Variable<'_>,
-) -> (BTreeMap<String, Entry>, BTreeMap<String, &'static str>) {
+) -> (BTreeMap<String, ProviderEntry>, BTreeMap<String, &'static str>) {
     let mut entries = BTreeMap::new();
     let mut incomplete = BTreeMap::new();
     for builtin in &BUILTIN {
@@ -79,7 +80,7 @@ pub(super) fn entries(
     for (name, own) in settings {
         match (own.speaks, own.base_url.clone()) {
             (Some(speaks), Some(base_url)) => {
-                let basis = Basis {
+                let basis = EntryDefaults {
                     base_url,
                     speaks,
                     dialect: Dialect::COMPATIBLE,
@@ -99,17 +100,17 @@ pub(super) fn entries(
     (entries, incomplete)
 }
 
-/// What an entry starts from.
-struct Basis {
+/// The defaults of an entry.
+struct EntryDefaults {
     base_url: String,
-    speaks: Speaks,
+    speaks: Protocol,
     dialect: Dialect,
     /// Where its key is, if the settings name no place.
     key_variable: Option<&'static str>,
     is_free: bool,
 }
 
-fn of_builtin(builtin: &Builtin, own: ProviderSettings, variable: Variable<'_>) -> Entry {
+fn of_builtin(builtin: &BuiltinProvider, own: ProviderSettings, variable: Variable<'_>) -> ProviderEntry {
     let from_environment = || match builtin.name {
         "ollama" => given(variable, "OLLAMA_HOST").map(|host| ollama_url(&host)),
         _ => builtin.url_variable.and_then(|name| given(variable, name)),
@@ -120,7 +121,7 @@ fn of_builtin(builtin: &Builtin, own: ProviderSettings, variable: Variable<'_>) 
     // OpenAI's own ways are sure of OpenAI only; another server under its name gets what all understand.
     let dialect =
         if is_changed && builtin.dialect == Dialect::OPENAI { Dialect::COMPATIBLE } else { builtin.dialect };
-    let basis = Basis {
+    let basis = EntryDefaults {
         base_url,
         speaks: own.speaks.unwrap_or(builtin.speaks),
         dialect,
@@ -130,8 +131,13 @@ fn of_builtin(builtin: &Builtin, own: ProviderSettings, variable: Variable<'_>) 
     entry(builtin.name.to_owned(), basis, &own, variable)
 }
 
-fn entry(name: String, basis: Basis, own: &ProviderSettings, variable: Variable<'_>) -> Entry {
-    let Basis { base_url, speaks, dialect, key_variable, is_free } = basis;
+fn entry(
+    name: String,
+    basis: EntryDefaults,
+    own: &ProviderSettings,
+    variable: Variable<'_>,
+) -> ProviderEntry {
+    let EntryDefaults { base_url, speaks, dialect, key_variable, is_free } = basis;
     let is_local = Url::parse(&base_url).is_ok_and(|url| is_loopback(&url));
     let usual = if is_local { TimeLimits::LOCAL } else { TimeLimits::REMOTE };
     let seconds = |given: Option<u64>, usual| {
@@ -142,7 +148,7 @@ fn entry(name: String, basis: Basis, own: &ProviderSettings, variable: Variable<
         idle: seconds(own.idle_s, usual.idle),
         total: seconds(own.total_s, usual.total),
     };
-    Entry {
+    ProviderEntry {
         key: key(own, key_variable, is_local, variable).map_err(Arc::new),
         name,
         speaks,
@@ -163,15 +169,15 @@ fn key(
     usual: Option<&'static str>,
     is_local: bool,
     variable: Variable<'_>,
-) -> Result<Option<Key>, KeyError> {
+) -> Result<Option<ProviderKey>, KeyError> {
     let named = own.key_env.as_deref().or(usual);
     if let Some(name) = named
         && let Some(value) = given(variable, name)
     {
-        return Key::new(&value, name).map(Some);
+        return ProviderKey::new(&value, name).map(Some);
     }
     if let Some(path) = &own.key_file {
-        return Key::from_file(path).map(Some);
+        return ProviderKey::from_file(path).map(Some);
     }
     match named {
         Some(name) if own.key_env.is_some() || !is_local => {

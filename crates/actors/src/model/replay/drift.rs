@@ -1,13 +1,13 @@
-//! What is different between what was recorded and what is asked now, in words.
+//! Describes the difference between the recorded request and the present one.
 //!
 //! # Invariants
-//! 1. The call that is compared with is the likest of those that have not answered yet, of equals the earliest. Who asked
-//!    in the recorded run is compared with nobody else's calls.
-//! 2. The difference that is named is the first, in the order in which a model reads: model, system prompt, tools,
-//!    messages, bounds.
+//! 1. The call that is compared with is the likest of those that have not answered yet, of equals the
+//!    earliest. Who asked in the recorded run is compared with nobody else's calls.
+//! 2. The difference that is named is the first, in the order in which a model reads: model, system prompt,
+//!    tools, messages, bounds.
 //! 3. What is shown of a text is one line of it, cut.
 
-use super::{Kept, Shown, ShownTool};
+use super::{RecordedCall, RequestSummary, ToolSummary};
 use crate::model::request::{Message, ToolResult, ToolUse};
 
 const SHOWN_CHARS_MAX: usize = 120;
@@ -23,10 +23,15 @@ pub struct Drift {
 }
 
 /// How what `asker` asks `now` differs from what is `left` of a recording.
-pub(super) fn drift(recorded: &[Kept], left: &[&Kept], asker: &str, now: &Shown) -> Drift {
-    let is_its = |kept: &Kept| kept.asker == asker;
+pub(super) fn drift(
+    recorded: &[RecordedCall],
+    left: &[&RecordedCall],
+    asker: &str,
+    now: &RequestSummary,
+) -> Drift {
+    let is_its = |kept: &RecordedCall| kept.asker == asker;
     let own = recorded.iter().filter(|kept| is_its(kept)).count();
-    let mut likest: Option<(&Kept, Likeness)> = None;
+    let mut likest: Option<(&RecordedCall, Likeness)> = None;
     for kept in left.iter().filter(|kept| own == 0 || is_its(kept)) {
         let likeness = likeness(&kept.request, now);
         if likest.as_ref().is_none_or(|(_, best)| likeness > *best) {
@@ -47,17 +52,17 @@ pub(super) fn drift(recorded: &[Kept], left: &[&Kept], asker: &str, now: &Shown)
     }
 }
 
-/// How alike two requests are, the most telling first.
+/// The likeness of two requests, the most significant part first.
 type Likeness = (bool, usize, bool, bool);
 
-fn likeness(recorded: &Shown, now: &Shown) -> Likeness {
+fn likeness(recorded: &RequestSummary, now: &RequestSummary) -> Likeness {
     let same_model = recorded.provider == now.provider && recorded.model == now.model;
     let same_messages = recorded.messages.iter().zip(&now.messages).take_while(|(a, b)| a == b).count();
     (same_model, same_messages, recorded.system == now.system, recorded.messages.len() == now.messages.len())
 }
 
-fn difference(recorded: &Shown, now: &Shown) -> String {
-    let Shown { provider, model, system, messages, tools, max_tokens, output } = recorded;
+fn difference(recorded: &RequestSummary, now: &RequestSummary) -> String {
+    let RequestSummary { provider, model, system, messages, tools, max_tokens, output } = recorded;
     if (provider, model) != (&now.provider, &now.model) {
         return format!("the model was {provider}/{model}, now it is {}/{}", now.provider, now.model);
     }
@@ -80,8 +85,8 @@ fn difference(recorded: &Shown, now: &Shown) -> String {
     "its hash in the recording is not that of its request".to_owned()
 }
 
-fn in_tools(recorded: &[ShownTool], now: &[ShownTool]) -> Option<String> {
-    let named = |tools: &[ShownTool], name: &str| tools.iter().find(|tool| tool.name == name).cloned();
+fn in_tools(recorded: &[ToolSummary], now: &[ToolSummary]) -> Option<String> {
+    let named = |tools: &[ToolSummary], name: &str| tools.iter().find(|tool| tool.name == name).cloned();
     for tool in recorded {
         let Some(present) = named(now, &tool.name) else {
             return Some(format!("the tool {} is no longer offered", tool.name));

@@ -1,17 +1,21 @@
-//! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers from there.
+//! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers
+//! from there.
 //!
-//! A recording is JSON lines: a head, `{"cast"}`, which says who was in the run, then one a call: `{"call", "hash", "asker",
-//! "bounds", "request", "answer" | "error"}`. What was cancelled is not in it: it had no answer. Older recordings have no
-//! head.
+//! A recording is JSON lines: a head, `{"cast"}`, which says who was in the run, then one a call: `{"call",
+//! "hash", "asker", "bounds", "request", "answer" | "error"}`. What was cancelled is not in it: it had no
+//! answer. Older recordings have no head.
 //!
 //! # Invariants
-//! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at most its last.
+//! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at
+//!    most its last.
 //! 2. A recorded call answers once. Of calls with the same request the earlier recorded one answers first.
-//! 3. What was not asked in the recorded run is never answered: it is a [`Drift`], which says what is different.
+//! 3. What was not asked in the recorded run is never answered: it is a [`Drift`], which says what is
+//!    different.
 //! 4. No key is in a recording, and only its owner can read it.
 //!
 //! # Not here
-//! The network: a replay has none. Settings: what they said of the provider and decides what is asked is in the recording.
+//! The network: a replay has none. Settings: what they said of the provider and decides what is asked is in
+//! the recording.
 
 mod drift;
 mod play;
@@ -34,7 +38,7 @@ pub use drift::Drift;
 pub use play::Replay;
 pub use record::Recorder;
 
-/// Why a recording cannot be made or used.
+/// The reason why a recording cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// There is one already: it is never written over.
@@ -50,7 +54,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// `made` or `read`.
         verb: &'static str,
-        /// Why not.
+        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -80,14 +84,15 @@ const RECORDING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
-    cast: Cast,
+struct RecordingHead {
+    cast: Participants,
 }
 
-/// Who was in a run, as far as its settings and its command line said it: what a replay needs to ask the same.
+/// The participants of a run, as its settings and its command line named them: a replay needs them to ask the
+/// same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Cast {
+pub struct Participants {
     /// The actor that was asked for, as it was typed.
     pub asked: Option<String>,
     /// Who did what named nobody.
@@ -98,11 +103,12 @@ pub struct Cast {
     pub strategist: Option<String>,
 }
 
-/// Who was in the run that was recorded at `path`; none when the recording does not say so, or can be read only once.
+/// Who was in the run that was recorded at `path`; none when the recording does not say so, or can be read
+/// only once.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn cast_of(path: &Path) -> Result<Option<Cast>, RecordingError> {
+pub fn cast_of(path: &Path) -> Result<Option<Participants>, RecordingError> {
     let unreadable = |source| RecordingError::Io { path: path.to_owned(), verb: "read", source };
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Ok(None);
@@ -110,12 +116,12 @@ pub fn cast_of(path: &Path) -> Result<Option<Cast>, RecordingError> {
     let file = File::open(path).map_err(unreadable)?;
     let mut line = Vec::new();
     BufReader::new(file.take(HEAD_BYTES_MAX)).read_until(b'\n', &mut line).map_err(unreadable)?;
-    Ok(serde_json::from_slice::<Head>(&line).ok().map(|head| head.cast))
+    Ok(serde_json::from_slice::<RecordingHead>(&line).ok().map(|head| head.cast))
 }
 
 /// A call, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct RecordedCall {
     call: u32,
     hash: String,
     /// Who asked; nobody in recordings from before it was kept.
@@ -123,63 +129,63 @@ struct Kept {
     asker: String,
     /// None in recordings from before they were kept.
     #[serde(default)]
-    bounds: Option<Bounds>,
-    request: Shown,
+    bounds: Option<ModelLimits>,
+    request: RequestSummary,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: RecordedOutcome,
 }
 
-/// How much a provider takes and gives in one call, as far as the settings said.
+/// The limits of one call to a provider, as far as the settings gave them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
-    /// How many tokens it reads and writes at most.
+pub struct ModelLimits {
+    /// The number of tokens it reads and writes at most.
     pub context_tokens: Option<u32>,
-    /// How many tokens an answer may have.
+    /// The number of tokens an answer may have.
     pub answer_tokens: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum RecordedOutcome {
     Answer(ModelAnswer),
-    Error(KeptError),
+    Error(RecordedError),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct KeptError {
+struct RecordedError {
     category: ErrorCategory,
     message: String,
     retry_after_ms: Option<u64>,
     was_sent: bool,
 }
 
-/// What of a request decides the answer.
+/// The parts of a request that decide the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Shown {
+struct RequestSummary {
     provider: String,
     model: String,
     system: String,
     messages: Vec<Message>,
-    tools: Vec<ShownTool>,
+    tools: Vec<ToolSummary>,
     max_tokens: u32,
     output: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct ShownTool {
+struct ToolSummary {
     name: String,
     description: String,
     input: Value,
 }
 
-impl Shown {
-    fn of(provider: &str, request: &ModelRequest) -> Shown {
-        let tool = |tool: &ToolSpec| ShownTool {
+impl RequestSummary {
+    fn new(provider: &str, request: &ModelRequest) -> RequestSummary {
+        let tool = |tool: &ToolSpec| ToolSummary {
             name: tool.name.clone(),
             description: tool.description.clone(),
             input: tool.input.clone(),
         };
-        Shown {
+        RequestSummary {
             provider: provider.to_owned(),
             model: request.model.clone(),
             system: request.system.clone(),
@@ -226,9 +232,9 @@ fn write_sorted(value: &Value, text: &mut String) {
     }
 }
 
-impl KeptError {
-    fn of(error: &ModelError) -> KeptError {
-        KeptError {
+impl RecordedError {
+    fn from_model_error(error: &ModelError) -> RecordedError {
+        RecordedError {
             category: error.category,
             message: error.message.clone(),
             retry_after_ms: error.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),

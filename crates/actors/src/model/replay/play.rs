@@ -10,17 +10,20 @@ use domain::ErrorCategory;
 use sync::Observed;
 
 use super::drift::{Drift, drift};
-use super::{Bounds, Head, Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
+use super::{
+    ModelLimits, RECORDING_BYTES_MAX, RecordedCall, RecordedOutcome, RecordingError, RecordingHead,
+    RequestSummary, unhashed,
+};
 use crate::model::error::{Cause, ModelError};
-use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
+use crate::model::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 
 /// A recording that is repeated.
 #[derive(Debug)]
 pub struct Replay {
-    calls: Vec<Kept>,
+    calls: Vec<RecordedCall>,
     /// Which calls have answered; as long as `calls`.
     used: Mutex<Vec<bool>>,
-    /// Whether its last line is no whole call.
+    /// True if its last line is no whole call.
     is_cut_off: bool,
 }
 
@@ -37,13 +40,13 @@ impl Replay {
         if u64::try_from(bytes.len()).is_ok_and(|size| size > RECORDING_BYTES_MAX) {
             return Err(RecordingError::TooLarge { path: path.to_owned() });
         }
-        let mut calls: Vec<Kept> = Vec::new();
+        let mut calls: Vec<RecordedCall> = Vec::new();
         let mut is_cut_off = false;
         for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            if index == 0 && serde_json::from_slice::<Head>(line).is_ok() {
+            if index == 0 && serde_json::from_slice::<RecordingHead>(line).is_ok() {
                 continue;
             }
             match serde_json::from_slice(line) {
@@ -60,32 +63,35 @@ impl Replay {
 
     /// Who answers in place of `provider`.
     pub fn provider(self: &Arc<Self>, provider: &str) -> Arc<dyn Provider> {
-        Arc::new(Replayed { replay: Arc::clone(self), provider: provider.to_owned() })
+        Arc::new(ReplayedProvider { replay: Arc::clone(self), provider: provider.to_owned() })
     }
 
     /// What the settings said of a provider when it was recorded, if the recording has it.
-    pub fn kept_bounds(&self, provider: &str) -> Option<Bounds> {
+    pub fn recorded_limits(&self, provider: &str) -> Option<ModelLimits> {
         self.calls.iter().find(|call| call.request.provider == provider)?.bounds
     }
 
-    /// What the settings said of a provider when it was recorded. Of a recording that does not have it, what its first
-    /// call tells.
-    pub fn bounds(&self, provider: &str) -> Bounds {
+    /// What the settings said of a provider when it was recorded. Of a recording that does not have it, what
+    /// its first call tells.
+    pub fn bounds(&self, provider: &str) -> ModelLimits {
         let first = self.calls.iter().find(|call| call.request.provider == provider);
-        let told =
-            |call: &Kept| Bounds { context_tokens: None, answer_tokens: Some(call.request.max_tokens) };
+        let told = |call: &RecordedCall| ModelLimits {
+            context_tokens: None,
+            answer_tokens: Some(call.request.max_tokens),
+        };
         first.map(|call| call.bounds.unwrap_or_else(|| told(call))).unwrap_or_default()
     }
 
-    /// How many recorded calls nobody has asked for. At the end of a run, more than none is a drift too.
+    /// Returns the number of recorded calls nobody has asked for. At the end of a run, more than none is a
+    /// drift too.
     pub fn unused(&self) -> usize {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.iter().filter(|used| !**used).count()
     }
 
     /// The next recorded outcome of this request: found and used up in one step.
-    fn take(&self, asker: &str, shown: &Shown, hash: &str) -> Result<&Outcome, Drift> {
-        let left: Vec<&Kept> = {
+    fn take(&self, asker: &str, shown: &RequestSummary, hash: &str) -> Result<&RecordedOutcome, Drift> {
+        let left: Vec<&RecordedCall> = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
             let found =
                 self.calls.iter().zip(used.iter_mut()).find(|(call, used)| !**used && call.hash == hash);
@@ -104,36 +110,36 @@ impl Replay {
 }
 
 /// A provider that was there when the recording was made.
-struct Replayed {
+struct ReplayedProvider {
     replay: Arc<Replay>,
     provider: String,
 }
 
 #[async_trait]
-impl Provider for Replayed {
+impl Provider for ReplayedProvider {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
         if let Some(reason) = scope.reason() {
             return Err(ModelError::cancelled(reason, false));
         }
-        let shown = Shown::of(&self.provider, request);
+        let shown = RequestSummary::new(&self.provider, request);
         let hash = shown.hash().map_err(|error| unhashed(&error))?;
         let outcome = self.replay.take(&request.asker, &shown, &hash).map_err(|drift| ModelError {
             cause: Cause::Drift(drift.clone()),
             ..ModelError::unsent(ErrorCategory::InvalidInput, drift.to_string())
         })?;
         match outcome {
-            Outcome::Answer(answer) => {
+            RecordedOutcome::Answer(answer) => {
                 if !answer.text.is_empty() {
                     heard(&answer.text);
                 }
                 Ok(answer.clone())
             }
-            Outcome::Error(error) => Err(error.again()),
+            RecordedOutcome::Error(error) => Err(error.again()),
         }
     }
 }

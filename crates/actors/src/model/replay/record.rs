@@ -11,26 +11,34 @@ use async_trait::async_trait;
 use domain::ErrorCategory;
 use sync::Observed;
 
-use super::{Bounds, Cast, Head, Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
+use super::{
+    ModelLimits, Participants, RecordedCall, RecordedError, RecordedOutcome, RecordingError, RecordingHead,
+    RequestSummary, unhashed,
+};
 use crate::model::error::{Cause, ModelError};
-use crate::model::key::Key;
-use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
+use crate::model::key::ProviderKey;
+use crate::model::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 
 /// A recording that is being made.
 #[derive(Debug)]
 pub struct Recorder {
     file: File,
     path: PathBuf,
-    keys: Vec<Key>,
+    keys: Vec<ProviderKey>,
     calls: AtomicU32,
 }
 
 impl Recorder {
-    /// A new recording at `path` of a run with this cast, which only its owner can read, and in which `keys` do not show.
+    /// A new recording at `path` of a run with this cast, which only its owner can read, and in which `keys`
+    /// do not show.
     ///
     /// # Errors
     /// There is something already, or it cannot be made.
-    pub fn create(path: &Path, keys: Vec<Key>, cast: Cast) -> Result<Recorder, RecordingError> {
+    pub fn create(
+        path: &Path,
+        keys: Vec<ProviderKey>,
+        cast: Participants,
+    ) -> Result<Recorder, RecordingError> {
         let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let file = opened.map_err(|source| {
             let path = path.to_owned();
@@ -40,7 +48,7 @@ impl Recorder {
             RecordingError::Io { path, verb: "made", source }
         })?;
         let recorder = Recorder { file, path: path.to_owned(), keys, calls: AtomicU32::new(0) };
-        let head = serde_json::to_string(&Head { cast }).map_err(io::Error::from);
+        let head = serde_json::to_string(&RecordingHead { cast }).map_err(io::Error::from);
         head.and_then(|head| recorder.append(head)).map_err(|source| RecordingError::Io {
             path: path.to_owned(),
             verb: "made",
@@ -49,7 +57,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// How many calls were recorded.
+    /// Returns the number of calls that were recorded.
     pub fn calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -58,15 +66,20 @@ impl Recorder {
     pub fn wrap(
         self: &Arc<Self>,
         provider: &str,
-        bounds: Bounds,
+        bounds: ModelLimits,
         inner: Arc<dyn Provider>,
     ) -> Arc<dyn Provider> {
-        Arc::new(Recorded { recorder: Arc::clone(self), provider: provider.to_owned(), bounds, inner })
+        Arc::new(RecordedProvider {
+            recorder: Arc::clone(self),
+            provider: provider.to_owned(),
+            bounds,
+            inner,
+        })
     }
 
-    fn keep(&self, kept: Kept) -> io::Result<()> {
+    fn store_call(&self, kept: RecordedCall) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        self.append(serde_json::to_string(&Kept { call, ..kept })?)
+        self.append(serde_json::to_string(&RecordedCall { call, ..kept })?)
     }
 
     /// One append: the file's position and its size move together, so no other line comes in between.
@@ -89,35 +102,35 @@ impl Drop for Recorder {
 }
 
 /// A provider whose calls are recorded.
-struct Recorded {
+struct RecordedProvider {
     recorder: Arc<Recorder>,
     provider: String,
-    bounds: Bounds,
+    bounds: ModelLimits,
     inner: Arc<dyn Provider>,
 }
 
 #[async_trait]
-impl Provider for Recorded {
+impl Provider for RecordedProvider {
     async fn answer(
         &self,
         request: &ModelRequest,
-        heard: Heard<'_>,
+        heard: TextListener<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError> {
-        let shown = Shown::of(&self.provider, request);
+        let shown = RequestSummary::new(&self.provider, request);
         let hash = shown.hash().map_err(|error| unhashed(&error))?;
         let answer = self.inner.answer(request, heard, scope).await;
         let outcome = match &answer {
-            Ok(answer) => Outcome::Answer(answer.clone()),
+            Ok(answer) => RecordedOutcome::Answer(answer.clone()),
             // Nobody waited for the answer.
             Err(ModelError { cause: Cause::Cancelled(_), .. }) => return answer,
-            Err(error) => Outcome::Error(KeptError::of(error)),
+            Err(error) => RecordedOutcome::Error(RecordedError::from_model_error(error)),
         };
         // A recording with a gap would be found out only when it is replayed, so the call fails now.
         let (asker, bounds) = (request.asker.clone(), Some(self.bounds));
         // Its number is given where it is written.
-        let kept = Kept { call: 0, hash, asker, bounds, request: shown, outcome };
-        self.recorder.keep(kept).map_err(|error| {
+        let kept = RecordedCall { call: 0, hash, asker, bounds, request: shown, outcome };
+        self.recorder.store_call(kept).map_err(|error| {
             let path = self.recorder.path.display();
             ModelError::sent(
                 ErrorCategory::Resource,

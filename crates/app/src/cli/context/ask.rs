@@ -1,10 +1,10 @@
-//! What a request for a context is made of on the command line, and what it is asked of.
+//! The request for a context on the command line, and the projects that it searches.
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::context::{Budget, ContextRequest, Depth, PlanFacts, QUERY_BYTES_MAX, View};
+use domain::context::{Budget, ContextRequest, ContextView, Depth, PlanFacts, QUERY_BYTES_MAX};
 use domain::{ContextId, RelPath};
 use engine::context::{
     AssembledContext, ContextAsk, ContextError, ContextProject, Contexts, LexicalCounter, Name,
@@ -13,11 +13,11 @@ use engine::context::{
 use engine::{Ids, RandomIds};
 use sync::CancellationToken;
 
-use super::focus::{Places, Seen};
+use super::focus::{FocusPaths, ViewedFiles};
 use super::unless_stopped;
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::errors::{Failure, codes, from_context};
+use crate::errors::{CommandError, codes, from_context};
 use crate::setup::project;
 use crate::setup::project::ProjectArg;
 use crate::time::now;
@@ -62,16 +62,16 @@ pub(super) struct ProjectsArgs {
     plan: Option<String>,
 }
 
-/// Where it is looked, opened.
-pub(super) struct Ground {
+/// The projects that a request searches, opened.
+pub(super) struct SearchedProjects {
     pub(super) contexts: Contexts,
     pub(super) projects: Vec<ContextProject>,
     plan: Option<PlanFacts>,
 }
 
 /// A request that was understood.
-pub(super) struct Asked {
-    pub(super) ground: Ground,
+pub(super) struct ContextQuery {
+    pub(super) ground: SearchedProjects,
     request: ContextRequest,
     /// What there is to say about the query.
     note: Option<String>,
@@ -83,14 +83,14 @@ impl ProjectsArgs {
     ///
     /// # Errors
     /// There is no such project or plan, or the settings cannot be used.
-    pub(super) async fn open(&self, invocation: &Invocation) -> Result<Ground, Failure> {
+    pub(super) async fn open(&self, invocation: &Invocation) -> Result<SearchedProjects, CommandError> {
         if let Some(word) = &self.plan {
             let engine = invocation.engine().await?;
             let plan = invocation.plan(&engine, word).await?;
-            let sight = engine.plan_sight(plan.id).await;
+            let sight = engine.plan_context_view(plan.id).await;
             let sight = sight.map_err(|error| crate::errors::from_engine::plan(&error, &plan.short))?;
             let contexts = engine.contexts().clone();
-            return Ok(Ground { contexts, projects: sight.projects, plan: Some(sight.facts) });
+            return Ok(SearchedProjects { contexts, projects: sight.projects, plan: Some(sight.facts) });
         }
         let links = project::find_all(&self.project, &invocation.here)?;
         let settings = invocation.settings(Vec::new(), &links)?;
@@ -102,7 +102,7 @@ impl ProjectsArgs {
         let project = |link: &domain::ProjectLink| {
             ContextProject::at(path_of(link.root.as_bytes()), link.alias.clone())
         };
-        Ok(Ground { contexts, projects: links.iter().map(project).collect(), plan: None })
+        Ok(SearchedProjects { contexts, projects: links.iter().map(project).collect(), plan: None })
     }
 }
 
@@ -111,7 +111,7 @@ impl AskArgs {
     ///
     /// # Errors
     /// A word of it names nothing, or what it looks into cannot be opened.
-    pub(super) async fn asked(&self, invocation: &Invocation) -> Result<Asked, Failure> {
+    pub(super) async fn build_query(&self, invocation: &Invocation) -> Result<ContextQuery, CommandError> {
         let depth = self.depth()?;
         let view = self.view()?;
         let only = self.strategy.iter().map(|word| strategy(word)).collect::<Result<Vec<_>, _>>()?;
@@ -120,7 +120,8 @@ impl AskArgs {
         let roots: Vec<(String, PathBuf)> =
             ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
         let changed = ground.changed();
-        let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
+        let places =
+            FocusPaths { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
         let focus = self.focus.iter().map(|word| places.focus(word)).collect::<Result<Vec<_>, _>>()?;
         let ids = RandomIds::new();
         let budget = match self.budget {
@@ -140,27 +141,30 @@ impl AskArgs {
             plan: ground.plan.clone(),
             ..ContextRequest::new(ContextId::from_u128(0), budget)
         };
-        Ok(Asked { ground, request, note, ids })
+        Ok(ContextQuery { ground, request, note, ids })
     }
 
-    fn depth(&self) -> Result<Depth, Failure> {
+    fn depth(&self) -> Result<Depth, CommandError> {
         let Some(word) = &self.depth else { return Ok(Depth::Full) };
-        word.parse::<Depth>().map_err(|error| Failure::new(&codes::DEPTH_UNKNOWN, error.to_string()))
+        word.parse::<Depth>().map_err(|error| CommandError::new(&codes::DEPTH_UNKNOWN, error.to_string()))
     }
 
-    fn view(&self) -> Result<View, Failure> {
-        let Some(word) = &self.view else { return Ok(View::Default) };
-        word.parse::<View>().map_err(|error| Failure::new(&codes::VIEW_UNKNOWN, error.to_string()))
+    fn view(&self) -> Result<ContextView, CommandError> {
+        let Some(word) = &self.view else { return Ok(ContextView::Default) };
+        word.parse::<ContextView>()
+            .map_err(|error| CommandError::new(&codes::VIEW_UNKNOWN, error.to_string()))
     }
 
     /// The query, and what there is to say about it.
-    fn query(&self) -> Result<(String, Option<String>), Failure> {
+    fn query(&self) -> Result<(String, Option<String>), CommandError> {
         if self.query != "-" {
             return Ok((self.query.clone(), None));
         }
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().take(READ_BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(|error| Failure::new(&codes::IO_FAILED, format!("the query cannot be read: {error}")))?;
+        read.map_err(|error| {
+            CommandError::new(&codes::IO_FAILED, format!("the query cannot be read: {error}"))
+        })?;
         let mut query = String::from_utf8_lossy(&bytes).into_owned();
         if bytes.len() as u64 <= READ_BYTES_MAX {
             return Ok((query, None));
@@ -175,7 +179,7 @@ impl AskArgs {
     }
 }
 
-fn strategy(word: &str) -> Result<Name, Failure> {
+fn strategy(word: &str) -> Result<Name, CommandError> {
     let known: Vec<Name> = built_in_strategies().into_iter().map(|(name, _)| name).collect();
     if let Some(name) = known.iter().find(|name| name.as_str() == word) {
         return Ok(name.clone());
@@ -183,7 +187,7 @@ fn strategy(word: &str) -> Result<Name, Failure> {
     let names: Vec<&str> = known.iter().map(Name::as_str).collect();
     let meant = domain::did_you_mean(word, names.iter().copied());
     let message = format!("there is no strategy `{word}`; strategies are {}{meant}", names.join(", "));
-    Err(Failure::new(&codes::STRATEGY_UNKNOWN, message))
+    Err(CommandError::new(&codes::STRATEGY_UNKNOWN, message))
 }
 
 /// A number of tokens as it is typed: `8000`, `16k`.
@@ -199,12 +203,12 @@ pub(super) fn tokens(text: &str) -> Result<u32, String> {
     fits.ok_or_else(|| format!("it takes a whole number of tokens from 0 to {BUDGET_MAX}, like 8000 or 16k"))
 }
 
-impl Asked {
+impl ContextQuery {
     /// Assembles the context, within `tokens` if a number is given.
     ///
     /// # Errors
     /// It names what is not there or may not be seen, or was stopped.
-    pub(super) async fn assemble(&self, tokens: Option<u32>) -> Result<AssembledContext, Failure> {
+    pub(super) async fn assemble(&self, tokens: Option<u32>) -> Result<AssembledContext, CommandError> {
         let mut request = self.request.clone();
         request.id = ContextId::from_u128(self.ids.ulid());
         if let Some(tokens) = tokens {
@@ -216,7 +220,7 @@ impl Asked {
                 context.receipt.notes.splice(0..0, self.note.clone());
                 Ok(context)
             }
-            Err(error) => Err(self.ground.told(error).await),
+            Err(error) => Err(self.ground.explain_error(error).await),
         }
     }
 
@@ -224,13 +228,13 @@ impl Asked {
     ///
     /// # Errors
     /// It names what is not there or may not be seen.
-    pub(super) async fn assemble_unheard(&self) -> Result<AssembledContext, Failure> {
+    pub(super) async fn assemble_unheard(&self) -> Result<AssembledContext, CommandError> {
         let id = ContextId::from_u128(self.ids.ulid());
         let request = ContextRequest { id, can_ask: true, ..self.request.clone() };
         let never = CancellationToken::new();
         match self.ground.contexts.assemble(self.ask(request), never.observe()).await {
             Ok(context) => Ok(context),
-            Err(error) => Err(self.ground.told_unheard(error).await),
+            Err(error) => Err(self.ground.explain_error_unheard(error).await),
         }
     }
 
@@ -240,12 +244,12 @@ impl Asked {
     }
 }
 
-impl Ground {
+impl SearchedProjects {
     /// Whose files are looked at.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> ViewedFiles {
         match self.plan {
-            Some(_) => Seen::ByPlan,
-            None => Seen::OnDisk,
+            Some(_) => ViewedFiles::ByPlan,
+            None => ViewedFiles::OnDisk,
         }
     }
 
@@ -259,7 +263,7 @@ impl Ground {
     }
 
     /// Why there is no answer; of what is not there with the nearest name that is.
-    pub(super) async fn told(&self, error: ContextError) -> Failure {
+    pub(super) async fn explain_error(&self, error: ContextError) -> CommandError {
         let Some(word) = not_found(&error) else { return from_context::context(error) };
         let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
         let nearest = super::blocking(move |stop| contexts.nearest(&projects, &word, stop)).await;
@@ -267,7 +271,7 @@ impl Ground {
     }
 
     /// The same within a server: signals stay what they are to it.
-    async fn told_unheard(&self, error: ContextError) -> Failure {
+    async fn explain_error_unheard(&self, error: ContextError) -> CommandError {
         let Some(word) = not_found(&error) else { return from_context::context(error) };
         let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
         let look = move || contexts.nearest(&projects, &word, &CancellationToken::new().observe());
@@ -290,7 +294,7 @@ fn not_found(error: &ContextError) -> Option<String> {
     }
 }
 
-fn with_nearest(failure: Failure, nearest: Result<Option<String>, ContextError>) -> Failure {
+fn with_nearest(failure: CommandError, nearest: Result<Option<String>, ContextError>) -> CommandError {
     match nearest {
         Ok(Some(name)) => failure.hint(format!("did you mean `{name}`?")),
         Ok(None) | Err(_) => failure,

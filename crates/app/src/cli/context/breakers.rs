@@ -1,8 +1,8 @@
 //! `agents context breakers`: which strategies are skipped because they failed too often, and resetting them.
 //!
-//! A breaker is in the memory of the process that assembles contexts: a worker, a run, `agents mcp`. Each process writes its
-//! changes to a small file of the data directory, which this command reads. A reset is written there too: every process
-//! closes its own breakers before its next context.
+//! A breaker is in the memory of the process that assembles contexts: a worker, a run, `agents mcp`. Each
+//! process writes its changes to a small file of the data directory, which this command reads. A reset is
+//! written there too: every process closes its own breakers before its next context.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::config::breakers;
-use crate::errors::{Failure, codes};
-use crate::output::Report;
+use crate::errors::{CommandError, codes};
+use crate::output::CommandReport;
 use crate::tui::top::span;
 
 /// The word for all of them.
@@ -21,13 +21,13 @@ const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BreakersArgs {
-    /// Ask this strategy again from now on, in every process of the data directory; `all` for every strategy; may be
-    /// repeated
+    /// Ask this strategy again from now on, in every process of the data directory; `all` for every strategy;
+    /// may be repeated
     #[arg(long, value_name = "NAME")]
     reset: Vec<String>,
 }
 
-pub(super) async fn run(args: BreakersArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: BreakersArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let data_dir = invocation.data_dir()?;
     let settings = invocation.settings(Vec::new(), &[])?;
     let config = breakers(&settings);
@@ -35,14 +35,14 @@ pub(super) async fn run(args: BreakersArgs, invocation: &Invocation) -> Result<R
     if let Some(unknown) = args.reset.iter().find(|name| *name != ALL && !names.contains(name)) {
         let message = format!("there is no strategy `{unknown}`");
         let hint = format!("there are {}; `{ALL}` means every one", names.join(", "));
-        return Err(Failure::new(&codes::USAGE, message).hint(hint));
+        return Err(CommandError::new(&codes::USAGE, message).hint(hint));
     }
     let is_reset = |name: &&String| args.reset.iter().any(|reset| reset == ALL || reset == *name);
     let reset: Vec<String> = names.iter().filter(is_reset).cloned().collect();
     if !reset.is_empty() {
         reset_strategy_breakers(&data_dir, &reset).map_err(|error| {
             let message = format!("the reset cannot be written to {}: {error}", data_dir.display());
-            Failure::new(&codes::IO_FAILED, message)
+            CommandError::new(&codes::IO_FAILED, message)
         })?;
     }
     let breakers = strategy_breakers(&data_dir, &names);
@@ -52,7 +52,7 @@ pub(super) async fn run(args: BreakersArgs, invocation: &Invocation) -> Result<R
         "cool_down_s": config.cool_down.as_secs(),
     });
     let text: String = breakers.iter().map(|breaker| to_text(breaker, &reset)).collect();
-    Ok(Report::new(data, text))
+    Ok(CommandReport::new(data, text))
 }
 
 fn to_json(breaker: &StrategyBreaker) -> Value {

@@ -1,5 +1,5 @@
-//! The pipeline of a process that answers more than one call: made once, so that its index stays in memory, its breakers
-//! remember and its threads are bounded over all calls.
+//! The pipeline of a process that answers more than one call: made once, so that its index stays in memory,
+//! its breakers remember and its threads are bounded over all calls.
 //!
 //! # Invariants
 //! Settings that it is made with hold: when they change, the next call has another one.
@@ -11,24 +11,24 @@ use std::sync::{Mutex, PoisonError};
 use engine::ProviderSettings;
 use engine::context::{Contexts, ContextsSetup, ExecutorConfig};
 
-use crate::errors::{Failure, codes};
+use crate::errors::{CommandError, codes};
 
 /// Holds the pipeline of a process.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct HeldContexts {
-    held: Mutex<Option<(MadeWith, Contexts)>>,
+pub(in crate::cli) struct PipelineCache {
+    held: Mutex<Option<(PipelineSettings, Contexts)>>,
 }
 
-/// What a pipeline was made with; its rules are read for every request.
+/// The settings that a pipeline was made with; its rules are read for every request.
 #[derive(Debug, PartialEq, Eq)]
-struct MadeWith {
+struct PipelineSettings {
     executor: ExecutorConfig,
     memory_bytes_max: usize,
     data_dir: PathBuf,
     providers: BTreeMap<String, ProviderSettings>,
 }
 
-impl HeldContexts {
+impl PipelineCache {
     /// The pipeline that is held, or a new one where settings changed.
     ///
     /// # Errors
@@ -38,8 +38,8 @@ impl HeldContexts {
         setup: &ContextsSetup,
         data_dir: &Path,
         providers: &BTreeMap<String, ProviderSettings>,
-    ) -> Result<Contexts, Failure> {
-        let wanted = MadeWith {
+    ) -> Result<Contexts, CommandError> {
+        let wanted = PipelineSettings {
             executor: setup.executor.clone(),
             memory_bytes_max: setup.memory_bytes_max,
             data_dir: data_dir.to_owned(),
@@ -53,7 +53,7 @@ impl HeldContexts {
             return Ok(contexts.clone());
         }
         let contexts = Contexts::new(setup, data_dir, providers)
-            .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
+            .map_err(|error| CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
         *held = Some((wanted, contexts.clone()));
         Ok(contexts)
     }

@@ -1,50 +1,52 @@
-//! What a request is about for sure, as it is typed: `PATH`, `PATH:FROM-TO`, `ALIAS:PATH` or a symbol.
+//! The explicit focus of a request, as it is typed: `PATH`, `PATH:FROM-TO`, `ALIAS:PATH` or a symbol.
 //!
 //! # Invariants
-//! 1. A path lies in one of the projects, by its words or where it leads, or is refused: it is never looked for elsewhere.
-//! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too; else it is a symbol.
+//! 1. A path lies in one of the projects, by its words or where it leads, or is refused: it is never looked
+//!    for elsewhere.
+//! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too; else it is a
+//!    symbol.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use domain::context::Focus;
-use domain::{RelPath, RootNo};
-use engine::context::Sought;
+use domain::{RelPath, RootIndex};
+use engine::context::InspectTarget;
 
-use crate::errors::{Failure, codes};
+use crate::errors::{CommandError, codes};
 
-/// Whose files are looked at.
+/// The files that a request looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ViewedFiles {
     /// Those that lie there.
     OnDisk,
     /// Those of a plan, which may have made a file of a folder.
     ByPlan,
 }
 
-/// Where paths are looked for.
-pub(super) struct Places<'a> {
+/// The places where paths are looked up.
+pub(super) struct FocusPaths<'a> {
     /// Where the person stands.
     pub(super) here: &'a Path,
     /// The projects, in order: what they are called, and where they lie.
     pub(super) roots: &'a [(String, PathBuf)],
     /// Whose files they are.
-    pub(super) seen: Seen,
+    pub(super) seen: ViewedFiles,
     /// What the plan changed, if they are a plan's.
     pub(super) changed: &'a [PathBuf],
 }
 
-impl Places<'_> {
+impl FocusPaths<'_> {
     /// What a word names.
     ///
     /// # Errors
     /// It is a path that lies in no project, or no path at all, or its lines are none.
-    pub(super) fn focus(&self, word: &str) -> Result<Focus, Failure> {
+    pub(super) fn focus(&self, word: &str) -> Result<Focus, CommandError> {
         if let Some((path, from, to)) = with_lines(word) {
             if from == 0 || to < from {
                 let message =
                     format!("`{word}` names no lines: they are counted from 1, the first before the last");
-                return Err(Failure::new(&codes::USAGE, message));
+                return Err(CommandError::new(&codes::USAGE, message));
             }
             let (no, path) = self.path(path)?;
             return Ok(Focus::Lines(no, path, from, to));
@@ -58,11 +60,11 @@ impl Places<'_> {
     /// What a word names that has no lines.
     ///
     /// # Errors
-    /// As [`Places::focus`].
-    pub(super) fn sought(&self, word: &str) -> Result<Sought, Failure> {
+    /// As [`FocusPaths::focus`].
+    pub(super) fn sought(&self, word: &str) -> Result<InspectTarget, CommandError> {
         match self.is_path(word) {
-            true => self.path(word).map(|(no, path)| Sought::Path(no, path)),
-            false => Ok(Sought::Symbol(word.to_owned())),
+            true => self.path(word).map(|(no, path)| InspectTarget::Path(no, path)),
+            false => Ok(InspectTarget::Symbol(word.to_owned())),
         }
     }
 
@@ -85,11 +87,11 @@ impl Places<'_> {
         (!path.is_empty() && !path.starts_with(':')).then_some((at, path))
     }
 
-    /// Of a path as typed: from where the person stands, else from a project's root; the first that is there, else the
-    /// first that lies in a project.
-    fn path(&self, word: &str) -> Result<(RootNo, RelPath), Failure> {
+    /// Of a path as typed: from where the person stands, else from a project's root; the first that is there,
+    /// else the first that lies in a project.
+    fn path(&self, word: &str) -> Result<(RootIndex, RelPath), CommandError> {
         if word.is_empty() {
-            return Err(Failure::new(
+            return Err(CommandError::new(
                 &codes::USAGE,
                 "a focus is a path or the name of a definition, and not empty",
             ));
@@ -103,42 +105,45 @@ impl Places<'_> {
         };
         if let Some(folder) = self.folder(&candidates) {
             let message = format!("`{word}` is a folder: {}", folder.display());
-            return Err(Failure::new(&codes::FOCUS_NOT_FOUND, message).hint(
+            return Err(CommandError::new(&codes::FOCUS_NOT_FOUND, message).hint(
                 "name files or definitions in it; `context.include` narrows what is looked at to a folder",
             ));
         }
-        let inside: Vec<(RootNo, RelPath, PathBuf)> =
+        let inside: Vec<(RootIndex, RelPath, PathBuf)> =
             candidates.into_iter().filter_map(|path| self.inside(path)).collect();
         let there = inside.iter().find(|(.., path)| self.is_there(path));
         match there.or(inside.first()) {
             Some((no, path, _)) => Ok((*no, path.clone())),
-            None => Err(Failure::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects"))
-                .hint("name its project with `--project DIR`")),
+            None => {
+                Err(CommandError::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects"))
+                    .hint("name its project with `--project DIR`"))
+            }
         }
     }
 
     /// The folder that is meant, if it is one: a project always is, others as they lie on the disk.
     fn folder<'p>(&self, candidates: &'p [PathBuf]) -> Option<&'p PathBuf> {
         let is_meant = |path: &&PathBuf| match self.seen {
-            Seen::OnDisk => path.is_dir() && self.roots.iter().any(|(_, root)| path.starts_with(root)),
-            Seen::ByPlan => self.roots.iter().any(|(_, root)| *path == root),
+            ViewedFiles::OnDisk => path.is_dir() && self.roots.iter().any(|(_, root)| path.starts_with(root)),
+            ViewedFiles::ByPlan => self.roots.iter().any(|(_, root)| *path == root),
         };
         candidates.iter().find(is_meant).filter(|_| !candidates.iter().any(|path| path.is_file()))
     }
 
-    /// Where a path lies by its words, or else by where its folder really is: a project may be reached over a link.
-    fn inside(&self, path: PathBuf) -> Option<(RootNo, RelPath, PathBuf)> {
+    /// Where a path lies by its words, or else by where its folder really is: a project may be reached over a
+    /// link.
+    fn inside(&self, path: PathBuf) -> Option<(RootIndex, RelPath, PathBuf)> {
         self.below_root(&path).or_else(|| {
             let (dir, name) = (path.parent()?.canonicalize().ok()?, path.file_name()?);
             self.below_root(&dir.join(name))
         })
     }
 
-    fn below_root(&self, path: &Path) -> Option<(RootNo, RelPath, PathBuf)> {
+    fn below_root(&self, path: &Path) -> Option<(RootIndex, RelPath, PathBuf)> {
         let mut numbered = self.roots.iter().zip(0..);
         numbered.find_map(|((_, root), no)| {
             let below = path.strip_prefix(root).ok()?;
-            Some((RootNo(no), RelPath::new(below.as_os_str().as_bytes()).ok()?, path.to_owned()))
+            Some((RootIndex(no), RelPath::new(below.as_os_str().as_bytes()).ok()?, path.to_owned()))
         })
     }
 }
@@ -183,26 +188,27 @@ mod tests {
             fs::write(top.join(file), "x\n").unwrap();
         }
         let roots = [("a".to_owned(), top.join("a")), ("lib".to_owned(), top.join("b"))];
-        let places = Places { here: &top.join("a/src"), roots: &roots, seen: Seen::OnDisk, changed: &[] };
+        let places =
+            FocusPaths { here: &top.join("a/src"), roots: &roots, seen: ViewedFiles::OnDisk, changed: &[] };
         let rel = |text: &str| RelPath::new(text).unwrap();
         std::os::unix::fs::symlink(top.join("a"), top.join("link")).unwrap();
         std::os::unix::fs::symlink("/etc", top.join("a/etc")).unwrap();
         let linked = top.join("link/src/x.rs");
         assert_eq!(
             places.focus(linked.to_str().unwrap()).map_err(|failure| failure.message),
-            Ok(Focus::Path(RootNo(0), rel("src/x.rs")))
+            Ok(Focus::Path(RootIndex(0), rel("src/x.rs")))
         );
         // By its words it lies in the project, where the kernel does not follow it.
         let out = places.focus("../etc/passwd").map_err(|failure| failure.message);
-        assert_eq!(out, Ok(Focus::Path(RootNo(0), rel("etc/passwd"))));
+        assert_eq!(out, Ok(Focus::Path(RootIndex(0), rel("etc/passwd"))));
         for (word, focus) in [
-            ("x.rs", Focus::Path(RootNo(0), rel("src/x.rs"))),
-            ("../Makefile", Focus::Path(RootNo(0), rel("Makefile"))),
-            ("Makefile", Focus::Path(RootNo(0), rel("Makefile"))),
-            ("src/x.rs:3-9", Focus::Lines(RootNo(0), rel("src/x.rs"), 3, 9)),
-            ("x.rs:4", Focus::Lines(RootNo(0), rel("src/x.rs"), 4, 4)),
-            ("lib:x.rs", Focus::Path(RootNo(1), rel("x.rs"))),
-            ("src/gone.rs", Focus::Path(RootNo(0), rel("src/src/gone.rs"))),
+            ("x.rs", Focus::Path(RootIndex(0), rel("src/x.rs"))),
+            ("../Makefile", Focus::Path(RootIndex(0), rel("Makefile"))),
+            ("Makefile", Focus::Path(RootIndex(0), rel("Makefile"))),
+            ("src/x.rs:3-9", Focus::Lines(RootIndex(0), rel("src/x.rs"), 3, 9)),
+            ("x.rs:4", Focus::Lines(RootIndex(0), rel("src/x.rs"), 4, 4)),
+            ("lib:x.rs", Focus::Path(RootIndex(1), rel("x.rs"))),
+            ("src/gone.rs", Focus::Path(RootIndex(0), rel("src/src/gone.rs"))),
             ("pack", Focus::Symbol("pack".to_owned())),
             ("Pipeline::new", Focus::Symbol("Pipeline::new".to_owned())),
         ] {
@@ -219,9 +225,9 @@ mod tests {
         for word in ["", "x.rs:0", "x.rs:0-3", "x.rs:5-3"] {
             assert_eq!(places.focus(word).unwrap_err().code, &codes::USAGE, "{word}");
         }
-        let of_plan = Places { seen: Seen::ByPlan, ..places };
+        let of_plan = FocusPaths { seen: ViewedFiles::ByPlan, ..places };
         let made_a_file = of_plan.focus("../src").map_err(|failure| failure.message);
-        assert_eq!(made_a_file, Ok(Focus::Path(RootNo(0), rel("src"))));
+        assert_eq!(made_a_file, Ok(Focus::Path(RootIndex(0), rel("src"))));
         assert_eq!(of_plan.focus("..").unwrap_err().code, &codes::FOCUS_NOT_FOUND);
     }
 }

@@ -1,14 +1,14 @@
 //! `agents context index`: the index of a project itself.
 
-use engine::context::{ContextProject, Contexts, IndexState, Verified};
+use engine::context::{ContextProject, Contexts, IndexState, IndexVerification};
 use serde_json::{Value, json};
 
 use super::ask::ProjectsArgs;
 use super::blocking;
 use super::table::missing;
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes};
-use crate::output::{Note, Report, calm};
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, OutputNote, escape_control_chars};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct IndexArgs {
@@ -22,20 +22,19 @@ pub(in crate::cli) struct IndexArgs {
     verify: bool,
 }
 
-pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let ground = args.projects.open(invocation).await?;
     let (mut data, mut text, mut notes) = (Vec::new(), String::new(), Vec::new());
     let mut failure = None;
     let is_one = ground.projects.len() == 1;
     for project in &ground.projects {
-        let head = if is_one { String::new() } else { format!("{}: ", calm(&project.alias)) };
+        let head = if is_one { String::new() } else { format!("{}: ", escape_control_chars(&project.alias)) };
         if args.clear {
             if !ground.contexts.clear_index(project) {
                 let message =
                     "the index cannot be removed: another process uses it, or the file cannot be deleted";
-                return Err(
-                    Failure::new(&codes::IO_FAILED, message).hint("try again when no other `agents` works")
-                );
+                return Err(CommandError::new(&codes::IO_FAILED, message)
+                    .hint("try again when no other `agents` works"));
             }
             text.push_str(&format!("{head}the index is removed\n"));
             data.push(json!({ "cleared": true }));
@@ -44,18 +43,18 @@ pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Repo
         let (contexts, own) = (ground.contexts.clone(), project.clone());
         let state = match blocking(move |stop| contexts.index(&own, stop)).await {
             Ok(state) => state,
-            Err(error) => return Err(ground.told(error).await),
+            Err(error) => return Err(ground.explain_error(error).await),
         };
         text.push_str(&format!("{head}{}", to_text(&state)));
-        notes.extend(state.notes.iter().map(|note| Note::info(format!("{head}{note}"))));
+        notes.extend(state.notes.iter().map(|note| OutputNote::info(format!("{head}{note}"))));
         let mut value = to_json(&state);
         if args.verify {
-            let found = verified(&ground.contexts, project).await;
+            let found = verify(&ground.contexts, project).await;
             let found = match found {
                 Ok(found) => found,
-                Err(error) => return Err(ground.told(error).await),
+                Err(error) => return Err(ground.explain_error(error).await),
             };
-            let (words, same, wrong) = judged(&found);
+            let (words, same, wrong) = judge(&found);
             text.push_str(&format!("{head}{words}\n"));
             value["verified"] = json!(same);
             failure = failure.or(wrong);
@@ -64,28 +63,28 @@ pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Repo
     }
     // One project is the usual case, and has its facts at the top.
     let data = if is_one { data.pop().unwrap_or(Value::Null) } else { json!({ "projects": data }) };
-    let report = notes.into_iter().fold(Report::new(data, text), Report::note);
+    let report = notes.into_iter().fold(CommandReport::new(data, text), CommandReport::note);
     Ok(match failure {
         Some(failure) => report.failed(failure),
         None => report,
     })
 }
 
-async fn verified(
+async fn verify(
     contexts: &Contexts,
     project: &ContextProject,
-) -> Result<Verified, engine::context::ContextError> {
+) -> Result<IndexVerification, engine::context::ContextError> {
     let (contexts, own) = (contexts.clone(), project.clone());
     blocking(move |stop| contexts.verify_index(&own, stop)).await
 }
 
 /// What is said of it, whether it is the same, and the failure it is if not.
-fn judged(found: &Verified) -> (&'static str, Option<bool>, Option<Failure>) {
+fn judge(found: &IndexVerification) -> (&'static str, Option<bool>, Option<CommandError>) {
     match found {
-        Verified::Same => ("verified: an index built from nothing is the same", Some(true), None),
-        Verified::Moving => ("not verified: the files change while they are looked at", None, None),
-        Verified::Different(paths) => {
-            let failure = Failure::new(
+        IndexVerification::Same => ("verified: an index built from nothing is the same", Some(true), None),
+        IndexVerification::Moving => ("not verified: the files change while they are looked at", None, None),
+        IndexVerification::Different(paths) => {
+            let failure = CommandError::new(
                 &codes::INDEX_DIFFERS,
                 "an index built from nothing says other things than the one that is kept",
             );

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use domain::RelPath;
-use engine::context::{Inspected, Neighbour};
+use engine::context::{FileInspection, Neighbour};
 use serde_json::{Value, json};
 
 use super::ask::ProjectsArgs;
 use super::blocking;
-use super::focus::Places;
+use super::focus::FocusPaths;
 use super::index::megabytes;
 use crate::cli::Invocation;
-use crate::errors::Failure;
-use crate::output::{Note, Report, calm};
+use crate::errors::CommandError;
+use crate::output::{CommandReport, OutputNote, escape_control_chars};
 
 /// How many definitions are shown to people.
 const DEFINITIONS_MAX: usize = 200;
@@ -26,23 +26,23 @@ pub(in crate::cli) struct InspectArgs {
     projects: ProjectsArgs,
 }
 
-pub(super) async fn run(args: InspectArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: InspectArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let ground = args.projects.open(invocation).await?;
     let roots: Vec<(String, PathBuf)> =
         ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
     let changed = ground.changed();
-    let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
+    let places = FocusPaths { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
     let sought = places.sought(&args.what)?;
     let (contexts, projects) = (ground.contexts.clone(), ground.projects.clone());
     let found = match blocking(move |stop| contexts.inspect(&projects, &sought, stop)).await {
         Ok(found) => found,
-        Err(error) => return Err(ground.told(error).await),
+        Err(error) => return Err(ground.explain_error(error).await),
     };
-    let report = Report::new(to_json(&found), to_text(&found));
-    Ok(found.notes.iter().fold(report, |report, note| report.note(Note::info(note))))
+    let report = CommandReport::new(to_json(&found), to_text(&found));
+    Ok(found.notes.iter().fold(report, |report, note| report.note(OutputNote::info(note))))
 }
 
-fn to_json(found: &Inspected) -> Value {
+fn to_json(found: &FileInspection) -> Value {
     let tokens: serde_json::Map<String, Value> =
         found.tokens.iter().map(|(depth, tokens)| (depth.to_string(), json!(tokens))).collect();
     let definitions: Vec<Value> = found
@@ -74,22 +74,31 @@ fn to_json(found: &Inspected) -> Value {
     data
 }
 
-fn to_text(found: &Inspected) -> String {
+fn to_text(found: &FileInspection) -> String {
     let tokens: Vec<String> =
         found.tokens.iter().map(|(depth, tokens)| format!("{depth} {tokens}")).collect();
     let about = about(found);
-    let mut text =
-        format!("{}  ({}, {about})\ntokens  {}\n", shown(&found.path), found.language, tokens.join(", "));
+    let mut text = format!(
+        "{}  ({}, {about})\ntokens  {}\n",
+        display_path(&found.path),
+        found.language,
+        tokens.join(", ")
+    );
     if found.defined_at.len() > 1 {
         text.push_str(&format!("it is defined in {} places\n", found.defined_at.len()));
         for (_, path, line) in &found.defined_at {
-            text.push_str(&format!("  {}:{line}\n", shown(path)));
+            text.push_str(&format!("  {}:{line}\n", display_path(path)));
         }
     }
     if !found.definitions.is_empty() {
         text.push_str("defines\n");
         for def in found.definitions.iter().take(DEFINITIONS_MAX) {
-            text.push_str(&format!("  {:>5}  {:<9}  {}\n", def.line, def.kind, calm(&def.name)));
+            text.push_str(&format!(
+                "  {:>5}  {:<9}  {}\n",
+                def.line,
+                def.kind,
+                escape_control_chars(&def.name)
+            ));
         }
         let more = found.definitions.len().saturating_sub(DEFINITIONS_MAX);
         if more > 0 {
@@ -104,8 +113,8 @@ fn to_text(found: &Inspected) -> String {
             text.push_str(&format!(
                 "  {:>5.1}  {}  ({})\n",
                 one.weight,
-                shown(&one.path),
-                calm(&one.names.join(", "))
+                display_path(&one.path),
+                escape_control_chars(&one.names.join(", "))
             ));
         }
     }
@@ -113,14 +122,14 @@ fn to_text(found: &Inspected) -> String {
         text.push_str("changes with\n");
         for (path, commits) in &found.changes_with {
             let times = if *commits == 1 { "commit" } else { "commits" };
-            text.push_str(&format!("  {commits:>5} {times:<7}  {}\n", shown(path)));
+            text.push_str(&format!("  {commits:>5} {times:<7}  {}\n", display_path(path)));
         }
     }
     text
 }
 
 /// How long it is, or why that is all that is known of it.
-fn about(found: &Inspected) -> String {
+fn about(found: &FileInspection) -> String {
     let lines = match found.lines {
         Some(1) => "1 line".to_owned(),
         Some(lines) => format!("{lines} lines"),
@@ -141,6 +150,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn shown(path: &RelPath) -> String {
-    calm(&path.to_string())
+fn display_path(path: &RelPath) -> String {
+    escape_control_chars(&path.to_string())
 }

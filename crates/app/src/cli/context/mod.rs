@@ -1,10 +1,11 @@
-//! `agents context assemble | simulate | inspect | index | show | breakers`: what a model would be given to read of a project.
+//! `agents context assemble | simulate | inspect | index | show | breakers`: what a model would be given to
+//! read of a project.
 //!
 //! # Invariants
 //! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
 //! 2. These commands only read projects. What they write is the index, which is a cache.
-//! 3. A request to stop ends the search, and nothing is printed of what was found so far; a second one ends the program,
-//!    whatever it waits for.
+//! 3. A request to stop ends the search, and nothing is printed of what was found so far; a second one ends
+//!    the program, whatever it waits for.
 
 mod ask;
 mod assemble;
@@ -20,7 +21,7 @@ mod tool;
 
 use std::future::Future;
 
-pub(super) use cache::HeldContexts;
+pub(super) use cache::PipelineCache;
 pub(super) use tool::request;
 
 use clap::Subcommand;
@@ -28,10 +29,10 @@ use engine::context::ContextError;
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::follow::end_at_once;
-use super::signals::Stops;
+use super::signals::StopSignals;
 use super::{Invocation, alone};
-use crate::errors::Failure;
-use crate::output::Report;
+use crate::errors::CommandError;
+use crate::output::CommandReport;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ContextCommand {
@@ -62,7 +63,10 @@ impl ContextCommand {
     }
 }
 
-pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn dispatch(
+    command: ContextCommand,
+    invocation: &Invocation,
+) -> Result<CommandReport, CommandError> {
     match command {
         ContextCommand::Assemble(args) => alone(assemble::run(*args, invocation)),
         ContextCommand::Simulate(args) => alone(simulate::run(*args, invocation)),
@@ -73,14 +77,15 @@ pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Resu
     }
 }
 
-/// Does `work` until it is done; a request to stop cancels it and waits for it to say so, another one ends the program.
+/// Does `work` until it is done; a request to stop cancels it and waits for it to say so, another one ends
+/// the program.
 async fn unless_stopped<T, W>(work: impl FnOnce(Observed) -> W) -> Result<T, ContextError>
 where
     W: Future<Output = Result<T, ContextError>>,
 {
     let token = CancellationToken::new();
     let mut work = std::pin::pin!(work(token.observe()));
-    let mut stops = Stops::listen();
+    let mut stops = StopSignals::listen();
     tokio::select! {
         biased;
         done = &mut work => done,

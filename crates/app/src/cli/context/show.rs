@@ -7,8 +7,8 @@ use domain::context::ContextRecord;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Report, calm};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{CommandReport, escape_control_chars};
 use crate::time::stamp;
 
 /// How much of a question stands in a list.
@@ -27,7 +27,7 @@ pub(in crate::cli) struct ShowArgs {
     receipt: bool,
 }
 
-pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let given = engine.given_contexts(plan.id).await;
@@ -38,14 +38,14 @@ pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Repor
             false => given.iter().zip(1..).map(|(one, no)| line(one, no)).collect(),
         };
         let contexts: Vec<Value> = given.iter().map(to_json).collect();
-        return Ok(Report::new(json!({ "plan": plan.id, "contexts": contexts }), text));
+        return Ok(CommandReport::new(json!({ "plan": plan.id, "contexts": contexts }), text));
     };
     let one = chosen(&given, word).ok_or_else(|| {
-        Failure::new(&codes::CONTEXT_NOT_FOUND, format!("plan {} has no context `{word}`", plan.short))
+        CommandError::new(&codes::CONTEXT_NOT_FOUND, format!("plan {} has no context `{word}`", plan.short))
             .hint(format!("see all of them with `agents context show {}`", plan.short))
     })?;
     let text = engine.given_text(one);
-    let text = text.map_err(|error| Failure::new(&codes::CONTEXT_NOT_FOUND, error.to_string()))?;
+    let text = text.map_err(|error| CommandError::new(&codes::CONTEXT_NOT_FOUND, error.to_string()))?;
     let mut data = to_json(one);
     data["text"] = json!(text);
     data["receipt"] = one.receipt.clone();
@@ -53,10 +53,11 @@ pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Repor
         true => format!("{:#}\n", one.receipt),
         false => text,
     };
-    Ok(Report::new(data, printed))
+    Ok(CommandReport::new(data, printed))
 }
 
-/// The one that a word names: a number counts from 1, and an id is as good as its beginning if no other has that.
+/// The one that a word names: a number counts from 1, and an id is as good as its beginning if no other has
+/// that.
 fn chosen<'a>(given: &'a [ContextRecord], word: &str) -> Option<&'a ContextRecord> {
     let number = word.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     if let Some(one) = number.and_then(|number| given.get(number)) {
@@ -68,10 +69,10 @@ fn chosen<'a>(given: &'a [ContextRecord], word: &str) -> Option<&'a ContextRecor
 }
 
 fn line(one: &ContextRecord, no: usize) -> String {
-    let query = calm(one.query()).replace(['\n', '\t'], " ");
+    let query = escape_control_chars(one.query()).replace(['\n', '\t'], " ");
     let cut: String = query.chars().take(QUERY_CHARS_MAX).collect();
     let more = if cut.len() < query.len() { "…" } else { "" };
-    let (at, node, tokens) = (stamp(one.at), calm(&one.node), one.tokens());
+    let (at, node, tokens) = (stamp(one.at), escape_control_chars(&one.node), one.tokens());
     format!("{no:>3}  {}  {at}  {tokens:>6} tokens  {node}  {cut}{more}\n", one.id)
 }
 

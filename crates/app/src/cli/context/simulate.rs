@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::ask::{AskArgs, tokens};
 use super::table;
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes};
-use crate::output::{Note, Report};
+use crate::errors::{CommandError, codes};
+use crate::output::{CommandReport, OutputNote};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct SimulateArgs {
@@ -17,8 +17,8 @@ pub(in crate::cli) struct SimulateArgs {
     budgets: Vec<u32>,
 }
 
-pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let asked = args.ask.asked(invocation).await?;
+pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
+    let asked = args.ask.build_query(invocation).await?;
     let budgets: Vec<Option<u32>> = match args.budgets.is_empty() {
         true => vec![None],
         false => args.budgets.iter().copied().map(Some).collect(),
@@ -30,9 +30,9 @@ pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<R
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&table::shown(&receipt, &aliases, &invocation.look));
+        text.push_str(&table::render_receipt(&receipt, &aliases, &invocation.look));
         let value: Value = serde_json::to_value(&receipt).map_err(|error| {
-            Failure::new(&codes::INTERNAL, format!("the receipt cannot be printed: {error}"))
+            CommandError::new(&codes::INTERNAL, format!("the receipt cannot be printed: {error}"))
         })?;
         receipts.push(value);
         for note in receipt.notes {
@@ -41,6 +41,6 @@ pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<R
             }
         }
     }
-    let report = Report::new(json!({ "receipts": receipts }), text);
-    Ok(notes.iter().fold(report, |report, note| report.note(Note::info(note))))
+    let report = CommandReport::new(json!({ "receipts": receipts }), text);
+    Ok(notes.iter().fold(report, |report, note| report.note(OutputNote::info(note))))
 }

@@ -3,9 +3,9 @@
 //! # Invariants
 //! What a file's name holds cannot forge a line or move the cursor.
 
-use domain::context::{BudgetLine, IncludedLine, MoreLine, Outcome, Receipt, StrategyLine};
+use domain::context::{BudgetLine, IncludedLine, MoreLine, Receipt, StrategyLine, StrategyOutcome};
 
-use crate::output::{Look, calm};
+use crate::output::{OutputStyle, escape_control_chars};
 
 /// What strategies are called where there is little room.
 const SHORT: [(&str, &str); 6] = [
@@ -17,20 +17,27 @@ const SHORT: [(&str, &str); 6] = [
     ("temporal-archaeology", "history"),
 ];
 
-/// Whether the cells of a column end at its right.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum ColumnAlignment {
     Left,
     Right,
 }
 
 /// The receipt in lines.
-pub(super) fn shown(receipt: &Receipt, aliases: &[String], look: &Look) -> String {
+pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], look: &OutputStyle) -> String {
     let mut text = head(receipt);
     let strategies = receipt.strategies.iter().map(strategy).collect();
     text.push_str(&columns(
         &["strategy", "confidence", "weight", "proposed", "time", "outcome"],
-        &[Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Left],
+        &[
+            ColumnAlignment::Left,
+            ColumnAlignment::Right,
+            ColumnAlignment::Right,
+            ColumnAlignment::Right,
+            ColumnAlignment::Right,
+            ColumnAlignment::Left,
+        ],
         strategies,
         look,
     ));
@@ -38,7 +45,13 @@ pub(super) fn shown(receipt: &Receipt, aliases: &[String], look: &Look) -> Strin
         let files = receipt.included.iter().map(|line| file(line, aliases)).collect();
         text.push_str(&columns(
             &["score", "depth", "tokens", "path", "why"],
-            &[Side::Right, Side::Left, Side::Right, Side::Left, Side::Left],
+            &[
+                ColumnAlignment::Right,
+                ColumnAlignment::Left,
+                ColumnAlignment::Right,
+                ColumnAlignment::Left,
+                ColumnAlignment::Left,
+            ],
             files,
             look,
         ));
@@ -55,7 +68,8 @@ fn more(more: &MoreLine) -> String {
     if *files == 0 { String::new() } else { format!("and {files} more file{s}, {tokens} tokens\n") }
 }
 
-/// What is said behind a number of files that are not all: whether the next time brings more. Why is a note's to say.
+/// What is said behind a number of files that are not all: whether the next time brings more. Why is a note's
+/// to say.
 pub(super) fn missing(is_partial: bool, is_unfinished: bool) -> &'static str {
     match (is_partial, is_unfinished) {
         (false, _) => "",
@@ -73,7 +87,7 @@ fn head(receipt: &Receipt) -> String {
         index.changed,
         index.ms,
         index.commits,
-        calm(&receipt.counter)
+        escape_control_chars(&receipt.counter)
     );
     let BudgetLine { window: _, total, preamble, skeleton, decisions, files, free } = receipt.budget;
     let unless_none = |what: &str, tokens: u32| match tokens {
@@ -90,8 +104,15 @@ fn head(receipt: &Receipt) -> String {
 
 fn strategy(line: &StrategyLine) -> Vec<String> {
     let has_run = match &line.outcome {
-        Outcome::Ok | Outcome::Empty | Outcome::Failed(_) | Outcome::Panicked(_) | Outcome::TimedOut => true,
-        Outcome::Unavailable(_) | Outcome::Open { .. } | Outcome::NotStarted | Outcome::Hung => false,
+        StrategyOutcome::Ok
+        | StrategyOutcome::Empty
+        | StrategyOutcome::Failed(_)
+        | StrategyOutcome::Panicked(_)
+        | StrategyOutcome::TimedOut => true,
+        StrategyOutcome::Unavailable(_)
+        | StrategyOutcome::Open { .. }
+        | StrategyOutcome::NotStarted
+        | StrategyOutcome::Hung => false,
     };
     let when = |is_so: bool, text: String| if is_so { text } else { "-".to_owned() };
     vec![
@@ -100,7 +121,7 @@ fn strategy(line: &StrategyLine) -> Vec<String> {
         format!("{:.2}", line.weight),
         when(has_run, line.proposed.to_string()),
         when(has_run, format!("{} ms", line.ms)),
-        calm(&line.outcome.to_string()).replace('\n', " "),
+        escape_control_chars(&line.outcome.to_string()).replace('\n', " "),
     ]
 }
 
@@ -120,7 +141,13 @@ fn file(line: &IncludedLine, aliases: &[String]) -> Vec<String> {
     };
     let why: Vec<String> =
         line.why.iter().map(|(name, share)| format!("{} {share:.2}", short(name))).collect();
-    vec![format!("{:.2}", line.score), depth, line.tokens.to_string(), calm(&path), why.join(", ")]
+    vec![
+        format!("{:.2}", line.score),
+        depth,
+        line.tokens.to_string(),
+        escape_control_chars(&path),
+        why.join(", "),
+    ]
 }
 
 fn left_out(receipt: &Receipt) -> String {
@@ -142,8 +169,9 @@ fn left_out(receipt: &Receipt) -> String {
     text
 }
 
-/// Lines of cells under a head, two spaces between columns; nothing is cut but the last column, at the screen's end.
-fn columns(head: &[&str], sides: &[Side], rows: Vec<Vec<String>>, look: &Look) -> String {
+/// Lines of cells under a head, two spaces between columns; nothing is cut but the last column, at the
+/// screen's end.
+fn columns(head: &[&str], sides: &[ColumnAlignment], rows: Vec<Vec<String>>, look: &OutputStyle) -> String {
     let head: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&head]).filter_map(|row| row.get(column));
@@ -154,8 +182,8 @@ fn columns(head: &[&str], sides: &[Side], rows: Vec<Vec<String>>, look: &Look) -
         let cells = row.iter().zip(&widths).zip(sides).map(|((cell, width), side)| {
             let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
             match side {
-                Side::Left => format!("{cell}{gap}"),
-                Side::Right => format!("{gap}{cell}"),
+                ColumnAlignment::Left => format!("{cell}{gap}"),
+                ColumnAlignment::Right => format!("{gap}{cell}"),
             }
         });
         let text = cells.collect::<Vec<_>>().join("  ");

@@ -1,33 +1,34 @@
-//! The tool `request_context` for other programs: `context assemble` in its words, answered as a plan's models are.
+//! The tool `request_context` for other programs: `context assemble` in its words, answered as a plan's
+//! models are.
 
-use domain::context::Place;
+use domain::context::FileLocation;
 use engine::context_answer;
 
 use super::ContextCommand;
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes};
-use crate::output::Report;
+use crate::errors::{CommandError, codes};
+use crate::output::CommandReport;
 
 /// Answers the call that `command` stands for.
 pub(in crate::cli) async fn request(
     command: ContextCommand,
     invocation: &Invocation,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let asked = match command {
-        ContextCommand::Assemble(args) => args.ask.asked(invocation).await?,
+        ContextCommand::Assemble(args) => args.ask.build_query(invocation).await?,
         ContextCommand::Simulate(_)
         | ContextCommand::Inspect(_)
         | ContextCommand::Index(_)
         | ContextCommand::Show(_)
         | ContextCommand::Breakers(_) => {
-            return Err(Failure::new(&codes::INTERNAL, "it is no request for a context"));
+            return Err(CommandError::new(&codes::INTERNAL, "it is no request for a context"));
         }
     };
     let context = asked.assemble_unheard().await?;
     let aliases: Vec<&str> = asked.ground.projects.iter().map(|project| project.alias.as_str()).collect();
-    let shown = |place: &Place| match aliases.get(usize::from(place.project.0)) {
+    let shown = |place: &FileLocation| match aliases.get(usize::from(place.project.0)) {
         Some(alias) if aliases.len() > 1 => format!("{alias}:{}", place.path),
         Some(_) | None => place.path.to_string(),
     };
-    Ok(Report::new(context_answer(&context, &shown), Vec::new()))
+    Ok(CommandReport::new(context_answer(&context, &shown), Vec::new()))
 }

@@ -4,18 +4,18 @@
 //! 1. They only read, and take and give what the tools of a plan's models do.
 //! 2. Outside a plan the budget is the request's, and there is no history but the commits.
 
-use actors::mcp::Offer;
+use actors::mcp::ServedTool;
 use actors::tool::{CONTEXT_TOKENS, CONTEXT_TOKENS_MAX, HistoryQuestion, builtin_tools};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::errors::{Failure, codes};
-use crate::output::Report;
+use crate::errors::{CommandError, codes};
+use crate::output::CommandReport;
 use crate::setup::project;
 
 /// What is offered: the schemas are those of the tools.
-pub(super) fn offers() -> Vec<Offer> {
+pub(super) fn offers() -> Vec<ServedTool> {
     let what = [
         (
             "request_context",
@@ -28,7 +28,7 @@ pub(super) fn offers() -> Vec<Offer> {
     let offer = |(name, description): (&'static str, &'static str)| {
         let spec = specs.iter().find(|spec| spec.name == name);
         let input = spec.map(|spec| spec.input.clone()).unwrap_or_default();
-        Offer { name, description, input, reads_only: true }
+        ServedTool { name, description, input, reads_only: true }
     };
     what.map(offer).into()
 }
@@ -48,28 +48,31 @@ pub(super) fn words(arguments: &Value) -> Vec<String> {
 }
 
 /// `query_history`.
-pub(super) async fn history(arguments: &Value, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn history(
+    arguments: &Value,
+    invocation: &Invocation,
+) -> Result<CommandReport, CommandError> {
     let question: HistoryQuestion = serde_json::from_value(arguments.clone())
-        .map_err(|error| Failure::new(&codes::TOOL_ARGUMENTS, error.to_string()))?;
+        .map_err(|error| CommandError::new(&codes::TOOL_ARGUMENTS, error.to_string()))?;
     let links = project::find_all(&[], &invocation.here)?;
     let settings = invocation.settings(Vec::new(), &links)?;
     invocation.admit(&links, &settings)?;
     let roots = links.iter().map(|link| path_of(link.root.as_bytes())).collect();
     let engine = invocation.engine().await?;
     let found = engine.project_history(roots, question).await;
-    found.map(|found| Report::new(found, Vec::new())).map_err(|error| {
+    found.map(|found| CommandReport::new(found, Vec::new())).map_err(|error| {
         let why = std::error::Error::source(&error).map(|why| format!(": {why}")).unwrap_or_default();
-        Failure::new(&codes::IO_FAILED, format!("{error}{why}"))
+        CommandError::new(&codes::IO_FAILED, format!("{error}{why}"))
     })
 }
 
 /// `get_context_budget`.
-pub(super) fn budget() -> Report {
+pub(super) fn budget() -> CommandReport {
     let all = CONTEXT_TOKENS_MAX;
     let data = json!({
         "window": all, "response": 0, "system": 0, "tools": 0, "used": 0, "reserved": 0, "available": all,
     });
-    Report::new(data, Vec::new())
+    CommandReport::new(data, Vec::new())
 }
 
 #[cfg(test)]

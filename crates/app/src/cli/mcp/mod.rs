@@ -1,12 +1,14 @@
 //! `agents mcp`: plans for other agents, over the Model Context Protocol on the standard streams.
 //!
 //! # Invariants
-//! 1. A call is the command of the same meaning, read by the same parser and done by the same code; its answer is the
-//!    envelope that `--format json` writes. The tools of `context_tools` answer as those of a plan's models do.
-//! 2. Nobody's files change unless `--allow-apply` was given at the start: without it `apply_plan` is refused, and a
-//!    plan that is made here waits for a person whatever the settings say.
-//! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind `=` or
-//!    `--`, or have to fit a pattern; the network, variables, paths outside and consent are not offered.
+//! 1. A call is the command of the same meaning, read by the same parser and done by the same code; its
+//!    answer is the envelope that `--format json` writes. The tools of `context_tools` answer as those of a
+//!    plan's models do.
+//! 2. Nobody's files change unless `--allow-apply` was given at the start: without it `apply_plan` is
+//!    refused, and a plan that is made here waits for a person whatever the settings say.
+//! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind
+//!    `=` or `--`, or have to fit a pattern; the network, variables, paths outside and consent are not
+//!    offered.
 //! 4. It works in, looks at and tells of the projects that it was started with, and no others.
 //! 5. One call is done after the other, and the one that is being done is finished before the program ends.
 
@@ -17,15 +19,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use actors::mcp::{Given, Offer, Offers, ServeError, serve};
+use actors::mcp::{McpServeError, ServedResult, ServedTool, ToolService, serve};
 use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::context::HeldContexts;
+use super::context::PipelineCache;
 use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, usage_failure};
-use crate::errors::{Failure, codes};
-use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
+use crate::errors::{CommandError, codes};
+use crate::output::{ColorWhen, CommandReport, Envelope, Format, OutputNote, OutputStyle};
 use crate::setup::paths::Env;
 use crate::setup::project;
 use crate::time::now;
@@ -50,9 +52,9 @@ pub(super) struct McpArgs {
     project: Vec<PathBuf>,
 }
 
-pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
-    let commands = Commands { calls, may_apply: args.allow_apply };
+    let commands = CommandTools { calls, may_apply: args.allow_apply };
     let projects = allowed(&args.project, invocation)?;
     let doing = do_all(waiting, invocation, projects)?;
     let served = serve(commands, tokio::io::stdin(), tokio::io::stdout()).await;
@@ -60,27 +62,29 @@ pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report
     let joined = tokio::task::spawn_blocking(move || doing.join()).await;
     let is_whole = matches!(joined, Ok(Ok(())));
     if !is_whole {
-        return Err(Failure::new(&codes::INTERNAL, "a call broke down"));
+        return Err(CommandError::new(&codes::INTERNAL, "a call broke down"));
     }
     match served {
-        Ok(()) => Ok(Report::new(Value::Null, Vec::new())),
-        Err(error @ ServeError::NoHandshake) => {
+        Ok(()) => Ok(CommandReport::new(Value::Null, Vec::new())),
+        Err(error @ McpServeError::NoHandshake) => {
             let hint = "it is started by an agent, not by hand: docs/mcp.md says how";
-            Err(Failure::new(&codes::USAGE, error.to_string()).hint(hint))
+            Err(CommandError::new(&codes::USAGE, error.to_string()).hint(hint))
         }
-        Err(error @ ServeError::Schema { .. }) => Err(Failure::new(&codes::INTERNAL, error.to_string())),
+        Err(error @ McpServeError::Schema { .. }) => {
+            Err(CommandError::new(&codes::INTERNAL, error.to_string()))
+        }
     }
 }
 
 /// The roots of the projects that the server is for.
-fn allowed(named: &[PathBuf], invocation: &Invocation) -> Result<Vec<PathBuf>, Failure> {
+fn allowed(named: &[PathBuf], invocation: &Invocation) -> Result<Vec<PathBuf>, CommandError> {
     let here = [PathBuf::from(".")];
     let dirs = if named.is_empty() { &here[..] } else { named };
     dirs.iter().map(|dir| project::root_of(&invocation.here.join(dir))).collect()
 }
 
-/// What a call asks for.
-enum Asked {
+/// The command that a call asks for.
+enum RequestedCommand {
     /// A command, by its words.
     Command(Vec<String>),
     /// A context, by the words of the command that assembles it.
@@ -91,33 +95,33 @@ enum Asked {
     Budget,
 }
 
-impl Asked {
+impl RequestedCommand {
     /// The arguments fit the tool's schema.
-    fn of(name: &str, arguments: &Value, may_apply: bool) -> Asked {
+    fn parse(name: &str, arguments: &Value, may_apply: bool) -> RequestedCommand {
         match name {
-            "request_context" => Asked::Context(context_tools::words(arguments)),
-            "query_history" => Asked::History(arguments.clone()),
-            "get_context_budget" => Asked::Budget,
-            name => Asked::Command(words(name, arguments, may_apply)),
+            "request_context" => RequestedCommand::Context(context_tools::words(arguments)),
+            "query_history" => RequestedCommand::History(arguments.clone()),
+            "get_context_budget" => RequestedCommand::Budget,
+            name => RequestedCommand::Command(words(name, arguments, may_apply)),
         }
     }
 }
 
 /// A call on its way.
-struct Call {
-    asked: Asked,
-    answer: oneshot::Sender<Given>,
+struct PendingCall {
+    asked: RequestedCommand,
+    answer: oneshot::Sender<ServedResult>,
 }
 
 /// The tools, as commands.
-struct Commands {
-    calls: mpsc::Sender<Call>,
+struct CommandTools {
+    calls: mpsc::Sender<PendingCall>,
     may_apply: bool,
 }
 
 #[async_trait::async_trait]
-impl Offers for Commands {
-    fn offers(&self) -> Vec<Offer> {
+impl ToolService for CommandTools {
+    fn offers(&self) -> Vec<ServedTool> {
         offers()
     }
 
@@ -125,16 +129,16 @@ impl Offers for Commands {
         INSTRUCTIONS
     }
 
-    async fn call(&self, name: &str, arguments: Value) -> Given {
+    async fn call(&self, name: &str, arguments: Value) -> ServedResult {
         if name == "apply_plan" && !self.may_apply {
-            let failure = Failure::new(&codes::CONFIRMATION_NEEDED, "this server may not apply plans");
+            let failure = CommandError::new(&codes::CONFIRMATION_NEEDED, "this server may not apply plans");
             let hint =
                 "a person applies it with `agents plan apply`, or starts the server with `--allow-apply`";
             return given(&failure.hint(hint).into(), "plan apply", (now(), Instant::now()));
         }
         let (answer, answered) = oneshot::channel();
-        let call = Call { asked: Asked::of(name, &arguments, self.may_apply), answer };
-        let gone = Given { answer: json!({ "status": "error" }), is_error: true };
+        let call = PendingCall { asked: RequestedCommand::parse(name, &arguments, self.may_apply), answer };
+        let gone = ServedResult { answer: json!({ "status": "error" }), is_error: true };
         match self.calls.send(call).await {
             Ok(()) => answered.await.unwrap_or(gone),
             Err(_) => gone,
@@ -144,10 +148,10 @@ impl Offers for Commands {
 
 /// Does the calls on a thread of their own: each command has a runtime of its own, as from a shell.
 fn do_all(
-    mut waiting: mpsc::Receiver<Call>,
+    mut waiting: mpsc::Receiver<PendingCall>,
     invocation: &Invocation,
     projects: Vec<PathBuf>,
-) -> Result<JoinHandle<()>, Failure> {
+) -> Result<JoinHandle<()>, CommandError> {
     // The one that it stands in is meant where a call names none, else the first.
     let is_inside = projects.iter().any(|root| invocation.here.starts_with(root));
     let here = projects.first().filter(|_| !is_inside).cloned();
@@ -156,65 +160,66 @@ fn do_all(
     let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let held = Arc::default();
-        while let Some(Call { asked, answer }) = waiting.blocking_recv() {
+        while let Some(PendingCall { asked, answer }) = waiting.blocking_recv() {
             // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
             let _ = answer.send(done(asked, &global, &env, &held, &place));
         }
     });
-    thread.map_err(|error| Failure::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
+    thread.map_err(|error| CommandError::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
 }
 
 /// What is asked for, done.
 fn done(
-    asked: Asked,
+    asked: RequestedCommand,
     global: &Global,
     env: &Env,
-    held: &Arc<HeldContexts>,
+    held: &Arc<PipelineCache>,
     (here, projects): &(PathBuf, Vec<PathBuf>),
-) -> Given {
+) -> ServedResult {
     let started = (now(), Instant::now());
-    let mut look = Look::find(global.format, global.color, |name| env.get(name).cloned());
+    let mut look = OutputStyle::find(global.format, global.color, |name| env.get(name).cloned());
     look.can_ask = false;
     let invocation = || {
         let made = Invocation::new(global.clone(), look, env.clone())?;
         Ok(Invocation { held: Arc::clone(held), here: here.clone(), only: Some(projects.clone()), ..made })
     };
     let (name, report) = match asked {
-        Asked::Budget => ("get_context_budget", Ok(context_tools::budget())),
-        Asked::History(arguments) => {
+        RequestedCommand::Budget => ("get_context_budget", Ok(context_tools::budget())),
+        RequestedCommand::History(arguments) => {
             let report =
                 invocation().and_then(|invocation| alone(context_tools::history(&arguments, &invocation)));
             ("query_history", report)
         }
-        Asked::Context(words) => match parsed(&words) {
+        RequestedCommand::Context(words) => match parsed(&words) {
             Ok(Command::Context(command)) => {
                 let report =
                     invocation().and_then(|invocation| alone(context::request(command, &invocation)));
                 ("request_context", report)
             }
-            Ok(_) => {
-                ("request_context", Err(Failure::new(&codes::INTERNAL, "it is no request for a context")))
-            }
+            Ok(_) => (
+                "request_context",
+                Err(CommandError::new(&codes::INTERNAL, "it is no request for a context")),
+            ),
             Err(failure) => ("request_context", Err(failure)),
         },
-        Asked::Command(words) => match parsed(&words) {
+        RequestedCommand::Command(words) => match parsed(&words) {
             Ok(command) => {
                 (command.name(), invocation().and_then(|invocation| dispatch(command, &invocation)))
             }
             Err(failure) => ("agents", Err(failure)),
         },
     };
-    let unwritten = |error: std::io::Error| Failure::new(&codes::IO_FAILED, error.to_string());
+    let unwritten = |error: std::io::Error| CommandError::new(&codes::IO_FAILED, error.to_string());
     let report = report.and_then(|report| report.whole().map_err(unwritten));
-    given(&report.unwrap_or_else(Report::from), name, started)
+    given(&report.unwrap_or_else(CommandReport::from), name, started)
 }
 
 /// The command that these words are.
-fn parsed(words: &[String]) -> Result<Command, Failure> {
+fn parsed(words: &[String]) -> Result<Command, CommandError> {
     let args: Vec<String> = std::iter::once("agents".to_owned()).chain(words.iter().cloned()).collect();
     match Cli::try_parse_from(&args) {
         Ok(Cli { command: Some(command), .. }) => Ok(command),
-        Ok(Cli { command: None, .. }) => Err(Failure::new(&codes::INTERNAL, "it is no command")),
+        Ok(Cli { command: None, .. }) => Err(CommandError::new(&codes::INTERNAL, "it is no command")),
         Err(error) => {
             let args: Vec<std::ffi::OsString> = args.iter().map(Into::into).collect();
             Err(usage_failure(&error, &args))
@@ -222,8 +227,9 @@ fn parsed(words: &[String]) -> Result<Command, Failure> {
     }
 }
 
-fn given(report: &Report, command: &str, started: super::Started) -> Given {
-    let messages = report.notes.iter().map(Note::to_json).chain(report.failure.iter().map(Failure::to_json));
+fn given(report: &CommandReport, command: &str, started: super::CommandStart) -> ServedResult {
+    let messages =
+        report.notes.iter().map(OutputNote::to_json).chain(report.failure.iter().map(CommandError::to_json));
     let envelope = Envelope {
         command,
         status: report.exit.word(),
@@ -233,7 +239,7 @@ fn given(report: &Report, command: &str, started: super::Started) -> Given {
         messages: messages.collect(),
     };
     let answer = serde_json::to_value(&envelope).unwrap_or_default();
-    Given { answer, is_error: report.exit.number() != 0 }
+    ServedResult { answer, is_error: report.exit.number() != 0 }
 }
 
 /// The words of the command that a call means. The arguments fit the tool's schema.
@@ -302,7 +308,7 @@ fn words(name: &str, arguments: &Value, may_apply: bool) -> Vec<String> {
     words
 }
 
-fn offers() -> Vec<Offer> {
+fn offers() -> Vec<ServedTool> {
     let plan = json!({
         "type": "string", "pattern": "^(@last|[0-9A-Za-z]{1,26})$",
         "description": "The plan's id, the beginning of its id, or @last"
@@ -310,7 +316,7 @@ fn offers() -> Vec<Offer> {
     let texts = |what: &str| json!({ "type": "array", "items": { "type": "string" }, "description": what });
     let text = |what: &str| json!({ "type": "string", "description": what });
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
-    let offer = |name, description, input, reads_only| Offer { name, description, input, reads_only };
+    let offer = |name, description, input, reads_only| ServedTool { name, description, input, reads_only };
     let of_plan = || object(json!({ "plan": plan }), &["plan"]);
     let mut all = vec![
         offer(

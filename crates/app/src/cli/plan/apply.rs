@@ -1,28 +1,29 @@
 //! `agents plan apply`: brings a plan's changes into the user's files, all that were chosen or none.
 //!
 //! # Invariants
-//! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a review.
+//! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a
+//!    review.
 //! 2. What stands in the way is told before anybody is asked.
 //! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
-use domain::{ByteText, Plan, Run};
+use domain::{ByteText, CommandLine, Plan};
 use engine::{
-    ApplyError, ApplyRequest, ApplySummary, CheckedTree, DiffRequest, Engine, Preview, RecheckWhen,
+    ApplyError, ApplyPreview, ApplyRequest, ApplySummary, CheckedTree, DiffRequest, Engine, RecheckWhen,
 };
 use serde_json::{Value, json};
 use sync::Observed;
 
 use super::{agreed, diff};
-use crate::cli::invocation::Named;
-use crate::cli::signals::Stops;
+use crate::cli::invocation::NamedPlan;
+use crate::cli::signals::StopSignals;
 use crate::cli::{Invocation, follow, forecast};
-use crate::errors::{Exit, Failure, codes, from_engine};
-use crate::output::{Note, Report};
+use crate::errors::{CommandError, Exit, codes, from_engine};
+use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::diff::counted;
 use crate::time::stamp;
 use crate::tui::review;
-use crate::tui::review::{Ending, Review};
+use crate::tui::review::{Review, ReviewEnding};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ApplyArgs {
@@ -71,7 +72,7 @@ pub(in crate::cli) struct ApplyArgs {
 
 impl ApplyArgs {
     /// The same command, as it is typed again; the yes is given anew.
-    fn typed(&self, id: &str) -> String {
+    fn retry_command(&self, id: &str) -> String {
         let mut words = vec!["agents", "plan", "apply", id];
         for (flag, values) in [("--only", &self.only), ("--reject", &self.reject), ("--take", &self.take)] {
             let is_first = |(no, value): &(usize, &String)| !values[..*no].contains(value);
@@ -86,24 +87,24 @@ impl ApplyArgs {
         words.extend(self.no_recheck.then_some("--no-recheck"));
         words.extend(self.unchecked.then_some("--unchecked"));
         words.extend(self.interactive.then_some("--interactive"));
-        Run::Argv(words.into_iter().map(ByteText::from).collect()).shown()
+        CommandLine::Argv(words.into_iter().map(ByteText::from).collect()).render()
     }
 }
 
 /// The failure, with advice that repeats what was typed.
-fn repeating(mut failure: Failure, id: &str, typed: &str) -> Failure {
+fn repeating(mut failure: CommandError, id: &str, typed: &str) -> CommandError {
     for hint in &mut failure.hints {
         *hint = hint.replace(&format!("agents plan apply {id}"), typed);
     }
     failure
 }
 
-pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    let typed = args.typed(&plan.short);
-    let broken_off = facts.owner_is_gone.then(|| render::failure::broken_off(&facts, &plan.short));
+    let typed = args.retry_command(&plan.short);
+    let broken_off = facts.owner_is_gone.then(|| render::failure::interrupted_error(&facts, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
         (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
@@ -131,13 +132,13 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let (mut mets, mut linked) = (Vec::new(), Vec::new());
     if !stands {
         if args.interactive {
-            match reviewed(&engine, &plan, invocation).await? {
-                Ending::Apply(left_out) => request.reject.extend(left_out),
-                Ending::Quit => return Ok(not_applied(&plan)),
-                Ending::Interrupted => {
+            match review(&engine, &plan, invocation).await? {
+                ReviewEnding::Apply(left_out) => request.reject.extend(left_out),
+                ReviewEnding::Quit => return Ok(not_applied(&plan)),
+                ReviewEnding::Interrupted => {
                     let message =
                         format!("the review of plan {} was broken off; nothing was applied", plan.short);
-                    return Err(Failure::new(&codes::CANCELLED, message));
+                    return Err(CommandError::new(&codes::CANCELLED, message));
                 }
             }
         }
@@ -145,18 +146,18 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         let preview = preview.map_err(|error| refused(&error))?;
         let may = may_ask(&preview, &facts, request.unchecked);
         if let Some(warning) = render::diff::linked_warning(&preview.linked, request.through_links) {
-            invocation.tell(&Note::warning(warning));
+            invocation.tell(&OutputNote::warning(warning));
         }
         linked.clone_from(&preview.linked);
         if let Some(words) = render::plan::tree_words(&facts) {
-            invocation.tell(&Note::warning(words));
+            invocation.tell(&OutputNote::warning(words));
         }
         for line in render::diff::left_out_parts(&facts.not_captured) {
-            invocation.tell(&Note::warning(line));
+            invocation.tell(&OutputNote::warning(line));
         }
-        mets = forecast::of(&engine, &plan).await?.mets;
+        mets = forecast::find_overlaps(&engine, &plan).await?.mets;
         if let Some(warning) = render::forecast::warning(&mets) {
-            invocation.tell(&Note::warning(format!("{warning}; who is applied first wins")));
+            invocation.tell(&OutputNote::warning(format!("{warning}; who is applied first wins")));
         }
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
             return Ok(not_applied(&plan));
@@ -168,7 +169,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
         (ApplyError::Failed { .. }, failure) if render::failure::asks(&facts) => {
-            Failure { code: &codes::PLAN_ASKS, ..failure }
+            CommandError { code: &codes::PLAN_ASKS, ..failure }
         }
         (_, failure) => failure,
     })?;
@@ -176,21 +177,21 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     data["forecast"] = render::forecast::to_json(&mets);
     data["linked"] = json!(linked);
     let word = if summary.already { "already applied" } else { "applied" };
-    let report = Report::new(data, summary_line(&summary, &plan, &facts.plan, word));
+    let report = CommandReport::new(data, summary_line(&summary, &plan, &facts.plan, word));
     let is_checked_alone = summary.checks.on == CheckedTree::NotCompared;
     Ok(if request.is_partial() && is_checked_alone {
-        report.note(Note::warning("a part of the plan was applied: the checks ran on the whole of it"))
+        report.note(OutputNote::warning("a part of the plan was applied: the checks ran on the whole of it"))
     } else {
         report
     })
 }
 
 /// Whether there is anything to say yes to: what is refused anyway needs no question.
-fn may_ask(preview: &Preview, facts: &engine::PlanFacts, unchecked: bool) -> bool {
-    use domain::{ApplyState, PlanState, Work};
+fn may_ask(preview: &ApplyPreview, facts: &engine::PlanDetails, unchecked: bool) -> bool {
+    use domain::{ApplyState, PlanState, WorkState};
     let is_ready = matches!(
         facts.plan.state,
-        PlanState::Execute(Work::Complete)
+        PlanState::Execute(WorkState::Complete)
             | PlanState::Apply(
                 ApplyState::Constrained | ApplyState::Errored | ApplyState::Applied | ApplyState::Queued
             )
@@ -203,7 +204,7 @@ fn may_ask(preview: &Preview, facts: &engine::PlanFacts, unchecked: bool) -> boo
     is_ready && preview.conflicts.is_empty() && is_let_through
 }
 
-fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String {
+fn question(preview: &ApplyPreview, plan: &NamedPlan, invocation: &Invocation) -> String {
     let mut text =
         format!("apply plan {} to your files: {}", plan.short, counted(preview.files.len(), "file"));
     if !preview.merged.is_empty() {
@@ -225,16 +226,21 @@ fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String 
     format!("{}{rest}{text}?", shown.concat())
 }
 
-fn not_applied(plan: &Named) -> Report {
-    let mut report = Report::new(json!({ "plan": plan.id, "applied": false }), "nothing was applied\n");
+fn not_applied(plan: &NamedPlan) -> CommandReport {
+    let mut report =
+        CommandReport::new(json!({ "plan": plan.id, "applied": false }), "nothing was applied\n");
     report.exit = Exit::Done;
     report
 }
 
 /// What the person chose on the screen.
-async fn reviewed(engine: &Engine, plan: &Named, invocation: &Invocation) -> Result<Ending, Failure> {
+async fn review(
+    engine: &Engine,
+    plan: &NamedPlan,
+    invocation: &Invocation,
+) -> Result<ReviewEnding, CommandError> {
     if !invocation.look.can_ask {
-        return Err(Failure::new(
+        return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "a review needs a terminal, and there is none",
         )
@@ -244,21 +250,21 @@ async fn reviewed(engine: &Engine, plan: &Named, invocation: &Invocation) -> Res
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
     let files: Vec<_> = found.files.iter().collect();
     let shown = diff::shown_diffs(&files, false, engine)?;
-    let title = format!("plan {}  {}", plan.short, crate::output::calm(&found.plan.title));
+    let title = format!("plan {}  {}", plan.short, crate::output::escape_control_chars(&found.plan.title));
     let review = Review::new(title, render::diff::to_review(&shown));
     let with_colour = invocation.look.err_paint.is_on();
-    let mut stops = Stops::listen();
+    let mut stops = StopSignals::listen();
     let stopped = async {
         stops.next().await;
     };
     review::on_screen(review, with_colour, stopped).await.map_err(|error| {
-        Failure::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
+        CommandError::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
             .hint("choose with `--only` and `--reject`")
     })
 }
 
 /// The apply as programs read it.
-pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &Named) -> Value {
+pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &NamedPlan) -> Value {
     json!({
         "plan": plan.id, "apply": summary.apply, "applied": true, "already": summary.already, "files": summary.files,
         "insertions": summary.insertions, "deletions": summary.deletions, "merged": summary.merged,
@@ -280,7 +286,12 @@ pub(super) fn with_plan(summary: Value, mut plan: Value) -> Value {
 }
 
 /// The apply in one line.
-pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: &Plan, word: &str) -> String {
+pub(in crate::cli) fn summary_line(
+    summary: &ApplySummary,
+    named: &NamedPlan,
+    plan: &Plan,
+    word: &str,
+) -> String {
     let id = &named.short;
     let mut text = format!(
         "{word} {id} to {}: {} (+{} -{})",

@@ -6,8 +6,8 @@ use domain::Kind;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::errors::{Failure, from_engine};
-use crate::output::{Report, Table};
+use crate::errors::{CommandError, from_engine};
+use crate::output::{CommandReport, TextTable};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ArtifactsArgs {
@@ -19,13 +19,13 @@ pub(in crate::cli) struct ArtifactsArgs {
     out: Option<PathBuf>,
 }
 
-pub(super) async fn run(args: ArtifactsArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ArtifactsArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let out = args.out.map(|dir| invocation.here.join(dir));
     let found = engine.artifacts(plan.id, out.as_deref()).await;
     let found = found.map_err(|error| from_engine::artifacts(&error, &plan.short))?;
-    let mut table = Table::new(&["kind", "bytes", "path"]);
+    let mut table = TextTable::new(&["kind", "bytes", "path"]);
     let mut all: Vec<Value> = Vec::new();
     for artifact in &found {
         let kind = match artifact.state.kind {
@@ -42,11 +42,11 @@ pub(super) async fn run(args: ArtifactsArgs, invocation: &Invocation) -> Result<
     let mut text = if found.is_empty() {
         format!("plan {} made no files\n", plan.short)
     } else {
-        table.shown(&invocation.look)
+        table.render(&invocation.look)
     };
     if let Some(dir) = &out {
         text.push_str(&format!("written below {}\n", dir.display()));
     }
     let out = out.map(|dir| dir.display().to_string());
-    Ok(Report::new(json!({ "plan": plan.id, "artifacts": all, "out": out }), text))
+    Ok(CommandReport::new(json!({ "plan": plan.id, "artifacts": all, "out": out }), text))
 }

@@ -13,9 +13,9 @@ use store::PlanFilter;
 
 use super::agreed;
 use crate::cli::Invocation;
-use crate::cli::invocation::Named;
-use crate::errors::{Failure, from_engine};
-use crate::output::Report;
+use crate::cli::invocation::NamedPlan;
+use crate::errors::{CommandError, from_engine};
+use crate::output::CommandReport;
 use crate::render;
 use crate::render::diff::counted;
 use crate::setup::project;
@@ -66,12 +66,12 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     if let Some(state) = &args.state {
         return all_in_state(state, &args, invocation, &engine).await;
     }
-    let mut plans: Vec<Named> = Vec::new();
+    let mut plans: Vec<NamedPlan> = Vec::new();
     for word in &args.plans {
         let plan = invocation.plan(&engine, word).await?;
         if plans.iter().all(|known| known.id != plan.id) {
@@ -81,9 +81,9 @@ pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Rep
     match plans.as_slice() {
         [plan] => {
             render::failure::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
-            cancelled(&engine, plan, &args.how).await
+            cancel_plan(&engine, plan, &args.how).await
         }
-        several => Ok(cancelled_all(&engine, several, &args.how).await),
+        several => Ok(cancel_all(&engine, several, &args.how).await),
     }
 }
 
@@ -93,7 +93,7 @@ async fn all_in_state(
     args: &CancelArgs,
     invocation: &Invocation,
     engine: &Engine,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let root = if args.all { None } else { Some(project::root_of(&invocation.here)?) };
     let filter = PlanFilter {
         phase: None,
@@ -106,23 +106,23 @@ async fn all_in_state(
     if found.is_empty() {
         let everywhere = if args.all { "" } else { "; `--all` means those of all projects" };
         let text = format!("no plan{whose} is {state}{everywhere}\n");
-        return Ok(Report::new(json!({ "plans": [], "cancelled": 0 }), text));
+        return Ok(CommandReport::new(json!({ "plans": [], "cancelled": 0 }), text));
     }
     let many = counted(found.len(), "plan");
-    let unasked = |mut failure: Failure| {
+    let unasked = |mut failure: CommandError| {
         failure.message = format!("this cancels {many}{whose} for good, and nobody is here to say yes");
         failure
     };
     if !agreed(&format!("cancel {many}{whose} for good?"), args.yes, invocation).map_err(unasked)? {
-        return Ok(Report::new(json!({ "plans": [], "cancelled": 0 }), "nothing was cancelled\n"));
+        return Ok(CommandReport::new(json!({ "plans": [], "cancelled": 0 }), "nothing was cancelled\n"));
     }
-    let plans: Vec<Named> =
-        found.iter().map(|plan| Named { id: plan.id, short: plan.id.to_string() }).collect();
-    Ok(cancelled_all(engine, &plans, &args.how).await)
+    let plans: Vec<NamedPlan> =
+        found.iter().map(|plan| NamedPlan { id: plan.id, short: plan.id.to_string() }).collect();
+    Ok(cancel_all(engine, &plans, &args.how).await)
 }
 
 /// Cancels several plans, beside each other. One that cannot be cancelled keeps none of the others from it.
-async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Report {
+async fn cancel_all(engine: &Engine, plans: &[NamedPlan], how: &CancelHow) -> CommandReport {
     let cancels = plans.iter().map(|plan| async move {
         let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
         (plan, cancelled.map_err(|error| from_engine::cancel(&error, &plan.short)))
@@ -150,7 +150,7 @@ async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Rep
         }
     }
     lines.push(format!("{} of {} cancelled\n", done, counted(plans.len(), "plan")));
-    let report = Report::new(json!({ "plans": data, "cancelled": done }), lines.concat());
+    let report = CommandReport::new(json!({ "plans": data, "cancelled": done }), lines.concat());
     match failures.into_iter().next() {
         Some(failure) => report.failed(failure),
         None => report,
@@ -158,7 +158,7 @@ async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Rep
 }
 
 /// What became of a plan, for people.
-fn line(plan: &Named, report: &CancelReport) -> String {
+fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     let (id, projects) = (&plan.short, render::plan::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {
         return format!(
@@ -179,11 +179,11 @@ fn line(plan: &Named, report: &CancelReport) -> String {
 }
 
 /// Cancels the plan, whichever command asked for it.
-pub(in crate::cli) async fn cancelled(
+pub(in crate::cli) async fn cancel_plan(
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     how: &CancelHow,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
     let report = cancelled.map_err(|error| from_engine::cancel(&error, &plan.short))?;
     let facts = super::facts(engine, plan).await?;
@@ -192,5 +192,5 @@ pub(in crate::cli) async fn cancelled(
         "reason": how.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
         "entries_kept": report.entries_kept, "sandbox_kept_in": report.kept_in,
     });
-    Ok(Report::new(data, line(plan, &report)))
+    Ok(CommandReport::new(data, line(plan, &report)))
 }

@@ -1,19 +1,23 @@
-//! `agents plan diff`: what a plan changed, as a patch, a list, a page, or as what stands in the way of applying it.
+//! `agents plan diff`: what a plan changed, as a patch, a list, a page, or as what stands in the way of
+//! applying it.
 //!
 //! # Invariants
-//! Files are read, compared and written one after the other, except as YAML: how many there are does not matter.
+//! Files are read, compared and written one after the other, except as YAML: how many there are does not
+//! matter.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use domain::{CallNo, NetChange, Redactor, RelPath, change_address};
+use domain::{CallNumber, NetChange, Redactor, RelPath, change_address};
 use engine::{ApplyRequest, ChangedFiles, DiffRequest, Engine, FileDiff};
 use serde_json::{Value, json};
 
-use crate::cli::invocation::Named;
+use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, forecast};
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Body, BodyForm, Format, Look, Note, Report, calm_bytes};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{
+    BodyForm, CommandReport, Format, OutputNote, OutputStyle, StreamedBody, escape_control_bytes,
+};
 use crate::render;
 use crate::render::diff::{DiffSum, ShownDiff};
 
@@ -41,14 +45,14 @@ pub(in crate::cli) struct DiffArgs {
     reveal: bool,
 }
 
-pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     if args.conflicts {
         return conflicts(&engine, &plan).await;
     }
     // One after the other, since each may have to go through all changes.
-    let mets = forecast::of(&engine, &plan).await?.mets;
+    let mets = forecast::find_overlaps(&engine, &plan).await?.mets;
     let (warning, forecast) = (render::forecast::warning(&mets), render::forecast::to_json(&mets));
     drop(mets);
     let changed_files = async |call| {
@@ -58,7 +62,7 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
     let mut found = changed_files(None).await?;
     let linked = engine.linked(&found.plan, &found.changes);
     if let Some(call) = args.call {
-        found = changed_files(Some(CallNo(call))).await?;
+        found = changed_files(Some(CallNumber(call))).await?;
     }
     if !args.paths.is_empty() {
         let aliases = &found.aliases;
@@ -68,7 +72,7 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
         };
         found.changes.retain(is_asked);
         if found.changes.is_empty() {
-            return Err(Failure::new(
+            return Err(CommandError::new(
                 &codes::NO_SUCH_HUNK,
                 format!("nothing that plan {} changed is called `{}`", plan.short, args.paths.join("`, `")),
             )
@@ -92,18 +96,18 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
         TextForm::Names | TextForm::Stat | TextForm::Page => Vec::new(),
     };
     let notes = render::diff::linked_warning(&linked, false).into_iter().chain(left_out);
-    let notes: Vec<Note> = notes.map(Note::warning).collect();
+    let notes: Vec<OutputNote> = notes.map(OutputNote::warning).collect();
     let diff = StreamedDiff { engine, found, reveal: args.reveal, form, look, forecast, linked };
-    let report = Report::streamed(Body::new(move |body, out| diff.write(body, out)));
-    let report = notes.into_iter().fold(report, Report::note);
+    let report = CommandReport::streamed(StreamedBody::new(move |body, out| diff.write(body, out)));
+    let report = notes.into_iter().fold(report, CommandReport::note);
     // Beside the answer: a patch is read by programs too.
     Ok(match warning {
-        Some(warning) => report.note(Note::warning(warning)),
+        Some(warning) => report.note(OutputNote::warning(warning)),
         None => report,
     })
 }
 
-/// What people are shown.
+/// The form of the text for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextForm {
     Names,
@@ -112,20 +116,21 @@ enum TextForm {
     Patch,
 }
 
-/// The changes of a plan, read, compared and written one file after the other: never more than one lies in memory.
+/// The changes of a plan, read, compared and written one file after the other: never more than one lies in
+/// memory.
 struct StreamedDiff {
     engine: Engine,
     found: ChangedFiles,
     reveal: bool,
     form: TextForm,
-    look: Look,
+    look: OutputStyle,
     forecast: Value,
     /// Files that have other names.
     linked: Vec<String>,
 }
 
 impl StreamedDiff {
-    fn write(&self, body: BodyForm, out: &mut dyn Write) -> io::Result<Vec<Note>> {
+    fn write(&self, body: BodyForm, out: &mut dyn Write) -> io::Result<Vec<OutputNote>> {
         let sum = match body {
             BodyForm::Text => self.write_text(out)?,
             BodyForm::Data => self.write_data(out)?,
@@ -133,7 +138,7 @@ impl StreamedDiff {
         Ok(if sum.redacted.is_empty() {
             Vec::new()
         } else {
-            vec![Note::warning(format!(
+            vec![OutputNote::warning(format!(
                 "secrets are hidden in {}: this is no patch to apply; see them with `--reveal`",
                 sum.redacted.join(", ")
             ))]
@@ -211,9 +216,9 @@ impl StreamedDiff {
 /// All that a plan changed, as a person reads it after a run.
 pub(in crate::cli) async fn whole(
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     invocation: &Invocation,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, CommandError> {
     let found = engine.diff(plan.id, &DiffRequest::default()).await;
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
     let files: Vec<&FileDiff> = found.files.iter().collect();
@@ -237,7 +242,7 @@ pub(in crate::cli) fn shown_diffs<'a>(
     files: &[&'a FileDiff],
     reveal: bool,
     engine: &Engine,
-) -> Result<Vec<ShownDiff<'a>>, Failure> {
+) -> Result<Vec<ShownDiff<'a>>, CommandError> {
     if reveal {
         return Ok(files.iter().map(|file| ShownDiff::revealed(file)).collect());
     }
@@ -247,15 +252,16 @@ pub(in crate::cli) fn shown_diffs<'a>(
 }
 
 /// What takes secrets out; an error if there is nothing that could.
-fn redactor(engine: &Engine) -> Result<Arc<Redactor>, Failure> {
+fn redactor(engine: &Engine) -> Result<Arc<Redactor>, CommandError> {
     engine.redactor().ok_or_else(|| {
         let message =
             "the key by which secrets are hidden can be neither read nor made in the data directory";
-        Failure::new(&codes::IO_FAILED, message).hint("to see the changes with their secrets, add `--reveal`")
+        CommandError::new(&codes::IO_FAILED, message)
+            .hint("to see the changes with their secrets, add `--reveal`")
     })
 }
 
-async fn conflicts(engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+async fn conflicts(engine: &Engine, plan: &NamedPlan) -> Result<CommandReport, CommandError> {
     let preview = engine.preview(plan.id, &ApplyRequest::default()).await;
     let preview = preview.map_err(|error| from_engine::apply(&error, &plan.short))?;
     let mut text = String::new();
@@ -270,11 +276,11 @@ async fn conflicts(engine: &Engine, plan: &Named) -> Result<Report, Failure> {
         text.push_str(&format!("nothing stands in the way of plan {}\n", plan.short));
     }
     let conflicts: Vec<_> = preview.conflicts.iter().map(from_engine::conflict_json).collect();
-    Ok(Report::new(json!({ "plan": plan.id, "conflicts": conflicts, "merged": preview.merged }), text))
+    Ok(CommandReport::new(json!({ "plan": plan.id, "conflicts": conflicts, "merged": preview.merged }), text))
 }
 
 fn indented(bytes: &[u8]) -> String {
-    calm_bytes(bytes).lines().map(|line| format!("    {line}\n")).collect()
+    escape_control_bytes(bytes).lines().map(|line| format!("    {line}\n")).collect()
 }
 
 #[cfg(test)]

@@ -1,22 +1,24 @@
 //! `agents plan errors`: what went wrong in a plan, what was done about it, and what happens next.
 //!
 //! # Invariants
-//! 1. Everything that was recorded is told: each error that is kept in a row of its own, the older ones counted by category.
+//! 1. Everything that was recorded is told: each error that is kept in a row of its own, the older ones
+//!    counted by category.
 //! 2. Only commands that can be typed are told.
 
 use std::collections::BTreeMap;
 
 use domain::{
-    Action, ErrorCategory, ErrorRecord, GatePoint, LimitReached, On, PlanState, Policy, Step, WallMs, Work,
+    ErrorCategory, ErrorRecord, GatePoint, LimitReached, NeedsCondition, PlanState, PlanStep, RecoveryAction,
+    RecoveryPolicy, WallMs, WorkState,
 };
-use engine::{Engine, ErrorMoment, PlanFacts};
+use engine::{Engine, ErrorMoment, PlanDetails};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::cli::invocation::Named;
-use crate::config::Key;
-use crate::errors::{Failure, from_engine};
-use crate::output::{Look, Report, calm};
+use crate::cli::invocation::NamedPlan;
+use crate::config::SettingKey;
+use crate::errors::{CommandError, from_engine};
+use crate::output::{CommandReport, OutputStyle, escape_control_chars};
 use crate::render;
 use crate::time::{local, now, stamp};
 
@@ -27,32 +29,32 @@ pub(in crate::cli) struct ErrorsArgs {
     plan: String,
 }
 
-pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    told(&engine, &plan, invocation, &invocation.look).await
+    report(&engine, &plan, invocation, &invocation.look).await
 }
 
 /// What went wrong in the plan, whichever command asks for it.
-pub(in crate::cli) async fn told(
+pub(in crate::cli) async fn report(
     engine: &Engine,
-    plan: &Named,
+    plan: &NamedPlan,
     invocation: &Invocation,
-    look: &Look,
-) -> Result<Report, Failure> {
+    look: &OutputStyle,
+) -> Result<CommandReport, CommandError> {
     let facts = super::facts(engine, plan).await?;
     let moments = engine.error_times(plan.id).await.map_err(|error| from_engine::store(&error))?;
     // Settings that cannot be read do not keep anybody from seeing what went wrong.
-    let usual = u64::from(Policy::default().max_retries_per_step());
+    let usual = u64::from(RecoveryPolicy::default().max_retries_per_step());
     let settings = invocation.settings(Vec::new(), &facts.plan.projects);
-    let retries = settings.map_or(usual, |settings| settings.count(Key::RecoveryMaxRetriesPerStep));
-    let story = Story { facts: &facts, id: &plan.short, moments: &moments, retries };
-    Ok(Report::new(story.to_json(), story.to_text(look)))
+    let retries = settings.map_or(usual, |settings| settings.count(SettingKey::RecoveryMaxRetriesPerStep));
+    let story = ErrorReport { facts: &facts, id: &plan.short, moments: &moments, retries };
+    Ok(CommandReport::new(story.to_json(), story.to_text(look)))
 }
 
 /// All that is told.
-struct Story<'a> {
-    facts: &'a PlanFacts,
+struct ErrorReport<'a> {
+    facts: &'a PlanDetails,
     id: &'a str,
     moments: &'a [ErrorMoment],
     /// How often a step is tried again that says nothing about it.
@@ -60,21 +62,21 @@ struct Story<'a> {
 }
 
 /// Errors of one category of which only this is kept.
-struct Older {
+struct OlderErrors {
     category: ErrorCategory,
     count: u64,
     /// When the first and the last of them were recorded.
     span: Option<(WallMs, WallMs)>,
 }
 
-/// What happens next.
-struct Next {
+/// The next attempt.
+struct NextAttempt {
     why: String,
     command: Option<String>,
 }
 
-impl Story<'_> {
-    fn to_text(&self, look: &Look) -> String {
+impl ErrorReport<'_> {
+    fn to_text(&self, look: &OutputStyle) -> String {
         let errors = &self.facts.errors;
         if errors.recorded() == 0 {
             return format!("nothing went wrong in plan {}\n", self.id);
@@ -87,10 +89,10 @@ impl Story<'_> {
             text.push_str(&format!("{count} older, only counted: {}\n", parts.join(", ")));
         }
         let rows: Vec<[String; 7]> = errors.records().map(|record| self.row(record)).collect();
-        text.push_str(&lined_up(&rows));
-        let Next { why, command } = self.next();
-        text.push_str(&format!("{}  {}\n", look.paint.dim("next"), calm(&why)));
-        text.extend(command.map(|command| format!("      {}\n", calm(&command))));
+        text.push_str(&align_columns(&rows));
+        let NextAttempt { why, command } = self.next();
+        text.push_str(&format!("{}  {}\n", look.paint.dim("next"), escape_control_chars(&why)));
+        text.extend(command.map(|command| format!("      {}\n", escape_control_chars(&command))));
         text
     }
 
@@ -134,34 +136,41 @@ impl Story<'_> {
 
     fn action(&self, record: &ErrorRecord) -> String {
         match record.recovery.action {
-            Action::Retry { after, attempt } => {
-                format!("retry {attempt}/{} in {}", self.retries_of(record), domain::shown_wait(after))
+            RecoveryAction::Retry { after, attempt } => {
+                format!("retry {attempt}/{} in {}", self.retries_of(record), domain::format_wait(after))
             }
-            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => self.came_of(record).to_owned(),
+            RecoveryAction::Revert | RecoveryAction::Ask | RecoveryAction::GiveUp | RecoveryAction::Told => {
+                self.outcome_of(record).to_owned()
+            }
         }
     }
 
     /// What really came of an error that was not tried again.
-    fn came_of(&self, record: &ErrorRecord) -> &'static str {
+    fn outcome_of(&self, record: &ErrorRecord) -> &'static str {
         let (plan, step) = (&self.facts.plan, record.error.step());
         let mut steps = plan.spec.steps.iter().chain(plan.spec.strategist.iter().flat_map(|by| &by.steps));
-        let handles = |other: &Step| {
-            other.on != On::Success && other.needs.iter().flatten().any(|need| *need == step.node)
+        let handles = |other: &PlanStep| {
+            other.on != NeedsCondition::Success && other.needs.iter().flatten().any(|need| *need == step.node)
         };
         let is_handled = steps.any(handles);
         let is_replanned = self.facts.gate.is_some_and(|gate| gate.point == GatePoint::Replan && gate.goes());
         match record.recovery.action {
-            Action::Told => "told the model",
-            Action::Retry { .. } | Action::Revert | Action::Ask | Action::GiveUp if is_handled => {
+            RecoveryAction::Told => "told the model",
+            RecoveryAction::Retry { .. }
+            | RecoveryAction::Revert
+            | RecoveryAction::Ask
+            | RecoveryAction::GiveUp
+                if is_handled =>
+            {
                 "was handled"
             }
-            Action::Revert if step.attempt < plan.attempt => "began anew",
-            Action::Revert if is_replanned => "begins anew",
+            RecoveryAction::Revert if step.attempt < plan.attempt => "began anew",
+            RecoveryAction::Revert if is_replanned => "begins anew",
             // Whoever would have to begin anew waits for a word.
-            Action::Revert if render::failure::last_error(self.facts).is_some() => "asks you",
-            Action::Revert | Action::Retry { .. } => "went on",
-            Action::Ask => "asks you",
-            Action::GiveUp => "gave up",
+            RecoveryAction::Revert if render::failure::last_error(self.facts).is_some() => "asks you",
+            RecoveryAction::Revert | RecoveryAction::Retry { .. } => "went on",
+            RecoveryAction::Ask => "asks you",
+            RecoveryAction::GiveUp => "gave up",
         }
     }
 
@@ -175,7 +184,7 @@ impl Story<'_> {
         step.and_then(|step| step.retries).map_or(self.retries, u64::from)
     }
 
-    fn older(&self) -> Vec<Older> {
+    fn older(&self) -> Vec<OlderErrors> {
         let errors = &self.facts.errors;
         let first_kept = errors.records().next().map_or(u64::MAX, |record| record.recovery.seq);
         let of = |category| {
@@ -185,13 +194,13 @@ impl Story<'_> {
         let older = errors.folded().iter().map(|(category, folded)| {
             let first = of(*category).map(|moment| moment.at).min();
             let last = of(*category).map(|moment| moment.at).max();
-            Older { category: *category, count: folded.count, span: first.zip(last) }
+            OlderErrors { category: *category, count: folded.count, span: first.zip(last) }
         });
         older.collect()
     }
 
-    fn older_words(&self, older: &Older) -> String {
-        let Older { category, count, span } = older;
+    fn older_words(&self, older: &OlderErrors) -> String {
+        let OlderErrors { category, count, span } = older;
         match span {
             None => format!("{count} {category}"),
             Some((first, last)) => {
@@ -201,35 +210,38 @@ impl Story<'_> {
     }
 
     /// What happens next, by itself or when a person does something.
-    fn next(&self) -> Next {
+    fn next(&self) -> NextAttempt {
         let steps = render::next_steps::next_steps(self.facts, self.id);
         let first = steps.into_iter().next().map(|step| step.command);
         if self.facts.owner_is_gone {
             let why = "the process that worked on it is gone: it goes on when you say so".to_owned();
-            return Next { why, command: first };
+            return NextAttempt { why, command: first };
         }
         if let Some(record) = render::failure::last_error(self.facts) {
             let command = Some(render::failure::command_for(record, self.facts, self.id));
             let hint = render::failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
-                Action::GiveUp => format!("it does not go on by itself: {hint}"),
-                Action::Ask | Action::Retry { .. } | Action::Revert | Action::Told => {
+                RecoveryAction::GiveUp => format!("it does not go on by itself: {hint}"),
+                RecoveryAction::Ask
+                | RecoveryAction::Retry { .. }
+                | RecoveryAction::Revert
+                | RecoveryAction::Told => {
                     format!("it waits for you: {hint}")
                 }
             };
-            return Next { why, command };
+            return NextAttempt { why, command };
         }
         let state = self.facts.plan.state;
         let why = match (state, self.facts.errors.last_failure()) {
             (
-                PlanState::Strategize(Work::Processing) | PlanState::Execute(Work::Processing),
+                PlanState::Strategize(WorkState::Processing) | PlanState::Execute(WorkState::Processing),
                 Some(record),
             ) => self.goes_on(record),
             (PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_), _) => {
                 format!("nothing more about these: the plan is {state}")
             }
         };
-        Next { why, command: first }
+        NextAttempt { why, command: first }
     }
 
     fn goes_on(&self, last: &ErrorRecord) -> String {
@@ -239,12 +251,14 @@ impl Story<'_> {
         }
         let node = &last.error.step().node;
         match last.recovery.action {
-            Action::Retry { attempt, after } => format!(
+            RecoveryAction::Retry { attempt, after } => format!(
                 "it goes on by itself: {node} is tried again, {attempt} of {}, after {}",
                 self.retries_of(last),
-                domain::shown_wait(after)
+                domain::format_wait(after)
             ),
-            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => "it goes on by itself".to_owned(),
+            RecoveryAction::Revert | RecoveryAction::Ask | RecoveryAction::GiveUp | RecoveryAction::Told => {
+                "it goes on by itself".to_owned()
+            }
         }
     }
 
@@ -274,12 +288,14 @@ impl Story<'_> {
     fn record_json(&self, record: &ErrorRecord) -> Value {
         let error = &record.error;
         let (word, retry) = match record.recovery.action {
-            Action::Retry { after, attempt } => {
+            RecoveryAction::Retry { after, attempt } => {
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 let of = self.retries_of(record);
                 ("retried", Some(json!({ "attempt": attempt, "of": of, "after_ms": after_ms })))
             }
-            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => (self.came_of(record), None),
+            RecoveryAction::Revert | RecoveryAction::Ask | RecoveryAction::GiveUp | RecoveryAction::Told => {
+                (self.outcome_of(record), None)
+            }
         };
         let limit = LimitReached::kind_in(error.detail());
         json!({
@@ -293,9 +309,10 @@ impl Story<'_> {
 }
 
 /// Rows whose columns line up; the last one is as long as it is.
-fn lined_up(rows: &[[String; 7]]) -> String {
+fn align_columns(rows: &[[String; 7]]) -> String {
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| calm(cell)).collect()).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| escape_control_chars(cell)).collect()).collect();
     for (column, cell) in rows.iter().flat_map(|row| row.iter().enumerate()) {
         let width = widths.entry(column).or_default();
         *width = (*width).max(cell.chars().count());

@@ -2,8 +2,8 @@
 
 use crate::cli::Invocation;
 use crate::cli::invocation::short_id;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::Report;
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::CommandReport;
 use crate::render;
 use crate::setup::project;
 
@@ -14,7 +14,7 @@ pub(in crate::cli) struct ExplainArgs {
     decision: String,
 }
 
-pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let root = project::root_of(&invocation.here).ok();
     let found = engine.find_decision(&args.decision, root.as_deref()).await;
@@ -22,10 +22,10 @@ pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<Re
     let short = short_id(&engine, plan).await?;
     let facts = engine.explain(plan, seq).await.map_err(|error| from_engine::plan(&error, &short))?;
     let facts = facts.ok_or_else(|| {
-        Failure::new(&codes::DECISION_NOT_FOUND, format!("plan {short} has no decision {seq}"))
+        CommandError::new(&codes::DECISION_NOT_FOUND, format!("plan {short} has no decision {seq}"))
     })?;
-    Ok(Report::new(
+    Ok(CommandReport::new(
         render::decisions::explained_json(&facts, &short),
-        render::decisions::explained(&facts, &short, &invocation.look),
+        render::decisions::render_explanation(&facts, &short, &invocation.look),
     ))
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use engine::{Engine, GcReport, GcRequest};
 use serde_json::json;
-use store::GivenBack;
+use store::ReclaimedSpace;
 
 use crate::cli::Invocation;
-use crate::config::Key;
-use crate::errors::{Failure, from_engine};
-use crate::output::{Report, calm};
+use crate::config::SettingKey;
+use crate::errors::{CommandError, from_engine};
+use crate::output::{CommandReport, escape_control_chars};
 use crate::render::diff::counted;
 use crate::time::parse_duration;
 
@@ -26,17 +26,17 @@ pub(in crate::cli) struct GcArgs {
     set_aside: Option<String>,
 }
 
-pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
     if let Some(plan) = &args.set_aside {
         return set_aside(plan, &invocation.engine_to_mend(&settings).await?, invocation).await;
     }
     let engine = invocation.engine_of_data(&settings).await?;
-    let kept = Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400));
+    let kept = Duration::from_secs(settings.count(SettingKey::RetentionDays).saturating_mul(86_400));
     let request = GcRequest {
         dry_run: args.dry_run,
         older: args.older.unwrap_or(kept),
-        max_bytes: settings.count(Key::RetentionMaxMb).saturating_mul(1024 * 1024),
+        max_bytes: settings.count(SettingKey::RetentionMaxMb).saturating_mul(1024 * 1024),
     };
     let report = engine.gc(request).await.map_err(|error| from_engine::gc(&error))?;
     let data = json!({
@@ -44,10 +44,14 @@ pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report,
         "undo_journals": report.undo_journals, "undo_bytes": report.undo_bytes, "contents": report.contents,
         "content_bytes": report.content_bytes, "store_bytes": report.given_back.bytes,
     });
-    Ok(Report::new(data, shown(&report, args.dry_run)))
+    Ok(CommandReport::new(data, render(&report, args.dry_run)))
 }
 
-async fn set_aside(word: &str, engine: &Engine, invocation: &Invocation) -> Result<Report, Failure> {
+async fn set_aside(
+    word: &str,
+    engine: &Engine,
+    invocation: &Invocation,
+) -> Result<CommandReport, CommandError> {
     let plan = invocation.plan(engine, word).await?;
     let given_up = engine.set_aside(plan.id).await;
     let given_up = given_up.map_err(|error| from_engine::set_aside(&error, &plan.short))?;
@@ -65,10 +69,10 @@ async fn set_aside(word: &str, engine: &Engine, invocation: &Invocation) -> Resu
             )
         })
         .collect();
-    Ok(Report::new(json!({ "plan": plan.id, "set_aside": all }), text))
+    Ok(CommandReport::new(json!({ "plan": plan.id, "set_aside": all }), text))
 }
 
-fn shown(report: &GcReport, dry_run: bool) -> String {
+fn render(report: &GcReport, dry_run: bool) -> String {
     let count = |count: u64, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let mut text = format!(
         "{}: {}, {}, {} ({} KiB), {} ({} KiB)\n",
@@ -80,7 +84,7 @@ fn shown(report: &GcReport, dry_run: bool) -> String {
         count(report.contents, "content"),
         report.content_bytes / 1024,
     );
-    let GivenBack { bytes, kept_bytes, kept_because } = &report.given_back;
+    let ReclaimedSpace { bytes, kept_bytes, kept_because } = &report.given_back;
     if *bytes > 0 {
         text.push_str(&format!("the store is smaller by {} KiB\n", bytes / 1024));
     }
@@ -88,7 +92,7 @@ fn shown(report: &GcReport, dry_run: bool) -> String {
         text.push_str(&format!("the store keeps {} KiB that are free: {why}\n", kept_bytes / 1024));
     }
     for stuck in &report.stuck {
-        text.push_str(&format!("could not be cleared: {}\n", calm(stuck)));
+        text.push_str(&format!("could not be cleared: {}\n", escape_control_chars(stuck)));
     }
     text
 }

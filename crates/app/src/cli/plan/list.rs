@@ -8,13 +8,15 @@ use serde_json::{Map, Value, json};
 use store::PlanFilter;
 
 use crate::cli::Invocation;
-use crate::cli::forecast::{self, MetPlans};
-use crate::cli::invocation::Named;
-use crate::errors::{Failure, from_engine};
-use crate::output::{Body, BodyForm, Report, Table, object, one_line, write_object_with_list};
+use crate::cli::forecast::{self, OverlappingPlans};
+use crate::cli::invocation::NamedPlan;
+use crate::errors::{CommandError, from_engine};
+use crate::output::{
+    BodyForm, CommandReport, StreamedBody, TextTable, object, one_line, write_object_with_list,
+};
 use crate::render;
 use crate::render::diff::counted;
-use crate::render::forecast::Met;
+use crate::render::forecast::OverlappingPlan;
 use crate::setup::project;
 use crate::time::{age, now};
 
@@ -45,7 +47,7 @@ fn states() -> Vec<&'static str> {
     words
 }
 
-pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let own = invocation.only.as_ref().map(|_| std::path::PathBuf::from("."));
     let root = args.project.or(own).map(|dir| project::root_of(&invocation.here.join(dir))).transpose()?;
     root.iter().try_for_each(|root| invocation.check_allowed(root))?;
@@ -57,9 +59,9 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     };
     let engine = invocation.engine().await?;
     let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
-    let MetPlans { mets: forecasts, not_compared } = forecast::of_all(&engine).await?;
+    let OverlappingPlans { mets: forecasts, not_compared } = forecast::find_all_overlaps(&engine).await?;
     let now = now();
-    let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
+    let mut table = TextTable::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
     let mut plans: Vec<(PlanId, Map<String, Value>)> = Vec::new();
     let (mut broken_off, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let ids: Vec<PlanId> = rows.iter().map(|row| row.plan.id).collect();
@@ -70,14 +72,14 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
         // Only what runs can be broken off, so the facts of all others need not be gathered.
         let is_running = plan.state.word() == "processing";
         let is_broken_off = is_running
-            && super::facts(&engine, &Named { id: plan.id, short: short.clone() }).await?.owner_is_gone;
+            && super::facts(&engine, &NamedPlan { id: plan.id, short: short.clone() }).await?.owner_is_gone;
         let state = match plan.state.word() {
             _ if plan.undone_at.is_some() => "undone",
             _ if is_broken_off => "broken off",
             word => word,
         };
         let mets = forecasts.get(&plan.id).map(Vec::as_slice).unwrap_or_default();
-        let is_marked = mets.iter().any(Met::is_conflict);
+        let is_marked = mets.iter().any(OverlappingPlan::is_conflict);
         marked.extend(is_marked.then(|| short.clone()));
         broken_off.extend(is_broken_off.then(|| short.clone()));
         table.row(vec![
@@ -100,7 +102,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     let mut text = if total == 0 {
         "no plans; start one with `agents run -- COMMAND`\n".to_owned()
     } else {
-        table.shown(&invocation.look)
+        table.render(&invocation.look)
     };
     if unreadable > 0 {
         text.push_str(&format!(
@@ -127,7 +129,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     }
     let whole = object(json!({ "total": total, "unreadable": unreadable, "not_compared": not_compared }));
     // Plan by plan: what a hundred of them meet is large as one value.
-    Ok(Report::streamed(Body::new(move |form, out| {
+    Ok(CommandReport::streamed(StreamedBody::new(move |form, out| {
         match form {
             BodyForm::Text => out.write_all(text.as_bytes())?,
             BodyForm::Data => write_object_with_list(out, whole.clone(), "plans", |out| {

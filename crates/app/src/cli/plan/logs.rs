@@ -1,19 +1,21 @@
-//! `agents plan logs`: what happened in a plan, call by call: what commands printed, what tools and models answered.
+//! `agents plan logs`: what happened in a plan, call by call: what commands printed, what tools and models
+//! answered.
 //!
 //! # Invariants
 //! 1. In a pipe the bytes are those that the command wrote, but for its secrets; at a terminal they are calm.
-//! 2. What was not kept is counted. What a tool answered is shown up to a bound, unless its call was asked for.
+//! 2. What was not kept is counted. What a tool answered is shown up to a bound, unless its call was asked
+//!    for.
 //! 3. A line above each call says whose it is, what was called with what, and how it ended.
 
-use domain::{CallNo, ToolCall, money};
+use domain::{CallNumber, ToolCall, money};
 use engine::{ASK_MODEL, CallLog, Reveal};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Look, Report, calm, one_line};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{CommandReport, OutputStyle, escape_control_chars, one_line};
 use crate::render;
-use crate::time::{stamp, took};
+use crate::time::{format_duration, stamp};
 
 /// How much of what a tool answered is shown among all calls.
 const RESULT_BYTES_MAX: usize = 2 << 10;
@@ -33,29 +35,32 @@ pub(in crate::cli) struct LogsArgs {
     reveal: bool,
 }
 
-pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let only = args.call.map(CallNo);
+    let only = args.call.map(CallNumber);
     let reveal = if args.reveal { Reveal::Shown } else { Reveal::Hidden };
     let logs = engine.logs(plan.id, only, reveal).await;
     let logs = logs.map_err(|error| from_engine::plan(&error, &plan.short))?;
     if let (Some(call), true) = (args.call, logs.is_empty()) {
-        return Err(Failure::new(&codes::CALL_NOT_FOUND, format!("plan {} made no call {call}", plan.short))
-            .hint(format!("see all calls with `agents plan logs {}`", plan.short)));
+        return Err(CommandError::new(
+            &codes::CALL_NOT_FOUND,
+            format!("plan {} made no call {call}", plan.short),
+        )
+        .hint(format!("see all calls with `agents plan logs {}`", plan.short)));
     }
     let text = if logs.is_empty() {
         format!("plan {} has not run anything yet\n", plan.short).into_bytes()
     } else {
-        logs.iter().flat_map(|log| shown(log, args.call.is_none(), &invocation.look)).collect()
+        logs.iter().flat_map(|log| render(log, args.call.is_none(), &invocation.look)).collect()
     };
     let answer = super::facts(&engine, &plan).await?.answer;
     let calls: Vec<Value> = logs.iter().map(to_json).collect();
     let data = json!({ "plan": plan.id, "answer": answer, "calls": calls });
-    Ok(Report::new(data, text).revealed(args.reveal))
+    Ok(CommandReport::new(data, text).revealed(args.reveal))
 }
 
-fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {
+fn render(log: &CallLog, is_one_of_all: bool, look: &OutputStyle) -> Vec<u8> {
     let mut text = Vec::new();
     if is_one_of_all {
         text.extend(head(log, look).into_bytes());
@@ -90,17 +95,18 @@ fn cut(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
     bytes.split_at(begin.unwrap_or(at))
 }
 
-fn head(log: &CallLog, look: &Look) -> String {
+fn head(log: &CallLog, look: &OutputStyle) -> String {
     let call = &log.call;
     let state = if log.is_broken_off { "broken off: its process is gone" } else { call.state().as_str() };
-    let mut head = format!("== call {}  {}  {}  {state}", call.no.0, calm(&call.new.node), called(call));
+    let mut head =
+        format!("== call {}  {}  {}  {state}", call.no.0, escape_control_chars(&call.new.node), called(call));
     if let Some(end) = &call.end {
         if let Some(exit) = end.exit {
             head.push_str(&format!(", exit {exit}"));
         }
-        head.push_str(&format!(", {}{}", took(end.duration_ms), spent(log)));
+        head.push_str(&format!(", {}{}", format_duration(end.duration_ms), spent(log)));
         if let Some(error) = &end.error {
-            head.push_str(&format!(", {}", calm(error)));
+            head.push_str(&format!(", {}", escape_control_chars(error)));
         }
     }
     if log.is_answer {
@@ -120,7 +126,7 @@ fn called(call: &ToolCall) -> String {
         Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_)) => other.to_string(),
     };
-    calm(&one_line(&format!("{} {words}", call.new.tool))).trim_end().to_owned()
+    escape_control_chars(&one_line(&format!("{} {words}", call.new.tool))).trim_end().to_owned()
 }
 
 /// What a question to a model used; nothing for other calls.
@@ -130,7 +136,7 @@ fn spent(log: &CallLog) -> String {
     let (Some(read), Some(written)) = (number("tokens_in"), number("tokens_out")) else {
         return String::new();
     };
-    let cost = number("cost_micros").map(|cost| format!(", {} dollars", money::typed(cost)));
+    let cost = number("cost_micros").map(|cost| format!(", {} dollars", money::format_dollars(cost)));
     format!(", {read} tokens read, {written} written{}", cost.unwrap_or_default())
 }
 

@@ -19,12 +19,12 @@ mod use_plan;
 mod watch;
 
 use clap::Subcommand;
-use engine::{Engine, PlanFacts};
+use engine::{Engine, PlanDetails};
 
-use super::invocation::Named;
+use super::invocation::NamedPlan;
 use super::{Invocation, alone};
-use crate::errors::{Failure, codes, from_engine};
-use crate::output::{Report, confirm};
+use crate::errors::{CommandError, codes, from_engine};
+use crate::output::{CommandReport, confirm};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
@@ -88,7 +88,7 @@ impl PlanCommand {
     }
 }
 
-pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     match command {
         PlanCommand::Use(args) => alone(use_plan::run(*args, invocation)),
         PlanCommand::Execute(args) => alone(execute::run(args, invocation)),
@@ -111,22 +111,23 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
 }
 
 /// All that is known of the plan.
-pub(super) async fn facts(engine: &Engine, plan: &Named) -> Result<PlanFacts, Failure> {
-    engine.facts(plan.id).await.map_err(|error| from_engine::plan(&error, &plan.short))
+pub(super) async fn facts(engine: &Engine, plan: &NamedPlan) -> Result<PlanDetails, CommandError> {
+    engine.plan_details(plan.id).await.map_err(|error| from_engine::plan(&error, &plan.short))
 }
 
 /// The person's yes to a change of their files: given beforehand, or asked for at a terminal.
-fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Failure> {
+fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, CommandError> {
     if yes {
         return Ok(true);
     }
     if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
-        return Err(Failure::new(
+        return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "this changes your files, and nobody is here to say yes",
         )
         .hint("add `--yes`"));
     }
-    confirm(&invocation.words_without_secrets(question.to_owned()))
-        .map_err(|error| Failure::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}")))
+    confirm(&invocation.words_without_secrets(question.to_owned())).map_err(|error| {
+        CommandError::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}"))
+    })
 }

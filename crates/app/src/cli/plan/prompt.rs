@@ -2,20 +2,20 @@
 //!
 //! # Invariants
 //! 1. A plan that somebody works on, waits or is done keeps what was said, and heeds it when it goes on.
-//! 2. A plan that failed is tried again with it; with `--replan` it is thought out anew first. Either goes on here, as far
-//!    as its gates allow, or is left to a worker. One that is worked on is stopped for `--replan`, and whoever worked on it
-//!    goes on.
+//! 2. A plan that failed is tried again with it; with `--replan` it is thought out anew first. Either goes on
+//!    here, as far as its gates allow, or is left to a worker. One that is worked on is stopped for
+//!    `--replan`, and whoever worked on it goes on.
 //! 3. `--dry-run` writes nothing.
 
-use engine::{Affected, Engine, Guided, Taken};
+use engine::{Affected, Engine, GuidanceMode, GuidanceOutcome};
 use serde_json::json;
 
-use crate::cli::invocation::Named;
+use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, detach, follow, run};
-use crate::errors::{Failure, from_engine};
-use crate::output::{Note, Report};
+use crate::errors::{CommandError, from_engine};
+use crate::output::{CommandReport, OutputNote};
 use crate::render;
-use crate::render::decisions::Names;
+use crate::render::decisions::DecisionNames;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct PromptArgs {
@@ -34,39 +34,39 @@ pub(in crate::cli) struct PromptArgs {
     detach: bool,
 }
 
-pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     render::failure::refuse_undone(&facts, &plan.short)?;
-    let taken = if args.replan { Taken::Replan } else { Taken::Besides };
+    let taken = if args.replan { GuidanceMode::Replan } else { GuidanceMode::Besides };
     let affected = engine.would_affect(plan.id, taken).await;
     let affected = affected.map_err(|error| from_engine::guide(&error, &plan.short))?;
     if args.dry_run {
-        return looked_at(&engine, &plan, taken, &affected, invocation).await;
+        return preview_guidance(&engine, &plan, taken, &affected, invocation).await;
     }
     let guided = engine.guide(plan.id, &args.text, taken).await;
     match guided.map_err(|error| from_engine::guide(&error, &plan.short))? {
-        guided @ (Guided::Kept | Guided::HandedOn) => {
+        guided @ (GuidanceOutcome::Kept | GuidanceOutcome::HandedOn) => {
             let facts = super::facts(&engine, &plan).await?;
             let note = match guided {
-                Guided::HandedOn => "it was stopped and begins again; whoever worked on it goes on",
-                Guided::Kept | Guided::Retried | Guided::Replanned => {
+                GuidanceOutcome::HandedOn => "it was stopped and begins again; whoever worked on it goes on",
+                GuidanceOutcome::Kept | GuidanceOutcome::Retried | GuidanceOutcome::Replanned => {
                     "it is kept, and heeded when the plan goes on"
                 }
             };
             // How the plan stands was not asked: it is told, and is no failure of this command.
             let text = render::plan::to_text(&facts, &plan.short, &invocation.look);
-            let report = Report::new(render::plan::to_json(&facts, &plan.short), text);
-            Ok(report.note(Note::info(note)))
+            let report = CommandReport::new(render::plan::to_json(&facts, &plan.short), text);
+            Ok(report.note(OutputNote::info(note)))
         }
-        Guided::Retried | Guided::Replanned if args.detach => {
-            let left = engine.leave_guided(plan.id).await;
+        GuidanceOutcome::Retried | GuidanceOutcome::Replanned if args.detach => {
+            let left = engine.detach_guided(plan.id).await;
             left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-            detach::left(invocation, &engine, &plan).await
+            detach::detach(invocation, &engine, &plan).await
         }
-        Guided::Retried | Guided::Replanned => {
-            let facts = follow::follow(invocation, &engine, &plan, engine.carry_on(plan.id)).await?;
+        GuidanceOutcome::Retried | GuidanceOutcome::Replanned => {
+            let facts = follow::follow(invocation, &engine, &plan, engine.resume_guided(plan.id)).await?;
             let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
             let mut report = run::finish(invocation, &engine, &plan, facts).await?;
             report.data["affected"] = render::decisions::affected_json(&affected);
@@ -75,18 +75,20 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
     }
 }
 
-async fn looked_at(
+async fn preview_guidance(
     engine: &Engine,
-    plan: &Named,
-    taken: Taken,
+    plan: &NamedPlan,
+    taken: GuidanceMode,
     affected: &Affected,
     invocation: &Invocation,
-) -> Result<Report, Failure> {
+) -> Result<CommandReport, CommandError> {
     let all = engine.decisions(plan.id).await.map_err(|error| from_engine::store(&error))?;
-    let (names, short) = (Names::of(&all), &plan.short);
+    let (names, short) = (DecisionNames::new(&all), &plan.short);
     let mut text = match taken {
-        Taken::Besides => format!("plan {short} would heed it as it goes on; nothing would give way\n"),
-        Taken::Replan => {
+        GuidanceMode::Besides => {
+            format!("plan {short} would heed it as it goes on; nothing would give way\n")
+        }
+        GuidanceMode::Replan => {
             format!("plan {short} would begin again with a new strategy; these would give way:\n")
         }
     };
@@ -94,9 +96,9 @@ async fn looked_at(
         text.push_str(&format!("  {}\n", render::decisions::line(decision, &names, &invocation.look)));
     }
     for file in &affected.files {
-        text.push_str(&format!("  {}\n", crate::output::calm(file)));
+        text.push_str(&format!("  {}\n", crate::output::escape_control_chars(file)));
     }
     text.push_str("nothing was written\n");
     let affected = render::decisions::affected_json(affected);
-    Ok(Report::new(json!({ "plan_id": plan.id, "dry_run": true, "affected": affected }), text))
+    Ok(CommandReport::new(json!({ "plan_id": plan.id, "dry_run": true, "affected": affected }), text))
 }

@@ -1,12 +1,12 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
-use engine::Cast;
+use engine::Participants;
 
 use crate::cli::limit::{self, LimitArg};
-use crate::cli::recording::TapeArgs;
+use crate::cli::recording::RecordingArgs;
 use crate::cli::{Invocation, detach, follow, plan_args, run};
-use crate::errors::{Failure, from_engine};
-use crate::output::Report;
+use crate::errors::{CommandError, from_engine};
+use crate::output::CommandReport;
 use crate::render;
 
 #[derive(Debug, clap::Args)]
@@ -17,19 +17,20 @@ pub(in crate::cli) struct ResumeArgs {
     #[arg(long)]
     detach: bool,
     #[command(flatten)]
-    tape: TapeArgs,
-    /// What the plan may use all in all from now on: time=4h, steps=300, tokens=none, cost=20; may be repeated
+    tape: RecordingArgs,
+    /// What the plan may use all in all from now on: time=4h, steps=300, tokens=none, cost=20; may be
+    /// repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
 }
 
-pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
+    let engine = invocation.engine_with_tape(&settings, &args.tape, Participants::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let known = super::facts(&engine, &plan).await?;
     render::failure::refuse_undone(&known, &plan.short)?;
-    args.tape.apart(&known.plan.projects, invocation)?;
+    args.tape.refuse_inside_projects(&known.plan.projects, invocation)?;
     plan_args::tell_unset(&known.plan.spec, invocation);
     if !args.limit.is_empty() {
         let limits = args.limit.iter().map(|limit| (limit.kind, limit.max)).collect();
@@ -37,12 +38,12 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
         set.map_err(|error| from_engine::limits(&error, &plan.short))?;
     }
     if args.detach {
-        let left = engine.leave_resumed(plan.id).await;
+        let left = engine.detach_resumed(plan.id).await;
         left.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
-        return detach::left(invocation, &engine, &plan).await;
+        return detach::detach(invocation, &engine, &plan).await;
     }
     let facts = follow::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
-    Ok(args.tape.told(&engine, report))
+    Ok(args.tape.add_recording_notes(&engine, report))
 }

@@ -2,14 +2,14 @@
 //!
 //! A plan that failed is shown with exit 0: the question was answered.
 
-use domain::{Does, Step};
+use domain::{NodeKind, PlanStep};
 
 use crate::cli::Invocation;
-use crate::cli::forecast::{self, MetPlans};
-use crate::errors::Failure;
-use crate::output::Report;
+use crate::cli::forecast::{self, OverlappingPlans};
+use crate::errors::CommandError;
+use crate::output::CommandReport;
 use crate::render;
-use crate::render::forecast::Met;
+use crate::render::forecast::OverlappingPlan;
 use crate::time::now;
 use crate::tui::top;
 
@@ -20,16 +20,21 @@ pub(in crate::cli) struct StatusArgs {
     plan: String,
 }
 
-pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     let mut text = render::plan::to_text_with_times(&facts, &plan.short, &invocation.look);
     for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
-        text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
+        text.push_str(&format!(
+            "sandbox {rung} was not possible: {}\n",
+            crate::output::escape_control_chars(why)
+        ));
     }
-    let MetPlans { mets, not_compared } = forecast::of(&engine, &plan).await?;
-    for line in mets.iter().map(Met::line).chain(render::forecast::not_compared_line(not_compared)) {
+    let OverlappingPlans { mets, not_compared } = forecast::find_overlaps(&engine, &plan).await?;
+    for line in
+        mets.iter().map(OverlappingPlan::line).chain(render::forecast::not_compared_line(not_compared))
+    {
         text.push_str(&format!("{line}\n"));
     }
     // Who asks models, and those only, wants to know how they stand.
@@ -43,20 +48,20 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     data["breakers"] = top::breakers_json(&changes, now());
     data["forecast"] = render::forecast::to_json(&mets);
     data["not_compared"] = not_compared.into();
-    Ok(Report::new(data, text))
+    Ok(CommandReport::new(data, text))
 }
 
 /// The provider of the model that a step asks.
-fn model_of(step: &Step) -> Option<&str> {
+fn model_of(step: &PlanStep) -> Option<&str> {
     match &step.does {
-        Does::Model(task) => task.model.split_once('/').map(|(provider, _)| provider),
-        Does::Command(_)
-        | Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::Tool { .. }
-        | Does::External(_)
-        | Does::Actor { .. } => None,
+        NodeKind::Model(task) => task.model.split_once('/').map(|(provider, _)| provider),
+        NodeKind::Command(_)
+        | NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Tool { .. }
+        | NodeKind::External(_)
+        | NodeKind::Actor { .. } => None,
     }
 }

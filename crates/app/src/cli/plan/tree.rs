@@ -6,10 +6,10 @@ use domain::Decision;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::errors::{Failure, from_engine};
-use crate::output::Report;
+use crate::errors::{CommandError, from_engine};
+use crate::output::CommandReport;
 use crate::render;
-use crate::render::decisions::Names;
+use crate::render::decisions::DecisionNames;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TreeArgs {
@@ -21,12 +21,12 @@ pub(in crate::cli) struct TreeArgs {
     superseded: bool,
 }
 
-pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     let all = engine.decisions(plan.id).await.map_err(|error| from_engine::store(&error))?;
-    let names = Names::of(&all);
+    let names = DecisionNames::new(&all);
     let shown: Vec<Decision> =
         all.iter().filter(|decision| args.superseded || decision.is_live()).cloned().collect();
     let decisions: Vec<Value> =
@@ -35,5 +35,8 @@ pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<Repor
         "plan_id": plan.id, "short_id": plan.short, "title": facts.plan.title, "attempt": facts.plan.attempt,
         "decisions": decisions, "superseded": all.iter().filter(|decision| !decision.is_live()).count(),
     });
-    Ok(Report::new(data, render::decisions::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look)))
+    Ok(CommandReport::new(
+        data,
+        render::decisions::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look),
+    ))
 }

@@ -5,8 +5,8 @@ use sync::Observed;
 
 use super::agreed;
 use crate::cli::{Invocation, follow};
-use crate::errors::{Failure, from_engine};
-use crate::output::Report;
+use crate::errors::{CommandError, from_engine};
+use crate::output::CommandReport;
 use crate::render;
 use crate::render::diff::counted;
 
@@ -19,7 +19,7 @@ pub(in crate::cli) struct UndoArgs {
     yes: bool,
 }
 
-pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     use domain::{ApplyState, PlanState};
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
@@ -29,7 +29,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
         format!("take plan {} ({}) out of your files?", plan.short, counted(facts.net.len(), "file"));
     // What cannot be undone needs no yes to be told so.
     if stands && !agreed(&question, args.yes, invocation)? {
-        return Ok(Report::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
+        return Ok(CommandReport::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
     }
     let (id, undoing) = (plan.id, &engine);
     let undo = |stop: Observed| async move { undoing.undo_unless(id, &stop).await };
@@ -46,7 +46,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
     };
     let id = &plan.short;
     let files = counted(summary.files, "file");
-    Ok(Report::new(
+    Ok(CommandReport::new(
         data,
         format!(
             "undone {id} in {}: {files}{merged}; apply again with `agents plan apply {id}`\n",

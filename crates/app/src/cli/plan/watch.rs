@@ -1,24 +1,28 @@
-//! `agents plan watch`: a line for each thing that happens to plans, until they wait for somebody or have ended.
+//! `agents plan watch`: a line for each thing that happens to plans, until they wait for somebody or have
+//! ended.
 //!
 //! # Invariants
-//! 1. Every event is shown once, in order, also those that happened before. A plan whose process is gone waits for
-//!    somebody.
-//! 2. The exit is that of `agents run`: of several plans, what was worst. A plan that waits for a yes has done its work.
+//! 1. Every event is shown once, in order, also those that happened before. A plan whose process is gone
+//!    waits for somebody.
+//! 2. The exit is that of `agents run`: of several plans, what was worst. A plan that waits for a yes has
+//!    done its work.
 //! 3. Programs get a line for each event at once, and the envelope as the last one.
 
 use std::io::Write;
 use std::time::Duration;
 
 use domain::{EventKind, EventRecord, JobState, PlanId};
-use engine::{Engine, PlanFacts};
+use engine::{Engine, PlanDetails};
 use serde_json::{Value, json};
 
-use crate::cli::invocation::{Named, short_id};
+use crate::cli::invocation::{NamedPlan, short_id};
 use crate::cli::{Invocation, run};
-use crate::config::Key;
-use crate::errors::{Exit, Failure, codes, from_engine};
+use crate::config::SettingKey;
+use crate::errors::{CommandError, Exit, codes, from_engine};
 use crate::notify::Need;
-use crate::output::{Format, Report, Table, calm, calm_json, one_line, write_out};
+use crate::output::{
+    CommandReport, Format, TextTable, escape_control_chars, escape_json, one_line, write_out,
+};
 use crate::render;
 use crate::render::diff::counted;
 use crate::render::progress::for_how_long;
@@ -41,27 +45,27 @@ pub(in crate::cli) struct WatchArgs {
 }
 
 /// A plan that is watched.
-struct Watched {
-    plan: Named,
+struct WatchedPlan {
+    plan: NamedPlan,
     /// The last event that was shown.
     after: u64,
     /// Whether it was worked on when first looked at; none before.
     was_live: Option<bool>,
     /// As it stood when it came to rest; none before.
-    rests: Option<Box<PlanFacts>>,
+    rests: Option<Box<PlanDetails>>,
 }
 
-pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Report, Failure> {
+pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_of_data(&settings).await?;
-    let rings = settings.word(Key::NotifyBell) == "on" && invocation.look.is_live;
-    let mut watched: Vec<Watched> = Vec::new();
+    let rings = settings.word(SettingKey::NotifyBell) == "on" && invocation.look.is_live;
+    let mut watched: Vec<WatchedPlan> = Vec::new();
     if !args.all {
         let words = if args.plans.is_empty() { vec!["@last".to_owned()] } else { args.plans };
         for word in words {
             let plan = invocation.plan(&engine, &word).await?;
             if !watched.iter().any(|known| known.plan.id == plan.id) {
-                watched.push(Watched::new(plan));
+                watched.push(WatchedPlan::new(plan));
             }
         }
     }
@@ -72,7 +76,7 @@ pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Repo
         let is_one = watched.len() == 1 && !args.all;
         for plan in watched.iter_mut().filter(|plan| plan.rests.is_none()) {
             if !plan.look(&engine, invocation, is_one).await? {
-                return Ok(Report::new(Value::Null, Vec::new()));
+                return Ok(CommandReport::new(Value::Null, Vec::new()));
             }
             if rings && plan.came_to_need_somebody() {
                 // A terminal that cannot ring is none to complain to.
@@ -80,19 +84,19 @@ pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Repo
             }
         }
         let Some(next) = watched.iter().find(|plan| plan.rests.is_none()) else {
-            return Ok(ended(&watched, is_one, invocation));
+            return Ok(final_report(&watched, is_one, invocation));
         };
         let plans = u32::try_from(watched.len()).unwrap_or(u32::MAX);
         let pause = LOOK_EVERY.saturating_mul(plans).min(LOOK_EVERY_MAX);
-        engine.waiter(next.plan.id).wait(pause).await;
+        engine.plan_waiter(next.plan.id).wait(pause).await;
     }
 }
 
 /// Adds the plans that wait or are worked on and are not watched yet.
-async fn newcomers(engine: &Engine, watched: &mut Vec<Watched>) -> Result<(), Failure> {
+async fn newcomers(engine: &Engine, watched: &mut Vec<WatchedPlan>) -> Result<(), CommandError> {
     let jobs = engine.store().live_jobs().await;
-    let jobs = jobs.map_err(|error| Failure::new(&codes::STORE_FAILED, error.to_string()))?;
-    let is_new = |plan: PlanId, watched: &[Watched]| {
+    let jobs = jobs.map_err(|error| CommandError::new(&codes::STORE_FAILED, error.to_string()))?;
+    let is_new = |plan: PlanId, watched: &[WatchedPlan]| {
         !watched.iter().any(|known| known.plan.id == plan && known.rests.is_none())
     };
     for job in jobs.iter().filter(|job| job.state == JobState::Running || !job.is_held()) {
@@ -104,16 +108,16 @@ async fn newcomers(engine: &Engine, watched: &mut Vec<Watched>) -> Result<(), Fa
                     known.rests = None;
                 }
                 Some(_) => {}
-                None => watched.push(Watched::new(Named { id: job.plan, short })),
+                None => watched.push(WatchedPlan::new(NamedPlan { id: job.plan, short })),
             }
         }
     }
     Ok(())
 }
 
-impl Watched {
-    fn new(plan: Named) -> Watched {
-        Watched { plan, after: 0, was_live: None, rests: None }
+impl WatchedPlan {
+    fn new(plan: NamedPlan) -> WatchedPlan {
+        WatchedPlan { plan, after: 0, was_live: None, rests: None }
     }
 
     /// Shows what happened; says whether anybody still reads.
@@ -122,7 +126,7 @@ impl Watched {
         engine: &Engine,
         invocation: &Invocation,
         is_one: bool,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CommandError> {
         // The plan is looked at before its events, so that none of its last ones is missed.
         let facts = super::facts(engine, &self.plan).await?;
         let waits_for_somebody = facts.place.is_some_and(|place| place.is_held && !place.is_served);
@@ -148,20 +152,20 @@ impl Watched {
 
     /// Whether it needs somebody now, and did not when it was first looked at.
     fn came_to_need_somebody(&self) -> bool {
-        let needs = |facts: &PlanFacts| Need::of(facts).is_some();
+        let needs = |facts: &PlanDetails| Need::from_plan(facts).is_some();
         self.was_live == Some(true) && self.rests.as_deref().is_some_and(needs)
     }
 }
 
 /// What is told when all of them rest.
-fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
+fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) -> CommandReport {
     let rested = || watched.iter().filter_map(|plan| Some((&plan.plan, plan.rests.as_deref()?)));
     let plans: Vec<Value> = rested().map(|(plan, facts)| render::plan::to_json(facts, &plan.short)).collect();
     let data = json!({ "plans": plans });
     if let (true, Some((plan, facts))) = (is_one, rested().next()) {
-        return Report { data, ..run::shown(facts, plan, invocation) };
+        return CommandReport { data, ..run::plan_report(facts, plan, invocation) };
     }
-    let mut table = Table::new(&["plan", "phase", "state", "files", "title"]);
+    let mut table = TextTable::new(&["plan", "phase", "state", "files", "title"]);
     let mut worst = Exit::Done;
     for (plan, facts) in rested() {
         let exit =
@@ -178,9 +182,9 @@ fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
     }
     let text = match watched.is_empty() {
         true => "no plan waits for its turn or is worked on\n".to_owned(),
-        false => table.shown(&invocation.look),
+        false => table.render(&invocation.look),
     };
-    let mut report = Report::new(data, text);
+    let mut report = CommandReport::new(data, text);
     report.exit = worst;
     report
 }
@@ -195,30 +199,30 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// Shows an event at once; says whether anybody still reads.
-fn show(event: &EventRecord, plan: &Named, is_one: bool, invocation: &Invocation) -> bool {
+fn show(event: &EventRecord, plan: &NamedPlan, is_one: bool, invocation: &Invocation) -> bool {
     let look = &invocation.look;
     let line = match look.format {
-        Format::Json => calm_json(&to_json(event, plan).to_string()),
+        Format::Json => escape_json(&to_json(event, plan).to_string()),
         // Of a stream of documents, each line of JSON is one.
-        Format::Yaml => format!("--- {}", calm_json(&to_json(event, plan).to_string())),
+        Format::Yaml => format!("--- {}", escape_json(&to_json(event, plan).to_string())),
         Format::Rich | Format::Plain => {
-            let Some(what) = told(event) else { return true };
+            let Some(what) = describe(event) else { return true };
             let at = look.paint.dim(&local(event.at));
             let whose = if is_one { String::new() } else { format!("{}  ", look.paint.bold(&plan.short)) };
-            format!("{at}  {whose}{}", calm(&what))
+            format!("{at}  {whose}{}", escape_control_chars(&what))
         }
     };
     write_out(format!("{line}\n").as_bytes()).is_ok()
 }
 
-fn to_json(event: &EventRecord, plan: &Named) -> Value {
+fn to_json(event: &EventRecord, plan: &NamedPlan) -> Value {
     json!({
         "plan": plan.id, "n": event.n, "at": stamp(event.at), "kind": event.kind.as_str(), "data": event.data,
     })
 }
 
 /// The event in words; none for what only programs want to know.
-fn told(event: &EventRecord) -> Option<String> {
+fn describe(event: &EventRecord) -> Option<String> {
     let data = &event.data;
     let word = |key: &str| match data.get(key) {
         Some(Value::String(text)) => text.clone(),

@@ -3,14 +3,14 @@
 //! # Invariants
 //! 1. A name that is not UTF-8 is given exactly, beside the form for people.
 
-use domain::{Base, FileState, Hunk, LineTag, NotCaptured, Op, RelPath};
-use engine::{FileDiff, Unread};
+use domain::{Base, CaptureOmissions, ChangeOp, FileState, Hunk, LineTag, RelPath};
+use engine::{FileDiff, UnreadContent};
 use serde_json::{Value, json};
 
 use super::{DiffSum, ShownDiff, kind_word};
 
 /// What all changes come to, as programs read it.
-pub fn summary_json(sum: &DiffSum, not_captured: &NotCaptured) -> Value {
+pub fn summary_json(sum: &DiffSum, not_captured: &CaptureOmissions) -> Value {
     json!({
         "files": sum.files, "insertions": sum.insertions, "deletions": sum.deletions, "not_captured": not_captured,
         "redacted": !sum.redacted.is_empty(),
@@ -19,7 +19,7 @@ pub fn summary_json(sum: &DiffSum, not_captured: &NotCaptured) -> Value {
 
 /// All changes as programs read them.
 #[cfg(test)]
-pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) -> Value {
+pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &CaptureOmissions) -> Value {
     json!({
         "plan": plan,
         "summary": summary_json(&DiffSum::new(files), not_captured),
@@ -38,7 +38,7 @@ pub fn file_json(shown: &ShownDiff<'_>) -> Value {
         "project": file.alias, "path": text(&change.path), "from": change.from.as_ref().map(text),
         "address": file.address, "op": op_word(file), "kind": kind,
         "mode_before": mode(&change.before), "mode_after": mode(&change.after), "binary": file.binary,
-        "unread": match file.unread { Unread::Nothing => None, Unread::Base => Some("before"), Unread::Content => Some("after") },
+        "unread": match file.unread { UnreadContent::Nothing => None, UnreadContent::Base => Some("before"), UnreadContent::Content => Some("after") },
         "insertions": file.lines.insertions, "deletions": file.lines.deletions,
         "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
         "calls": change.calls, "redacted": shown.is_redacted,
@@ -53,25 +53,25 @@ pub fn file_json(shown: &ShownDiff<'_>) -> Value {
 fn op_word(file: &FileDiff) -> &'static str {
     let change = &file.change;
     let op = match (&change.from, &change.before, &change.after) {
-        (Some(from), ..) => Op::Rename { from: from.clone() },
-        (None, None, _) => Op::Create,
-        (None, Some(_), None) => Op::Delete,
+        (Some(from), ..) => ChangeOp::Rename { from: from.clone() },
+        (None, None, _) => ChangeOp::Create,
+        (None, Some(_), None) => ChangeOp::Delete,
         (None, Some(before), Some(after)) if before.hash == after.hash && before.kind == after.kind => {
-            Op::Mode
+            ChangeOp::Mode
         }
-        (None, Some(_), Some(_)) => Op::Modify,
+        (None, Some(_), Some(_)) => ChangeOp::Modify,
     };
     match op {
-        Op::Create => "create",
-        Op::Modify => "modify",
-        Op::Delete => "delete",
-        Op::Rename { .. } => "rename",
-        Op::Mode => "mode",
+        ChangeOp::Create => "create",
+        ChangeOp::Modify => "modify",
+        ChangeOp::Delete => "delete",
+        ChangeOp::Rename { .. } => "rename",
+        ChangeOp::Mode => "mode",
     }
 }
 
 fn hunk_json(file: &FileDiff, hunk: &Hunk) -> Value {
-    let line = |line: &domain::Line| {
+    let line = |line: &domain::HunkLine| {
         let sign = match line.tag {
             LineTag::Context => ' ',
             LineTag::Removed => '-',

@@ -1,12 +1,13 @@
 //! A plan's changes as a patch, a list or a page for people; as programs read them: `json`.
 //!
 //! # Invariants
-//! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is made so that
-//!    git refuses it: a mark must never be applied in place of a secret.
+//! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is
+//!    made so that git refuses it: a mark must never be applied in place of a secret.
 //! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
-//! 3. Of a file that changed in the user's tree while the plan ran it is said that it is compared with the user's: nothing
-//!    tells what the plan had found.
-//! 4. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
+//! 3. Of a file that changed in the user's tree while the plan ran it is said that it is compared with the
+//!    user's: nothing tells what the plan had found.
+//! 4. Only the plain form holds bytes of files as they are; what a terminal shows has its control characters
+//!    escaped.
 //!
 //! # Not here
 //! Which secrets there are: whoever calls passes a function that takes them out.
@@ -17,12 +18,12 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use domain::{
-    Base, FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath,
+    Base, CaptureOmissions, FileState, Hunk, HunkPart, Kind, LineTag, NetChange, OmissionKind, RelPath,
     TEXT_BYTES_MAX, unified_from,
 };
-use engine::{FileDiff, Unread};
+use engine::{FileDiff, UnreadContent};
 
-use crate::output::{Look, Paint, calm_bytes};
+use crate::output::{OutputStyle, Paint, escape_control_bytes};
 use crate::tui::review::{ReviewFile, ReviewHunk};
 
 #[cfg(test)]
@@ -63,7 +64,8 @@ impl<'a> ShownDiff<'a> {
     pub fn redacted(file: &'a FileDiff, redact: &Redact<'_>) -> Self {
         let (path, address) = (&file.change.path, file.address.as_str());
         let named = without_secret_names(file, redact);
-        let (before, after) = (Sight::of(&file.before, path, redact), Sight::of(&file.after, path, redact));
+        let (before, after) =
+            (VisibleLines::new(&file.before, path, redact), VisibleLines::new(&file.after, path, redact));
         if before.is_clear() && after.is_clear() {
             let is_redacted = named.is_some();
             let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
@@ -104,15 +106,15 @@ fn without_secret_names(file: &FileDiff, redact: &Redact<'_>) -> Option<FileDiff
     Some(FileDiff { change, address, ..file.clone() })
 }
 
-/// Which lines of a content may be seen: a secret may span lines, so the content is redacted whole, and what is left of
-/// its lines is what may be seen.
-struct Sight {
+/// Which lines of a content may be seen: a secret may span lines, so the content is redacted whole, and what
+/// is left of its lines is what may be seen.
+struct VisibleLines {
     /// None when there is no secret in it.
     left: Option<HashSet<Vec<u8>>>,
 }
 
-impl Sight {
-    fn of(content: &Option<Vec<u8>>, path: &RelPath, redact: &Redact<'_>) -> Self {
+impl VisibleLines {
+    fn new(content: &Option<Vec<u8>>, path: &RelPath, redact: &Redact<'_>) -> Self {
         let redacted = content.as_ref().map(|content| (content, redact(path, content)));
         let changed = redacted.filter(|(content, redacted)| *content != redacted);
         let lines = |text: Vec<u8>| text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -128,7 +130,8 @@ impl Sight {
     }
 }
 
-/// The line with a mark in place of its secret; nothing of it, when only the lines around it tell that it is one.
+/// The line with a mark in place of its secret; nothing of it, when only the lines around it tell that it is
+/// one.
 fn hidden(line: &[u8], path: &RelPath, redact: &Redact<'_>) -> Vec<u8> {
     let mut marked = redact(path, line);
     if marked == line {
@@ -160,17 +163,17 @@ pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
 fn moved_words(file: &FileDiff) -> Option<String> {
     let is_moved = is_moved(file);
     is_moved.then(|| {
-        let name = calm_bytes(file.address.as_bytes());
+        let name = escape_control_bytes(file.address.as_bytes());
         format!("{name} changed in your tree while the plan ran: this compares the plan's file with yours, so lines that you added are shown as removed")
     })
 }
 
-/// Whether the file changed in the user's tree while the plan ran.
+/// Returns true if the file changed in the user's tree while the plan ran.
 fn is_moved(file: &FileDiff) -> bool {
     match (file.change.base, file.unread) {
-        (Base::Moved, Unread::Nothing) => true,
+        (Base::Moved, UnreadContent::Nothing) => true,
         // Nothing is compared with what could not be read, and it is said.
-        (Base::Moved, Unread::Base | Unread::Content) | (Base::Known, _) => false,
+        (Base::Moved, UnreadContent::Base | UnreadContent::Content) | (Base::Known, _) => false,
     }
 }
 
@@ -211,7 +214,7 @@ pub fn name_of(file: &ShownDiff<'_>) -> String {
 }
 
 /// A line for one file, its name in a column of this width.
-pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
+pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &OutputStyle) -> String {
     let lines = match unread_words(&file.file) {
         Some(words) => words.to_owned(),
         None if file.file.binary => without_lines(&file.file).to_owned(),
@@ -221,7 +224,7 @@ pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
     format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
 }
 
-/// Why a file is shown without lines.
+/// Returns the reason why a file is shown without lines.
 fn without_lines(file: &FileDiff) -> &'static str {
     let is_long = |state: &FileState| state.size > TEXT_BYTES_MAX;
     let states = [&file.change.before, &file.change.after];
@@ -249,10 +252,10 @@ fn counts(file: &FileDiff, paint: Paint) -> String {
     format!("{} {}", paint.green(&added), paint.red(&removed))
 }
 
-/// What many changes come to, added up one by one.
+/// The sum of many changes, added up one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffSum {
-    /// How many files.
+    /// The number of files.
     pub files: usize,
     /// Lines added.
     pub insertions: u64,
@@ -290,8 +293,8 @@ pub fn counted(count: usize, noun: &str) -> String {
 }
 
 /// What capture left out, when it left something out.
-pub fn left_out_line(not_captured: &NotCaptured) -> String {
-    let NotCaptured { scratch, protected, special, patterns_left_out, .. } = not_captured;
+pub fn left_out_line(not_captured: &CaptureOmissions) -> String {
+    let CaptureOmissions { scratch, protected, special, patterns_left_out, .. } = not_captured;
     let parts: Vec<String> = [(scratch, "scratch"), (protected, "protected"), (special, "special")]
         .into_iter()
         .filter(|(count, _)| **count > 0)
@@ -309,25 +312,26 @@ pub fn left_out_line(not_captured: &NotCaptured) -> String {
 }
 
 /// What capture left out of files that it took, a line for each kind, with some by name.
-pub fn left_out_parts(not_captured: &NotCaptured) -> Vec<String> {
+pub fn left_out_parts(not_captured: &CaptureOmissions) -> Vec<String> {
     let kinds = [
-        (LeftOutKind::SetId, not_captured.set_id, "set-id bit"),
-        (LeftOutKind::Attribute, not_captured.attributes, "extended attribute"),
-        (LeftOutKind::HardLink, not_captured.hard_links, "hard link"),
-        (LeftOutKind::Repository, not_captured.repository, "new repository file"),
-        (LeftOutKind::RootMode, not_captured.root_modes, "project directory mode"),
+        (OmissionKind::SetId, not_captured.set_id, "set-id bit"),
+        (OmissionKind::Attribute, not_captured.attributes, "extended attribute"),
+        (OmissionKind::HardLink, not_captured.hard_links, "hard link"),
+        (OmissionKind::Repository, not_captured.repository, "new repository file"),
+        (OmissionKind::RootMode, not_captured.root_modes, "project directory mode"),
     ];
-    let line = |(kind, count, noun): (LeftOutKind, u64, &str)| {
+    let line = |(kind, count, noun): (OmissionKind, u64, &str)| {
         let named = not_captured.named.iter().filter(|part| part.kind == kind);
         let names: Vec<String> = named
             .map(|part| {
-                let (path, what) = (calm_bytes(part.path.as_bytes()), calm_bytes(part.what.as_bytes()));
+                let (path, what) =
+                    (escape_control_bytes(part.path.as_bytes()), escape_control_bytes(part.what.as_bytes()));
                 match kind {
-                    LeftOutKind::SetId => format!("{path} (was {what})"),
-                    LeftOutKind::Attribute => format!("{path} {what}"),
-                    LeftOutKind::HardLink => format!("{path} (a copy of {what})"),
-                    LeftOutKind::Repository => path,
-                    LeftOutKind::RootMode => format!("{path} (was {what})"),
+                    OmissionKind::SetId => format!("{path} (was {what})"),
+                    OmissionKind::Attribute => format!("{path} {what}"),
+                    OmissionKind::HardLink => format!("{path} (a copy of {what})"),
+                    OmissionKind::Repository => path,
+                    OmissionKind::RootMode => format!("{path} (was {what})"),
                 }
             })
             .collect();
@@ -344,7 +348,7 @@ pub fn linked_warning(linked: &[String], through: bool) -> Option<String> {
     if linked.is_empty() {
         return None;
     }
-    let names = calm_bytes(linked.join(", ").as_bytes());
+    let names = escape_control_bytes(linked.join(", ").as_bytes());
     Some(match through {
         true => format!("hard links are written through, wherever their other names are: {names}"),
         false => format!(
@@ -365,7 +369,7 @@ pub fn letter(file: &FileDiff) -> char {
 }
 
 /// The changes for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
-pub fn page(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
+pub fn page(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, look: &OutputStyle) -> String {
     let mut text: String = files.iter().map(|file| page_of(file, look)).collect();
     text.push_str(&DiffSum::new(files).line());
     text.push_str(&left_out_line(not_captured));
@@ -373,7 +377,7 @@ pub fn page(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) ->
 }
 
 /// One file of it.
-pub fn page_of(file: &ShownDiff<'_>, look: &Look) -> String {
+pub fn page_of(file: &ShownDiff<'_>, look: &OutputStyle) -> String {
     let paint = look.paint;
     let head = format!("{} {}", letter(&file.file), label(&file.file));
     let mut text = format!("{}  {}\n", paint.bold(&head), counts(&file.file, paint));
@@ -383,7 +387,7 @@ pub fn page_of(file: &ShownDiff<'_>, look: &Look) -> String {
     for hunk in file.hunks.iter() {
         text.push_str(&format!("{}\n", paint.cyan(&hunk_head(&file.file, hunk))));
         for line in &hunk.lines {
-            let shown = calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
+            let shown = escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
             text.push_str(&match line.tag {
                 LineTag::Context => format!("   {shown}\n"),
                 LineTag::Removed => format!("{}\n", paint.red(&format!("  -{shown}"))),
@@ -406,7 +410,7 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
         }
         HunkPart::Mode => mode_title(file),
         HunkPart::Whole => match (&file.change.before, &file.change.after) {
-            _ if file.unread != Unread::Nothing => {
+            _ if file.unread != UnreadContent::Nothing => {
                 let (before, after) = (size(&file.change.before), size(&file.change.after));
                 format!("{}, {before} -> {after}", unread_words(file).unwrap_or_default())
             }
@@ -429,9 +433,9 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
 /// What of the file could not be read, in words; none when all was.
 fn unread_words(file: &FileDiff) -> Option<&'static str> {
     match file.unread {
-        Unread::Nothing => None,
-        Unread::Base => Some("what it was before cannot be read"),
-        Unread::Content => Some("what it is now cannot be read"),
+        UnreadContent::Nothing => None,
+        UnreadContent::Base => Some("what it was before cannot be read"),
+        UnreadContent::Content => Some("what it is now cannot be read"),
     }
 }
 
@@ -464,8 +468,9 @@ fn kind_word(kind: Kind) -> &'static str {
 
 /// The changes for a review by hand.
 pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
-    let line =
-        |line: &domain::Line| (line.tag, calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)));
+    let line = |line: &domain::HunkLine| {
+        (line.tag, escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)))
+    };
     let hunk = |shown: &ShownDiff<'_>, hunk: &Hunk| ReviewHunk {
         address: format!("{}#{}", shown.address, hunk.number),
         title: hunk_head(&shown.file, hunk) + if is_moved(&shown.file) { MOVED } else { "" },
@@ -489,14 +494,14 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{CallNo, Hash, RootNo, hunks, lines_changed};
+    use domain::{CallNumber, Hash, RootIndex, hunks, lines_changed};
     use serde_json::json;
 
     use super::*;
     use crate::output::{ColorWhen, Format};
 
     /// The lines of all files, as they are written one by one.
-    fn stat(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
+    fn stat(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, look: &OutputStyle) -> String {
         let width = stat_width(files.iter().map(|file| (&file.file.change, file.file.address.clone())));
         let mut text: String = files.iter().map(|file| stat_of(file, width, look)).collect();
         text.push_str(&DiffSum::new(files).line());
@@ -507,13 +512,13 @@ mod tests {
     fn diff(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> FileDiff {
         let state = |bytes: Option<&[u8]>| bytes.map(|bytes| FileState::file(bytes, 0o644));
         let change = NetChange {
-            root: RootNo(0),
+            root: RootIndex(0),
             path: RelPath::new(path).unwrap(),
             from: None,
             before: state(before),
             after: state(after),
             base: Base::Known,
-            calls: vec![CallNo(1)],
+            calls: vec![CallNumber(1)],
         };
         let hunks = hunks(before, after, &change);
         FileDiff {
@@ -524,7 +529,7 @@ mod tests {
             lines: lines_changed(&hunks),
             hunks,
             binary: false,
-            unread: Unread::Nothing,
+            unread: UnreadContent::Nothing,
             change,
         }
     }
@@ -538,17 +543,20 @@ mod tests {
         file.before = None;
         file.hunks = hunks(None, Some(b"y\n"), &file.change);
         file.lines = lines_changed(&file.hunks);
-        file.unread = Unread::Base;
+        file.unread = UnreadContent::Base;
         let shown = [ShownDiff::revealed(&file)];
         let words = "what it was before cannot be read";
         assert_eq!(
-            page(&shown, &NotCaptured::default(), &look()),
+            page(&shown, &CaptureOmissions::default(), &look()),
             format!("M a  +0 -0\na#1  {words}, 2 bytes -> 2 bytes\n\n1 file  +0 -0\n")
         );
-        assert_eq!(stat(&shown, &NotCaptured::default(), &look()), format!("M  a  {words}\n1 file  +0 -0\n"));
+        assert_eq!(
+            stat(&shown, &CaptureOmissions::default(), &look()),
+            format!("M  a  {words}\n1 file  +0 -0\n")
+        );
         let patch = String::from_utf8(patch(&shown)).unwrap();
         assert!(patch.contains(&format!("# {words}\n")) && !patch.contains("Binary"), "{patch}");
-        assert_eq!(to_json("p", &shown, &NotCaptured::default())["files"][0]["unread"], "before");
+        assert_eq!(to_json("p", &shown, &CaptureOmissions::default())["files"][0]["unread"], "before");
     }
 
     fn redact(path: &RelPath, content: &[u8]) -> Vec<u8> {
@@ -556,8 +564,8 @@ mod tests {
         redactor.redact_file(path, content).into_owned()
     }
 
-    fn look() -> Look {
-        Look { width: None, ..Look::find(Some(Format::Rich), ColorWhen::Never, |_| None) }
+    fn look() -> OutputStyle {
+        OutputStyle { width: None, ..OutputStyle::find(Some(Format::Rich), ColorWhen::Never, |_| None) }
     }
 
     /// What `git apply` says to a patch in a directory: whether it took it.
@@ -612,7 +620,7 @@ mod tests {
         let after = before.replacen("15Qk", "15Zz", 1) + "more\n";
         let file = diff("key.pem", Some(before.as_bytes()), Some(after.as_bytes()));
         let shown = ShownDiff::redacted(&file, &redact);
-        let text = page(std::slice::from_ref(&shown), &NotCaptured::default(), &look());
+        let text = page(std::slice::from_ref(&shown), &CaptureOmissions::default(), &look());
         assert!(!text.contains("QkQk"), "{text}");
         assert!(text.contains("key.pem#1") && text.contains("key.pem#2") && text.contains("+more"));
         let numbers: Vec<u32> = shown.hunks.iter().map(|hunk| hunk.number).collect();
@@ -622,7 +630,7 @@ mod tests {
     #[test]
     fn a_page_names_each_hunk_and_is_calm() {
         let file = diff("src/a.rs", Some(b"one\n"), Some(b"\x1b[2Jtwo\n"));
-        let not_captured = NotCaptured { scratch: 1204, protected: 12, ..NotCaptured::default() };
+        let not_captured = CaptureOmissions { scratch: 1204, protected: 12, ..CaptureOmissions::default() };
         let text = page(&[ShownDiff::revealed(&file)], &not_captured, &look());
         assert_eq!(
             text,
@@ -635,7 +643,7 @@ mod tests {
     fn programs_read_every_hunk() {
         let files = [diff("a", Some(b"x\n"), Some(b"y\n")), diff("b", Some(b"x\n"), None)];
         let shown: Vec<_> = files.iter().map(ShownDiff::revealed).collect();
-        let value = to_json("01JB", &shown, &NotCaptured::default());
+        let value = to_json("01JB", &shown, &CaptureOmissions::default());
         assert_eq!(
             value["summary"],
             json!({
@@ -673,7 +681,7 @@ mod tests {
             },
             ..diff("x", None, Some(b"a"))
         };
-        let value = to_json("01JB", &[ShownDiff::revealed(&file)], &NotCaptured::default());
+        let value = to_json("01JB", &[ShownDiff::revealed(&file)], &CaptureOmissions::default());
         assert_eq!(value["files"][0]["path_b64"], "Y2Fm6Q==");
     }
 

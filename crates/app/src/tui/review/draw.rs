@@ -1,8 +1,9 @@
 //! Paints a review: files on the left, the hunks of one file on the right, the keys below.
 //!
 //! # Invariants
-//! 1. Everything reads without colour: `>` is the cursor, `[x]` taken, `[-]` in part, `[ ]` left out, `+` and `-` lines.
-//! 2. Text of files cannot move the cursor: it was made calm before it came here.
+//! 1. Everything reads without colour: `>` is the cursor, `[x]` taken, `[-]` in part, `[ ]` left out, `+` and
+//!    `-` lines.
+//! 2. Text of files cannot move the cursor: its control characters were escaped before it came here.
 
 use domain::LineTag;
 use ratatui::Frame;
@@ -11,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
-use super::{Mode, Review, ReviewFile, Taken};
+use super::{FileSelection, Review, ReviewFile, ReviewMode};
 use crate::render::diff::counted;
 
 const KEYS: &str = "j/k hunk  n/p file  space take or leave  a take file  r leave file  / filter  ? help  enter apply  q quit";
@@ -51,13 +52,13 @@ pub fn draw(review: &Review, with_colour: bool, frame: &mut Frame<'_>) {
         false => format!("{}: {} of {} files taken", review.title, review.taken_files(), review.files.len()),
     };
     frame.render_widget(Line::styled(taken, Style::new().add_modifier(Modifier::BOLD)), head);
-    let palette = Palette { with_colour };
+    let palette = ReviewPalette { with_colour };
     match review.mode {
-        Mode::Help => {
+        ReviewMode::Help => {
             let help = if review.is_read_only { READ_HELP } else { HELP };
             frame.render_widget(Paragraph::new(help).block(block("help")), body);
         }
-        Mode::Browse | Mode::Typing(_) => {
+        ReviewMode::Browse | ReviewMode::Typing(_) => {
             let columns = Layout::horizontal([Constraint::Percentage(35), Constraint::Percentage(65)]);
             let [left, right] = columns.areas(body);
             draw_files(review, palette, frame, left);
@@ -69,10 +70,10 @@ pub fn draw(review: &Review, with_colour: bool, frame: &mut Frame<'_>) {
 
 fn foot_line(review: &Review) -> String {
     match &review.mode {
-        Mode::Typing(text) => format!("filter: {text}_   (enter to use it, escape to drop it)"),
-        Mode::Browse | Mode::Help if !review.message.is_empty() => review.message.clone(),
-        Mode::Browse | Mode::Help if review.is_read_only => READ_KEYS.to_owned(),
-        Mode::Browse | Mode::Help => KEYS.to_owned(),
+        ReviewMode::Typing(text) => format!("filter: {text}_   (enter to use it, escape to drop it)"),
+        ReviewMode::Browse | ReviewMode::Help if !review.message.is_empty() => review.message.clone(),
+        ReviewMode::Browse | ReviewMode::Help if review.is_read_only => READ_KEYS.to_owned(),
+        ReviewMode::Browse | ReviewMode::Help => KEYS.to_owned(),
     }
 }
 
@@ -81,17 +82,17 @@ fn block(title: &str) -> Block<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Palette {
+struct ReviewPalette {
     with_colour: bool,
 }
 
-impl Palette {
+impl ReviewPalette {
     fn of(self, color: Color) -> Style {
         if self.with_colour { Style::new().fg(color) } else { Style::new() }
     }
 }
 
-fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+fn draw_files(review: &Review, palette: ReviewPalette, frame: &mut Frame<'_>, area: Rect) {
     let shown = review.shown();
     let height = usize::from(area.height.saturating_sub(2)).max(1);
     let place = shown.iter().position(|index| *index == review.file).unwrap_or(0);
@@ -109,28 +110,28 @@ fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
     frame.render_widget(Paragraph::new(text).block(block(&title)), area);
 }
 
-fn file_line(file: &ReviewFile, is_here: bool, is_read_only: bool, palette: Palette) -> Line<'_> {
+fn file_line(file: &ReviewFile, is_here: bool, is_read_only: bool, palette: ReviewPalette) -> Line<'_> {
     let cursor = if is_here { '>' } else { ' ' };
     let ReviewFile { letter, name, insertions, deletions, .. } = file;
     let mark = if is_read_only { String::new() } else { format!("{} ", mark(file.taken())) };
     let text = format!("{cursor}{mark}{letter} {name} +{insertions} -{deletions}");
     let style = match file.taken() {
-        Taken::All => palette.of(Color::Green),
-        Taken::Some => palette.of(Color::Yellow),
-        Taken::None => palette.of(Color::DarkGray),
+        FileSelection::All => palette.of(Color::Green),
+        FileSelection::Some => palette.of(Color::Yellow),
+        FileSelection::None => palette.of(Color::DarkGray),
     };
     Line::styled(text, if is_here { style.add_modifier(Modifier::BOLD) } else { style })
 }
 
-fn mark(taken: Taken) -> &'static str {
+fn mark(taken: FileSelection) -> &'static str {
     match taken {
-        Taken::All => "[x]",
-        Taken::Some => "[-]",
-        Taken::None => "[ ]",
+        FileSelection::All => "[x]",
+        FileSelection::Some => "[-]",
+        FileSelection::None => "[ ]",
     }
 }
 
-fn draw_hunks(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+fn draw_hunks(review: &Review, palette: ReviewPalette, frame: &mut Frame<'_>, area: Rect) {
     let file = review.files.get(review.file).filter(|_| review.shown().contains(&review.file));
     let Some(file) = file else {
         frame.render_widget(Paragraph::new("").block(block("")), area);
@@ -139,7 +140,7 @@ fn draw_hunks(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
     let mut lines = Vec::new();
     for (index, hunk) in file.hunks.iter().enumerate() {
         let cursor = if index == review.hunk { '>' } else { ' ' };
-        let taken = if hunk.taken { Taken::All } else { Taken::None };
+        let taken = if hunk.taken { FileSelection::All } else { FileSelection::None };
         let mark = if review.is_read_only { String::new() } else { format!("{} ", mark(taken)) };
         let head = format!("{cursor}{mark}{}", hunk.title);
         lines.push(Line::styled(head, palette.of(Color::Cyan).add_modifier(Modifier::BOLD)));
@@ -167,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::tui::review::tests::review;
-    use crate::tui::review::{Press, Review};
+    use crate::tui::review::{KeyPress, Review};
 
     fn painted(review: &Review, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -183,9 +184,9 @@ mod tests {
     #[test]
     fn a_review_reads_without_colour() {
         let mut review = review();
-        review.press(Press::Char('j'));
-        review.press(Press::Char(' '));
-        review.press(Press::Char('k'));
+        review.press(KeyPress::Char('j'));
+        review.press(KeyPress::Char(' '));
+        review.press(KeyPress::Char('k'));
         let expected = "\
 plan 01JB: 3 of 3 files taken
 ┌files──────────────────┐┌src/a.rs─────────────────────────────────────┐
@@ -206,7 +207,7 @@ j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
         let files = (0..50).map(|n| crate::tui::review::tests::file(&format!("f{n}"), 1)).collect();
         let mut review = Review::new(String::new(), files);
         for _ in 0..40 {
-            review.press(Press::Char('n'));
+            review.press(KeyPress::Char('n'));
         }
         assert!(painted(&review, 60, 10).contains(">[x] M f40"));
     }
@@ -223,7 +224,7 @@ j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
     #[test]
     fn help_tells_every_key() {
         let mut review = review();
-        review.press(Press::Char('?'));
+        review.press(KeyPress::Char('?'));
         let shown = painted(&review, 80, 20);
         for key in ["space", "enter", "page down", "/ ", "q  "] {
             assert!(shown.contains(key), "{key}: {shown}");

@@ -4,8 +4,10 @@
 //!
 //! # Invariants
 //! 1. Everything is taken at first; what is left out is what the person left out.
-//! 2. A filter hides files and changes no choice. The cursor is always on a file that is shown, if there is one.
-//! 3. Nothing is applied but by the enter key, and only while something is taken. Who only reads takes nothing.
+//! 2. A filter hides files and changes no choice. The cursor is always on a file that is shown, if there is
+//!    one.
+//! 3. Nothing is applied but by the enter key, and only while something is taken. Who only reads takes
+//!    nothing.
 //!
 //! # Not here
 //! Applying: the answer is the list of addresses that are left out, which `apply` takes as `--reject`.
@@ -18,7 +20,7 @@ pub use screen::{go_through, on_screen};
 
 use domain::LineTag;
 
-pub use super::screen::Press;
+pub use super::screen::KeyPress;
 
 /// A file that the plan changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +48,13 @@ pub struct ReviewHunk {
     pub title: String,
     /// Its lines, without line ends.
     pub lines: Vec<(LineTag, String)>,
-    /// Whether it is taken.
+    /// True if it is taken.
     pub taken: bool,
 }
 
-/// How much of a file is taken.
+/// The selected part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum FileSelection {
     /// All of it.
     All,
     /// Some hunks.
@@ -61,9 +63,9 @@ pub enum Taken {
     None,
 }
 
-/// What comes of a key.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReviewStep {
     /// The review goes on.
     Stay,
     /// What is taken is to be applied.
@@ -74,9 +76,9 @@ pub enum Step {
     Interrupt,
 }
 
-/// How a review ended.
+/// The end of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ReviewEnding {
     /// What is taken is to be applied: all but these addresses.
     Apply(Vec<String>),
     /// The person quit.
@@ -85,9 +87,9 @@ pub enum Ending {
     Interrupted,
 }
 
-/// What the keys mean at the moment.
+/// The present meaning of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ReviewMode {
     /// Moving about.
     Browse,
     /// Typing a filter; the one before stands until enter.
@@ -108,19 +110,19 @@ pub struct Review {
     hunk: usize,
     /// Lines of the right side that are scrolled away.
     scroll: usize,
-    mode: Mode,
+    mode: ReviewMode,
     message: String,
     is_read_only: bool,
 }
 
-/// How many lines a page key moves.
+/// The number of lines a page key moves.
 const PAGE_LINES: usize = 15;
 
 impl Review {
     /// A review of these files, all taken.
     pub fn new(title: String, files: Vec<ReviewFile>) -> Review {
         let (filter, message) = (String::new(), String::new());
-        let (mode, is_read_only) = (Mode::Browse, false);
+        let (mode, is_read_only) = (ReviewMode::Browse, false);
         Review { title, files, filter, file: 0, hunk: 0, scroll: 0, mode, message, is_read_only }
     }
 
@@ -130,82 +132,82 @@ impl Review {
     }
 
     /// What a key does.
-    pub fn press(&mut self, press: Press) -> Step {
+    pub fn press(&mut self, press: KeyPress) -> ReviewStep {
         self.message.clear();
-        if press == Press::Interrupt {
-            return Step::Interrupt;
+        if press == KeyPress::Interrupt {
+            return ReviewStep::Interrupt;
         }
-        match std::mem::replace(&mut self.mode, Mode::Browse) {
-            Mode::Help => Step::Stay,
-            Mode::Typing(text) => {
+        match std::mem::replace(&mut self.mode, ReviewMode::Browse) {
+            ReviewMode::Help => ReviewStep::Stay,
+            ReviewMode::Typing(text) => {
                 self.type_filter(text, press);
-                Step::Stay
+                ReviewStep::Stay
             }
-            Mode::Browse => self.browse(press),
+            ReviewMode::Browse => self.browse(press),
         }
     }
 
-    fn type_filter(&mut self, mut text: String, press: Press) {
+    fn type_filter(&mut self, mut text: String, press: KeyPress) {
         match press {
-            Press::Enter => {
+            KeyPress::Enter => {
                 self.filter = text;
                 self.settle();
                 return;
             }
-            Press::Escape => return,
-            Press::Char(letter) => text.push(letter),
-            Press::Backspace => {
+            KeyPress::Escape => return,
+            KeyPress::Char(letter) => text.push(letter),
+            KeyPress::Backspace => {
                 text.pop();
             }
-            Press::Up | Press::Down | Press::PageUp | Press::PageDown | Press::Interrupt => {}
+            KeyPress::Up | KeyPress::Down | KeyPress::PageUp | KeyPress::PageDown | KeyPress::Interrupt => {}
         }
-        self.mode = Mode::Typing(text);
+        self.mode = ReviewMode::Typing(text);
     }
 
-    fn browse(&mut self, press: Press) -> Step {
+    fn browse(&mut self, press: KeyPress) -> ReviewStep {
         match press {
-            Press::Char('j') | Press::Down => self.move_hunk(Way::On),
-            Press::Char('k') | Press::Up => self.move_hunk(Way::Back),
-            Press::Char('n') => self.move_file(Way::On),
-            Press::Char('p') => self.move_file(Way::Back),
-            Press::PageDown => self.scroll = self.scroll.saturating_add(PAGE_LINES),
-            Press::PageUp => self.scroll = self.scroll.saturating_sub(PAGE_LINES),
-            Press::Char('q') => return Step::Quit,
-            Press::Escape if self.is_read_only && self.filter.is_empty() => return Step::Quit,
-            Press::Char(' ' | 'a' | 'r') | Press::Enter if self.is_read_only => {}
-            Press::Char(' ') => self.toggle_hunk(),
-            Press::Char('a') => self.set_file(true),
-            Press::Char('r') => self.set_file(false),
-            Press::Char('/') => self.mode = Mode::Typing(String::new()),
-            Press::Char('?') => self.mode = Mode::Help,
-            Press::Escape if !self.filter.is_empty() => {
+            KeyPress::Char('j') | KeyPress::Down => self.move_hunk(Direction::On),
+            KeyPress::Char('k') | KeyPress::Up => self.move_hunk(Direction::Back),
+            KeyPress::Char('n') => self.move_file(Direction::On),
+            KeyPress::Char('p') => self.move_file(Direction::Back),
+            KeyPress::PageDown => self.scroll = self.scroll.saturating_add(PAGE_LINES),
+            KeyPress::PageUp => self.scroll = self.scroll.saturating_sub(PAGE_LINES),
+            KeyPress::Char('q') => return ReviewStep::Quit,
+            KeyPress::Escape if self.is_read_only && self.filter.is_empty() => return ReviewStep::Quit,
+            KeyPress::Char(' ' | 'a' | 'r') | KeyPress::Enter if self.is_read_only => {}
+            KeyPress::Char(' ') => self.toggle_hunk(),
+            KeyPress::Char('a') => self.set_file(true),
+            KeyPress::Char('r') => self.set_file(false),
+            KeyPress::Char('/') => self.mode = ReviewMode::Typing(String::new()),
+            KeyPress::Char('?') => self.mode = ReviewMode::Help,
+            KeyPress::Escape if !self.filter.is_empty() => {
                 self.filter.clear();
                 self.settle();
             }
-            Press::Enter if self.taken_files() == 0 => {
+            KeyPress::Enter if self.taken_files() == 0 => {
                 self.message = "nothing is taken: take something, or quit with q".to_owned();
             }
-            Press::Enter => return Step::Apply,
-            Press::Escape | Press::Char(_) | Press::Backspace | Press::Interrupt => {}
+            KeyPress::Enter => return ReviewStep::Apply,
+            KeyPress::Escape | KeyPress::Char(_) | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
-        Step::Stay
+        ReviewStep::Stay
     }
 
-    fn move_hunk(&mut self, way: Way) {
+    fn move_hunk(&mut self, way: Direction) {
         let hunks = self.files.get(self.file).map_or(0, |file| file.hunks.len());
         match way {
-            Way::On if self.hunk + 1 < hunks => {
+            Direction::On if self.hunk + 1 < hunks => {
                 self.hunk += 1;
                 self.follow();
             }
-            Way::On => self.move_file(Way::On),
-            Way::Back if self.hunk > 0 => {
+            Direction::On => self.move_file(Direction::On),
+            Direction::Back if self.hunk > 0 => {
                 self.hunk -= 1;
                 self.follow();
             }
-            Way::Back => {
+            Direction::Back => {
                 let before = self.file;
-                self.move_file(Way::Back);
+                self.move_file(Direction::Back);
                 if self.file != before {
                     self.hunk = self.files[self.file].hunks.len().saturating_sub(1);
                     self.follow();
@@ -214,13 +216,13 @@ impl Review {
         }
     }
 
-    fn move_file(&mut self, way: Way) {
+    fn move_file(&mut self, way: Direction) {
         let shown = self.shown();
         let place = shown.iter().position(|index| *index == self.file);
         let next = match (way, place) {
-            (Way::On, Some(place)) => shown.get(place + 1),
-            (Way::Back, Some(place)) => place.checked_sub(1).and_then(|place| shown.get(place)),
-            (Way::On | Way::Back, None) => shown.first(),
+            (Direction::On, Some(place)) => shown.get(place + 1),
+            (Direction::Back, Some(place)) => place.checked_sub(1).and_then(|place| shown.get(place)),
+            (Direction::On | Direction::Back, None) => shown.first(),
         };
         if let Some(next) = next {
             (self.file, self.hunk, self.scroll) = (*next, 0, 0);
@@ -271,9 +273,9 @@ impl Review {
         (0..self.files.len()).filter(|index| self.files.get(*index).is_some_and(fits)).collect()
     }
 
-    /// How many files have something that is taken.
+    /// Returns the number of files that have something that is taken.
     pub fn taken_files(&self) -> usize {
-        self.files.iter().filter(|file| file.taken() != Taken::None).count()
+        self.files.iter().filter(|file| file.taken() != FileSelection::None).count()
     }
 
     /// The addresses of what is left out: whole files where all of it is.
@@ -281,9 +283,9 @@ impl Review {
         let mut left = Vec::new();
         for file in &self.files {
             match file.taken() {
-                Taken::All => {}
-                Taken::None => left.push(file.address.clone()),
-                Taken::Some => {
+                FileSelection::All => {}
+                FileSelection::None => left.push(file.address.clone()),
+                FileSelection::Some => {
                     let hunks = file.hunks.iter().filter(|hunk| !hunk.taken);
                     left.extend(hunks.map(|hunk| hunk.address.clone()));
                 }
@@ -294,19 +296,19 @@ impl Review {
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     On,
     Back,
 }
 
 impl ReviewFile {
     /// How much of it is taken. A change without hunks counts as taken: there is nothing to leave.
-    pub fn taken(&self) -> Taken {
+    pub fn taken(&self) -> FileSelection {
         let taken = self.hunks.iter().filter(|hunk| hunk.taken).count();
         match taken {
-            all if all == self.hunks.len() => Taken::All,
-            0 => Taken::None,
-            _ => Taken::Some,
+            all if all == self.hunks.len() => FileSelection::All,
+            0 => FileSelection::None,
+            _ => FileSelection::Some,
         }
     }
 }
@@ -335,10 +337,10 @@ mod tests {
         Review::new("plan 01JB".to_owned(), vec![file("src/a.rs", 2), file("src/b.rs", 1), file("doc.md", 3)])
     }
 
-    fn type_in(review: &mut Review, keys: &str) -> Step {
-        keys.chars().fold(Step::Stay, |_, key| match key {
-            '\n' => review.press(Press::Enter),
-            other => review.press(Press::Char(other)),
+    fn type_in(review: &mut Review, keys: &str) -> ReviewStep {
+        keys.chars().fold(ReviewStep::Stay, |_, key| match key {
+            '\n' => review.press(KeyPress::Enter),
+            other => review.press(KeyPress::Char(other)),
         })
     }
 
@@ -346,7 +348,7 @@ mod tests {
     fn everything_is_taken_at_first() {
         let mut review = review();
         assert_eq!(review.left_out(), Vec::<String>::new());
-        assert_eq!(type_in(&mut review, "\n"), Step::Apply);
+        assert_eq!(type_in(&mut review, "\n"), ReviewStep::Apply);
     }
 
     #[test]
@@ -366,7 +368,7 @@ mod tests {
         let mut review = review();
         type_in(&mut review, " j ");
         assert_eq!(review.left_out(), ["src/a.rs"]);
-        assert_eq!(review.files[0].taken(), Taken::None);
+        assert_eq!(review.files[0].taken(), FileSelection::None);
     }
 
     #[test]
@@ -374,12 +376,12 @@ mod tests {
         let mut review = review();
         let mut seen = vec![(review.file, review.hunk)];
         for _ in 0..7 {
-            review.press(Press::Down);
+            review.press(KeyPress::Down);
             seen.push((review.file, review.hunk));
         }
         assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2), (2, 2), (2, 2)]);
         for _ in 0..7 {
-            review.press(Press::Up);
+            review.press(KeyPress::Up);
         }
         assert_eq!((review.file, review.hunk, review.scroll), (0, 0, 0));
     }
@@ -398,7 +400,7 @@ mod tests {
         assert_eq!((review.shown(), review.file), (vec![2], 2));
         type_in(&mut review, "nn ");
         assert_eq!(review.left_out(), ["src/a.rs", "doc.md#1"]);
-        review.press(Press::Escape);
+        review.press(KeyPress::Escape);
         assert_eq!(review.shown(), [0, 1, 2]);
         type_in(&mut review, "/zzz\n ar");
         assert_eq!(review.shown(), Vec::<usize>::new());
@@ -409,61 +411,68 @@ mod tests {
     fn while_a_filter_is_typed_letters_are_letters() {
         let mut review = review();
         type_in(&mut review, "/qr a");
-        assert_eq!(review.mode, Mode::Typing("qr a".to_owned()));
-        review.press(Press::Backspace);
-        review.press(Press::Escape);
+        assert_eq!(review.mode, ReviewMode::Typing("qr a".to_owned()));
+        review.press(KeyPress::Backspace);
+        review.press(KeyPress::Escape);
         assert_eq!(
             (review.mode.clone(), review.left_out().len(), review.shown().len()),
-            (Mode::Browse, 0, 3)
+            (ReviewMode::Browse, 0, 3)
         );
     }
 
     #[test]
     fn nothing_is_applied_while_nothing_is_taken() {
         let mut review = Review::new(String::new(), vec![file("a", 1)]);
-        assert_eq!(type_in(&mut review, "r\n"), Step::Stay);
+        assert_eq!(type_in(&mut review, "r\n"), ReviewStep::Stay);
         assert!(review.message.contains("nothing is taken"));
-        assert_eq!(type_in(&mut review, "a\n"), Step::Apply);
+        assert_eq!(type_in(&mut review, "a\n"), ReviewStep::Apply);
     }
 
     #[test]
     fn who_only_reads_takes_nothing_and_leaves_nothing_out() {
         let mut review = Review::to_read("plan 01JB".to_owned(), vec![file("a", 2), file("b", 1)]);
         let before = review.clone();
-        for key in [Press::Char(' '), Press::Char('a'), Press::Char('r'), Press::Enter] {
-            assert_eq!(review.press(key), Step::Stay);
+        for key in [KeyPress::Char(' '), KeyPress::Char('a'), KeyPress::Char('r'), KeyPress::Enter] {
+            assert_eq!(review.press(key), ReviewStep::Stay);
         }
         assert_eq!(review, before);
         type_in(&mut review, "/b");
-        review.press(Press::Enter);
-        assert_eq!((review.shown(), review.press(Press::Escape)), (vec![1], Step::Stay));
-        assert_eq!(review.press(Press::Escape), Step::Quit);
+        review.press(KeyPress::Enter);
+        assert_eq!((review.shown(), review.press(KeyPress::Escape)), (vec![1], ReviewStep::Stay));
+        assert_eq!(review.press(KeyPress::Escape), ReviewStep::Quit);
     }
 
     #[test]
     fn quitting_applies_nothing() {
-        assert_eq!(type_in(&mut review(), "q"), Step::Quit);
+        assert_eq!(type_in(&mut review(), "q"), ReviewStep::Quit);
         let mut typing = review();
         type_in(&mut typing, "/x");
-        assert_eq!(typing.press(Press::Interrupt), Step::Interrupt);
+        assert_eq!(typing.press(KeyPress::Interrupt), ReviewStep::Interrupt);
     }
 
     #[test]
     fn help_takes_the_next_key_for_itself() {
         let mut review = review();
         type_in(&mut review, "?");
-        assert_eq!(review.mode, Mode::Help);
-        assert_eq!(type_in(&mut review, "q"), Step::Stay);
-        assert_eq!(review.mode, Mode::Browse);
+        assert_eq!(review.mode, ReviewMode::Help);
+        assert_eq!(type_in(&mut review, "q"), ReviewStep::Stay);
+        assert_eq!(review.mode, ReviewMode::Browse);
     }
 
     #[test]
     fn a_review_of_nothing_takes_every_key() {
         let mut empty = Review::new(String::new(), Vec::new());
         for key in "jknp ar/?x".chars() {
-            empty.press(Press::Char(key));
+            empty.press(KeyPress::Char(key));
         }
-        for press in [Press::Up, Press::Down, Press::PageUp, Press::PageDown, Press::Enter, Press::Escape] {
+        for press in [
+            KeyPress::Up,
+            KeyPress::Down,
+            KeyPress::PageUp,
+            KeyPress::PageDown,
+            KeyPress::Enter,
+            KeyPress::Escape,
+        ] {
             empty.press(press);
         }
         assert_eq!(empty.left_out(), Vec::<String>::new());

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 
-use super::{Ending, Review, Step, draw};
+use super::{Review, ReviewEnding, ReviewStep, draw};
 use crate::tui::screen::{Keys, Screen};
 
-/// Lets a person review, on the error output's terminal, until they end it or `stopped` completes. The terminal is as it
-/// was before when this returns, however it returns.
+/// Lets a person review, on the error output's terminal, until they end it or `stopped` completes. The
+/// terminal is as it was before when this returns, however it returns.
 ///
 /// # Errors
 /// The terminal cannot be used.
@@ -16,13 +16,13 @@ pub async fn on_screen(
     review: Review,
     with_colour: bool,
     stopped: impl Future<Output = ()>,
-) -> io::Result<Ending> {
+) -> io::Result<ReviewEnding> {
     let mut keys = Keys::begin()?;
     let mut screen = Screen::enter()?;
     let mut stopped = pin!(stopped);
     tokio::select! {
         ending = go_through(review, with_colour, &mut screen, &mut keys) => ending,
-        () = &mut stopped => Ok(Ending::Interrupted),
+        () = &mut stopped => Ok(ReviewEnding::Interrupted),
     }
 }
 
@@ -35,15 +35,15 @@ pub async fn go_through(
     with_colour: bool,
     screen: &mut Screen,
     keys: &mut Keys,
-) -> io::Result<Ending> {
+) -> io::Result<ReviewEnding> {
     loop {
         screen.draw(|frame| draw(&review, with_colour, frame))?;
         let Some(press) = keys.next().await? else { continue };
         match review.press(press) {
-            Step::Stay => {}
-            Step::Apply => return Ok(Ending::Apply(review.left_out())),
-            Step::Quit => return Ok(Ending::Quit),
-            Step::Interrupt => return Ok(Ending::Interrupted),
+            ReviewStep::Stay => {}
+            ReviewStep::Apply => return Ok(ReviewEnding::Apply(review.left_out())),
+            ReviewStep::Quit => return Ok(ReviewEnding::Quit),
+            ReviewStep::Interrupt => return Ok(ReviewEnding::Interrupted),
         }
     }
 }

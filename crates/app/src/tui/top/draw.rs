@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //! 1. Everything reads without colour: `>` is the cursor, `!` a conflict to come, states are words.
-//! 2. On a narrow screen the columns that tell least are left out; the pane below tells all of the chosen plan.
-//! 3. Text of plans cannot move the cursor: it was made calm before it came here.
+//! 2. On a narrow screen the columns that tell least are left out; the pane below tells all of the chosen
+//!    plan.
+//! 3. Text of plans cannot move the cursor: its control characters were escaped before it came here.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,8 +12,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph};
 
-use super::rows::{Group, Row, span};
-use super::{Mode, Page, Top};
+use super::rows::{PlanGroup, TopRow, span};
+use super::{Page, Top, TopMode};
 
 const KEYS: &str = "j/k move  d diff  a apply  c cancel  l logs  e errors  ? help  q quit";
 const PAGE_KEYS: &str = "j/k, page up/down scroll  q back";
@@ -41,31 +42,31 @@ const WIDE_FROM_COLUMNS: u16 = 110;
 pub fn draw(top: &Top, with_colour: bool, frame: &mut Frame<'_>) {
     let rows = Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]);
     let [head, body, foot] = rows.areas(frame.area());
-    let palette = Palette { with_colour };
+    let palette = TopPalette { with_colour };
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Line::styled(format!("agents top  {}", top.summary.line()), bold), head);
     match &top.mode {
-        Mode::Help => frame.render_widget(Paragraph::new(HELP).block(block("help")), body),
-        Mode::Page(page) => draw_page(page, frame, body),
-        Mode::Table | Mode::AskCancel(_) => draw_table(top, palette, frame, body),
+        TopMode::Help => frame.render_widget(Paragraph::new(HELP).block(block("help")), body),
+        TopMode::Page(page) => draw_page(page, frame, body),
+        TopMode::Table | TopMode::AskCancel(_) => draw_table(top, palette, frame, body),
     }
     let style = match top.mode {
-        Mode::AskCancel(_) => palette.of(Color::Yellow).add_modifier(Modifier::BOLD),
-        Mode::Table | Mode::Help | Mode::Page(_) => Style::new(),
+        TopMode::AskCancel(_) => palette.of(Color::Yellow).add_modifier(Modifier::BOLD),
+        TopMode::Table | TopMode::Help | TopMode::Page(_) => Style::new(),
     };
     frame.render_widget(Line::styled(foot_line(top), style), foot);
 }
 
 fn foot_line(top: &Top) -> String {
     match &top.mode {
-        Mode::AskCancel(_) => {
+        TopMode::AskCancel(_) => {
             let row =
                 top.chosen_row().map(|row| format!("{} ({})", row.short, row.title)).unwrap_or_default();
             format!("cancel plan for good? y/n   {row}")
         }
         _ if !top.message.is_empty() => top.message.clone(),
-        Mode::Page(_) => PAGE_KEYS.to_owned(),
-        Mode::Table | Mode::Help => KEYS.to_owned(),
+        TopMode::Page(_) => PAGE_KEYS.to_owned(),
+        TopMode::Table | TopMode::Help => KEYS.to_owned(),
     }
 }
 
@@ -74,21 +75,21 @@ fn block(title: &str) -> Block<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Palette {
+struct TopPalette {
     with_colour: bool,
 }
 
-impl Palette {
+impl TopPalette {
     fn of(self, color: Color) -> Style {
         if self.with_colour { Style::new().fg(color) } else { Style::new() }
     }
 
-    fn group(self, row: &Row) -> Style {
+    fn group(self, row: &TopRow) -> Style {
         match row.group {
-            Group::Running => self.of(Color::Cyan),
-            Group::NeedsYou => self.of(Color::Yellow),
-            Group::Queued => Style::new(),
-            Group::Ended => self.of(Color::DarkGray),
+            PlanGroup::Running => self.of(Color::Cyan),
+            PlanGroup::NeedsYou => self.of(Color::Yellow),
+            PlanGroup::Queued => Style::new(),
+            PlanGroup::Ended => self.of(Color::DarkGray),
         }
     }
 }
@@ -102,14 +103,14 @@ fn draw_page(page: &Page, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(paragraph.block(block(&page.title)), area);
 }
 
-fn draw_table(top: &Top, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+fn draw_table(top: &Top, palette: TopPalette, frame: &mut Frame<'_>, area: Rect) {
     if top.rows.is_empty() {
         frame.render_widget(Paragraph::new(top.summary.nothing()), inner(area));
         return;
     }
     let pane = if area.height >= PANE_FROM_LINES { PANE_LINES } else { 0 };
     let [table, below] = Layout::vertical([Constraint::Min(1), Constraint::Length(pane)]).areas(area);
-    let columns = Columns::of(&top.rows, area.width);
+    let columns = Columns::fit(&top.rows, area.width);
     let height = usize::from(table.height.saturating_sub(1)).max(1);
     let first = top.place().saturating_sub(height.saturating_sub(1));
     let head = Line::styled(columns.head(), palette.of(Color::DarkGray));
@@ -132,7 +133,7 @@ fn inner(area: Rect) -> Rect {
     Rect { x, y, width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
 }
 
-fn draw_pane(row: &Row, frame: &mut Frame<'_>, area: Rect) {
+fn draw_pane(row: &TopRow, frame: &mut Frame<'_>, area: Rect) {
     let mut lines = vec![row.title.clone()];
     let worker = row.worker.as_ref().map(|worker| format!(", worker {worker}")).unwrap_or_default();
     let does = if row.does.is_empty() { String::new() } else { format!(", {}", row.does) };
@@ -151,7 +152,7 @@ fn draw_pane(row: &Row, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
 }
 
-/// How wide the columns are, so that they stay where they are while plans go on.
+/// The widths of the columns, so that they stay where they are while plans go on.
 struct Columns {
     plan: usize,
     is_wide: bool,
@@ -166,7 +167,7 @@ const WORKER: usize = 6;
 const PROJECT: usize = 16;
 
 impl Columns {
-    fn of(rows: &[Row], width: u16) -> Columns {
+    fn fit(rows: &[TopRow], width: u16) -> Columns {
         let plan = rows.iter().map(|row| row.short.len()).max().unwrap_or(0);
         Columns { plan, is_wide: width >= WIDE_FROM_COLUMNS }
     }
@@ -175,7 +176,7 @@ impl Columns {
         self.cells(' ', ["PLAN", "STATE", "DOES", "TIME", "FILES", "CLASH", "WORKER", "PROJECT", "TITLE"])
     }
 
-    fn line(&self, row: &Row, cursor: char) -> String {
+    fn line(&self, row: &TopRow, cursor: char) -> String {
         let (time, files, clash) = (span(row.since_ms), row.files.to_string(), row.conflicts_shown());
         let worker = row.worker.as_deref().unwrap_or("");
         let cells =

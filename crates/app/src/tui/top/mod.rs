@@ -1,7 +1,7 @@
 //! Many plans on one screen: what is seen of each, and what the keys do.
 //!
 //! [`Top`] is a value that news and keys change; `draw` paints it, `rows` makes the rows. Whoever has the engine fulfils
-//! the [`Wish`]es.
+//! the [`TopCommand`]es.
 //!
 //! # Invariants
 //! 1. The cursor stays with its plan, wherever the plan moves in the table.
@@ -12,15 +12,15 @@ mod draw;
 mod rows;
 
 pub use draw::draw;
-pub use rows::{Group, Row, Summary, breaker_words, breakers_json, rows, span, to_table, write_json};
+pub use rows::{PlanGroup, Summary, TopRow, breaker_words, breakers_json, rows, span, to_table, write_json};
 
 use domain::PlanId;
 
-use super::screen::Press;
+use super::screen::KeyPress;
 
-/// What comes of a key.
+/// The command of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum TopCommand {
     /// Nothing is to be done.
     Stay,
     /// The end.
@@ -37,7 +37,7 @@ pub enum Wish {
     Logs(PlanId),
 }
 
-/// What a page is about.
+/// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// What went wrong, from the beginning.
@@ -49,21 +49,21 @@ pub enum PageKind {
 /// Text that fills the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What it is about.
+    /// Its subject.
     pub kind: PageKind,
     /// Of which plan.
     pub plan: PlanId,
     /// Its head.
     pub title: String,
-    /// Its lines, calm.
+    /// Its lines, with control characters escaped.
     pub lines: Vec<String>,
-    /// How many lines lie below what is shown.
+    /// The number of lines that lie below what is shown.
     below: usize,
 }
 
-/// What the keys mean at the moment.
+/// The present meaning of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum TopMode {
     /// The table.
     Table,
     /// The help.
@@ -77,12 +77,12 @@ pub enum Mode {
 /// The screen's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Top {
-    rows: Vec<Row>,
+    rows: Vec<TopRow>,
     summary: Summary,
     chosen: Option<PlanId>,
-    mode: Mode,
+    mode: TopMode,
     message: String,
-    /// How many lines of a page are shown at once.
+    /// The number of lines of a page that are shown at once.
     page_lines: usize,
 }
 
@@ -93,14 +93,14 @@ impl Top {
             rows: Vec::new(),
             summary: Summary::default(),
             chosen: None,
-            mode: Mode::Table,
+            mode: TopMode::Table,
             message: String::new(),
             page_lines: 1,
         }
     }
 
     /// What is seen now.
-    pub fn see(&mut self, rows: Vec<Row>, summary: Summary) {
+    pub fn see(&mut self, rows: Vec<TopRow>, summary: Summary) {
         let before = self.place();
         (self.rows, self.summary) = (rows, summary);
         if !self.rows.iter().any(|row| Some(row.id) == self.chosen) {
@@ -117,25 +117,25 @@ impl Top {
     /// Shows text, or what became of it; a page that is shown already stays where it was scrolled to.
     pub fn show(&mut self, kind: PageKind, plan: PlanId, title: String, lines: Vec<String>) {
         let below = match &self.mode {
-            Mode::Page(page) if page.kind == kind && page.plan == plan => match page.below {
+            TopMode::Page(page) if page.kind == kind && page.plan == plan => match page.below {
                 0 => 0,
                 // What is read stays in sight, though more comes below.
                 below => below + lines.len().saturating_sub(page.lines.len()),
             },
-            Mode::Page(_) | Mode::Table | Mode::Help | Mode::AskCancel(_) => match kind {
+            TopMode::Page(_) | TopMode::Table | TopMode::Help | TopMode::AskCancel(_) => match kind {
                 PageKind::Errors => lines.len(),
                 PageKind::Logs => 0,
             },
         };
-        self.mode = Mode::Page(Page { kind, plan, title, lines, below });
+        self.mode = TopMode::Page(Page { kind, plan, title, lines, below });
         self.clamp();
     }
 
     /// The plan whose printed text is shown: it grows.
     pub fn shows_logs_of(&self) -> Option<PlanId> {
         match &self.mode {
-            Mode::Page(page) if page.kind == PageKind::Logs => Some(page.plan),
-            Mode::Page(_) | Mode::Table | Mode::Help | Mode::AskCancel(_) => None,
+            TopMode::Page(page) if page.kind == PageKind::Logs => Some(page.plan),
+            TopMode::Page(_) | TopMode::Table | TopMode::Help | TopMode::AskCancel(_) => None,
         }
     }
 
@@ -147,78 +147,80 @@ impl Top {
     }
 
     fn clamp(&mut self) {
-        if let Mode::Page(page) = &mut self.mode {
+        if let TopMode::Page(page) = &mut self.mode {
             page.below = page.below.min(page.lines.len().saturating_sub(self.page_lines));
         }
     }
 
     /// What a key does.
-    pub fn press(&mut self, press: Press) -> Wish {
+    pub fn press(&mut self, press: KeyPress) -> TopCommand {
         self.message.clear();
-        if press == Press::Interrupt {
-            return Wish::Quit;
+        if press == KeyPress::Interrupt {
+            return TopCommand::Quit;
         }
-        match std::mem::replace(&mut self.mode, Mode::Table) {
-            Mode::Table => self.at_table(press),
-            Mode::Help => Wish::Stay,
-            Mode::AskCancel(plan) if matches!(press, Press::Char('y' | 'Y')) => Wish::Cancel(plan),
-            Mode::AskCancel(_) => {
-                self.message = "nothing was cancelled".to_owned();
-                Wish::Stay
+        match std::mem::replace(&mut self.mode, TopMode::Table) {
+            TopMode::Table => self.at_table(press),
+            TopMode::Help => TopCommand::Stay,
+            TopMode::AskCancel(plan) if matches!(press, KeyPress::Char('y' | 'Y')) => {
+                TopCommand::Cancel(plan)
             }
-            Mode::Page(page) => {
+            TopMode::AskCancel(_) => {
+                self.message = "nothing was cancelled".to_owned();
+                TopCommand::Stay
+            }
+            TopMode::Page(page) => {
                 self.at_page(page, press);
-                Wish::Stay
+                TopCommand::Stay
             }
         }
     }
 
-    fn at_page(&mut self, mut page: Page, press: Press) {
+    fn at_page(&mut self, mut page: Page, press: KeyPress) {
         let step = self.page_lines.saturating_sub(1).max(1);
         match press {
-            Press::Char('q') | Press::Escape => return,
-            Press::Char('k') | Press::Up => page.below = page.below.saturating_add(1),
-            Press::Char('j') | Press::Down => page.below = page.below.saturating_sub(1),
-            Press::PageUp => page.below = page.below.saturating_add(step),
-            Press::PageDown | Press::Char(' ') => page.below = page.below.saturating_sub(step),
-            Press::Char(_) | Press::Enter | Press::Backspace | Press::Interrupt => {}
+            KeyPress::Char('q') | KeyPress::Escape => return,
+            KeyPress::Char('k') | KeyPress::Up => page.below = page.below.saturating_add(1),
+            KeyPress::Char('j') | KeyPress::Down => page.below = page.below.saturating_sub(1),
+            KeyPress::PageUp => page.below = page.below.saturating_add(step),
+            KeyPress::PageDown | KeyPress::Char(' ') => page.below = page.below.saturating_sub(step),
+            KeyPress::Char(_) | KeyPress::Enter | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
-        self.mode = Mode::Page(page);
+        self.mode = TopMode::Page(page);
         self.clamp();
     }
 
-    fn at_table(&mut self, press: Press) -> Wish {
+    fn at_table(&mut self, press: KeyPress) -> TopCommand {
         match press {
-            Press::Char('j') | Press::Down => self.go(self.place().saturating_add(1)),
-            Press::Char('k') | Press::Up => self.go(self.place().saturating_sub(1)),
-            Press::PageDown => self.go(self.place().saturating_add(self.page_lines)),
-            Press::PageUp => self.go(self.place().saturating_sub(self.page_lines)),
-            Press::Char('?') => self.mode = Mode::Help,
-            Press::Char('q') => return Wish::Quit,
-            Press::Char(letter @ ('c' | 'd' | 'a' | 'e' | 'l')) => return self.with_plan(letter),
-            Press::Enter => return self.with_plan('d'),
-            Press::Char(_) | Press::Escape | Press::Backspace | Press::Interrupt => {}
+            KeyPress::Char('j') | KeyPress::Down => self.go(self.place().saturating_add(1)),
+            KeyPress::Char('k') | KeyPress::Up => self.go(self.place().saturating_sub(1)),
+            KeyPress::PageDown => self.go(self.place().saturating_add(self.page_lines)),
+            KeyPress::PageUp => self.go(self.place().saturating_sub(self.page_lines)),
+            KeyPress::Char('?') => self.mode = TopMode::Help,
+            KeyPress::Char('q') => return TopCommand::Quit,
+            KeyPress::Char(letter @ ('c' | 'd' | 'a' | 'e' | 'l')) => return self.with_plan(letter),
+            KeyPress::Enter => return self.with_plan('d'),
+            KeyPress::Char(_) | KeyPress::Escape | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
-        Wish::Stay
+        TopCommand::Stay
     }
 
-    fn with_plan(&mut self, letter: char) -> Wish {
+    fn with_plan(&mut self, letter: char) -> TopCommand {
         let Some(row) = self.chosen_row() else {
             self.message = "there is no plan to do that with".to_owned();
-            return Wish::Stay;
+            return TopCommand::Stay;
         };
         let (id, short) = (row.id, row.short.clone());
         match letter {
-            'e' => return Wish::Errors(id),
-            'l' => return Wish::Logs(id),
-            'd' if row.files > 0 => return Wish::Diff(id),
+            'e' => return TopCommand::Errors(id),
+            'l' => return TopCommand::Logs(id),
+            'd' if row.files > 0 => return TopCommand::Diff(id),
             'd' => self.message = format!("plan {short} has changed nothing"),
-            'a' if row.can_apply => return Wish::Apply(id),
+            'a' if row.can_apply => return TopCommand::Apply(id),
             'a' => self.message = format!("plan {short} cannot be applied: it is {}", row.state),
-            'c' if row.can_cancel => self.mode = Mode::AskCancel(id),
+            'c' if row.can_cancel => self.mode = TopMode::AskCancel(id),
             _ => self.message = format!("plan {short} has ended: there is nothing to cancel"),
         }
-        Wish::Stay
+        TopCommand::Stay
     }
 
     fn place(&self) -> usize {
@@ -230,7 +232,7 @@ impl Top {
         self.chosen = self.rows.get(place.min(last)).map(|row| row.id);
     }
 
-    fn chosen_row(&self) -> Option<&Row> {
+    fn chosen_row(&self) -> Option<&TopRow> {
         self.rows.iter().find(|row| Some(row.id) == self.chosen)
     }
 }

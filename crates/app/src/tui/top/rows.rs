@@ -1,31 +1,31 @@
-//! What is seen of each plan: the rows of the table, on the screen, in plain, and as programs read them.
+//! The rows of the plan table: on the screen, in plain text, and for programs.
 //!
 //! # Invariants
 //! 1. What works comes first, then what needs a person, then what waits, then what has ended a while ago.
-//! 2. Text of plans is calm before it is in a row.
+//! 2. Control characters in the text of plans are escaped before it is in a row.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
-use engine::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
+use domain::{ApplyState, PlanId, PlanState, WallMs, WorkState};
+use engine::{CurrentStep, Forecasts, OverviewSnapshot, PlanSummary, ProviderBreakerChange, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::notify::Need;
-use crate::output::{Look, Table, calm, object, one_line, write_object_with_list};
+use crate::output::{OutputStyle, TextTable, escape_control_chars, object, one_line, write_object_with_list};
 use crate::render;
-use crate::render::forecast::Met;
+use crate::render::forecast::OverlappingPlan;
 use crate::time::stamp;
 
 /// How long a plan that has ended is still seen.
 const ENDED_MS: u64 = 60 * 60 * 1_000;
 
-/// How many providers are told of on the line above the table.
+/// The number of providers that are told of on the line above the table.
 const BREAKERS_SHOWN_MAX: usize = 3;
 
-/// Where in the table.
+/// The group of a plan in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum PlanGroup {
     /// Worked on.
     Running,
     /// Needs a person.
@@ -36,84 +36,89 @@ pub enum Group {
     Ended,
 }
 
-impl Group {
+impl PlanGroup {
     /// The name that programs read.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Group::Running => "running",
-            Group::NeedsYou => "needs_you",
-            Group::Queued => "queued",
-            Group::Ended => "ended",
+            PlanGroup::Running => "running",
+            PlanGroup::NeedsYou => "needs_you",
+            PlanGroup::Queued => "queued",
+            PlanGroup::Ended => "ended",
         }
     }
 }
 
 /// A plan in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Which plan.
+pub struct TopRow {
+    /// The plan.
     pub id: PlanId,
     /// The shortest text that names it.
     pub short: String,
-    /// What it is about.
+    /// Its subject.
     pub title: String,
     /// The first of its projects.
     pub project: String,
     /// Where in the table.
-    pub group: Group,
+    pub group: PlanGroup,
     /// Phase and state in words.
     pub state: String,
     /// What it does, or what it waits for.
     pub does: String,
     /// Since when it stands so, in milliseconds.
     pub since_ms: u64,
-    /// How many files it has changed.
+    /// The number of files it has changed.
     pub files: usize,
     /// The plans that it meets.
-    pub met: Vec<Met>,
+    pub met: Vec<OverlappingPlan>,
     /// Who works on it.
     pub worker: Option<String>,
-    /// Whether it can be cancelled.
+    /// True if it can be cancelled.
     pub can_cancel: bool,
-    /// Whether it can be applied.
+    /// True if it can be applied.
     pub can_apply: bool,
 }
 
-/// What is told above the table.
+/// The summary above the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How many are worked on.
     pub running: usize,
-    /// How many may be.
+    /// The number that is allowed.
     pub slots: u32,
-    /// How many wait for their turn.
+    /// The number of plans that wait for their turn.
     pub queued: usize,
-    /// How many need a person.
+    /// The number of plans that need a person.
     pub needs_you: usize,
-    /// How many pairs of plans will be in conflict.
+    /// The number of pairs of plans that will be in conflict.
     pub conflicts: usize,
     /// How much of what plans share was not compared.
     pub not_compared: usize,
-    /// Whether a worker lives that takes any plan.
+    /// True if a worker lives that takes any plan.
     pub has_worker: bool,
-    /// Whether there are plans that have ended and are not in the table.
+    /// True if there are plans that have ended and are not in the table.
     pub has_older: bool,
     /// Providers of models that were given a rest or answer again, in words.
     pub breakers: Vec<String>,
 }
 
 /// The rows of what was seen; `all` has also those that ended long ago.
-pub fn rows(seen: &Seen, forecasts: &Forecasts, now: WallMs, all: bool) -> (Vec<Row>, Summary) {
+pub fn rows(
+    seen: &OverviewSnapshot,
+    forecasts: &Forecasts,
+    now: WallMs,
+    all: bool,
+) -> (Vec<TopRow>, Summary) {
     let shorts: BTreeMap<PlanId, &str> =
         seen.plans.iter().map(|glance| (glance.plan.id, glance.short.as_str())).collect();
     let short = |id: PlanId| shorts.get(&id).map_or_else(|| id.to_string(), |short| (*short).to_owned());
-    let mut mets: BTreeMap<PlanId, Vec<Met>> = BTreeMap::new();
+    let mut mets: BTreeMap<PlanId, Vec<OverlappingPlan>> = BTreeMap::new();
     for forecast in &forecasts.pairs {
         for plan in [forecast.plan, forecast.other] {
-            mets.entry(plan).or_default().extend(Met::by(plan, forecast, short));
+            mets.entry(plan).or_default().extend(OverlappingPlan::by(plan, forecast, short));
         }
     }
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TopRow> = Vec::new();
     let mut summary = Summary {
         slots: seen.slots,
         queued: seen.queued,
@@ -124,9 +129,9 @@ pub fn rows(seen: &Seen, forecasts: &Forecasts, now: WallMs, all: bool) -> (Vec<
     };
     for glance in &seen.plans {
         let row = row(glance, mets.remove(&glance.plan.id).unwrap_or_default(), now);
-        summary.running += usize::from(row.group == Group::Running);
-        summary.needs_you += usize::from(row.group == Group::NeedsYou);
-        if row.group == Group::Ended && row.since_ms > ENDED_MS && !all {
+        summary.running += usize::from(row.group == PlanGroup::Running);
+        summary.needs_you += usize::from(row.group == PlanGroup::NeedsYou);
+        if row.group == PlanGroup::Ended && row.since_ms > ENDED_MS && !all {
             summary.has_older = true;
         } else {
             rows.push(row);
@@ -134,36 +139,41 @@ pub fn rows(seen: &Seen, forecasts: &Forecasts, now: WallMs, all: bool) -> (Vec<
     }
     // The first in the queue comes first; of the others the newest.
     rows.sort_by_key(|row| {
-        (row.group, if row.group == Group::Queued { row.id.as_u128() } else { !row.id.as_u128() })
+        (row.group, if row.group == PlanGroup::Queued { row.id.as_u128() } else { !row.id.as_u128() })
     });
     (rows, summary)
 }
 
-fn row(glance: &Glance, met: Vec<Met>, now: WallMs) -> Row {
+fn row(glance: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
     let plan = &glance.plan;
     let need = need(glance);
     let group = match need {
-        _ if glance.is_running() => Group::Running,
-        Some(_) => Group::NeedsYou,
-        None if glance.job.is_some() || glance.goes_on => Group::Queued,
-        None => Group::Ended,
+        _ if glance.is_running() => PlanGroup::Running,
+        Some(_) => PlanGroup::NeedsYou,
+        None if glance.job.is_some() || glance.goes_on => PlanGroup::Queued,
+        None => PlanGroup::Ended,
     };
     let is_final = matches!(
         plan.state,
-        PlanState::Strategize(Work::Cancelled)
-            | PlanState::Execute(Work::Cancelled)
+        PlanState::Strategize(WorkState::Cancelled)
+            | PlanState::Execute(WorkState::Cancelled)
             | PlanState::Apply(ApplyState::Cancelled | ApplyState::Applied)
     );
     let is_undone = plan.undone_at.is_some();
     let is_ready = matches!(
         plan.state,
-        PlanState::Execute(Work::Complete) | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
+        PlanState::Execute(WorkState::Complete)
+            | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
     );
-    Row {
+    TopRow {
         id: plan.id,
         short: glance.short.clone(),
-        title: calm(&one_line(&plan.title)),
-        project: plan.projects.first().map(|project| calm(&project.alias)).unwrap_or_default(),
+        title: escape_control_chars(&one_line(&plan.title)),
+        project: plan
+            .projects
+            .first()
+            .map(|project| escape_control_chars(&project.alias))
+            .unwrap_or_default(),
         group,
         state: state(glance),
         does: does(glance, need),
@@ -177,7 +187,7 @@ fn row(glance: &Glance, met: Vec<Met>, now: WallMs) -> Row {
 }
 
 /// What the plan needs a person for.
-fn need(glance: &Glance) -> Option<Need> {
+fn need(glance: &PlanSummary) -> Option<Need> {
     match (&glance.job, glance.place) {
         _ if glance.owner_is_gone => Some(Need::GoOn),
         // Who made it has not started it, or went away.
@@ -188,7 +198,7 @@ fn need(glance: &Glance) -> Option<Need> {
     }
 }
 
-fn state(glance: &Glance) -> String {
+fn state(glance: &PlanSummary) -> String {
     let plan = &glance.plan;
     let word = match plan.state.word() {
         _ if plan.undone_at.is_some() => "undone",
@@ -199,7 +209,7 @@ fn state(glance: &Glance) -> String {
     format!("{} {word}", plan.state.phase())
 }
 
-fn does(glance: &Glance, need: Option<Need>) -> String {
+fn does(glance: &PlanSummary, need: Option<Need>) -> String {
     if let Some(need) = need {
         return need.words().to_owned();
     }
@@ -213,8 +223,8 @@ fn does(glance: &Glance, need: Option<Need>) -> String {
     glance.step.as_ref().map(step_words).unwrap_or_default()
 }
 
-fn step_words(step: &GlanceStep) -> String {
-    let node = calm(&one_line(&step.node));
+fn step_words(step: &CurrentStep) -> String {
+    let node = escape_control_chars(&one_line(&step.node));
     match (step.place, node.strip_prefix("validate/")) {
         // The only step has the name of its phase, and that is told already.
         (Some((_, 1)), _) => String::new(),
@@ -225,7 +235,7 @@ fn step_words(step: &GlanceStep) -> String {
 }
 
 /// The end of the worker's name: the beginning is only time.
-fn worker(glance: &Glance) -> Option<String> {
+fn worker(glance: &PlanSummary) -> Option<String> {
     const CHARS: usize = 6;
     let name = glance.job.as_ref().filter(|_| glance.is_running())?.worker?.to_string();
     let from = name.len().saturating_sub(CHARS);
@@ -243,8 +253,8 @@ pub fn span(ms: u64) -> String {
     }
 }
 
-impl Row {
-    /// How many plans it will be in conflict with.
+impl TopRow {
+    /// Returns the number of plans it will be in conflict with.
     pub fn conflicts(&self) -> usize {
         self.met.iter().filter(|met| met.is_conflict()).count()
     }
@@ -298,8 +308,8 @@ impl Summary {
 }
 
 /// How a provider's breaker changed, in words.
-pub fn breaker_words(change: &BreakerChange, now: WallMs) -> String {
-    let provider = calm(&change.provider);
+pub fn breaker_words(change: &ProviderBreakerChange, now: WallMs) -> String {
+    let provider = escape_control_chars(&change.provider);
     let ago = span(now.0.saturating_sub(change.at.0));
     match (change.left(now), change.rest_ms) {
         (Some(left), _) => {
@@ -314,8 +324,8 @@ pub fn breaker_words(change: &BreakerChange, now: WallMs) -> String {
 }
 
 /// How breakers changed, for programs. One whose rest is over is about to be tried.
-pub fn breakers_json(changes: &[BreakerChange], now: WallMs) -> Value {
-    let one = |change: &BreakerChange| {
+pub fn breakers_json(changes: &[ProviderBreakerChange], now: WallMs) -> Value {
+    let one = |change: &ProviderBreakerChange| {
         let state = match (change.left(now), change.rest_ms) {
             (Some(_), _) => "open",
             (None, Some(_)) => "half_open",
@@ -327,12 +337,21 @@ pub fn breakers_json(changes: &[BreakerChange], now: WallMs) -> Value {
 }
 
 /// The table without a screen.
-pub fn to_table(rows: &[Row], summary: &Summary, look: &Look) -> String {
+pub fn to_table(rows: &[TopRow], summary: &Summary, look: &OutputStyle) -> String {
     if rows.is_empty() {
         return summary.nothing().to_owned();
     }
-    let mut table =
-        Table::new(&["plan", "state", "does", "time", "files", "conflicts", "worker", "project", "title"]);
+    let mut table = TextTable::new(&[
+        "plan",
+        "state",
+        "does",
+        "time",
+        "files",
+        "conflicts",
+        "worker",
+        "project",
+        "title",
+    ]);
     for row in rows {
         table.row(vec![
             row.short.clone(),
@@ -346,7 +365,7 @@ pub fn to_table(rows: &[Row], summary: &Summary, look: &Look) -> String {
             row.title.clone(),
         ]);
     }
-    format!("{}\n{}", summary.line(), table.shown(look))
+    format!("{}\n{}", summary.line(), table.render(look))
 }
 
 /// Writes it as programs read it.
@@ -355,8 +374,8 @@ pub fn to_table(rows: &[Row], summary: &Summary, look: &Look) -> String {
 /// It cannot be written.
 pub fn write_json(
     out: &mut dyn Write,
-    (rows, summary): (&[Row], &Summary),
-    seen: &Seen,
+    (rows, summary): (&[TopRow], &Summary),
+    seen: &OverviewSnapshot,
     breakers: &Value,
 ) -> io::Result<()> {
     let whole = json!({
@@ -371,7 +390,7 @@ pub fn write_json(
 }
 
 /// What programs read of a row, but for what its plan meets.
-fn row_json(row: &Row, seen: &Seen) -> Option<Value> {
+fn row_json(row: &TopRow, seen: &OverviewSnapshot) -> Option<Value> {
     let glance = seen.plans.iter().find(|glance| glance.plan.id == row.id)?;
     let plan = &glance.plan;
     let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();

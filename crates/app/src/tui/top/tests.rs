@@ -1,14 +1,16 @@
 //! Keys and pictures of the table of plans.
 
 use domain::{ApplyState, ByteText, Job, WorkerId};
-use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, ProjectLink, WallMs, Work};
-use engine::{Forecast, ForecastKind, ForecastPath, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
+use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, ProjectLink, WallMs, WorkState};
+use engine::{
+    CurrentStep, Forecast, ForecastKind, ForecastPath, Forecasts, OverviewSnapshot, PlanSummary, QueuePlace,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::output::{ColorWhen, Format, Look};
+use crate::output::{ColorWhen, Format, OutputStyle};
 
 const NOW: WallMs = WallMs(10_000_000);
 
@@ -22,11 +24,11 @@ fn plan(no: u128, title: &str, state: PlanState) -> Plan {
     Plan { state, ..Plan::new(new, WallMs(NOW.0 - 125_000)) }
 }
 
-fn glance(no: u128, title: &str, state: PlanState) -> Glance {
+fn glance(no: u128, title: &str, state: PlanState) -> PlanSummary {
     let plan = plan(no, title, state);
     let (job, place, step) = (None, None, None);
     let (goes_on, owner_is_gone) = (false, false);
-    Glance { plan, short: format!("01JB3QK7X{no}"), job, place, goes_on, owner_is_gone, step, files: 0 }
+    PlanSummary { plan, short: format!("01JB3QK7X{no}"), job, place, goes_on, owner_is_gone, step, files: 0 }
 }
 
 fn job(no: u128, is_running: bool) -> Job {
@@ -40,17 +42,17 @@ fn job(no: u128, is_running: bool) -> Job {
 }
 
 /// One of each group, and two that will be in conflict.
-fn seen() -> (Seen, Forecasts) {
-    let mut runs = glance(1, "rename the cart everywhere", PlanState::Execute(Work::Processing));
+fn seen() -> (OverviewSnapshot, Forecasts) {
+    let mut runs = glance(1, "rename the cart everywhere", PlanState::Execute(WorkState::Processing));
     runs.job = Some(job(1, true));
-    runs.step = Some(GlanceStep { node: "build".to_owned(), place: Some((2, 5)) });
+    runs.step = Some(CurrentStep { node: "build".to_owned(), place: Some((2, 5)) });
     runs.files = 4;
-    let mut waits = glance(2, "add a test", PlanState::Execute(Work::Queued));
+    let mut waits = glance(2, "add a test", PlanState::Execute(WorkState::Queued));
     waits.job = Some(job(2, false));
     waits.place = Some(QueuePlace { slots: 4, busy: 4, before: 2, is_served: true, is_held: false });
-    let mut done = glance(3, "fix the sum\x1b[2J", PlanState::Execute(Work::Complete));
+    let mut done = glance(3, "fix the sum\x1b[2J", PlanState::Execute(WorkState::Complete));
     done.files = 12;
-    let failed = glance(4, "format all", PlanState::Execute(Work::Errored));
+    let failed = glance(4, "format all", PlanState::Execute(WorkState::Errored));
     let mut applied = glance(5, "bump", PlanState::Apply(ApplyState::Applied));
     applied.files = 1;
     let kind = ForecastKind::SameLines;
@@ -64,7 +66,7 @@ fn seen() -> (Seen, Forecasts) {
     };
     let plans = vec![applied, failed, done, waits, runs];
     (
-        Seen { plans, queued: 3, slots: 4, has_worker: true, is_news: true },
+        OverviewSnapshot { plans, queued: 3, slots: 4, has_worker: true, is_news: true },
         Forecasts { pairs: vec![forecast], ..Forecasts::default() },
     )
 }
@@ -90,8 +92,8 @@ fn painted(top: &mut Top, width: u16, height: u16) -> String {
     (0..height).map(row).collect()
 }
 
-fn type_in(top: &mut Top, keys: &str) -> Wish {
-    keys.chars().map(|key| top.press(Press::Char(key))).last().unwrap()
+fn type_in(top: &mut Top, keys: &str) -> TopCommand {
+    keys.chars().map(|key| top.press(KeyPress::Char(key))).last().unwrap()
 }
 
 #[test]
@@ -144,7 +146,7 @@ fn an_empty_table_says_what_to_type() {
     let (rows, summary) = rows(&older, &Forecasts::default(), late, false);
     assert!(rows.is_empty() && summary.nothing().contains("agents plan list"));
     assert_eq!(super::rows(&older, &Forecasts::default(), late, true).0.len(), 1, "unless all are asked for");
-    assert_eq!(type_in(&mut top, "c"), Wish::Stay);
+    assert_eq!(type_in(&mut top, "c"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("there is no plan to do that with"));
 }
 
@@ -172,37 +174,40 @@ fn the_cursor_stays_with_its_plan() {
     assert_eq!(top.place(), 1, "where it was, when it is gone");
     type_in(&mut top, "kkkkkk");
     assert_eq!(top.place(), 0);
-    top.press(Press::PageDown);
+    top.press(KeyPress::PageDown);
     assert_eq!(top.place(), 2);
 }
 
 #[test]
 fn nothing_is_cancelled_without_a_yes() {
     let mut top = top();
-    assert_eq!(type_in(&mut top, "c"), Wish::Stay);
+    assert_eq!(type_in(&mut top, "c"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("cancel plan for good? y/n   01JB3QK7X1 (rename the cart"));
-    assert_eq!(type_in(&mut top, "n"), Wish::Stay);
+    assert_eq!(type_in(&mut top, "n"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("nothing was cancelled"));
     type_in(&mut top, "c");
-    assert_eq!(top.press(Press::Enter), Wish::Stay);
-    assert_eq!(type_in(&mut top, "cy"), Wish::Cancel(PlanId::from_u128(1)));
+    assert_eq!(top.press(KeyPress::Enter), TopCommand::Stay);
+    assert_eq!(type_in(&mut top, "cy"), TopCommand::Cancel(PlanId::from_u128(1)));
     type_in(&mut top, "jjjj");
-    assert_eq!(type_in(&mut top, "cy"), Wish::Stay, "what is applied has ended");
+    assert_eq!(type_in(&mut top, "cy"), TopCommand::Stay, "what is applied has ended");
 }
 
 #[test]
 fn a_key_that_can_do_nothing_says_why() {
     let mut top = top();
-    assert_eq!(type_in(&mut top, "a"), Wish::Stay);
+    assert_eq!(type_in(&mut top, "a"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("cannot be applied: it is execute running"));
-    assert_eq!(type_in(&mut top, "d"), Wish::Diff(PlanId::from_u128(1)));
-    assert_eq!(type_in(&mut top, "jd"), Wish::Stay);
+    assert_eq!(type_in(&mut top, "d"), TopCommand::Diff(PlanId::from_u128(1)));
+    assert_eq!(type_in(&mut top, "jd"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("plan 01JB3QK7X4 has changed nothing"));
-    assert_eq!(type_in(&mut top, "e"), Wish::Errors(PlanId::from_u128(4)));
-    assert_eq!(type_in(&mut top, "l"), Wish::Logs(PlanId::from_u128(4)));
-    assert_eq!(type_in(&mut top, "ja"), Wish::Apply(PlanId::from_u128(3)));
-    assert_eq!(top.press(Press::Enter), Wish::Diff(PlanId::from_u128(3)));
-    assert_eq!((type_in(&mut top, "q"), top.press(Press::Interrupt)), (Wish::Quit, Wish::Quit));
+    assert_eq!(type_in(&mut top, "e"), TopCommand::Errors(PlanId::from_u128(4)));
+    assert_eq!(type_in(&mut top, "l"), TopCommand::Logs(PlanId::from_u128(4)));
+    assert_eq!(type_in(&mut top, "ja"), TopCommand::Apply(PlanId::from_u128(3)));
+    assert_eq!(top.press(KeyPress::Enter), TopCommand::Diff(PlanId::from_u128(3)));
+    assert_eq!(
+        (type_in(&mut top, "q"), top.press(KeyPress::Interrupt)),
+        (TopCommand::Quit, TopCommand::Quit)
+    );
 }
 
 #[test]
@@ -213,8 +218,8 @@ fn help_tells_every_key() {
     for key in ["j, down", "d, enter", "c     ", "l     ", "e     ", "q     "] {
         assert!(shown.contains(key), "{key}: {shown}");
     }
-    assert_eq!(type_in(&mut top, "c"), Wish::Stay);
-    assert_eq!(top.mode, Mode::Table, "any key only goes back");
+    assert_eq!(type_in(&mut top, "c"), TopCommand::Stay);
+    assert_eq!(top.mode, TopMode::Table, "any key only goes back");
 }
 
 #[test]
@@ -233,13 +238,13 @@ fn what_is_printed_is_followed_and_what_is_read_stays_in_sight() {
     assert!(shown(&mut top, 119) && !shown(&mut top, 120), "what is read stays");
     assert_eq!(top.shows_logs_of(), Some(id));
     for _ in 0..40 {
-        top.press(Press::PageUp);
+        top.press(KeyPress::PageUp);
     }
     assert!(shown(&mut top, 1));
-    top.press(Press::Down);
+    top.press(KeyPress::Down);
     assert!(shown(&mut top, 11), "no key was wasted above the first line");
     type_in(&mut top, "q");
-    assert_eq!((&top.mode, top.shows_logs_of()), (&Mode::Table, None));
+    assert_eq!((&top.mode, top.shows_logs_of()), (&TopMode::Table, None));
     top.show(PageKind::Errors, id, title(), lines(100));
     assert!(shown(&mut top, 1), "errors are read from their beginning");
 }
@@ -249,22 +254,22 @@ fn who_waits_for_a_person_is_told_from_who_waits_for_a_turn() {
     let (mut seen, _) = seen();
     let waits = &mut seen.plans[3];
     waits.place = waits.place.map(|place| QueuePlace { is_held: true, is_served: false, ..place });
-    let told = |seen: &Seen, place: usize| {
+    let told = |seen: &OverviewSnapshot, place: usize| {
         let (rows, _) = rows(seen, &Forecasts::default(), NOW, false);
         let row = rows.iter().find(|row| row.id == seen.plans[place].plan.id).unwrap().clone();
         (row.group, row.does)
     };
-    assert_eq!(told(&seen, 3), (Group::NeedsYou, "start it".to_owned()));
+    assert_eq!(told(&seen, 3), (PlanGroup::NeedsYou, "start it".to_owned()));
     let waits = &mut seen.plans[3];
     waits.place = waits.place.map(|place| QueuePlace { is_held: false, ..place });
-    assert_eq!(told(&seen, 3), (Group::Queued, "no worker".to_owned()));
+    assert_eq!(told(&seen, 3), (PlanGroup::Queued, "no worker".to_owned()));
     seen.plans[4].owner_is_gone = true;
-    assert_eq!(told(&seen, 4), (Group::NeedsYou, "resume it".to_owned()));
+    assert_eq!(told(&seen, 4), (PlanGroup::NeedsYou, "resume it".to_owned()));
     seen.plans[2].goes_on = true;
-    assert_eq!(told(&seen, 2).0, Group::Queued, "it is about to go on by itself");
+    assert_eq!(told(&seen, 2).0, PlanGroup::Queued, "it is about to go on by itself");
     seen.plans[2].goes_on = false;
     seen.plans[2].files = 0;
-    assert_eq!(told(&seen, 2), (Group::Ended, String::new()), "nothing to say yes to");
+    assert_eq!(told(&seen, 2), (PlanGroup::Ended, String::new()), "nothing to say yes to");
 }
 
 #[test]
@@ -277,7 +282,8 @@ fn times_are_short() {
 fn the_table_reads_without_a_screen_and_by_programs() {
     let (seen, forecasts) = seen();
     let (rows, summary) = rows(&seen, &forecasts, NOW, false);
-    let look = Look { width: None, ..Look::find(Some(Format::Plain), ColorWhen::Never, |_| None) };
+    let look =
+        OutputStyle { width: None, ..OutputStyle::find(Some(Format::Plain), ColorWhen::Never, |_| None) };
     let table = to_table(&rows, &summary, &look);
     assert!(
         table.starts_with("1 running of 4 slots, 3 queued, 2 need you, 1 conflict to come\nPLAN"),

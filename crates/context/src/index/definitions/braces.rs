@@ -1,4 +1,5 @@
-//! Functions that no keyword announces: `… name(…) … {`, also with the brace on the next line or the parameters on many.
+//! Functions that no keyword announces: `… name(…) … {`, also with the brace on the next line or the
+//! parameters on many.
 //!
 //! # Invariants
 //! 1. At most one function is begun and not yet decided; it is given up after [`UNDECIDED_LINES_MAX`] lines.
@@ -7,7 +8,7 @@
 use super::is_name_byte;
 use crate::index::language::Language;
 
-/// How many lines the parameters of a function may take.
+/// The number of lines the parameters of a function may take.
 const UNDECIDED_LINES_MAX: u32 = 24;
 
 /// Words before a parenthesis or a name that make something else of the line than a definition.
@@ -54,7 +55,7 @@ pub(super) struct Braces {
     begun: Option<Undecided>,
 }
 
-/// What a language lets stand before the name.
+/// The text that a language allows before the name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// No such functions.
@@ -71,7 +72,7 @@ enum Style {
 
 /// A function whose name has been seen, but not yet its brace.
 struct Undecided {
-    function: Begun,
+    function: FunctionStart,
     depth: u32,
     /// The parameters are over.
     is_closed: bool,
@@ -81,14 +82,14 @@ struct Undecided {
 }
 
 /// A function and where it begins.
-pub(super) struct Begun {
+pub(super) struct FunctionStart {
     pub(super) name: Vec<u8>,
     pub(super) line: u32,
     pub(super) start: u32,
 }
 
-/// What a line makes of a function.
-enum Verdict {
+/// The effect of a line on a function.
+enum LineVerdict {
     Defined,
     Undecided,
     Not,
@@ -146,31 +147,31 @@ impl Braces {
         indent: usize,
         line: u32,
         start: u32,
-    ) -> Option<Begun> {
+    ) -> Option<FunctionStart> {
         if self.style == Style::None {
             return None;
         }
         if let Some(open) = self.name_in(unmodified, indent) {
             let (name, tail) = (unmodified[open.clone()].to_vec(), &unmodified[open.end..]);
-            let function = Begun { name, line, start };
+            let function = FunctionStart { name, line, start };
             let mut undecided = Undecided::new(function);
             return match undecided.reads(tail, self.style) {
-                Verdict::Defined => Some(undecided.function),
-                Verdict::Undecided => {
+                LineVerdict::Defined => Some(undecided.function),
+                LineVerdict::Undecided => {
                     self.begun = Some(undecided);
                     None
                 }
-                Verdict::Not => None,
+                LineVerdict::Not => None,
             };
         }
         let mut undecided = self.begun.take()?;
         match undecided.reads(text, self.style) {
-            Verdict::Defined => Some(undecided.function),
-            Verdict::Undecided => {
+            LineVerdict::Defined => Some(undecided.function),
+            LineVerdict::Undecided => {
                 self.begun = Some(undecided);
                 None
             }
-            Verdict::Not => None,
+            LineVerdict::Not => None,
         }
     }
 
@@ -194,7 +195,7 @@ impl Braces {
         is_name || matches!(byte, b'~' | b'*' | b'<' | b':') || byte == b'#' && self.style == Style::Script
     }
 
-    /// Whether what stands before the name may stand before a definition.
+    /// Returns true if what stands before the name may stand before a definition.
     fn may_lead(&self, lead: &[u8]) -> bool {
         let has_operator = lead.iter().any(|byte| {
             matches!(
@@ -237,12 +238,12 @@ fn without_generics(text: &[u8]) -> &[u8] {
 }
 
 impl Undecided {
-    fn new(function: Begun) -> Undecided {
+    fn new(function: FunctionStart) -> Undecided {
         Undecided { function, depth: 0, is_closed: false, is_typed: false, lines_left: UNDECIDED_LINES_MAX }
     }
 
     /// Reads on: from the first parenthesis, or a whole further line.
-    fn reads(&mut self, text: &[u8], style: Style) -> Verdict {
+    fn reads(&mut self, text: &[u8], style: Style) -> LineVerdict {
         let mut quote = None;
         for (at, byte) in text.iter().enumerate() {
             match (quote, byte) {
@@ -250,34 +251,34 @@ impl Undecided {
                 (None, b'"' | b'\'' | b'`') => quote = Some(*byte),
                 (None, b'/') if text.get(at + 1) == Some(&b'/') => break,
                 (None, _) => match self.read_byte(*byte, style) {
-                    Verdict::Undecided => {}
-                    decided @ (Verdict::Defined | Verdict::Not) => return decided,
+                    LineVerdict::Undecided => {}
+                    decided @ (LineVerdict::Defined | LineVerdict::Not) => return decided,
                 },
             }
         }
         self.lines_left -= 1;
-        if self.lines_left == 0 { Verdict::Not } else { Verdict::Undecided }
+        if self.lines_left == 0 { LineVerdict::Not } else { LineVerdict::Undecided }
     }
 
-    fn read_byte(&mut self, byte: u8, style: Style) -> Verdict {
+    fn read_byte(&mut self, byte: u8, style: Style) -> LineVerdict {
         let is_over = self.is_closed && !self.is_typed;
         match byte {
-            b'(' if is_over && style == Style::Script => return Verdict::Not,
+            b'(' if is_over && style == Style::Script => return LineVerdict::Not,
             b'(' => self.depth += 1,
-            b')' if self.depth == 0 => return Verdict::Not,
+            b')' if self.depth == 0 => return LineVerdict::Not,
             b')' => {
                 self.depth -= 1;
                 self.is_closed |= self.depth == 0;
             }
             _ if self.depth > 0 => {}
-            b'{' => return if self.is_closed { Verdict::Defined } else { Verdict::Not },
-            b';' => return Verdict::Not,
+            b'{' => return if self.is_closed { LineVerdict::Defined } else { LineVerdict::Not },
+            b';' => return LineVerdict::Not,
             b':' => self.is_typed |= self.is_closed,
             b' ' | b'\t' => {}
-            b'=' | b',' if is_over => return Verdict::Not,
-            _ if is_over && matches!(style, Style::Script | Style::Shell) => return Verdict::Not,
+            b'=' | b',' if is_over => return LineVerdict::Not,
+            _ if is_over && matches!(style, Style::Script | Style::Shell) => return LineVerdict::Not,
             _ => {}
         }
-        Verdict::Undecided
+        LineVerdict::Undecided
     }
 }

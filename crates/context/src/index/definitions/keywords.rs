@@ -4,14 +4,14 @@
 //! 1. A keyword counts only in the languages that have it: prose in a string seldom passes for a definition.
 //! 2. Variables, and the constants of languages that write them in every function, count at the margin only.
 
-use super::{Found, is_name_byte};
+use super::{FoundDefinition, is_name_byte};
 use crate::index::facts::DefKind;
 use crate::index::language::Language;
 
-/// What the first words of a line come to.
+/// The meaning of the first words of a line.
 pub(super) enum Lead<'l> {
     /// A definition.
-    Defines(Found<'l>),
+    Defines(FoundDefinition<'l>),
     /// No keyword; this is the line after its modifiers.
     Nothing {
         /// What follows the modifiers.
@@ -249,9 +249,9 @@ fn keyword(language: Language, word: &[u8], indent: usize) -> Option<DefKind> {
 }
 
 /// The name that a keyword gives, if what follows has the look of a definition.
-fn name_after(language: Language, kind: DefKind, after: &[u8]) -> Option<Found<'_>> {
+fn name_after(language: Language, kind: DefKind, after: &[u8]) -> Option<FoundDefinition<'_>> {
     if language == Language::Sql {
-        return created(after);
+        return created_table(after);
     }
     let is_apart = after.first().is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'(' | b'*' | b'<'));
     if !is_apart {
@@ -278,7 +278,7 @@ fn name_after(language: Language, kind: DefKind, after: &[u8]) -> Option<Found<'
         }
         _ => true,
     };
-    (is_definition && name != b"_").then(|| Found { name, kind: refined(language, kind, tail) })
+    (is_definition && name != b"_").then(|| FoundDefinition { name, kind: refine_kind(language, kind, tail) })
 }
 
 /// In C, `struct name` is a definition only when its body follows; else it is the type of something.
@@ -312,7 +312,7 @@ fn last_of_path(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Go says after the name what a type is.
-fn refined(language: Language, kind: DefKind, tail: &[u8]) -> DefKind {
+fn refine_kind(language: Language, kind: DefKind, tail: &[u8]) -> DefKind {
     match (language, kind) {
         (Language::Go, DefKind::Type) => match first_word(tail.trim_ascii_start()) {
             b"struct" => DefKind::Struct,
@@ -324,7 +324,7 @@ fn refined(language: Language, kind: DefKind, tail: &[u8]) -> DefKind {
 }
 
 /// `create [or replace] [unique] table [if not exists] name`.
-fn created(after: &[u8]) -> Option<Found<'_>> {
+fn created_table(after: &[u8]) -> Option<FoundDefinition<'_>> {
     let mut rest = after;
     let mut kind = None;
     loop {
@@ -343,7 +343,7 @@ fn created(after: &[u8]) -> Option<Found<'_>> {
             (b"function" | b"procedure", None) => kind = Some(DefKind::Function),
             (b"type", None) => kind = Some(DefKind::Type),
             (_, None) => return None,
-            (_, Some(kind)) => return last_of_path(rest).map(|(name, _)| Found { name, kind }),
+            (_, Some(kind)) => return last_of_path(rest).map(|(name, _)| FoundDefinition { name, kind }),
         }
         rest = &rest[word.len()..];
     }

@@ -1,15 +1,16 @@
 //! Definitions, told by the look of single lines: `modifier* keyword name`, `name(…) {`, a heading, a key.
 //!
-//! No grammar is consulted, so a definition may be missed and a line of a long string taken for one. That is cheap
-//! enough for every file and good enough to rank them; what is shown is parsed (`outline`).
+//! No grammar is consulted, so a definition may be missed and a line of a long string taken for one. That is
+//! cheap enough for every file and good enough to rank them; what is shown is parsed (`outline`).
 //!
 //! # Invariants
 //! 1. Each line is looked at once, in order, and nothing before it but what a few fields remember.
-//! 2. A definition begins at the first of the comment and attribute lines right above it, and ends before the next.
+//! 2. A definition begins at the first of the comment and attribute lines right above it, and ends before the
+//!    next.
 //!
 //! # Not here
-//! Which words are keywords of which language: `keywords`. Functions without a keyword: `braces`. Texts and settings:
-//! `prose`.
+//! Which words are keywords of which language: `keywords`. Functions without a keyword: `braces`. Texts and
+//! settings: `prose`.
 
 mod braces;
 mod keywords;
@@ -24,7 +25,7 @@ use prose::Prose;
 /// A longer name is cut here: it is a heading of a paragraph's length, or no name.
 const NAME_BYTES_MAX: usize = 120;
 
-/// How many definitions of one file are kept: more are a table of data.
+/// The number of definitions of one file that are kept: more are a table of data.
 const DEFS_MAX: usize = 20_000;
 
 /// Looks at the lines of one file.
@@ -41,7 +42,7 @@ pub(crate) struct Definitions {
 }
 
 /// A definition, as one line shows it.
-pub(super) struct Found<'l> {
+pub(super) struct FoundDefinition<'l> {
     name: &'l [u8],
     kind: DefKind,
 }
@@ -139,7 +140,7 @@ impl Definitions {
         self.defs.push(Def { name: text[..end].into(), kind, line, start: start.max(after_last), end: line });
     }
 
-    /// Whether the line is a comment, as a whole.
+    /// Returns true if the line is a comment, as a whole.
     fn is_comment(&mut self, text: &[u8]) -> bool {
         match self.language {
             Language::Python

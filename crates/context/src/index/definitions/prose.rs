@@ -7,7 +7,7 @@
 use crate::index::facts::DefKind;
 use crate::index::language::Language;
 
-/// What the next line has to know of those before it.
+/// The state that the next line needs of those before it.
 #[derive(Default)]
 pub(super) struct Prose {
     /// The mark that closes the fenced block that is open.

@@ -1,12 +1,14 @@
 //! The outline of a file that is about to be shown: its definitions with their signatures.
 //!
 //! # How it is made
-//! Of eight languages by tree-sitter and a query of ours (`parse`); of all others, and where parsing gives up, from the
-//! scanner's definitions (`scanned`). Who reads an outline sees no difference but in quality.
+//! Of eight languages by tree-sitter and a query of ours (`parse`); of all others, and where parsing gives
+//! up, from the scanner's definitions (`scanned`). Who reads an outline sees no difference but in quality.
 //!
 //! # Invariants
-//! 1. An outline depends on the language and the text only. So the parser is bounded by its steps, not by time.
-//! 2. Items are sorted by line; a signature has at most [`SIGNATURE_LINES_MAX`] lines and [`SIGNATURE_BYTES_MAX`] bytes.
+//! 1. An outline depends on the language and the text only. So the parser is bounded by its steps, not by
+//!    time.
+//! 2. Items are sorted by line; a signature has at most [`SIGNATURE_LINES_MAX`] lines and
+//!    [`SIGNATURE_BYTES_MAX`] bytes.
 //!
 //! # Not here
 //! What it costs to show one: the stages count tokens.
@@ -15,19 +17,19 @@ mod parse;
 mod scanned;
 mod signature;
 
-use super::spans::{Span, partition_lines};
-use super::{DefKind, Facts, Lines};
+use super::spans::{LineSpan, partition_lines};
+use super::{DefKind, Facts, LineIndex};
 
-/// How many lines a signature has at most.
+/// The number of lines a signature has at most.
 pub const SIGNATURE_LINES_MAX: usize = 4;
 
-/// How many bytes a signature has at most.
+/// The number of bytes a signature has at most.
 pub const SIGNATURE_BYTES_MAX: usize = 320;
 
-/// How many bytes of the first line of a comment are kept.
+/// The number of bytes of the first line of a comment that are kept.
 pub const DOC_BYTES_MAX: usize = 120;
 
-/// How many bytes of the first sentence of a section are kept.
+/// The number of bytes of the first sentence of a section that are kept.
 pub const SENTENCE_BYTES_MAX: usize = 160;
 
 /// The version of outlines: stored ones of another are not used.
@@ -37,15 +39,16 @@ pub(crate) const OUTLINE_VERSION: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Outline {
     /// By line.
-    pub items: Vec<Item>,
+    pub items: Vec<OutlineItem>,
     /// How they were found.
     pub by: OutlineBy,
 }
 
-/// How an outline was made.
+/// The method that made an outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OutlineBy {
-    /// From the scanner's definitions: there is no grammar, or the text is too long, too odd or too broken for it.
+    /// From the scanner's definitions: there is no grammar, or the text is too long, too odd or too broken
+    /// for it.
     #[default]
     Scan,
     /// By a parser.
@@ -54,7 +57,7 @@ pub enum OutlineBy {
 
 /// A definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct OutlineItem {
     /// What it is.
     pub kind: DefKind,
     /// Its name.
@@ -74,17 +77,17 @@ pub struct Item {
 /// The outline of a text whose facts these are.
 pub fn outline(text: &str, facts: &Facts) -> Outline {
     let parsed = parse::parse(facts.language, text).map(|items| Outline { items, by: OutlineBy::Parser });
-    parsed.unwrap_or_else(|| scanned_outline(&Lines::new(text.to_owned()), facts))
+    parsed.unwrap_or_else(|| scanned_outline(&LineIndex::new(text.to_owned()), facts))
 }
 
 /// The outline by the scanner's definitions alone, for files that are not worth parsing.
-pub fn scanned_outline(lines: &Lines, facts: &Facts) -> Outline {
+pub fn scanned_outline(lines: &LineIndex, facts: &Facts) -> Outline {
     Outline { items: scanned::items(lines, facts), by: OutlineBy::Scan }
 }
 
 impl Outline {
     /// The text cut along the items, as [`super::spans()`] cuts it along the scanner's definitions.
-    pub fn spans(&self, lines: &Lines) -> Vec<Span> {
+    pub fn spans(&self, lines: &LineIndex) -> Vec<LineSpan> {
         let starts: Vec<(u32, u32)> = self.items.iter().map(|item| (item.from, item.line)).collect();
         partition_lines(lines, &starts)
     }

@@ -4,8 +4,8 @@
 //! 1. The parser ends: after so many steps of its own it is stopped, and it is never given a text over
 //!    [`PARSE_BYTES_MAX`].
 //! 2. A tree that is broken for more than a fifth of the text is not believed.
-//! 3. Grammars and queries are made once a process; a query that does not fit its grammar turns its language off, and a
-//!    test tells.
+//! 3. Grammars and queries are made once a process; a query that does not fit its grammar turns its language
+//!    off, and a test tells.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -16,14 +16,15 @@ use tree_sitter::{
 };
 
 use super::super::{DefKind, Language};
-use super::Item;
+use super::OutlineItem;
 use super::signature::{CUT, attached_from, doc_line, is_comment, signature};
 
 /// A longer text is not parsed.
 const PARSE_BYTES_MAX: usize = 256 * 1024;
 
-/// How often the parser may ask whether to go on, about each hundred of its steps: three times what ordinary code
-/// takes, which comes to 50 ms for the longest. Steps and not time, since equal texts must have equal outlines.
+/// How often the parser may ask whether to go on, about each hundred of its steps: three times what ordinary
+/// code takes, which comes to 50 ms for the longest. Steps and not time, since equal texts must have equal
+/// outlines.
 const fn parse_steps_max(bytes: usize) -> usize {
     64 + bytes / 40
 }
@@ -34,10 +35,10 @@ const QUERY_STEPS_MAX: usize = 20_000;
 /// The part of a text that may be broken.
 const BROKEN_PERCENT_MAX: usize = 20;
 
-/// How many bare tokens a node may hold.
+/// The number of bare tokens a node may hold.
 const TOKENS_MAX: usize = 4096;
 
-/// How many matches a query may keep open at once.
+/// The number of matches a query may keep open at once.
 const OPEN_MATCHES_MAX: u32 = 4096;
 
 /// A language that can be parsed.
@@ -52,7 +53,7 @@ struct Grammar {
 }
 
 /// The items of a text; none if it cannot be parsed, or not well enough.
-pub(super) fn parse(language: Language, text: &str) -> Option<Vec<Item>> {
+pub(super) fn parse(language: Language, text: &str) -> Option<Vec<OutlineItem>> {
     if text.len() > PARSE_BYTES_MAX {
         return None;
     }
@@ -78,7 +79,7 @@ fn go_on_below(steps_max: usize, steps: &mut usize) -> ControlFlow<()> {
     if *steps > steps_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// How many bytes lie in errors; counting ends once there are more than `enough`.
+/// Returns the number of bytes that lie in errors; counting ends once there are more than `enough`.
 fn broken_bytes(mut cursor: TreeCursor<'_>, enough: usize) -> usize {
     let mut broken = 0;
     loop {
@@ -101,8 +102,8 @@ fn broken_bytes(mut cursor: TreeCursor<'_>, enough: usize) -> usize {
     }
 }
 
-/// Whether a node has so many bare tokens below it that a query, which counts them again at each, would not end in
-/// time: a table of data, a macro's arguments. No token is empty, so only long nodes are looked into.
+/// Whether a node has so many bare tokens below it that a query, which counts them again at each, would not
+/// end in time: a table of data, a macro's arguments. No token is empty, so only long nodes are looked into.
 fn has_token_run(mut cursor: TreeCursor<'_>) -> bool {
     loop {
         let node = cursor.node();
@@ -121,11 +122,11 @@ fn has_token_run(mut cursor: TreeCursor<'_>) -> bool {
     }
 }
 
-fn items(grammar: &Grammar, language: Language, tree: &Tree, text: &str) -> Vec<Item> {
+fn items(grammar: &Grammar, language: Language, tree: &Tree, text: &str) -> Vec<OutlineItem> {
     let lines: Vec<&str> = text.lines().collect();
     let mut cursor = QueryCursor::new();
     cursor.set_match_limit(OPEN_MATCHES_MAX);
-    let mut found: Vec<(usize, usize, Item)> = Vec::new();
+    let mut found: Vec<(usize, usize, OutlineItem)> = Vec::new();
     let mut steps = 0;
     let mut go_on = |_: &tree_sitter::QueryCursorState| go_on_below(QUERY_STEPS_MAX, &mut steps);
     let options = QueryCursorOptions::new().progress_callback(&mut go_on);
@@ -138,7 +139,7 @@ fn items(grammar: &Grammar, language: Language, tree: &Tree, text: &str) -> Vec<
     // Of two patterns that fit one node the first counts.
     found.sort_by(|a, b| (a.0, &a.2.name, a.1).cmp(&(b.0, &b.2.name, b.1)));
     found.dedup_by(|next, kept| next.0 == kept.0 && next.2.name == kept.2.name);
-    let mut items: Vec<Item> = found.into_iter().map(|(_, _, item)| item).collect();
+    let mut items: Vec<OutlineItem> = found.into_iter().map(|(_, _, item)| item).collect();
     items.sort_by_key(|item| item.line);
     // Two on one line are shown as one.
     items.dedup_by_key(|item| item.line);
@@ -155,7 +156,7 @@ fn item(
     one: &QueryMatch<'_, '_>,
     text: &str,
     lines: &[&str],
-) -> Option<(usize, Item)> {
+) -> Option<(usize, OutlineItem)> {
     let node = |wanted: Option<u32>| -> Option<Node<'_>> {
         one.captures().iter().find(|capture| Some(capture.index) == wanted).map(|capture| capture.node)
     };
@@ -189,7 +190,7 @@ fn item(
     if !signature.contains(&name) {
         signature = format!("{}{CUT} {name}", signature.trim_end_matches(CUT));
     }
-    let item = Item { kind, name, line, from: from.min(line), to: last_line_of(def), signature, doc };
+    let item = OutlineItem { kind, name, line, from: from.min(line), to: last_line_of(def), signature, doc };
     Some((def.start_byte(), item))
 }
 

@@ -1,18 +1,18 @@
 //! Outlines from the scanner's definitions: the line of each, or the heading and its first sentence.
 
 use super::super::language::FileKind;
-use super::super::{Def, Facts, Language, Lines};
+use super::super::{Def, Facts, Language, LineIndex};
 use super::signature::{cut, doc_line, is_comment, signature};
-use super::{Item, SENTENCE_BYTES_MAX};
+use super::{OutlineItem, SENTENCE_BYTES_MAX};
 
 /// The scanner's definitions as items; those that the text no longer has are left out.
-pub(super) fn items(lines: &Lines, facts: &Facts) -> Vec<Item> {
+pub(super) fn items(lines: &LineIndex, facts: &Facts) -> Vec<OutlineItem> {
     let last = u32::try_from(lines.len()).unwrap_or(u32::MAX);
     let there = facts.defs().iter().filter(|def| def.line <= last);
     there.map(|def| item(def, lines, facts)).collect()
 }
 
-fn item(def: &Def, lines: &Lines, facts: &Facts) -> Item {
+fn item(def: &Def, lines: &LineIndex, facts: &Facts) -> OutlineItem {
     let (start, line) = (def.start as usize, def.line as usize);
     let end = (def.end as usize).min(lines.len());
     let between = |from: usize, to: usize| (from..=to).filter_map(|number| lines.get(number));
@@ -24,7 +24,7 @@ fn item(def: &Def, lines: &Lines, facts: &Facts) -> Item {
         FileKind::Doc => sentence(between(line + 1, end)),
         FileKind::Config | FileKind::Text => None,
     };
-    Item {
+    OutlineItem {
         kind: def.kind,
         name: def.name.to_string(),
         line: def.line,

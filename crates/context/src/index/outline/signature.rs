@@ -10,8 +10,8 @@ use super::{DOC_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX};
 /// What a signature ends with that goes on.
 pub(super) const CUT: &str = " …";
 
-/// The first lines of `text`, within the bounds of a signature: without annotations before it, comments after it, and
-/// the mark that opens the body.
+/// The first lines of `text`, within the bounds of a signature: without annotations before it, comments after
+/// it, and the mark that opens the body.
 pub(super) fn signature(language: Language, text: &str) -> String {
     let mut lines: Vec<&str> = text.trim().lines().map(str::trim_end).collect();
     let annotations = lines.iter().take_while(|line| line.trim().starts_with('@')).count();

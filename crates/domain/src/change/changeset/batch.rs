@@ -4,7 +4,7 @@
 //! 1. A batch that is refused leaves the changesets as they were: no number is taken, no id is known.
 //! 2. Asked for again, a batch is answered as the first time, also when its changeset is closed by then.
 
-use super::{ChangesetError, Changesets, Recorded};
+use super::{ChangesetError, Changesets, RecordedChange};
 use crate::change::NewChange;
 use crate::id::{ChangeId, ChangesetId};
 
@@ -17,7 +17,7 @@ impl Changesets {
         &mut self,
         id: ChangesetId,
         changes: Vec<NewChange>,
-    ) -> Result<Vec<Recorded>, ChangesetError> {
+    ) -> Result<Vec<RecordedChange>, ChangesetError> {
         let taken = self.numbers_taken;
         let mut answers = Vec::with_capacity(changes.len());
         for change in changes {
@@ -33,7 +33,7 @@ impl Changesets {
         Ok(answers.into_iter().map(|(_, recorded)| recorded).collect())
     }
 
-    /// Whether each of these changes was recorded before, with this content.
+    /// Returns whether each of these changes was recorded before, with this content.
     pub fn knows_all(&self, changes: &[NewChange]) -> bool {
         changes.iter().all(|change| {
             self.recorded.get(&change.id).is_some_and(|(place, recorded)| {
@@ -43,7 +43,7 @@ impl Changesets {
     }
 
     /// Takes back what was recorded into `id` since `taken` numbers were taken.
-    fn take_back(&mut self, id: ChangesetId, taken: u64, answers: &[(ChangeId, Recorded)]) {
+    fn take_back(&mut self, id: ChangesetId, taken: u64, answers: &[(ChangeId, RecordedChange)]) {
         for (change, _) in answers.iter().filter(|(_, recorded)| recorded.no > taken) {
             self.recorded.remove(change);
         }

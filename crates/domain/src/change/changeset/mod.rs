@@ -21,9 +21,9 @@ use super::digest::changeset_digest;
 use super::file_state::Hash;
 use super::{ChangeEntry, NewChange};
 use crate::failure::class::ErrorClass;
-use crate::id::{CallNo, ChangeId, ChangesetId};
+use crate::id::{CallNumber, ChangeId, ChangesetId};
 
-/// Where a changeset stands.
+/// The state of a changeset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangesetState {
     /// From its start. Takes entries; its handle closes it, or the end of its owner interrupts it.
@@ -34,9 +34,9 @@ pub enum ChangesetState {
     Interrupted,
 }
 
-/// How an owner leaves the changesets that are still open.
+/// The end that an owner gives its open changesets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ending {
+pub enum ChangesetEnding {
     /// The work in them is whole.
     Closed,
     /// The work in them was broken off.
@@ -62,7 +62,7 @@ pub struct Changeset {
 
 /// A changeset was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedChangeset {
     /// Which one.
     pub id: ChangesetId,
     /// Its place among the plan's changesets.
@@ -71,7 +71,7 @@ pub struct Started {
 
 /// An entry was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedChange {
     /// The changeset that it is in.
     pub changeset: ChangesetId,
     /// Its place there.
@@ -82,7 +82,7 @@ pub struct Recorded {
 
 /// A changeset takes no more entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedChangeset {
     /// Which one.
     pub id: ChangesetId,
     /// How many entries it has.
@@ -91,7 +91,7 @@ pub struct Closed {
     pub digest: Hash,
 }
 
-/// Why a changeset did not do what it was asked.
+/// The reason why a changeset did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangesetError {
     /// Nothing is open to record into.
@@ -123,7 +123,7 @@ pub enum ChangesetError {
         /// The attempt.
         attempt: u32,
         /// The call that was to be ended.
-        no: CallNo,
+        no: CallNumber,
     },
     /// The call has ended before, and not so.
     #[error("call {} of attempt {attempt} has ended already with another outcome", no.0)]
@@ -131,7 +131,7 @@ pub enum ChangesetError {
         /// The attempt.
         attempt: u32,
         /// The call that was to be ended again.
-        no: CallNo,
+        no: CallNumber,
     },
     /// The numbers of this kind are used up.
     #[error("the plan has no numbers left for its {what}")]
@@ -142,7 +142,7 @@ pub enum ChangesetError {
 }
 
 impl ChangesetError {
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             ChangesetError::NoActiveChangeset
@@ -162,18 +162,18 @@ impl ChangesetError {
 ///
 /// # fn change(id: u128) -> NewChange {
 /// #     let path = RelPath::new("a").unwrap();
-/// #     let draft = Draft::between(path, None, Some(FileState::file(b"a", 0o644))).unwrap();
+/// #     let draft = ChangeDraft::between(path, None, Some(FileState::file(b"a", 0o644))).unwrap();
 /// #     let id = ChangeId::from_u128(id);
-/// #     NewChange { id, call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
+/// #     NewChange { id, call: CallNumber(1), root: RootIndex(0), base: Base::Known, draft }
 /// # }
 /// let mut changesets = Changesets::default();
 /// let (first, second) = (ChangesetId::from_u128(1), ChangesetId::from_u128(2));
 /// changesets.start(first)?;
 /// changesets.start(second)?;
-/// assert_eq!(changesets.record(first, change(7))?, Recorded { changeset: first, seq: 1, no: 1 });
-/// assert_eq!(changesets.record_latest(change(8))?, Recorded { changeset: second, seq: 1, no: 2 });
+/// assert_eq!(changesets.record(first, change(7))?, RecordedChange { changeset: first, seq: 1, no: 1 });
+/// assert_eq!(changesets.record_latest(change(8))?, RecordedChange { changeset: second, seq: 1, no: 2 });
 /// changesets.close(second)?;
-/// assert_eq!(changesets.record_latest(change(9))?, Recorded { changeset: first, seq: 2, no: 3 });
+/// assert_eq!(changesets.record_latest(change(9))?, RecordedChange { changeset: first, seq: 2, no: 3 });
 /// # Ok::<(), ChangesetError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,13 +185,13 @@ pub struct Changesets {
     /// The active set: places of the open ones.
     open: BTreeSet<usize>,
     /// What was answered to each change, and the place of its changeset.
-    recorded: BTreeMap<ChangeId, (usize, Recorded)>,
+    recorded: BTreeMap<ChangeId, (usize, RecordedChange)>,
     numbers_taken: u64,
 }
 
-/// Where an entry is to go.
+/// The changeset into which an entry is recorded.
 #[derive(Clone, Copy)]
-enum Target {
+enum ChangesetTarget {
     Named(ChangesetId),
     Latest,
 }
@@ -201,7 +201,7 @@ impl Changesets {
     ///
     /// # Errors
     /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
-    pub fn start(&mut self, id: ChangesetId) -> Result<Started, ChangesetError> {
+    pub fn start(&mut self, id: ChangesetId) -> Result<StartedChangeset, ChangesetError> {
         self.start_in(1, id)
     }
 
@@ -209,9 +209,9 @@ impl Changesets {
     ///
     /// # Errors
     /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
-    pub fn start_in(&mut self, attempt: u32, id: ChangesetId) -> Result<Started, ChangesetError> {
+    pub fn start_in(&mut self, attempt: u32, id: ChangesetId) -> Result<StartedChangeset, ChangesetError> {
         if let Some(known) = self.get(id) {
-            return Ok(Started { id, ordinal: known.ordinal });
+            return Ok(StartedChangeset { id, ordinal: known.ordinal });
         }
         let place = self.all.len();
         let ordinal = number_after(place, "changesets")?;
@@ -219,45 +219,45 @@ impl Changesets {
         self.all.push(Changeset { id, ordinal, attempt, state, entries: Vec::new(), digest: None });
         self.place_of.insert(id, place);
         self.open.insert(place);
-        Ok(Started { id, ordinal })
+        Ok(StartedChangeset { id, ordinal })
     }
 
     /// Records into the changeset that a handle names.
     ///
     /// # Errors
     /// It is unknown or closed, or the change's id is taken by another change.
-    pub fn record(&mut self, id: ChangesetId, change: NewChange) -> Result<Recorded, ChangesetError> {
-        self.append(Target::Named(id), change)
+    pub fn record(&mut self, id: ChangesetId, change: NewChange) -> Result<RecordedChange, ChangesetError> {
+        self.append(ChangesetTarget::Named(id), change)
     }
 
     /// Records into the open changeset that was started last.
     ///
     /// # Errors
     /// None is open, or the change's id is taken by another change.
-    pub fn record_latest(&mut self, change: NewChange) -> Result<Recorded, ChangesetError> {
-        self.append(Target::Latest, change)
+    pub fn record_latest(&mut self, change: NewChange) -> Result<RecordedChange, ChangesetError> {
+        self.append(ChangesetTarget::Latest, change)
     }
 
     /// Closes a changeset; closed before, the answer is the same.
     ///
     /// # Errors
     /// It is unknown.
-    pub fn close(&mut self, id: ChangesetId) -> Result<Closed, ChangesetError> {
+    pub fn close(&mut self, id: ChangesetId) -> Result<ClosedChangeset, ChangesetError> {
         let place = *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?;
         Ok(self.end(place, ChangesetState::Closed))
     }
 
     /// Ends every changeset that is still open, and tells of each in order of start.
-    pub fn finish(&mut self, how: Ending) -> Vec<Closed> {
+    pub fn finish(&mut self, how: ChangesetEnding) -> Vec<ClosedChangeset> {
         let state = match how {
-            Ending::Closed => ChangesetState::Closed,
-            Ending::Interrupted => ChangesetState::Interrupted,
+            ChangesetEnding::Closed => ChangesetState::Closed,
+            ChangesetEnding::Interrupted => ChangesetState::Interrupted,
         };
         let open: Vec<usize> = self.open.iter().copied().collect();
         open.into_iter().map(|place| self.end(place, state)).collect()
     }
 
-    /// How many still take entries.
+    /// Returns how many still take entries.
     pub fn open_count(&self) -> usize {
         self.open.len()
     }
@@ -279,7 +279,11 @@ impl Changesets {
 
     /// Answers as the first time, or takes the next numbers together with the entry. Looks the id up once,
     /// since this is what a plan does most.
-    fn append(&mut self, target: Target, change: NewChange) -> Result<Recorded, ChangesetError> {
+    fn append(
+        &mut self,
+        target: ChangesetTarget,
+        change: NewChange,
+    ) -> Result<RecordedChange, ChangesetError> {
         let unused = match self.recorded.entry(change.id) {
             Entry::Occupied(first) => {
                 let &(place, recorded) = first.get();
@@ -289,8 +293,10 @@ impl Changesets {
             Entry::Vacant(unused) => unused,
         };
         let place = match target {
-            Target::Named(id) => *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?,
-            Target::Latest => *self.open.last().ok_or(ChangesetError::NoActiveChangeset)?,
+            ChangesetTarget::Named(id) => {
+                *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?
+            }
+            ChangesetTarget::Latest => *self.open.last().ok_or(ChangesetError::NoActiveChangeset)?,
         };
         let set = &mut self.all[place];
         if set.state != ChangesetState::Open {
@@ -298,7 +304,7 @@ impl Changesets {
         }
         let seq = number_after(set.entries.len(), "entries")?;
         let no = self.numbers_taken.checked_add(1).ok_or(ChangesetError::Full { what: "entries" })?;
-        let recorded = Recorded { changeset: set.id, seq, no };
+        let recorded = RecordedChange { changeset: set.id, seq, no };
         set.entries.push(ChangeEntry::new(set.id, seq, no, change));
         unused.insert((place, recorded));
         self.numbers_taken = no;
@@ -306,7 +312,7 @@ impl Changesets {
     }
 
     /// Ends it if it is open; either way, how it ended.
-    fn end(&mut self, place: usize, state: ChangesetState) -> Closed {
+    fn end(&mut self, place: usize, state: ChangesetState) -> ClosedChangeset {
         self.open.remove(&place);
         let set = &mut self.all[place];
         if set.state == ChangesetState::Open {
@@ -314,7 +320,7 @@ impl Changesets {
         }
         let digest = *set.digest.get_or_insert_with(|| changeset_digest(&set.entries));
         // As many as were numbered by `number_after`.
-        Closed { id: set.id, entries: set.entries.len() as u32, digest }
+        ClosedChangeset { id: set.id, entries: set.entries.len() as u32, digest }
     }
 }
 
@@ -327,8 +333,8 @@ fn number_after(taken: usize, what: &'static str) -> Result<u32, ChangesetError>
 mod tests {
     use super::*;
     use crate::change::file_state::FileState;
-    use crate::change::{Base, Draft};
-    use crate::id::{CallNo, RootNo};
+    use crate::change::{Base, ChangeDraft};
+    use crate::id::{CallNumber, RootIndex};
     use crate::path::RelPath;
 
     #[test]
@@ -344,11 +350,12 @@ mod tests {
     fn a_plan_without_numbers_left_records_nothing() {
         let id = ChangesetId::from_u128(1);
         let draft =
-            Draft::between(RelPath::new("a").unwrap(), None, Some(FileState::file(b"a", 0o644))).unwrap();
+            ChangeDraft::between(RelPath::new("a").unwrap(), None, Some(FileState::file(b"a", 0o644)))
+                .unwrap();
         let change = NewChange {
             id: ChangeId::from_u128(1),
-            call: CallNo(1),
-            root: RootNo(0),
+            call: CallNumber(1),
+            root: RootIndex(0),
             base: Base::Known,
             draft,
         };

@@ -1,51 +1,52 @@
-//! One word of a selection, in all the ways that it can be read.
+//! One selector of a selection, with all its possible readings as an address.
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 
-use crate::id::RootNo;
+use crate::id::RootIndex;
 use crate::path::RelPath;
 use crate::redact::contains_mark;
 
-use super::{Choosable, ProjectAlias};
+use super::{ProjectAlias, SelectableChange};
 
-/// How a word fits a change.
+/// The match of a selector with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum SelectorMatch {
     Whole,
     Hunk(u32),
 }
 
+/// One word of `--only`, `--reject` or `--take`.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
+pub(super) struct Selector {
     text: String,
     /// As it stands, and without the name of a project before it.
-    readings: Vec<Reading>,
+    readings: Vec<HunkAddress>,
 }
 
-/// A word, or the rest of it behind a project's name.
+/// The address that a selector's text names: the whole text, or the rest of it behind a project's name.
 #[derive(Clone, Debug)]
-struct Reading {
-    root: Option<RootNo>,
+struct HunkAddress {
+    root: Option<RootIndex>,
     path: String,
     hunk: Option<(String, u32)>,
-    glob: Option<Glob>,
+    glob: Option<SelectorGlob>,
 }
 
 #[derive(Clone, Debug)]
-struct Glob {
+struct SelectorGlob {
     matcher: GlobMatcher,
     /// Without a slash it is matched with names at any depth, as in ignore files.
     names_only: bool,
 }
 
-impl Word {
-    pub(super) fn parse(text: &str, projects: &[ProjectAlias]) -> Word {
-        let mut readings = vec![Reading::parse(None, text)];
+impl Selector {
+    pub(super) fn parse(text: &str, projects: &[ProjectAlias]) -> Selector {
+        let mut readings = vec![HunkAddress::parse(None, text)];
         for project in projects {
             let rest = text.strip_prefix(&project.alias).and_then(|rest| rest.strip_prefix(':'));
-            readings.extend(rest.map(|rest| Reading::parse(Some(project.root), rest)));
+            readings.extend(rest.map(|rest| HunkAddress::parse(Some(project.root), rest)));
         }
-        Word { text: text.to_owned(), readings }
+        Selector { text: text.to_owned(), readings }
     }
 
     pub(super) fn text(&self) -> &str {
@@ -53,11 +54,11 @@ impl Word {
     }
 
     /// The changes that the first reading to fit any of them fits.
-    pub(super) fn fits(&self, changes: &[Choosable<'_>]) -> Vec<(Fit, usize)> {
-        let ways = [Reading::fits_place, Reading::fits_hunk, Reading::fits_glob];
+    pub(super) fn fits(&self, changes: &[SelectableChange<'_>]) -> Vec<(SelectorMatch, usize)> {
+        let ways = [HunkAddress::fits_place, HunkAddress::fits_hunk, HunkAddress::fits_glob];
         for way in ways {
             for reading in &self.readings {
-                let fits: Vec<(Fit, usize)> = changes
+                let fits: Vec<(SelectorMatch, usize)> = changes
                     .iter()
                     .enumerate()
                     .filter(|(_, change)| reading.root.is_none_or(|root| root == change.change.root))
@@ -72,43 +73,43 @@ impl Word {
     }
 }
 
-impl Reading {
-    fn parse(root: Option<RootNo>, text: &str) -> Reading {
+impl HunkAddress {
+    fn parse(root: Option<RootIndex>, text: &str) -> HunkAddress {
         let path = text.strip_prefix("./").unwrap_or(text);
         let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
         let hunk =
             path.rsplit_once('#').and_then(|(path, number)| Some((path.to_owned(), number.parse().ok()?)));
         // The mark of a secret is no pattern: it would fit other files.
         let is_glob = path.contains(['*', '?', '[', '{']) && !contains_mark(path);
-        let glob = is_glob.then(|| Glob::parse(path)).flatten();
-        Reading { root, path: path.to_owned(), hunk, glob }
+        let glob = is_glob.then(|| SelectorGlob::parse(path)).flatten();
+        HunkAddress { root, path: path.to_owned(), hunk, glob }
     }
 
     /// A file, or a directory with all that is below it: the directory itself may be among the changes.
-    fn fits_place(&self, change: &Choosable<'_>) -> Option<Fit> {
+    fn fits_place(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
         let is_at = |path: &RelPath| is_called(path, &self.path);
         let is_there = |path: &RelPath| is_at(path) || ancestors(path).any(|directory| is_at(&directory));
-        (self.path == "." || paths(change).any(is_there)).then_some(Fit::Whole)
+        (self.path == "." || paths(change).any(is_there)).then_some(SelectorMatch::Whole)
     }
 
-    fn fits_hunk(&self, change: &Choosable<'_>) -> Option<Fit> {
+    fn fits_hunk(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
         let (path, number) = self.hunk.as_ref()?;
         let exists = (1..=change.hunks).contains(number);
-        (exists && paths(change).any(|own| is_called(own, path))).then_some(Fit::Hunk(*number))
+        (exists && paths(change).any(|own| is_called(own, path))).then_some(SelectorMatch::Hunk(*number))
     }
 
-    fn fits_glob(&self, change: &Choosable<'_>) -> Option<Fit> {
+    fn fits_glob(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
         let glob = self.glob.as_ref()?;
         let fits = |path: &RelPath| glob.fits(path) || ancestors(path).any(|directory| glob.fits(&directory));
-        paths(change).any(fits).then_some(Fit::Whole)
+        paths(change).any(fits).then_some(SelectorMatch::Whole)
     }
 }
 
-impl Glob {
+impl SelectorGlob {
     /// A text that is no glob is nothing but a path.
-    fn parse(text: &str) -> Option<Glob> {
+    fn parse(text: &str) -> Option<SelectorGlob> {
         let glob = GlobBuilder::new(text).literal_separator(true).build().ok()?;
-        Some(Glob { matcher: glob.compile_matcher(), names_only: !text.contains('/') })
+        Some(SelectorGlob { matcher: glob.compile_matcher(), names_only: !text.contains('/') })
     }
 
     fn fits(&self, path: &RelPath) -> bool {
@@ -117,8 +118,8 @@ impl Glob {
     }
 }
 
-/// Where the file is, and where it was.
-fn paths<'a>(change: &Choosable<'a>) -> impl Iterator<Item = &'a RelPath> + use<'a> {
+/// Returns where the file is, and where it was.
+fn paths<'a>(change: &SelectableChange<'a>) -> impl Iterator<Item = &'a RelPath> + use<'a> {
     [Some(&change.change.path), change.change.from.as_ref()].into_iter().flatten()
 }
 

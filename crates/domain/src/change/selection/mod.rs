@@ -1,4 +1,5 @@
-//! Which parts of a plan's changes a person takes: the words of `--only`, `--reject` and `--take`.
+//! Selects the parts of a plan's changes that the user takes, by the words of `--only`, `--reject` and
+//! `--take`.
 //!
 //! A word is a path, a directory, a hunk's address `path#n` or a glob, before each of which `project:` may
 //! stand. A moved file answers to its old path too. A word's first reading that fits anything counts, in that
@@ -18,41 +19,41 @@ mod nearest;
 use std::collections::BTreeSet;
 
 use super::net::NetChange;
-use crate::id::RootNo;
+use crate::id::RootIndex;
 
-use address::{Fit, Word};
+use address::{Selector, SelectorMatch};
 use nearest::nearest;
 
 /// A project's name in words and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectAlias {
     /// Which project.
-    pub root: RootNo,
+    pub root: RootIndex,
     /// What people call it.
     pub alias: String,
 }
 
 /// A change that may be chosen.
 #[derive(Clone, Copy, Debug)]
-pub struct Choosable<'a> {
+pub struct SelectableChange<'a> {
     /// The change.
     pub change: &'a NetChange,
     /// How many hunks it has: the length of [`crate::hunks`].
     pub hunks: u32,
 }
 
-/// What was chosen of one change.
+/// The selection of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct SelectedChange {
     /// How much of it.
-    pub part: ChosenPart,
+    pub part: SelectedPart,
     /// Whether the plan's file wins over a conflict.
     pub take: bool,
 }
 
-/// How much of a change was chosen.
+/// The selected part of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChosenPart {
+pub enum SelectedPart {
     /// Nothing of it.
     None,
     /// All of it.
@@ -61,7 +62,7 @@ pub enum ChosenPart {
     Hunks(BTreeSet<u32>),
 }
 
-/// Why a selection cannot be made.
+/// The reason why a selection cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
     /// A word fits no change.
@@ -82,45 +83,50 @@ pub enum SelectionError {
     },
 }
 
-/// Which changes, and which hunks of them, a person takes.
+/// The changes, and the hunks of them, that the user takes.
 ///
 /// ```
-/// use domain::{Base, Choosable, ChosenPart, FileState, NetChange, RelPath, RootNo, Selection};
+/// use domain::{Base, SelectableChange, SelectedPart, FileState, NetChange, RelPath, RootIndex, ChangeSelection};
 ///
 /// let change = NetChange {
-///     root: RootNo(0), path: RelPath::new("src/lib.rs")?, from: None, base: Base::Known, calls: vec![],
+///     root: RootIndex(0), path: RelPath::new("src/lib.rs")?, from: None, base: Base::Known, calls: vec![],
 ///     before: Some(FileState::file(b"a", 0o644)), after: Some(FileState::file(b"b", 0o644)),
 /// };
-/// let all_but_the_second = Selection::parse(&[], &["src/lib.rs#2".to_owned()], &[], &[]);
-/// let chosen = all_but_the_second.choose(&[Choosable { change: &change, hunks: 3 }]).unwrap();
-/// assert_eq!(chosen[0].part, ChosenPart::Hunks([1, 3].into()));
+/// let all_but_the_second = ChangeSelection::parse(&[], &["src/lib.rs#2".to_owned()], &[], &[]);
+/// let chosen = all_but_the_second.choose(&[SelectableChange { change: &change, hunks: 3 }]).unwrap();
+/// assert_eq!(chosen[0].part, SelectedPart::Hunks([1, 3].into()));
 /// # Ok::<(), domain::PathError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Selection {
-    only: Vec<Word>,
-    reject: Vec<Word>,
-    take: Vec<Word>,
+pub struct ChangeSelection {
+    only: Vec<Selector>,
+    reject: Vec<Selector>,
+    take: Vec<Selector>,
     projects: Vec<ProjectAlias>,
 }
 
-impl Selection {
+impl ChangeSelection {
     /// Reads the words. Which reading of each counts is seen when it meets the changes.
     pub fn parse(
         only: &[String],
         reject: &[String],
         take: &[String],
         projects: &[ProjectAlias],
-    ) -> Selection {
-        let words = |texts: &[String]| texts.iter().map(|text| Word::parse(text, projects)).collect();
-        Selection { only: words(only), reject: words(reject), take: words(take), projects: projects.to_vec() }
+    ) -> ChangeSelection {
+        let words = |texts: &[String]| texts.iter().map(|text| Selector::parse(text, projects)).collect();
+        ChangeSelection {
+            only: words(only),
+            reject: words(reject),
+            take: words(take),
+            projects: projects.to_vec(),
+        }
     }
 
-    /// What is chosen of each change.
+    /// Returns what is chosen of each change.
     ///
     /// # Errors
     /// The first word that fits no change, or that takes a hunk.
-    pub fn choose(&self, changes: &[Choosable<'_>]) -> Result<Vec<Chosen>, SelectionError> {
+    pub fn choose(&self, changes: &[SelectableChange<'_>]) -> Result<Vec<SelectedChange>, SelectionError> {
         let mut numbers: Vec<BTreeSet<u32>> = if self.only.is_empty() {
             changes.iter().map(all_of).collect()
         } else {
@@ -141,17 +147,23 @@ impl Selection {
         for word in &self.take {
             for (fit, at) in self.fits(word, changes)? {
                 match fit {
-                    Fit::Whole => taken[at] = true,
-                    Fit::Hunk(_) => return Err(self.takes_hunk(word, changes[at].change)),
+                    SelectorMatch::Whole => taken[at] = true,
+                    SelectorMatch::Hunk(_) => return Err(self.takes_hunk(word, changes[at].change)),
                 }
             }
         }
         let chosen = numbers.into_iter().zip(changes).zip(taken);
-        Ok(chosen.map(|((numbers, change), take)| Chosen { part: part(numbers, change), take }).collect())
+        Ok(chosen
+            .map(|((numbers, change), take)| SelectedChange { part: part(numbers, change), take })
+            .collect())
     }
 
-    /// How the word fits which of the changes, by their index.
-    fn fits(&self, word: &Word, changes: &[Choosable<'_>]) -> Result<Vec<(Fit, usize)>, SelectionError> {
+    /// Returns how the word fits which of the changes, by their index.
+    fn fits(
+        &self,
+        word: &Selector,
+        changes: &[SelectableChange<'_>],
+    ) -> Result<Vec<(SelectorMatch, usize)>, SelectionError> {
         let fits = word.fits(changes);
         if fits.is_empty() {
             return Err(SelectionError::NoSuchHunk {
@@ -162,7 +174,7 @@ impl Selection {
         Ok(fits)
     }
 
-    fn takes_hunk(&self, word: &Word, change: &NetChange) -> SelectionError {
+    fn takes_hunk(&self, word: &Selector, change: &NetChange) -> SelectionError {
         SelectionError::TakesHunk {
             word: word.text().to_owned(),
             file: change_address(change, &self.projects),
@@ -170,7 +182,7 @@ impl Selection {
     }
 }
 
-/// What a person calls `change`: its path, with the project before it if there are several.
+/// Returns what a person calls `change`: its path, with the project before it if there are several.
 pub fn change_address(change: &NetChange, projects: &[ProjectAlias]) -> String {
     match projects {
         [] | [_] => change.path.to_string(),
@@ -181,24 +193,24 @@ pub fn change_address(change: &NetChange, projects: &[ProjectAlias]) -> String {
     }
 }
 
-fn all_of(change: &Choosable<'_>) -> BTreeSet<u32> {
+fn all_of(change: &SelectableChange<'_>) -> BTreeSet<u32> {
     // A change without hunks can still be taken or left.
     (1..=change.hunks.max(1)).collect()
 }
 
-fn numbers_of(fit: Fit, change: &Choosable<'_>) -> BTreeSet<u32> {
+fn numbers_of(fit: SelectorMatch, change: &SelectableChange<'_>) -> BTreeSet<u32> {
     match fit {
-        Fit::Whole => all_of(change),
-        Fit::Hunk(number) => BTreeSet::from([number]),
+        SelectorMatch::Whole => all_of(change),
+        SelectorMatch::Hunk(number) => BTreeSet::from([number]),
     }
 }
 
-fn part(numbers: BTreeSet<u32>, change: &Choosable<'_>) -> ChosenPart {
+fn part(numbers: BTreeSet<u32>, change: &SelectableChange<'_>) -> SelectedPart {
     if numbers.is_empty() {
-        ChosenPart::None
+        SelectedPart::None
     } else if numbers.len() == all_of(change).len() {
-        ChosenPart::Whole
+        SelectedPart::Whole
     } else {
-        ChosenPart::Hunks(numbers)
+        SelectedPart::Hunks(numbers)
     }
 }

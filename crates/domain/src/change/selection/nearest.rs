@@ -1,10 +1,14 @@
 //! The address most like a word that fits nothing.
 
-use super::{Choosable, ProjectAlias, change_address};
+use super::{ProjectAlias, SelectableChange, change_address};
 
 /// The address that takes the fewest letters changed, added or left out to get from `word`; of equals the
 /// first. A word with a hunk's number is answered with a hunk, if the file has any.
-pub(super) fn nearest(word: &str, changes: &[Choosable<'_>], projects: &[ProjectAlias]) -> Option<String> {
+pub(super) fn nearest(
+    word: &str,
+    changes: &[SelectableChange<'_>],
+    projects: &[ProjectAlias],
+) -> Option<String> {
     let hunk = word.rsplit_once('#').and_then(|(path, number)| Some((path, number.parse::<u32>().ok()?)));
     let path = hunk.map_or(word, |(path, _)| path);
     let (_, nearest, hunks) = changes

@@ -1,31 +1,35 @@
 //! The graph of an actor: which steps can begin, which never will, and how it ends.
 //!
-//! Edges stand at their target as `needs`. Steps whose needs are settled run beside each other; one with several needs is
-//! a join. A nested actor is a step `ID` that does nothing itself ([`Does::Actor`]) and the steps `ID/CHILD`, its members:
-//! they begin when `ID` could, and `ID` is settled by how they ended.
+//! Edges stand at their target as `needs`. Steps whose needs are settled run beside each other; one with
+//! several needs is a join. A nested actor is a step `ID` that does nothing itself ([`NodeKind::Actor`]) and
+//! the steps `ID/CHILD`, its members: they begin when `ID` could, and `ID` is settled by how they ended.
 //!
 //! # Invariants
 //! 1. A graph has no cycle, so every run of it ends.
-//! 2. What is next depends on the states of the steps alone. Asking again, or in another process, gives the same answer.
-//! 3. A step is settled once, and what [`Graph::next`] settles, it settles with everything that follows from it.
-//! 4. A failure is handled iff a step that needs the failed one says `on: failure` or `on: always`, which is known before
-//!    anything runs. One that is not handled cancels the rest of its actor, and then the actor has failed.
+//! 2. What is next depends on the states of the steps alone. Asking again, or in another process, gives the
+//!    same answer.
+//! 3. A step is settled once, and what [`PlanGraph::next`] settles, it settles with everything that follows
+//!    from it.
+//! 4. A failure is handled iff a step that needs the failed one says `on: failure` or `on: always`, which is
+//!    known before anything runs. One that is not handled cancels the rest of its actor, and then the actor
+//!    has failed.
 //!
 //! # Not here
-//! Conditions (`if`): who starts a ready step looks at its condition and settles it as skipped. Running anything.
+//! Conditions (`if`): who starts a ready step looks at its condition and settles it as skipped. Running
+//! anything.
 
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Does, On, Step};
+use super::{NeedsCondition, NodeKind, PlanStep};
 use crate::record::node_run::NodeOutcome;
 use crate::suggest::did_you_mean;
 
 /// What separates the name of a nested actor's node from that of its member.
 pub const MEMBER_SEPARATOR: char = '/';
 
-/// Why steps are no graph.
+/// The reason why steps are no graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphFlaw {
     /// Two have one name.
@@ -52,7 +56,7 @@ pub enum GraphFlaw {
     },
 }
 
-/// Where a step stands.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeState {
     /// It has not begun.
@@ -64,7 +68,7 @@ pub enum NodeState {
     Settled(NodeOutcome),
 }
 
-/// How a graph ended.
+/// The end of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphEnd {
     /// No failure was left unhandled.
@@ -78,9 +82,9 @@ pub enum GraphEnd {
     Cancelled,
 }
 
-/// What is to be done next, steps by their places in the list.
+/// The next steps to run and to settle, by their places in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Next {
+pub struct NextSteps {
     /// These can begin, in the order of the file.
     pub ready: Vec<usize>,
     /// These are settled by now, in an order in which they can be written down.
@@ -93,17 +97,17 @@ pub struct Next {
 
 /// A sound graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Graph {
-    nodes: Vec<Node>,
+pub struct PlanGraph {
+    nodes: Vec<GraphNode>,
     /// Needs before those that need them, members before their actor.
     order: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
+struct GraphNode {
     name: String,
     needs: Vec<usize>,
-    on: On,
+    on: NeedsCondition,
     /// The nested actors around it, the innermost first.
     around: Vec<usize>,
     /// Of a nested actor.
@@ -112,12 +116,12 @@ struct Node {
     is_handled: bool,
 }
 
-impl Graph {
+impl PlanGraph {
     /// The graph of these steps.
     ///
     /// # Errors
     /// All that is wrong with it.
-    pub fn new(steps: &[Step]) -> Result<Graph, Vec<GraphFlaw>> {
+    pub fn new(steps: &[PlanStep]) -> Result<PlanGraph, Vec<GraphFlaw>> {
         let mut flaws = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
@@ -125,7 +129,7 @@ impl Graph {
                 flaws.push(GraphFlaw::Duplicate { node: step.node.clone() });
             }
         }
-        let mut nodes: Vec<Node> = steps.iter().map(|step| bare(step, &places)).collect();
+        let mut nodes: Vec<GraphNode> = steps.iter().map(|step| bare(step, &places)).collect();
         for at in 0..nodes.len() {
             nodes[at].needs = needs(steps, at, &places, &mut flaws);
             if let Some(actor) = nodes[at].around.first().copied() {
@@ -136,7 +140,7 @@ impl Graph {
             return Err(flaws);
         }
         for at in 0..nodes.len() {
-            if matches!(nodes[at].on, On::Failure | On::Always) {
+            if matches!(nodes[at].on, NeedsCondition::Failure | NeedsCondition::Always) {
                 for need in nodes[at].needs.clone() {
                     nodes[need].is_handled = true;
                 }
@@ -146,15 +150,15 @@ impl Graph {
             let named = |cycle: Vec<usize>| cycle.into_iter().map(|at| nodes[at].name.clone()).collect();
             cycles.into_iter().map(|cycle| GraphFlaw::Cycle { nodes: named(cycle) }).collect::<Vec<_>>()
         })?;
-        Ok(Graph { nodes, order })
+        Ok(PlanGraph { nodes, order })
     }
 
-    /// How many steps it has.
+    /// Returns how many steps it has.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has none.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -164,12 +168,12 @@ impl Graph {
         self.nodes.iter().position(|other| other.name == node)
     }
 
-    /// What a step needs.
+    /// Returns what a step needs.
     pub fn needs(&self, at: usize) -> &[usize] {
         self.nodes.get(at).map_or(&[], |node| &node.needs)
     }
 
-    /// Whether a failure of the step is handled.
+    /// Returns whether a failure of the step is handled.
     pub fn is_handled(&self, at: usize) -> bool {
         self.nodes.get(at).is_some_and(|node| node.is_handled)
     }
@@ -188,17 +192,19 @@ impl Graph {
         found
     }
 
-    /// The last step of the file, outside nested actors, that nobody needs: its text is the answer unless another is
-    /// named.
+    /// The last step of the file, outside nested actors, that nobody needs: its text is the answer unless
+    /// another is named.
     pub fn last_sink(&self) -> Option<usize> {
         let is_needed = |at: usize| self.nodes.iter().any(|node| node.needs.contains(&at));
         (0..self.nodes.len()).rev().find(|at| self.nodes[*at].around.is_empty() && !is_needed(*at))
     }
 
-    /// Where the steps stand when a run goes on that failed or was broken off, by the ends that were written down.
+    /// Where the steps stand when a run goes on that failed or was broken off, by the ends that were written
+    /// down.
     ///
-    /// What succeeded stands, and so does a failure that was handled, with all that followed from it. Everything else is
-    /// done again: a failure that nobody handled, what was cancelled by it, what was skipped because of either.
+    /// What succeeded stands, and so does a failure that was handled, with all that followed from it.
+    /// Everything else is done again: a failure that nobody handled, what was cancelled by it, what was
+    /// skipped because of either.
     pub fn resumed(&self, ends: &[Option<NodeOutcome>]) -> Vec<NodeState> {
         let end = |at: usize| ends.get(at).copied().flatten();
         let is_past = |at: usize| end(at) == Some(NodeOutcome::Failed) && self.nodes[at].is_handled;
@@ -223,7 +229,7 @@ impl Graph {
         (0..self.nodes.len()).map(state).collect()
     }
 
-    /// Whether what an end followed from stands.
+    /// Returns whether what an end followed from stands.
     fn still_stands(&self, at: usize, end: Option<NodeOutcome>, stands: &[bool]) -> bool {
         let node = &self.nodes[at];
         let mut needs = node.around.iter().chain([&at]).flat_map(|at| &self.nodes[*at].needs);
@@ -232,17 +238,17 @@ impl Graph {
             && !(was_skipped && needs.any(|need| !stands[*need]))
     }
 
-    /// What is next when the steps stand so. A list that is too short stands for steps that wait.
-    pub fn next(&self, states: &[NodeState]) -> Next {
+    /// Returns what is next when the steps stand so. A list that is too short stands for steps that wait.
+    pub fn next(&self, states: &[NodeState]) -> NextSteps {
         let mut states: Vec<NodeState> =
             (0..self.nodes.len()).map(|at| states.get(at).copied().unwrap_or_default()).collect();
-        let mut next = Next::default();
+        let mut next = NextSteps::default();
         // An actor that fails here may cancel what was looked at before it. Each round goes one actor further out.
         while self.settle(&mut states, &mut next.settled) {}
         let broken = self.broken(&states);
         for (at, node) in self.nodes.iter().enumerate() {
             match states[at] {
-                NodeState::Waiting if !node.is_actor && self.gate(at, &states) == Gate::Open => {
+                NodeState::Waiting if !node.is_actor && self.gate(at, &states) == NeedsState::Open => {
                     next.ready.push(at)
                 }
                 NodeState::Running if self.is_cut_off(at, &broken) => next.stop.push(at),
@@ -264,7 +270,7 @@ impl Graph {
             let outcome = match self.nodes[at].is_actor {
                 true => self.actor_outcome(at, states, broken.actors[at]),
                 false if self.is_cut_off(at, &broken) => Some(NodeOutcome::Cancelled),
-                false => (self.gate(at, states) == Gate::Shut).then_some(NodeOutcome::Skipped),
+                false => (self.gate(at, states) == NeedsState::Shut).then_some(NodeOutcome::Skipped),
             };
             if let Some(outcome) = outcome {
                 states[at] = NodeState::Settled(outcome);
@@ -275,7 +281,7 @@ impl Graph {
         actor_failed
     }
 
-    /// How a nested actor ended; none while a member is open.
+    /// Returns how a nested actor ended; none while a member is open.
     fn actor_outcome(&self, at: usize, states: &[NodeState], is_broken: bool) -> Option<NodeOutcome> {
         let outcome = |member: &usize| match states[*member] {
             NodeState::Settled(outcome) => Some(outcome),
@@ -298,9 +304,9 @@ impl Graph {
         states[at] == NodeState::Settled(NodeOutcome::Failed) && !self.nodes[at].is_handled
     }
 
-    /// Where a failure that nobody handles has ended the time of all others.
-    fn broken(&self, states: &[NodeState]) -> Broken {
-        let mut broken = Broken { outermost: false, actors: vec![false; self.nodes.len()] };
+    /// Returns the actors whose other members an unhandled failure has ended.
+    fn broken(&self, states: &[NodeState]) -> FailedActors {
+        let mut broken = FailedActors { outermost: false, actors: vec![false; self.nodes.len()] };
         for (at, node) in self.nodes.iter().enumerate() {
             if self.is_unhandled(at, states) {
                 match node.around.first() {
@@ -312,7 +318,7 @@ impl Graph {
         broken
     }
 
-    fn is_cut_off(&self, at: usize, broken: &Broken) -> bool {
+    fn is_cut_off(&self, at: usize, broken: &FailedActors) -> bool {
         broken.outermost || self.nodes[at].around.iter().any(|actor| broken.actors[*actor])
     }
 
@@ -320,35 +326,35 @@ impl Graph {
         self.nodes[at].around.is_empty()
     }
 
-    /// Whether a step may begin, as far as needs can say: its own, and those of the actors around it.
-    fn gate(&self, at: usize, states: &[NodeState]) -> Gate {
+    /// Returns whether a step may begin, as far as needs can say: its own, and those of the actors around it.
+    fn gate(&self, at: usize, states: &[NodeState]) -> NeedsState {
         let outermost_first = self.nodes[at].around.iter().rev().chain([&at]);
         for at in outermost_first {
             match self.own_gate(*at, states) {
-                Gate::Open => {}
-                closed @ (Gate::Closed | Gate::Shut) => return closed,
+                NeedsState::Open => {}
+                closed @ (NeedsState::Closed | NeedsState::Shut) => return closed,
             }
         }
-        Gate::Open
+        NeedsState::Open
     }
 
-    fn own_gate(&self, at: usize, states: &[NodeState]) -> Gate {
+    fn own_gate(&self, at: usize, states: &[NodeState]) -> NeedsState {
         let node = &self.nodes[at];
         let (mut failed, mut succeeded) = (false, node.needs.is_empty());
         for need in &node.needs {
             match states[*need] {
-                NodeState::Waiting | NodeState::Running => return Gate::Closed,
+                NodeState::Waiting | NodeState::Running => return NeedsState::Closed,
                 NodeState::Settled(NodeOutcome::Succeeded) => succeeded = true,
                 NodeState::Settled(NodeOutcome::Failed) => failed = true,
                 NodeState::Settled(NodeOutcome::Skipped | NodeOutcome::Cancelled) => {}
             }
         }
         let is_its_turn = match node.on {
-            On::Success => succeeded && !failed,
-            On::Failure => failed,
-            On::Always => true,
+            NeedsCondition::Success => succeeded && !failed,
+            NeedsCondition::Failure => failed,
+            NeedsCondition::Always => true,
         };
-        if is_its_turn { Gate::Open } else { Gate::Shut }
+        if is_its_turn { NeedsState::Open } else { NeedsState::Shut }
     }
 
     fn end(&self, states: &[NodeState]) -> Option<GraphEnd> {
@@ -365,16 +371,16 @@ impl Graph {
     }
 }
 
-/// Which actors an unhandled failure has ended.
-struct Broken {
+/// The actors that an unhandled failure has ended.
+struct FailedActors {
     outermost: bool,
     /// By the place of the nested actor.
     actors: Vec<bool>,
 }
 
-/// What the needs of a step say.
+/// The state of the needs of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum NeedsState {
     /// Some are not settled.
     Closed,
     Open,
@@ -382,15 +388,15 @@ enum Gate {
     Shut,
 }
 
-fn bare(step: &Step, places: &BTreeMap<&str, usize>) -> Node {
+fn bare(step: &PlanStep, places: &BTreeMap<&str, usize>) -> GraphNode {
     let outer = std::iter::successors(parent(&step.node), |name| parent(name));
-    Node {
+    GraphNode {
         name: step.node.clone(),
         needs: Vec::new(),
         on: step.on,
         around: outer.filter_map(|name| places.get(name).copied()).collect(),
         members: Vec::new(),
-        is_actor: matches!(step.does, Does::Actor { .. }),
+        is_actor: matches!(step.does, NodeKind::Actor { .. }),
         is_handled: false,
     }
 }
@@ -401,7 +407,7 @@ fn parent(node: &str) -> Option<&str> {
 }
 
 fn needs(
-    steps: &[Step],
+    steps: &[PlanStep],
     at: usize,
     places: &BTreeMap<&str, usize>,
     flaws: &mut Vec<GraphFlaw>,

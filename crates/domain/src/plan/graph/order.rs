@@ -1,10 +1,10 @@
-//! An order in which one look at every step is enough, and the circles that prevent one.
+//! An order in which each step is visited once, and the cycles that prevent one.
 
-use super::Node;
+use super::GraphNode;
 
-/// How far a step was looked at.
+/// The state of the visit of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum VisitState {
     No,
     OnTheWay,
     Done,
@@ -14,31 +14,31 @@ enum Seen {
 ///
 /// # Errors
 /// The circles that were met, each with its first step repeated at the end.
-pub(super) fn order(nodes: &[Node]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
-    let mut seen = vec![Seen::No; nodes.len()];
+pub(super) fn order(nodes: &[GraphNode]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
+    let mut seen = vec![VisitState::No; nodes.len()];
     let (mut order, mut cycles) = (Vec::with_capacity(nodes.len()), Vec::new());
     for start in 0..nodes.len() {
-        if seen[start] != Seen::No {
+        if seen[start] != VisitState::No {
             continue;
         }
         // Depth first without recursion: a chain may be as long as there are steps.
-        seen[start] = Seen::OnTheWay;
+        seen[start] = VisitState::OnTheWay;
         let mut way: Vec<(usize, Vec<usize>)> = vec![(start, before(nodes, start))];
         while let Some((at, left)) = way.last_mut() {
             let at = *at;
             match left.pop() {
                 None => {
-                    seen[at] = Seen::Done;
+                    seen[at] = VisitState::Done;
                     order.push(at);
                     way.pop();
                 }
                 Some(next) => match seen[next] {
-                    Seen::Done => {}
-                    Seen::No => {
-                        seen[next] = Seen::OnTheWay;
+                    VisitState::Done => {}
+                    VisitState::No => {
+                        seen[next] = VisitState::OnTheWay;
                         way.push((next, before(nodes, next)));
                     }
-                    Seen::OnTheWay => {
+                    VisitState::OnTheWay => {
                         let on_the_way = way.iter().map(|(at, _)| *at).skip_while(|at| *at != next);
                         cycles.push(on_the_way.chain([next]).collect());
                     }
@@ -49,8 +49,8 @@ pub(super) fn order(nodes: &[Node]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
     if cycles.is_empty() { Ok(order) } else { Err(cycles) }
 }
 
-/// What is looked at before a step, the last first.
-fn before(nodes: &[Node], at: usize) -> Vec<usize> {
+/// Returns what is looked at before a step, the last first.
+fn before(nodes: &[GraphNode], at: usize) -> Vec<usize> {
     let node = &nodes[at];
     let of_actors = node.around.iter().flat_map(|actor| &nodes[*actor].needs);
     let mut before: Vec<usize> = node.needs.iter().chain(of_actors).chain(&node.members).copied().collect();

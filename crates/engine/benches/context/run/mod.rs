@@ -186,8 +186,9 @@ fn edit(checkout: &mut Checkout, path: &str) {
 
 /// The middle one of the files of code.
 fn to_edit(files: &str) -> String {
-    let is_code =
-        |path: &&str| RelPath::new(*path).is_ok_and(|path| Language::of(&path, b"").kind() == FileKind::Code);
+    let is_code = |path: &&str| {
+        RelPath::new(*path).is_ok_and(|path| Language::detect(&path, b"").kind() == FileKind::Code)
+    };
     let code: Vec<&str> = files.lines().filter(is_code).collect();
     code.get(code.len() / 2).copied().expect("the repository has code").to_owned()
 }

@@ -21,7 +21,7 @@ mod project;
 use std::path::{Path, PathBuf};
 
 use context::{LexicalCounter, TokenCounter as _};
-use domain::context::{AssembledContext, Outcome};
+use domain::context::{AssembledContext, StrategyOutcome};
 
 use self::aider::{Aider, Kept};
 use self::checkout::Checkout;
@@ -106,7 +106,8 @@ fn of_repository(repository: &Path, wanted: &Wanted, aider: &mut Option<Aider>) 
     all
 }
 
-/// What everybody says to one query. The first answer of each may have to read the tree, the later ones know it.
+/// What everybody says to one query. The first answer of each may have to read the tree, the later ones know
+/// it.
 fn answers(
     checkout: &Checkout,
     query: &Query,
@@ -178,7 +179,8 @@ fn answers(
 
 /// How many strategies did not come to an end of their own.
 fn failed(context: &AssembledContext) -> usize {
-    let has_failed =
-        |outcome: &Outcome| !matches!(outcome, Outcome::Ok | Outcome::Empty | Outcome::Unavailable { .. });
+    let has_failed = |outcome: &StrategyOutcome| {
+        !matches!(outcome, StrategyOutcome::Ok | StrategyOutcome::Empty | StrategyOutcome::Unavailable { .. })
+    };
     context.receipt.strategies.iter().filter(|line| has_failed(&line.outcome)).count()
 }

@@ -109,7 +109,7 @@ fn candidate(told: &str) -> Option<Query> {
 
 fn is_written_code(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
-    let is_code = RelPath::new(path).is_ok_and(|path| Language::of(&path, b"").kind() == FileKind::Code);
+    let is_code = RelPath::new(path).is_ok_and(|path| Language::detect(&path, b"").kind() == FileKind::Code);
     is_code && !NOT_WRITTEN.iter().any(|part| lower.contains(part))
 }
 

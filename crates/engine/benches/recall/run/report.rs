@@ -1,7 +1,8 @@
 //! What is printed: tables, rows with intervals, and whether the gate holds.
 //!
 //! # Invariants
-//! 1. The recall of many queries is the mean of each one's; a query without symbols or lines to find has no part in those.
+//! 1. The recall of many queries is the mean of each one's; a query without symbols or lines to find has no
+//!    part in those.
 //! 2. Rivals are compared on the queries that both answered.
 
 use super::bootstrap::{Interval, interval};
@@ -200,7 +201,8 @@ pub(crate) fn all(all: &[Asked]) {
     println!("gate of {} queries: {verdict}", all.len());
 }
 
-/// Ours is above the rival for sure; of lines, BM25 need only not be above ours for sure, and not at the least budget.
+/// Ours is above the rival for sure; of lines, BM25 need only not be above ours for sure, and not at the
+/// least budget.
 fn holds(who: Who, measure: Measure, number: usize, found: &Interval) -> bool {
     match (measure, who) {
         (Measure::Line, Who::Bm25) => number == 0 || found.high >= 0.0,
@@ -234,7 +236,8 @@ fn over(all: &[Asked], who: Who) -> String {
     if over == 0.0 { "0 %".to_owned() } else { format!("{share:.0} %, to {:.0} %", (worst - 1.0) * 100.0) }
 }
 
-/// The mean of what answers at this temperature cost; warm ones those at 4,096 tokens, where a process is new.
+/// The mean of what answers at this temperature cost; warm ones those at 4,096 tokens, where a process is
+/// new.
 fn cpu_s(all: &[Asked], who: Who, temperature: Temperature) -> f64 {
     let number = if temperature == Temperature::Warm { 1 } else { 0 };
     let answers = all.iter().filter_map(|asked| asked.answer(who, number));

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use context::index::{Item, outline, scan};
+use context::index::{OutlineItem, outline, scan};
 use domain::RelPath;
 
 use super::checkout::{git, git_bytes};
@@ -69,7 +69,8 @@ fn beginning(line: &str) -> String {
     head.trim_end_matches(':').trim_end().to_owned()
 }
 
-/// The old side of each hunk: its first line and how many; of one that only adds, the line before it and none.
+/// The old side of each hunk: its first line and how many; of one that only adds, the line before it and
+/// none.
 fn hunks(diff: &str) -> Vec<(u32, u32)> {
     let old_side = |line: &str| {
         let (place, _) = line.strip_prefix("@@ -")?.split_once(' ')?;
@@ -79,7 +80,7 @@ fn hunks(diff: &str) -> Vec<(u32, u32)> {
     diff.lines().filter_map(old_side).collect()
 }
 
-fn innermost(items: &[Item], from: u32, to: u32) -> Option<&Item> {
+fn innermost(items: &[OutlineItem], from: u32, to: u32) -> Option<&OutlineItem> {
     let around = items.iter().filter(|item| item.from <= from && to <= item.to);
     around.min_by_key(|item| item.to - item.from)
 }

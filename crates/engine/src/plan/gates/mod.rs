@@ -1,12 +1,14 @@
-//! The gates of a plan: whether it goes on by itself, asked in this one place by commands and workers alike.
+//! The gates of a plan decide if it continues without approval. Commands and workers alike ask here.
 //!
 //! # Invariants
-//! 1. A plan that stands between two phases, or failed so that another strategy is called for, moves by itself only if
-//!    [`domain::verdict`] says so; else a person moves it.
-//! 2. Whoever goes on does it with [`Engine::pass`]: the move, what is decided with it and the next job are one step.
+//! 1. A plan that is between two phases, or failed so that it needs another strategy, moves by itself only if
+//!    [`domain::verdict`] says so; else the user moves it.
+//! 2. Every caller moves the plan with [`Engine::pass_gate`]: the move, what is decided with it and the next
+//!    job are one step.
 //!
 //! # Not here
-//! Mending what checks found: that is no move, and is asked for by the phase itself ([`PlanSpec::gate_of_fix`]).
+//! Mending what checks found: that is no move, and is asked for by the phase itself
+//! ([`PlanSpec::gate_of_fix`]).
 //!
 //! [`PlanSpec::gate_of_fix`]: domain::PlanSpec::gate_of_fix
 
@@ -14,37 +16,37 @@
 mod tests;
 
 use domain::{
-    Action, ApplyState, AskWhy, Decision, DecisionKind, ErrorRecord, Gate, GateFacts, GatePoint, GateVerdict,
-    JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX, ValidationSummary,
-    Work,
+    ApplyState, AskReason, Decision, DecisionKind, ErrorRecord, GateDecision, GateFacts, GatePoint,
+    GateVerdict, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
+    RecoveryAction, ValidationSummary, WorkState,
 };
 use serde_json::Value;
 use store::StoreError;
 
 use super::built_in_decisions;
-use crate::engine::{Engine, House};
+use crate::engine::{Engine, EngineInner};
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
 
 /// A gate that a plan stands at, and what it says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gated {
+pub struct GateStatus {
     /// Which.
     pub point: GatePoint,
     /// What it says.
     pub verdict: GateVerdict,
 }
 
-impl Gated {
+impl GateStatus {
     /// Why a person is asked; none when nobody is.
-    pub fn asks(&self) -> Option<AskWhy> {
+    pub fn asks(&self) -> Option<AskReason> {
         match self.verdict {
             GateVerdict::Go => None,
             GateVerdict::Ask(why) => Some(why),
         }
     }
 
-    /// Whether the plan goes on by itself.
+    /// Returns true if the plan goes on by itself.
     pub fn goes(&self) -> bool {
         self.verdict == GateVerdict::Go
     }
@@ -52,7 +54,7 @@ impl Gated {
 
 /// What a plan that is to be executed does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum NextAction {
     /// Its job waits or runs.
     Run,
     /// It goes through this gate by itself.
@@ -63,16 +65,17 @@ pub(crate) enum Next {
 
 impl Engine {
     /// What the plan does next by itself.
-    pub(crate) async fn next(&self, plan: &Plan) -> Result<Next, StoreError> {
+    pub(crate) async fn next_action(&self, plan: &Plan) -> Result<NextAction, StoreError> {
         if is_queued_or_runs(plan.state) {
-            return Ok(Next::Run);
+            return Ok(NextAction::Run);
         }
-        let gated = self.house.gate(plan).await?;
-        Ok(gated.filter(Gated::goes).map_or(Next::Stop, |gated| Next::Pass(gated.point)))
+        let gated = self.inner.gate(plan).await?;
+        Ok(gated.filter(GateStatus::goes).map_or(NextAction::Stop, |gated| NextAction::Pass(gated.point)))
     }
 
-    /// Takes a plan through a gate that let it, as `by` whom it was let. `job` is the one that does what comes next.
-    pub(crate) async fn pass(
+    /// Takes a plan through a gate that let it, as `by` whom it was let. `job` is the one that does what
+    /// comes next.
+    pub(crate) async fn pass_gate(
         &self,
         plan: &Plan,
         point: GatePoint,
@@ -81,33 +84,33 @@ impl Engine {
     ) -> Result<Plan, ExecuteError> {
         let decisions = match point {
             GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Vec::new(),
-            GatePoint::Replan => self.house.going_back(plan).await?,
+            GatePoint::Replan => self.inner.going_back(plan).await?,
         };
         self.move_for(plan, event_of(point), job, by, Value::Null, decisions).await
     }
 }
 
-impl House {
+impl EngineInner {
     /// The gate that the plan stands at; none when it stands at none.
-    pub(crate) async fn gate(&self, plan: &Plan) -> Result<Option<Gated>, StoreError> {
+    pub(crate) async fn gate(&self, plan: &Plan) -> Result<Option<GateStatus>, StoreError> {
         Ok(match plan.state {
             // Where nobody thought about it there is no strategy to be looked at: who starts the plan starts its work.
-            PlanState::Strategize(Work::Complete) if plan.spec.strategist.is_none() => {
-                Some(Gated { point: GatePoint::Execute, verdict: GateVerdict::Go })
+            PlanState::Strategize(WorkState::Complete) if plan.spec.strategist.is_none() => {
+                Some(GateStatus { point: GatePoint::Execute, verdict: GateVerdict::Go })
             }
-            PlanState::Strategize(Work::Complete) => {
+            PlanState::Strategize(WorkState::Complete) => {
                 let decisions = self.store.decisions(plan.id).await?;
                 let facts = GateFacts { confidence: least_sure(&decisions), ..unknown(plan) };
                 Some(gated(GatePoint::Execute, plan, &facts))
             }
-            PlanState::Execute(Work::Complete) => {
+            PlanState::Execute(WorkState::Complete) => {
                 let net = self.net_changes(plan).await?;
                 let checks = self.checks(plan, &net).await?;
                 Some(at_apply(plan, !net.is_empty(), &checks))
             }
-            PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+            PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
                 if self.is_stopped_to_replan(plan).await? {
-                    return Ok(Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go }));
+                    return Ok(Some(GateStatus { point: GatePoint::Replan, verdict: GateVerdict::Go }));
                 }
                 match self.wants_another_strategy(plan).await? {
                     None => None,
@@ -120,26 +123,28 @@ impl House {
                 }
             }
             PlanState::Apply(ApplyState::Errored) if self.is_stopped_to_replan(plan).await? => {
-                Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go })
+                Some(GateStatus { point: GatePoint::Replan, verdict: GateVerdict::Go })
             }
-            PlanState::Strategize(Work::Queued | Work::Processing | Work::Cancelled)
-            | PlanState::Execute(Work::Queued | Work::Processing | Work::Cancelled)
+            PlanState::Strategize(WorkState::Queued | WorkState::Processing | WorkState::Cancelled)
+            | PlanState::Execute(WorkState::Queued | WorkState::Processing | WorkState::Cancelled)
             | PlanState::Apply(_) => None,
         })
     }
 
-    /// Whether a person had the plan stopped so that it begins again: that is their yes, whoever carries it out.
+    /// Returns true if a person had the plan stopped so that it begins again: that is their yes, whoever
+    /// carries it out.
     pub(crate) async fn is_stopped_to_replan(&self, plan: &Plan) -> Result<bool, StoreError> {
         let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.is_stopped_to_replan()))
     }
 
-    /// The error after which the recovery wants the plan to begin again, if that is why it stands where it stands.
+    /// The error after which the recovery wants the plan to begin again, if that is why it stands where it
+    /// stands.
     async fn wants_another_strategy(&self, plan: &Plan) -> Result<Option<ErrorRecord>, StoreError> {
         let history = self.store.history(plan.id).await?;
         let last = history.last_failure();
-        let wants =
-            last.filter(|record| record.recovery.action == Action::Revert && is_of(record, plan.attempt));
+        let wants = last
+            .filter(|record| record.recovery.action == RecoveryAction::Revert && is_of(record, plan.attempt));
         Ok(wants.cloned())
     }
 
@@ -174,7 +179,7 @@ fn is_of(record: &ErrorRecord, attempt: u32) -> bool {
 }
 
 /// What the gate before the user's files says of a plan whose work is done.
-pub(crate) fn at_apply(plan: &Plan, has_changes: bool, checks: &ValidationSummary) -> Gated {
+pub(crate) fn at_apply(plan: &Plan, has_changes: bool, checks: &ValidationSummary) -> GateStatus {
     let facts = GateFacts {
         has_changes,
         required_checks: checks.required,
@@ -184,15 +189,15 @@ pub(crate) fn at_apply(plan: &Plan, has_changes: bool, checks: &ValidationSummar
     gated(GatePoint::Apply, plan, &facts)
 }
 
-fn gated(point: GatePoint, plan: &Plan, facts: &GateFacts) -> Gated {
-    Gated { point, verdict: domain::verdict(point, &plan.spec.automation, facts) }
+fn gated(point: GatePoint, plan: &Plan, facts: &GateFacts) -> GateStatus {
+    GateStatus { point, verdict: domain::verdict(point, &plan.spec.automation, facts) }
 }
 
 /// What the plan itself tells.
 fn unknown(plan: &Plan) -> GateFacts {
     GateFacts {
         confidence: 1.0,
-        is_told_to_apply: plan.spec.apply == Gate::Auto,
+        is_told_to_apply: plan.spec.apply == GateDecision::Auto,
         is_read_only: plan.spec.read_only,
         has_changes: false,
         required_checks: 0,
@@ -213,7 +218,7 @@ fn least_sure(decisions: &[Decision]) -> f32 {
 }
 
 /// The phase that lies behind a gate.
-pub(crate) const fn phase_behind(point: GatePoint) -> Phase {
+pub(crate) const fn gated_phase(point: GatePoint) -> Phase {
     match point {
         GatePoint::Execute | GatePoint::Fix => Phase::Execute,
         GatePoint::Apply => Phase::Apply,
@@ -230,7 +235,7 @@ const fn event_of(point: GatePoint) -> PlanEvent {
 }
 
 /// Who takes a plan through a gate by itself, for the record.
-pub(crate) const fn by_whom(point: GatePoint) -> &'static str {
+pub(crate) const fn gate_actor(point: GatePoint) -> &'static str {
     match point {
         GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => "gate",
         GatePoint::Replan => "recovery",
@@ -240,8 +245,8 @@ pub(crate) const fn by_whom(point: GatePoint) -> &'static str {
 fn is_queued_or_runs(state: PlanState) -> bool {
     match state {
         PlanState::Strategize(work) | PlanState::Execute(work) => match work {
-            Work::Queued | Work::Processing => true,
-            Work::Complete | Work::Errored | Work::Cancelled => false,
+            WorkState::Queued | WorkState::Processing => true,
+            WorkState::Complete | WorkState::Errored | WorkState::Cancelled => false,
         },
         PlanState::Apply(apply) => match apply {
             ApplyState::Queued | ApplyState::Processing => true,

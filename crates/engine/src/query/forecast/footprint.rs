@@ -1,16 +1,17 @@
 //! The footprint of a plan: its net changes, with the lines that each replaces, in one piece.
 //!
-//! It is made once, when the plan's work is done, and stored with the plan. So a forecast reads neither entries nor
-//! contents.
+//! It is made once, when the plan's work is done, and stored with the plan. So a forecast reads neither
+//! entries nor contents.
 //!
 //! # Invariants
 //! 1. A footprint is of one attempt and one number of entries; the store returns no other as that of a plan.
 //! 2. Bytes that cannot be read are no footprint: it is made anew.
-//! 3. That a plan changes too many files for a footprint is stored in its place, so that it is found out once.
+//! 3. That a plan changes too many files for a footprint is stored in its place, so that it is found out
+//!    once.
 
 use std::io::Read;
 
-use domain::{Base, FileState, Hash, Kind, NetChange, RelPath, ReplacedLines, RootNo, replaced_lines};
+use domain::{Base, FileState, Hash, Kind, NetChange, RelPath, ReplacedLines, RootIndex, replaced_lines};
 use sandbox::content::ContentSource;
 
 /// The lines of larger texts are not compared beforehand.
@@ -124,7 +125,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Footprint> {
     let mut files = Vec::new();
     while !rest.is_empty() {
         let from = &mut rest;
-        let root = RootNo(u16::from_le_bytes(take(from)?));
+        let root = RootIndex(u16::from_le_bytes(take(from)?));
         let path = path_or_none(from)??;
         let moved_from = path_or_none(from)?;
         let (before, after) = (state(from)?, state(from)?);

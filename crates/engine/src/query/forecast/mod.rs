@@ -1,14 +1,16 @@
-//! The conflict forecast: plans that are not applied yet and change the same paths, told before anybody applies.
+//! The conflict forecast: plans that are not applied yet and change the same paths, told before anybody
+//! applies.
 //!
-//! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying each of
-//! them out after the other, on the states alone and, where that is not enough, on the lines that each replaces
-//! ([`footprint`]). Only where these do not tell are the texts merged.
+//! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying
+//! each of them out after the other, on the states alone and, where that is not enough, on the lines that
+//! each replaces ([`footprint`]). Only where these do not tell are the texts merged.
 //!
 //! # Invariants
 //! 1. A forecast does not depend on which of the two is asked about: the worse of both orders is told.
-//! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not guessed.
-//! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and files makes it
-//!    slow or large.
+//! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not
+//!    guessed.
+//! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and
+//!    files makes it slow or large.
 //! 4. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
 //! 5. Nothing is written but footprints that were missing.
 
@@ -20,22 +22,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, LinesVerdict, Merge, NetChange, Plan,
-    PlanId, PlanState, ProjectAlias, ReplacedLines, RootNo, Sides, Work, change_address, compare_lines,
-    merge, merge_file,
+    ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, LinesVerdict, Merge, MergeSides,
+    NetChange, Plan, PlanId, PlanState, ProjectAlias, ReplacedLines, RootIndex, WorkState, change_address,
+    compare_lines, merge, merge_file,
 };
 use sandbox::content::ContentSource;
 use store::{ChangedPlan, PlanStoreError, StoreError};
 
-use crate::engine::{Engine, House};
-use crate::run::plan_sandbox::content::Stored;
+use crate::engine::{Engine, EngineInner};
+use crate::run::plan_sandbox::content::StoreContents;
 use footprint::{Footprint, TouchedFile, edited_text};
 
-/// How many plans are compared with each other, the newest first: with more of them most pairs are news to nobody.
+/// How many plans are compared with each other, the newest first: with more of them most pairs are news to
+/// nobody.
 const PLANS_MAX: usize = 100;
-/// How many plans are compared with one.
+/// The number of plans that are compared with one.
 const PLANS_OF_ONE_MAX: usize = 1_000;
-/// How many files of all plans together are compared, those of the newest plans first.
+/// The number of files of all plans together that are compared, those of the newest plans first.
 const FILES_MAX: usize = 40_000;
 /// A plan with more files has no footprint.
 const FOOTPRINT_FILES_MAX: usize = 10_000;
@@ -45,12 +48,12 @@ const FILES_AT_ONCE_MAX: usize = 2_000;
 const MAKING_MAX: Duration = Duration::from_secs(1);
 /// After how many changes the time is looked at.
 const LOOK_AT_TIMER_EVERY: usize = 16;
-/// How many bytes of contents are kept at hand while texts are merged.
+/// The number of bytes of contents that are kept at hand while texts are merged.
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How much one forecast may take.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct ForecastLimits {
     /// Time of the processor for comparing.
     compare: Duration,
     /// Texts that are merged.
@@ -62,11 +65,15 @@ struct Bounds {
 }
 
 /// For all plans at once, which is looked at often and shows little.
-const OF_ALL: Bounds =
-    Bounds { compare: Duration::from_millis(30), merges: 200, listed_of_pair: 20, listed: 4_000 };
+const OF_ALL: ForecastLimits =
+    ForecastLimits { compare: Duration::from_millis(30), merges: 200, listed_of_pair: 20, listed: 4_000 };
 /// For one plan.
-const OF_ONE: Bounds =
-    Bounds { compare: Duration::from_millis(500), merges: 5_000, listed_of_pair: 10_000, listed: 20_000 };
+const OF_ONE: ForecastLimits = ForecastLimits {
+    compare: Duration::from_millis(500),
+    merges: 5_000,
+    listed_of_pair: 10_000,
+    listed: 20_000,
+};
 
 /// How two plans meet at one path, the harmless way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +99,7 @@ impl ForecastKind {
         }
     }
 
-    /// Whether the plan that is applied second will stand before a conflict.
+    /// Returns true if the plan that is applied second will stand before a conflict.
     pub const fn is_conflict(self) -> bool {
         match self {
             ForecastKind::SameFile => false,
@@ -143,9 +150,9 @@ impl Forecast {
 pub struct Forecasts {
     /// Each pair once.
     pub pairs: Vec<Forecast>,
-    /// How many meetings of two plans at a path were not compared, for want of time.
+    /// The number of meetings of two plans at a path that were not compared, for want of time.
     pub not_compared: usize,
-    /// How many plans were not looked at: there are too many, or they change too much.
+    /// The number of plans that were not looked at: there are too many, or they change too much.
     pub plans_left_out: usize,
 }
 
@@ -162,15 +169,15 @@ impl Engine {
     /// # Errors
     /// There is no such plan, or the store failed.
     pub async fn forecast(&self, id: PlanId) -> Result<Forecasts, PlanStoreError> {
-        let plan = self.house.store.plan(id).await?;
+        let plan = self.inner.store.plan(id).await?;
         if !is_open(plan.state) {
             return Ok(Forecasts::default());
         }
-        let (changed, left_out) = self.house.changed_plans(PLANS_OF_ONE_MAX).await?;
-        let mut making = Making::new();
+        let (changed, left_out) = self.inner.changed_plans(PLANS_OF_ONE_MAX).await?;
+        let mut making = FootprintTimer::new();
         let touched = match changed.iter().find(|changed| changed.plan == id) {
             Some(changed) => self.touched(changed, &mut making).await?,
-            None => self.house.made(plan).await?.touched,
+            None => self.inner.make_footprint(plan).await?.touched,
         };
         let Some(one) = touched.filter(|one| !one.files.is_empty()) else {
             return Ok(Forecasts::default());
@@ -179,7 +186,7 @@ impl Engine {
         let (others, also_left_out) = self.all_touched(others, &mut making).await?;
         let mut all = vec![one];
         all.extend(others);
-        let stored = Stored(self.house.store.as_ref());
+        let stored = StoreContents(self.inner.store.as_ref());
         let mut forecasts = Comparison::new(&all, &stored, OF_ONE).of_first();
         forecasts.plans_left_out = left_out + also_left_out;
         forecasts.pairs.sort_by_key(|forecast| forecast.other);
@@ -191,9 +198,9 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn forecasts(&self) -> Result<Forecasts, StoreError> {
-        let (changed, left_out) = self.house.changed_plans(PLANS_MAX).await?;
-        let (all, also_left_out) = self.all_touched(changed, &mut Making::new()).await?;
-        let stored = Stored(self.house.store.as_ref());
+        let (changed, left_out) = self.inner.changed_plans(PLANS_MAX).await?;
+        let (all, also_left_out) = self.all_touched(changed, &mut FootprintTimer::new()).await?;
+        let stored = StoreContents(self.inner.store.as_ref());
         let mut forecasts = Comparison::new(&all, &stored, OF_ALL).of_all();
         forecasts.plans_left_out = left_out + also_left_out;
         Ok(forecasts)
@@ -203,8 +210,8 @@ impl Engine {
     async fn all_touched(
         &self,
         newest_first: Vec<ChangedPlan>,
-        making: &mut Making,
-    ) -> Result<(Vec<Touched>, usize), StoreError> {
+        making: &mut FootprintTimer,
+    ) -> Result<(Vec<PlanFootprint>, usize), StoreError> {
         let (mut all, mut files, mut left_out) = (Vec::new(), 0, 0);
         for changed in &newest_first {
             match self.touched(changed, making).await? {
@@ -219,18 +226,18 @@ impl Engine {
         Ok((all, left_out))
     }
 
-    /// A plan with its changes: by its footprint, which is made and stored where it is missing. `None` if there is no
-    /// time left for that, or the plan has come to its end or cannot be read.
+    /// A plan with its changes: by its footprint, which is made and stored where it is missing. `None` if
+    /// there is no time left for that, or the plan has come to its end or cannot be read.
     async fn touched(
         &self,
         changed: &ChangedPlan,
-        making: &mut Making,
-    ) -> Result<Option<Touched>, StoreError> {
+        making: &mut FootprintTimer,
+    ) -> Result<Option<PlanFootprint>, StoreError> {
         match changed.footprint.as_deref().and_then(footprint::from_bytes) {
             Some(Footprint::Files(files)) => {
                 let roots = changed.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
                 let aliases = super::diff::aliases_of(&changed.projects);
-                return Ok(Some(Touched { plan: changed.plan, roots, aliases, files }));
+                return Ok(Some(PlanFootprint { plan: changed.plan, roots, aliases, files }));
             }
             Some(Footprint::TooLarge) => return Ok(None),
             None => {}
@@ -238,7 +245,7 @@ impl Engine {
         if !making.has_time() {
             return Ok(None);
         }
-        let plan = match self.house.store.plan(changed.plan).await {
+        let plan = match self.inner.store.plan(changed.plan).await {
             Ok(plan) if is_open(plan.state) => plan,
             // One that only a newer program can read keeps nobody from the others.
             Err(PlanStoreError::Store(StoreError::Unreadable { .. } | StoreError::Damaged { .. })) => {
@@ -255,73 +262,73 @@ impl Engine {
                 | PlanStoreError::IdTaken { .. },
             ) => return Ok(None),
         };
-        let is_at_rest = plan.state != PlanState::Execute(Work::Processing);
-        let Made { touched, files, bytes } = self.house.made(plan).await?;
+        let is_at_rest = plan.state != PlanState::Execute(WorkState::Processing);
+        let NewFootprint { touched, files, bytes } = self.inner.make_footprint(plan).await?;
         if is_at_rest {
             let stamp = (changed.attempt, changed.entries);
             // It is made again next time, if it cannot be stored.
-            let _ = self.house.store.keep_footprint(changed.plan, stamp, files, bytes).await;
+            let _ = self.inner.store.store_footprint(changed.plan, stamp, files, bytes).await;
         }
         Ok(touched)
     }
 }
 
-impl House {
+impl EngineInner {
     /// The newest plans that may still be applied and changed something, and how many more there are.
     async fn changed_plans(&self, plans_max: usize) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
         self.store.changed_plans(&open_states(), plans_max).await
     }
 
     /// The plan with its changes, and its footprint.
-    async fn made(&self, plan: Plan) -> Result<Made, StoreError> {
+    async fn make_footprint(&self, plan: Plan) -> Result<NewFootprint, StoreError> {
         let changes = self.net_changes(&plan).await?;
         let files = changes.len();
         if files > FOOTPRINT_FILES_MAX {
-            return Ok(Made { touched: None, files, bytes: footprint::too_large() });
+            return Ok(NewFootprint { touched: None, files, bytes: footprint::too_large() });
         }
-        let touched = Touched::new(&plan, changes, &Stored(self.store.as_ref()));
+        let touched = PlanFootprint::new(&plan, changes, &StoreContents(self.store.as_ref()));
         let bytes = footprint::to_bytes(&touched.files);
-        Ok(Made { touched: Some(touched), files, bytes })
+        Ok(NewFootprint { touched: Some(touched), files, bytes })
     }
 }
 
 /// A footprint that was made just now.
-struct Made {
+struct NewFootprint {
     /// `None` if the plan changes too much.
-    touched: Option<Touched>,
+    touched: Option<PlanFootprint>,
     files: usize,
     bytes: Vec<u8>,
 }
 
 /// Stores the footprint of a plan whose work is done, so that no forecast has to make it.
-pub(crate) async fn keep_footprint(house: &Arc<House>, plan: &Plan) -> Result<(), StoreError> {
-    let Some(changed) = house.store.changed_plan(plan.id).await? else { return Ok(()) };
-    let changes = house.net_changes(plan).await?;
+pub(crate) async fn store_footprint(engine: &Arc<EngineInner>, plan: &Plan) -> Result<(), StoreError> {
+    let Some(changed) = engine.store.changed_plan(plan.id).await? else { return Ok(()) };
+    let changes = engine.net_changes(plan).await?;
     let (files, stamp) = (changes.len(), (changed.attempt, changed.entries));
     if files > FOOTPRINT_FILES_MAX {
-        return house.store.keep_footprint(plan.id, stamp, files, footprint::too_large()).await;
+        return engine.store.store_footprint(plan.id, stamp, files, footprint::too_large()).await;
     }
     if files > FILES_AT_ONCE_MAX {
         return Ok(());
     }
-    let (making, plan_id, plan) = (Arc::clone(house), plan.id, plan.clone());
+    let (making, plan_id, plan) = (Arc::clone(engine), plan.id, plan.clone());
     let made = tokio::task::spawn_blocking(move || {
-        let touched = Touched::new(&plan, changes, &Stored(making.store.as_ref()));
+        let touched = PlanFootprint::new(&plan, changes, &StoreContents(making.store.as_ref()));
         footprint::to_bytes(&touched.files)
     });
     match made.await {
-        Ok(bytes) => house.store.keep_footprint(plan_id, stamp, files, bytes).await,
+        Ok(bytes) => engine.store.store_footprint(plan_id, stamp, files, bytes).await,
         // The next forecast makes it.
         Err(_) => Ok(()),
     }
 }
 
 /// The time that is left for making footprints.
-struct Making(Timer);
+struct FootprintTimer(CpuTimer);
 
-impl Making {
+impl FootprintTimer {
     fn new() -> Self {
-        Self(Timer::new())
+        Self(CpuTimer::new())
     }
 
     fn has_time(&self) -> bool {
@@ -330,9 +337,9 @@ impl Making {
 }
 
 /// The time that this thread took of the processor: how busy the machine is does not matter.
-struct Timer(Duration);
+struct CpuTimer(Duration);
 
-impl Timer {
+impl CpuTimer {
     fn new() -> Self {
         Self(Self::now())
     }
@@ -353,11 +360,11 @@ fn open_states() -> Vec<PlanState> {
     PlanState::ALL.into_iter().filter(|state| is_open(*state)).collect()
 }
 
-/// Whether the changes of a plan in this state are on their way to the user's files.
+/// Returns true if the changes of a plan in this state are on their way to the user's files.
 fn is_open(state: PlanState) -> bool {
     match state {
-        PlanState::Strategize(_) | PlanState::Execute(Work::Errored | Work::Cancelled) => false,
-        PlanState::Execute(Work::Queued | Work::Processing | Work::Complete) => true,
+        PlanState::Strategize(_) | PlanState::Execute(WorkState::Errored | WorkState::Cancelled) => false,
+        PlanState::Execute(WorkState::Queued | WorkState::Processing | WorkState::Complete) => true,
         PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => false,
         PlanState::Apply(
             ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
@@ -366,27 +373,27 @@ fn is_open(state: PlanState) -> bool {
 }
 
 /// A place on the disk.
-type At = Vec<u8>;
+type DiskPath = Vec<u8>;
 
 /// A plan and its changes.
 #[derive(Clone, Debug)]
-struct Touched {
+struct PlanFootprint {
     plan: PlanId,
     roots: Vec<Vec<u8>>,
     aliases: Vec<ProjectAlias>,
     files: Vec<TouchedFile>,
 }
 
-impl Touched {
-    fn new(plan: &Plan, changes: Vec<NetChange>, contents: &dyn ContentSource) -> Touched {
+impl PlanFootprint {
+    fn new(plan: &Plan, changes: Vec<NetChange>, contents: &dyn ContentSource) -> PlanFootprint {
         let roots = plan.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
         let files = changes.into_iter().map(|change| TouchedFile::new(change, contents)).collect();
-        Touched { plan: plan.id, roots, aliases: super::diff::aliases_of(&plan.projects), files }
+        PlanFootprint { plan: plan.id, roots, aliases: super::diff::aliases_of(&plan.projects), files }
     }
 
     /// Where a change happens, and where it takes something away from.
-    fn places_of(&self, change: &NetChange) -> (At, Option<At>) {
-        let RootNo(root) = change.root;
+    fn places_of(&self, change: &NetChange) -> (DiskPath, Option<DiskPath>) {
+        let RootIndex(root) = change.root;
         let root = self.roots.get(usize::from(root)).map(Vec::as_slice).unwrap_or_default();
         let at = |path: &domain::RelPath| [root, b"/", path.as_bytes()].concat();
         (at(&change.path), change.from.as_ref().map(at))
@@ -394,20 +401,20 @@ impl Touched {
 }
 
 /// A change and its places.
-struct Change<'a> {
+struct LocatedChange<'a> {
     net: &'a NetChange,
-    here: At,
-    from: Option<At>,
+    here: DiskPath,
+    from: Option<DiskPath>,
 }
 
-impl<'a> Change<'a> {
-    fn new(touched: &'a Touched, net: &'a NetChange) -> Self {
+impl<'a> LocatedChange<'a> {
+    fn new(touched: &'a PlanFootprint, net: &'a NetChange) -> Self {
         let (here, from) = touched.places_of(net);
-        Change { net, here, from }
+        LocatedChange { net, here, from }
     }
 
     /// What lies at a place after this change; `unless` where it does not touch it.
-    fn leaves(&self, at: &At, unless: Option<FileState>) -> Option<FileState> {
+    fn leaves(&self, at: &DiskPath, unless: Option<FileState>) -> Option<FileState> {
         match &self.from {
             _ if *at == self.here => self.net.after,
             Some(from) if from == at => None,
@@ -423,7 +430,7 @@ impl<'a> Change<'a> {
 
 /// A change at a place: which of the plans, and which of its files.
 #[derive(Clone, Copy)]
-struct Member<'a> {
+struct ChangeAtPath<'a> {
     plan: usize,
     file: usize,
     /// The lines of an edited text, and which of the bases at this place they are of.
@@ -432,7 +439,7 @@ struct Member<'a> {
 
 /// Two plans, as far as they were compared.
 #[derive(Clone, Default)]
-struct Pair {
+struct PlanPair {
     /// Files of the first plan.
     listed: Vec<(usize, ForecastKind)>,
     conflicts: usize,
@@ -442,15 +449,15 @@ struct Pair {
 
 /// Compares plans place by place.
 struct Comparison<'a> {
-    all: &'a [Touched],
-    meetings: Meetings<'a>,
-    bounds: Bounds,
-    timer: Timer,
+    all: &'a [PlanFootprint],
+    meetings: OverlapFinder<'a>,
+    bounds: ForecastLimits,
+    timer: CpuTimer,
     is_over: bool,
-    /// How many changes were compared with all others at their places.
+    /// The number of changes that were compared with all others at their places.
     compared: usize,
     /// A row for each first plan, with a place for each other.
-    pairs: Vec<Pair>,
+    pairs: Vec<PlanPair>,
     listed: usize,
     not_compared: usize,
     /// Pairs of changes that were compared at one place and meet at another one, too.
@@ -458,12 +465,12 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn new(all: &'a [Touched], contents: &'a dyn ContentSource, bounds: Bounds) -> Self {
+    fn new(all: &'a [PlanFootprint], contents: &'a dyn ContentSource, bounds: ForecastLimits) -> Self {
         Self {
             all,
-            meetings: Meetings::new(contents, bounds.merges),
+            meetings: OverlapFinder::new(contents, bounds.merges),
             bounds,
-            timer: Timer::new(),
+            timer: CpuTimer::new(),
             is_over: false,
             compared: 0,
             pairs: Vec::new(),
@@ -475,7 +482,7 @@ impl<'a> Comparison<'a> {
 
     /// Each plan with each other.
     fn of_all(mut self) -> Forecasts {
-        self.pairs = vec![Pair::default(); self.all.len() * self.all.len()];
+        self.pairs = vec![PlanPair::default(); self.all.len() * self.all.len()];
         for members in self.places() {
             for (no, one) in members.iter().enumerate() {
                 self.compare_one(*one, &members[no + 1..]);
@@ -486,9 +493,9 @@ impl<'a> Comparison<'a> {
 
     /// The first plan with each other.
     fn of_first(mut self) -> Forecasts {
-        self.pairs = vec![Pair::default(); self.all.len()];
+        self.pairs = vec![PlanPair::default(); self.all.len()];
         for members in self.places() {
-            let (ours, others): (Vec<Member<'_>>, Vec<Member<'_>>) =
+            let (ours, others): (Vec<ChangeAtPath<'_>>, Vec<ChangeAtPath<'_>>) =
                 members.into_iter().partition(|member| member.plan == 0);
             ours.into_iter().for_each(|one| self.compare_one(one, &others));
         }
@@ -496,24 +503,25 @@ impl<'a> Comparison<'a> {
     }
 
     /// The places that more than one plan touches, in order, with who touches them, in the order of plans.
-    fn places(&self) -> Vec<Vec<Member<'a>>> {
-        let mut places: HashMap<At, Vec<Member<'a>>> = HashMap::new();
+    fn places(&self) -> Vec<Vec<ChangeAtPath<'a>>> {
+        let mut places: HashMap<DiskPath, Vec<ChangeAtPath<'a>>> = HashMap::new();
         for (plan, touched) in self.all.iter().enumerate() {
             for (file, TouchedFile { change, .. }) in touched.files.iter().enumerate() {
                 let (here, from) = touched.places_of(change);
                 for at in [Some(here), from].into_iter().flatten() {
-                    places.entry(at).or_default().push(Member { plan, file, lines: None });
+                    places.entry(at).or_default().push(ChangeAtPath { plan, file, lines: None });
                 }
             }
         }
-        let is_shared = |members: &[Member<'_>]| members.windows(2).any(|two| two[0].plan != two[1].plan);
-        let mut shared: Vec<(At, Vec<Member<'a>>)> =
+        let is_shared =
+            |members: &[ChangeAtPath<'_>]| members.windows(2).any(|two| two[0].plan != two[1].plan);
+        let mut shared: Vec<(DiskPath, Vec<ChangeAtPath<'a>>)> =
             places.into_iter().filter(|(_, members)| is_shared(members)).collect();
         shared.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         shared.into_iter().map(|(_, members)| self.with_lines(members)).collect()
     }
 
-    fn with_lines(&self, mut members: Vec<Member<'a>>) -> Vec<Member<'a>> {
+    fn with_lines(&self, mut members: Vec<ChangeAtPath<'a>>) -> Vec<ChangeAtPath<'a>> {
         let mut bases: Vec<FileState> = Vec::new();
         for member in &mut members {
             let TouchedFile { change, lines } = &self.all[member.plan].files[member.file];
@@ -529,7 +537,7 @@ impl<'a> Comparison<'a> {
         members
     }
 
-    fn compare_one(&mut self, one: Member<'a>, others: &[Member<'a>]) {
+    fn compare_one(&mut self, one: ChangeAtPath<'a>, others: &[ChangeAtPath<'a>]) {
         let others = others.iter().filter(|other| other.plan != one.plan);
         // To ask for the time costs as much as to compare some changes.
         if self.compared.is_multiple_of(LOOK_AT_TIMER_EVERY) {
@@ -542,20 +550,20 @@ impl<'a> Comparison<'a> {
         }
         for other in others {
             match self.kind(one, *other) {
-                Verdict::Met(kind) => self.note(one, *other, kind),
-                Verdict::Apart => {}
-                Verdict::NotCompared => self.not_compared += 1,
+                ChangeOverlap::Met(kind) => self.note(one, *other, kind),
+                ChangeOverlap::Apart => {}
+                ChangeOverlap::NotCompared => self.not_compared += 1,
             }
         }
     }
 
-    fn kind(&mut self, one: Member<'a>, other: Member<'a>) -> Verdict {
+    fn kind(&mut self, one: ChangeAtPath<'a>, other: ChangeAtPath<'a>) -> ChangeOverlap {
         if let (Some((base, lines)), Some((same_base, other_lines))) = (one.lines, other.lines)
             && base == same_base
         {
             match compare_lines(lines, other_lines) {
-                LinesVerdict::Merge => return Verdict::Met(ForecastKind::SameFile),
-                LinesVerdict::Conflict => return Verdict::Met(ForecastKind::SameLines),
+                LinesVerdict::Merge => return ChangeOverlap::Met(ForecastKind::SameFile),
+                LinesVerdict::Conflict => return ChangeOverlap::Met(ForecastKind::SameLines),
                 LinesVerdict::Unsure => {}
             }
         }
@@ -564,12 +572,12 @@ impl<'a> Comparison<'a> {
         // What was moved may meet the same change at both its places.
         let is_moved = net.from.is_some() || other_net.from.is_some();
         if is_moved && !self.seen.insert((one.plan, one.file, other.plan, other.file)) {
-            return Verdict::Apart;
+            return ChangeOverlap::Apart;
         }
-        self.meetings.met(&Change::new(ours, net), &Change::new(theirs, other_net))
+        self.meetings.compare_changes(&LocatedChange::new(ours, net), &LocatedChange::new(theirs, other_net))
     }
 
-    fn note(&mut self, one: Member<'_>, other: Member<'_>, kind: ForecastKind) {
+    fn note(&mut self, one: ChangeAtPath<'_>, other: ChangeAtPath<'_>, kind: ForecastKind) {
         let Some(pair) = self.pairs.get_mut(one.plan * self.all.len() + other.plan) else { return };
         pair.worst = pair.worst.max(Some(kind));
         let is_first = pair.listed.is_empty();
@@ -590,7 +598,7 @@ impl<'a> Comparison<'a> {
 
     fn into_forecasts(self) -> Forecasts {
         let plans = self.all.len().max(1);
-        let forecast = |(no, mut pair): (usize, Pair)| {
+        let forecast = |(no, mut pair): (usize, PlanPair)| {
             let kind = pair.worst?;
             let (one, other) = (self.all.get(no / plans)?, self.all.get(no % plans)?);
             pair.listed.sort_unstable();
@@ -613,7 +621,7 @@ impl<'a> Comparison<'a> {
 }
 
 /// What is known of two changes.
-enum Verdict {
+enum ChangeOverlap {
     /// They meet so.
     Met(ForecastKind),
     /// They do not meet, or it was told before.
@@ -622,46 +630,47 @@ enum Verdict {
     NotCompared,
 }
 
-/// Finds out how changes meet where their lines do not tell; what was read or merged once is not read or merged again.
-struct Meetings<'a> {
+/// Finds out how changes meet where their lines do not tell; what was read or merged once is not read or
+/// merged again.
+struct OverlapFinder<'a> {
     contents: &'a dyn ContentSource,
     merges_left: usize,
-    /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter which is the
-    /// first, so the smaller hash is. `None` if a content is not stored.
+    /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter
+    /// which is the first, so the smaller hash is. `None` if a content is not stored.
     merged: BTreeMap<[Hash; 3], Option<bool>>,
     /// Contents that were read, and how many bytes they have.
     read: BTreeMap<Hash, Arc<[u8]>>,
     read_bytes: usize,
 }
 
-impl<'a> Meetings<'a> {
+impl<'a> OverlapFinder<'a> {
     fn new(contents: &'a dyn ContentSource, merges_left: usize) -> Self {
         Self { contents, merges_left, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
     }
 
     /// How two changes meet: the worse of both orders.
-    fn met(&mut self, one: &Change<'_>, other: &Change<'_>) -> Verdict {
+    fn compare_changes(&mut self, one: &LocatedChange<'_>, other: &LocatedChange<'_>) -> ChangeOverlap {
         let (Ok(first), Ok(second)) = (self.after(one, other), self.after(other, one)) else {
-            return Verdict::NotCompared;
+            return ChangeOverlap::NotCompared;
         };
         let kind = first.max(second);
         // Both made the same directory, or took it away: that is nobody's work.
         if kind.is_none() && one.is_of_dirs() {
-            return Verdict::Apart;
+            return ChangeOverlap::Apart;
         }
-        Verdict::Met(kind.unwrap_or(ForecastKind::SameFile))
+        ChangeOverlap::Met(kind.unwrap_or(ForecastKind::SameFile))
     }
 
     /// What `second` meets when `first` was applied before; none when it is there already.
     fn after(
         &mut self,
-        first: &Change<'_>,
-        second: &Change<'_>,
-    ) -> Result<Option<ForecastKind>, MergesSpent> {
+        first: &LocatedChange<'_>,
+        second: &LocatedChange<'_>,
+    ) -> Result<Option<ForecastKind>, MergeLimitReached> {
         let now = first.leaves(second.from.as_ref().unwrap_or(&second.here), second.net.before);
         let there = first.leaves(&second.here, None);
         // What a change was made upon may not be known; here it counts for as much as is known of it.
-        let sides = Sides { trust: Base::Known, ..Sides::of(second.net, now, there) };
+        let sides = MergeSides { trust: Base::Known, ..MergeSides::from_change(second.net, now, there) };
         Ok(match merge_file(&sides) {
             FileMerge::AlreadyThere => None,
             FileMerge::Write(_) | FileMerge::Remove | FileMerge::Move(_) => Some(ForecastKind::SameFile),
@@ -685,13 +694,13 @@ impl<'a> Meetings<'a> {
         base: Option<FileState>,
         now: Option<FileState>,
         plan: Option<FileState>,
-    ) -> Result<ForecastKind, MergesSpent> {
+    ) -> Result<ForecastKind, MergeLimitReached> {
         let (Some(base), Some(now), Some(plan)) = (base, now, plan) else { return Ok(ForecastKind::NoMerge) };
         let hashes = [base.hash, now.hash.min(plan.hash), now.hash.max(plan.hash)];
         let is_conflict = match self.merged.get(&hashes) {
             Some(known) => *known,
             None => {
-                self.merges_left = self.merges_left.checked_sub(1).ok_or(MergesSpent)?;
+                self.merges_left = self.merges_left.checked_sub(1).ok_or(MergeLimitReached)?;
                 let is_conflict = self.is_conflict(&hashes);
                 self.merged.insert(hashes, is_conflict);
                 is_conflict
@@ -731,7 +740,7 @@ impl<'a> Meetings<'a> {
 }
 
 /// As many texts were merged as may be.
-struct MergesSpent;
+struct MergeLimitReached;
 
 #[cfg(test)]
 mod tests;

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use domain::{ByteText, NewPlan, PlanSpec, ProjectLink, RelPath, RootNo, WallMs};
+use domain::{ByteText, NewPlan, PlanSpec, ProjectLink, RelPath, RootIndex, WallMs};
 use serde_json::json;
 
 use super::*;
 
 /// Contents that are kept in memory.
 #[derive(Default)]
-struct Kept(BTreeMap<Hash, Vec<u8>>);
+struct MemoryContents(BTreeMap<Hash, Vec<u8>>);
 
-impl ContentSource for Kept {
+impl ContentSource for MemoryContents {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
         let bytes = self.0.get(hash).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(Box::new(bytes.as_slice()))
     }
 }
 
-impl Kept {
+impl MemoryContents {
     fn file(&mut self, text: &str) -> Option<FileState> {
         let state = FileState::file(text.as_bytes(), 0o644);
         self.0.insert(state.hash, text.as_bytes().to_vec());
@@ -41,7 +41,7 @@ fn plan(no: u128, root: &str) -> Plan {
 
 fn change(path: &str, before: Option<FileState>, after: Option<FileState>) -> NetChange {
     let path = RelPath::new(path).unwrap();
-    NetChange { root: RootNo(0), path, from: None, before, after, base: Base::Known, calls: Vec::new() }
+    NetChange { root: RootIndex(0), path, from: None, before, after, base: Base::Known, calls: Vec::new() }
 }
 
 fn moved(from: &str, path: &str, state: Option<FileState>, after: Option<FileState>) -> NetChange {
@@ -51,16 +51,22 @@ fn moved(from: &str, path: &str, state: Option<FileState>, after: Option<FileSta
 const ROOT: &str = "/srv/me/shop";
 
 /// How plans of one project meet that make these changes; the same from both sides.
-fn met(kept: &Kept, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, ForecastKind)> {
+fn met(kept: &MemoryContents, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, ForecastKind)> {
     met_in(kept, (ROOT, one), (ROOT, other))
 }
 
-type Made<'a> = (&'a str, Vec<NetChange>);
+type ChangesInRoot<'a> = (&'a str, Vec<NetChange>);
 
-fn met_in(kept: &Kept, one: Made<'_>, other: Made<'_>) -> Vec<(String, ForecastKind)> {
-    let (one, other) =
-        (Touched::new(&plan(1, one.0), one.1, kept), Touched::new(&plan(2, other.0), other.1, kept));
-    let paths = |all: [Touched; 2]| {
+fn met_in(
+    kept: &MemoryContents,
+    one: ChangesInRoot<'_>,
+    other: ChangesInRoot<'_>,
+) -> Vec<(String, ForecastKind)> {
+    let (one, other) = (
+        PlanFootprint::new(&plan(1, one.0), one.1, kept),
+        PlanFootprint::new(&plan(2, other.0), other.1, kept),
+    );
+    let paths = |all: [PlanFootprint; 2]| {
         let found = Comparison::new(&all, kept, OF_ALL).of_all();
         assert_eq!(Comparison::new(&all, kept, OF_ONE).of_first(), found, "all of two is the first of two");
         let paths = found.pairs.iter().flat_map(|forecast| forecast.paths.iter());
@@ -78,7 +84,7 @@ fn told(path: &str, kind: ForecastKind) -> Vec<(String, ForecastKind)> {
 
 #[test]
 fn plans_that_change_the_same_lines_are_told_from_those_that_change_the_same_file() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let base = kept.file("1\n2\n3\n4\n5\n");
     let (first, other_first, last) =
         (kept.file("one\n2\n3\n4\n5\n"), kept.file("eins\n2\n3\n4\n5\n"), kept.file("1\n2\n3\n4\nfive\n"));
@@ -91,7 +97,7 @@ fn plans_that_change_the_same_lines_are_told_from_those_that_change_the_same_fil
 
 #[test]
 fn who_deletes_or_moves_what_another_changes_is_told() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let (base, edited) = (kept.file("old\n"), kept.file("new\n"));
     let edit = || vec![change("a", base, edited)];
     assert_eq!(met(&kept, edit(), vec![change("a", base, None)]), told("a", ForecastKind::OneDeletes));
@@ -103,7 +109,7 @@ fn who_deletes_or_moves_what_another_changes_is_told() {
 
 #[test]
 fn what_no_merge_brings_together_is_told() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let (one, other) = (kept.file("one\n"), kept.file("other\n"));
     assert_eq!(
         met(&kept, vec![change("a", None, one)], vec![change("a", None, other)]),
@@ -122,7 +128,7 @@ fn what_no_merge_brings_together_is_told() {
 
 #[test]
 fn modes_and_contents_go_together_and_different_modes_do_not() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let (base, edited) = (kept.file("old\n").unwrap(), kept.file("new\n"));
     let mode = |mode| vec![change("a", Some(base), Some(FileState { mode, ..base }))];
     let edit = vec![change("a", Some(base), edited)];
@@ -132,7 +138,7 @@ fn modes_and_contents_go_together_and_different_modes_do_not() {
 
 #[test]
 fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let base = kept.file("1\n");
     let (one, other) = (kept.file("one\n"), kept.file("other\n"));
     let edit = |path: &str, after| vec![change(path, base, after)];
@@ -143,7 +149,7 @@ fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
 
 #[test]
 fn a_footprint_is_read_as_it_was_made_and_damage_is_none() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let (base, edited) = (kept.file("1\n2\n3\n"), kept.file("1\nzwei\n3\n"));
     let link = FileState { kind: Kind::Symlink, text: false, ..base.unwrap() };
     let changes = vec![
@@ -152,7 +158,7 @@ fn a_footprint_is_read_as_it_was_made_and_damage_is_none() {
         change("gone", Some(link), None),
         moved("from", "to", base, edited),
     ];
-    let files = Touched::new(&plan(1, ROOT), changes, &kept).files;
+    let files = PlanFootprint::new(&plan(1, ROOT), changes, &kept).files;
     assert_eq!(
         files.iter().map(|file| file.lines.is_some()).collect::<Vec<_>>(),
         [true, false, false, false]
@@ -167,7 +173,7 @@ fn a_footprint_is_read_as_it_was_made_and_damage_is_none() {
 
 #[test]
 fn what_is_not_listed_or_compared_is_counted() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let base = kept.file("1\n2\n3\n4\n5\n");
     let (first, last) = (kept.file("one\n2\n3\n4\n5\n"), kept.file("1\n2\n3\n4\nfive\n"));
     let other_first = kept.file("eins\n2\n3\n4\n5\n");
@@ -177,38 +183,38 @@ fn what_is_not_listed_or_compared_is_counted() {
         names.iter().map(|name| change(name, base, after[usize::from(name == "f8")])).collect()
     };
     let all = [
-        Touched::new(&plan(1, ROOT), edits([first, first]), &kept),
-        Touched::new(&plan(2, ROOT), edits([last, other_first]), &kept),
+        PlanFootprint::new(&plan(1, ROOT), edits([first, first]), &kept),
+        PlanFootprint::new(&plan(2, ROOT), edits([last, other_first]), &kept),
     ];
-    let bounds = Bounds { listed_of_pair: 2, ..OF_ALL };
+    let bounds = ForecastLimits { listed_of_pair: 2, ..OF_ALL };
     let found = Comparison::new(&all, &kept, bounds).of_all();
     let [pair] = found.pairs.as_slice() else { panic!("{found:?}") };
     assert_eq!(pair.paths.iter().map(|path| path.address.as_str()).collect::<Vec<_>>(), ["f1", "f8"]);
     assert_eq!((pair.more_conflicts, pair.more_merges, pair.kind), (0, 7, ForecastKind::SameLines));
-    let none = Bounds { compare: Duration::ZERO, ..OF_ALL };
+    let none = ForecastLimits { compare: Duration::ZERO, ..OF_ALL };
     let found = Comparison::new(&all, &kept, none).of_all();
     assert_eq!((found.pairs.len(), found.not_compared), (0, 9));
 }
 
 #[test]
 fn texts_whose_lines_do_not_tell_are_merged_as_often_as_may_be() {
-    let mut kept = Kept::default();
+    let mut kept = MemoryContents::default();
     let base = kept.file("1\n2\n3\n4\n5\n");
     // Lines that touch, of which only a merge tells.
     let (one, other) = (kept.file("1\nzwei\n3\n4\n5\n"), kept.file("1\n2\ndrei\n4\n5\n"));
     let all = [
-        Touched::new(&plan(1, ROOT), vec![change("a", base, one)], &kept),
-        Touched::new(&plan(2, ROOT), vec![change("a", base, other)], &kept),
+        PlanFootprint::new(&plan(1, ROOT), vec![change("a", base, one)], &kept),
+        PlanFootprint::new(&plan(2, ROOT), vec![change("a", base, other)], &kept),
     ];
     let found = Comparison::new(&all, &kept, OF_ALL).of_all();
     assert_eq!((found.pairs[0].kind, found.not_compared), (ForecastKind::SameLines, 0));
-    let found = Comparison::new(&all, &kept, Bounds { merges: 0, ..OF_ALL }).of_all();
+    let found = Comparison::new(&all, &kept, ForecastLimits { merges: 0, ..OF_ALL }).of_all();
     assert_eq!((found.pairs.len(), found.not_compared), (0, 1));
 }
 
 #[test]
 fn a_directory_that_both_make_is_no_meeting() {
-    let kept = Kept::default();
+    let kept = MemoryContents::default();
     let made = |mode| vec![change("d", None, Some(FileState::dir(mode)))];
     assert_eq!(met(&kept, made(0o755), made(0o755)), []);
 }

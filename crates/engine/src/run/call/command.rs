@@ -1,14 +1,16 @@
 //! The gate that every command of a plan passes: admitted, run, captured, recorded.
 //!
 //! # How a call goes
-//! 1. When its turn in the sandbox has come, the call is counted in the plan's accounts, stored as running under its number,
-//!    and marked in the sandbox (`sandbox_call`).
-//! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While it runs
-//!    the bases of what it changes are saved every few seconds.
+//! 1. When its turn in the sandbox has come, the call is counted in the plan's accounts, stored as running
+//!    under its number, and marked in the sandbox (`sandbox_call`).
+//! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While
+//!    it runs the bases of what it changes are saved every few seconds.
 //! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
-//! 4. Its end, its changes and their contents are stored as one step. When they cannot be, the sandbox is kept.
+//! 4. Its end, its changes and their contents are stored as one step. When they cannot be, the sandbox is
+//!    kept.
 //!
-//! A run that is interrupted stops between 2 and 3; `wind_down` does the rest, for the mark that the call leaves.
+//! A run that is interrupted stops between 2 and 3; `shutdown` does the rest, for the mark that the call
+//! leaves.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,34 +18,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{ByteText, ErrorCategory, NewCall, NodeRun, Plan, RelPath, RootNo, Run, ToolCall, Walls};
+use domain::{
+    ByteText, CommandLine, ErrorCategory, IsolationOptions, NewCall, NodeRun, Plan, RelPath, RootIndex,
+    ToolCall,
+};
 use sandbox::Layer;
 use sandbox::command::{
-    Bounds, CommandSpec, Ended, Given, Openings, OutputSpec, Stdin, WorkDir, environment,
+    CommandExit, CommandSpec, EnvSpec, IsolationExceptions, OutputSpec, ResourceLimits, Stdin, WorkDir,
+    environment,
 };
 use sandbox::descriptors::wait_for_room;
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationUsed, StartError};
-use sandbox::view::View;
+use sandbox::isolation::{CommandStartError, Isolation, IsolationPolicy, IsolationUsed};
+use sandbox::view::SandboxView;
 use serde_json::{Value, json};
 
 use super::capture;
 use super::home;
-use super::piped::{Line, Speaks, line};
-use super::result::Finished;
-use super::sandbox_call::{Access, Recorded, SandboxCall};
-use crate::engine::House;
+use super::piped::{PipedHandle, PipedStart, line};
+use super::result::CommandResult;
+use super::sandbox_call::{CallAccess, RecordedCallEnd, SandboxCall};
+use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::RUN_COMMAND;
-use crate::run::Stopped;
-use crate::run::context::Site;
+use crate::run::RunError;
+use crate::run::context::NodeContext;
 use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::location::log_dir;
 use crate::run::plan_sandbox::retained;
-use crate::run::plan_sandbox::retained::KeptEnd;
-use crate::run::state::{Ends, LiveRun};
+use crate::run::plan_sandbox::retained::RetainedEnd;
+use crate::run::state::{RunState, StopBehavior};
 use worker::JobRun;
 
-/// How often the bases of a running command's changes are saved.
+/// The interval at which the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 const MB: u64 = 1024 * 1024;
 /// How much of a command a message repeats.
@@ -53,11 +59,11 @@ const OUTPUT_DIR: &str = "output";
 const OUTPUT_FILE: &str = "result.json";
 
 /// A command to be run for a plan.
-pub(crate) struct Task {
+pub(crate) struct CommandRequest {
     pub(crate) node: String,
     pub(crate) tool: &'static str,
-    pub(crate) run: Run,
-    pub(crate) root: RootNo,
+    pub(crate) run: CommandLine,
+    pub(crate) root: RootIndex,
     pub(crate) cwd: ByteText,
     pub(crate) timeout: Option<Duration>,
     pub(crate) network: bool,
@@ -68,66 +74,66 @@ pub(crate) struct Task {
     pub(crate) writable: Vec<ByteText>,
     /// What it reads; nothing, when there is none, and when it is spoken to what it is told.
     pub(crate) stdin: Option<Vec<u8>>,
-    /// Whether it may change the projects.
+    /// True if it may change the projects.
     pub(crate) writes: bool,
     /// What is done with what it changes.
-    pub(crate) access: Access,
+    pub(crate) access: CallAccess,
     /// How the call is kept, where it is more than a command.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<RecordedArguments>,
 }
 
 /// The arguments of a call as they are kept: redacted.
-pub(crate) struct Asked {
+pub(crate) struct RecordedArguments {
     pub(crate) requested: Value,
     pub(crate) effective: Value,
 }
 
 /// A command that has ended, and its call, which has not.
-pub(crate) struct RanCommand {
+pub(crate) struct EndedCommand {
     pub(crate) call: SandboxCall,
-    pub(crate) finished: Finished,
+    pub(crate) finished: CommandResult,
 }
 
 /// Admits a command when its turn in the sandbox has come, and runs it to its end.
-pub(crate) async fn run(site: &Site<'_>, task: Task) -> Result<RanCommand, Stopped> {
-    let (ran, ()) = run_beside(site, task, None, std::future::ready(())).await?;
+pub(crate) async fn run(context: &NodeContext<'_>, task: CommandRequest) -> Result<EndedCommand, RunError> {
+    let (ran, ()) = run_alongside(context, task, None, std::future::ready(())).await?;
     Ok(ran)
 }
 
-/// The same with a program that is spoken to: `talk` waits for it to begin, and ends it.
-pub(crate) async fn run_spoken<T, F: Future<Output = T>>(
-    site: &Site<'_>,
-    task: Task,
-    talk: impl FnOnce(Speaks) -> F,
-) -> Result<(RanCommand, T), Stopped> {
+/// The same with a program that is spoken to: `conversation` waits for it to begin, and ends it.
+pub(crate) async fn run_piped<T, F: Future<Output = T>>(
+    context: &NodeContext<'_>,
+    task: CommandRequest,
+    conversation: impl FnOnce(PipedHandle) -> F,
+) -> Result<(EndedCommand, T), RunError> {
     let (line, speaks) = line();
-    run_beside(site, task, Some(line), talk(speaks)).await
+    run_alongside(context, task, Some(line), conversation(speaks)).await
 }
 
-async fn run_beside<T>(
-    site: &Site<'_>,
-    task: Task,
-    line: Option<Line>,
+async fn run_alongside<T>(
+    context: &NodeContext<'_>,
+    task: CommandRequest,
+    line: Option<PipedStart>,
     beside: impl Future<Output = T>,
-) -> Result<(RanCommand, T), Stopped> {
-    let Site { house, run, live, plan, .. } = *site;
-    let mut sandbox_call = site.begin_call(task.access, new_call(house, plan, &task)).await?;
+) -> Result<(EndedCommand, T), RunError> {
+    let NodeContext { engine, run, live, plan, .. } = *context;
+    let mut sandbox_call = context.begin_call(task.access, new_call(engine, plan, &task)).await?;
     let call = sandbox_call.call().clone();
-    let Begun { view, layer, logs } = begin(site, &call, &task).await?;
+    let CommandView { view, layer, logs } = begin(context, &call, &task).await?;
     if layer.is_some() {
         sandbox_call.cannot_have_written();
     }
     let output = logs.join(OUTPUT_DIR).join(OUTPUT_FILE);
     let spec = match line {
-        Some(_) => spoken_spec(house, run, plan, &task, logs)?,
-        None => command_spec(house, &Marks::new(run), plan, &task, logs)?,
+        Some(_) => spoken_spec(engine, run, plan, &task, logs)?,
+        None => command_spec(engine, &ProcessMarks::new(run), plan, &task, logs)?,
     };
     let (isolation, given, is_overlay) =
-        (isolation(house, plan), spec.clone(), view.mount_namespace.is_some());
-    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), site.scope.clone());
+        (isolation(engine, plan), spec.clone(), view.mount_namespace.is_some());
+    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), context.scope.clone());
     let waiting = tokio::task::spawn_blocking(move || {
         let mut running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
-        let ends = if line.is_some() { Ends::WhenAsked } else { Ends::AtOnce };
+        let ends = if line.is_some() { StopBehavior::WhenAsked } else { StopBehavior::AtOnce };
         waiter.began(&begun, &scope, &running.killer(), ends);
         let told = line.map(|line| line.began(&mut running));
         let used = running.isolation().clone();
@@ -138,7 +144,7 @@ async fn run_beside<T>(
         }
         Ok((ended, used))
     });
-    let saves_bases = task.access == Access::Record;
+    let saves_bases = task.access == CallAccess::Record;
     let mut both = std::pin::pin!(async { tokio::join!(waiting, beside) });
     let (ended, came_to) = loop {
         tokio::select! {
@@ -147,32 +153,37 @@ async fn run_beside<T>(
         }
     };
     run.scope().check()?;
-    let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let ended = ended.map_err(|error| RunError::failed(ErrorCategory::Internal, error))?;
     // Cut afterwards: half of a secret is not known as one.
-    let shown = one_line(&house.redactor.redact_text(&task.run.shown()));
+    let shown = one_line(&engine.redactor.redact_text(&task.run.render()));
     let projects: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
     let missed =
         ended.as_ref().ok().and_then(|(ended, _)| home::missed(&given, &projects, ended, is_overlay));
-    let finished = Finished { call, shown, ended, _layer: layer, output, missed, judged: None };
-    Ok((RanCommand { call: sandbox_call, finished }, came_to))
+    let finished = CommandResult { call, shown, ended, _layer: layer, output, missed, judged: None };
+    Ok((EndedCommand { call: sandbox_call, finished }, came_to))
 }
 
 /// What a command is run in.
-struct Begun {
-    view: View,
+struct CommandView {
+    view: SandboxView,
     layer: Option<Layer>,
     /// Where its output goes.
     logs: PathBuf,
 }
 
-/// The trees that the command sees: those of the sandbox, or, for one that is to change nothing, of a layer above them.
-async fn begin(site: &Site<'_>, call: &ToolCall, task: &Task) -> Result<Begun, Stopped> {
-    let mut place = Arc::clone(&site.live.open).lock_owned().await;
-    let (no, is_check, scope) = (call.no, task.tool != RUN_COMMAND, site.scope.clone());
+/// The trees that the command sees: those of the sandbox, or, for one that is to change nothing, of a layer
+/// above them.
+async fn begin(
+    context: &NodeContext<'_>,
+    call: &ToolCall,
+    task: &CommandRequest,
+) -> Result<CommandView, RunError> {
+    let mut place = Arc::clone(&context.live.open).lock_owned().await;
+    let (no, is_check, scope) = (call.no, task.tool != RUN_COMMAND, context.scope.clone());
     blocking(move || {
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let logs = log_dir(open.sandbox.dir(), no);
-        let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
+        let sandbox_failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
         // A layer that cannot be had is done without, so a lack of descriptors has to be waited out before.
         wait_for_room(|| scope.is_cancelled()).map_err(sandbox_failed)?;
         make_logs(&logs).map_err(sandbox_failed)?;
@@ -181,12 +192,12 @@ async fn begin(site: &Site<'_>, call: &ToolCall, task: &Task) -> Result<Begun, S
             Some(layer) => layer.view(),
             None => open.sandbox.view(),
         };
-        Ok(Begun { view: view.map_err(sandbox_failed)?, layer, logs })
+        Ok(CommandView { view: view.map_err(sandbox_failed)?, layer, logs })
     })
     .await?
 }
 
-async fn save_bases(live: &LiveRun, node: &str) -> Result<(), Stopped> {
+async fn save_bases(live: &RunState, node: &str) -> Result<(), RunError> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let node = node.to_owned();
     blocking(move || {
@@ -198,42 +209,42 @@ async fn save_bases(live: &LiveRun, node: &str) -> Result<(), Stopped> {
     .await
 }
 
-/// Stores the end of a command with all that it changed; what a check wrote into the sandbox itself is put back. If what
-/// the plan's command changed cannot be stored, its sandbox is kept.
+/// Stores the end of a command with all that it changed; what a check wrote into the sandbox itself is put
+/// back. If what the plan's command changed cannot be stored, its sandbox is kept.
 pub(crate) async fn record(
-    site: &Site<'_>,
-    ran: RanCommand,
+    context: &NodeContext<'_>,
+    ran: EndedCommand,
     result: Option<Value>,
-) -> Result<Recorded, Stopped> {
-    record_settling(site, ran, result, |_| None).await
+) -> Result<RecordedCallEnd, RunError> {
+    record_settling(context, ran, result, |_| None).await
 }
 
 /// The same, with the end of the node whose last call it is, of how many files were changed.
 pub(crate) async fn record_settling(
-    site: &Site<'_>,
-    ran: RanCommand,
+    context: &NodeContext<'_>,
+    ran: EndedCommand,
     result: Option<Value>,
     settles: impl FnOnce(usize) -> Option<NodeRun>,
-) -> Result<Recorded, Stopped> {
-    let RanCommand { call, finished } = ran;
+) -> Result<RecordedCallEnd, RunError> {
+    let EndedCommand { call, finished } = ran;
     let is_kept = call.records();
-    let recorded = call.end(site, |staging, changed| {
-        let end = finished.call_end(site.house, staging, result, changed)?;
+    let recorded = call.end(context, |staging, changed| {
+        let end = finished.call_end(context.engine, staging, result, changed)?;
         Ok((end, settles(changed)))
     });
     match recorded.await {
-        Err(Stopped::Failed { category, message, .. }) if is_kept => {
-            let end = KeptEnd::of(site.house, &finished);
-            Err(retained::keep(site.live, &end, category, &message).await)
+        Err(RunError::Failed { category, message, .. }) if is_kept => {
+            let end = RetainedEnd::new(context.engine, &finished);
+            Err(retained::keep(context.live, &end, category, &message).await)
         }
         other => other,
     }
 }
 
-pub(crate) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
+pub(crate) fn new_call(engine: &EngineInner, plan: &Plan, task: &CommandRequest) -> NewCall {
     let names = task.env.iter().map(|(name, _)| name.to_string());
     let requested = json!({
-        "command": house.redactor.redact_text(&task.run.shown()),
+        "command": engine.redactor.redact_text(&task.run.render()),
         "cwd": task.cwd,
         "network": task.network,
         "timeout_s": task.timeout.map(|timeout| timeout.as_secs()),
@@ -241,10 +252,10 @@ pub(crate) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
         "writable": task.writable,
     });
     let argv: Vec<String> =
-        task.run.argv().iter().map(|word| house.redactor.redact_text(&word.to_string())).collect();
+        task.run.argv().iter().map(|word| engine.redactor.redact_text(&word.to_string())).collect();
     let effective = json!({ "argv": argv });
     let (requested, effective) = match &task.asked {
-        Some(Asked { requested, effective }) => (requested.clone(), effective.clone()),
+        Some(RecordedArguments { requested, effective }) => (requested.clone(), effective.clone()),
         None => (requested, effective),
     };
     NewCall {
@@ -257,13 +268,13 @@ pub(crate) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
 }
 
 /// What keeps the plan's commands apart.
-pub(crate) fn isolation(house: &House, plan: &Plan) -> Isolation {
+pub(crate) fn isolation(engine: &EngineInner, plan: &Plan) -> Isolation {
     let policy = match (plan.spec.isolation_required, plan.spec.walls.landlock) {
         (true, false) => IsolationPolicy::Required,
         (true, true) => IsolationPolicy::Landlock,
         (false, _) => IsolationPolicy::Optional,
     };
-    Isolation::new(policy, house.options.child.clone())
+    Isolation::new(policy, engine.options.child.clone())
 }
 
 /// Makes the directory of a call's logs, and the one for its result.
@@ -273,46 +284,50 @@ pub(crate) fn make_logs(logs: &Path) -> std::io::Result<()> {
 
 /// A program of the plan that is spoken to.
 pub(crate) fn spoken_spec(
-    house: &House,
+    engine: &EngineInner,
     run: &JobRun,
     plan: &Plan,
-    task: &Task,
+    task: &CommandRequest,
     logs: PathBuf,
-) -> Result<CommandSpec, Stopped> {
-    Ok(CommandSpec { stdin: Stdin::Spoken, ..command_spec(house, &Marks::new(run), plan, task, logs)? })
+) -> Result<CommandSpec, RunError> {
+    Ok(CommandSpec {
+        stdin: Stdin::Spoken,
+        ..command_spec(engine, &ProcessMarks::new(run), plan, task, logs)?
+    })
 }
 
-/// The marks by which the processes of a job are known; empty for those of no job, which die with who started them.
+/// The marks by which the processes of a job are known; empty for those of no job, which die with who started
+/// them.
 #[derive(Default)]
-pub(crate) struct Marks {
+pub(crate) struct ProcessMarks {
     job: String,
     fence: u64,
 }
 
-impl Marks {
-    pub(crate) fn new(run: &JobRun) -> Marks {
-        Marks { job: run.job().id.to_string(), fence: run.claim().fence.0 }
+impl ProcessMarks {
+    pub(crate) fn new(run: &JobRun) -> ProcessMarks {
+        ProcessMarks { job: run.job().id.to_string(), fence: run.claim().fence.0 }
     }
 }
 
 /// How a command ended, and what isolation was in force; or why it did not begin.
-pub(crate) type HowCommandEnded = Result<(Ended, IsolationUsed), StartError>;
+pub(crate) type CommandEnd = Result<(CommandExit, IsolationUsed), CommandStartError>;
 
 pub(crate) fn command_spec(
-    house: &House,
-    marks: &Marks,
+    engine: &EngineInner,
+    marks: &ProcessMarks,
     plan: &Plan,
-    task: &Task,
+    task: &CommandRequest,
     logs: PathBuf,
-) -> Result<CommandSpec, Stopped> {
+) -> Result<CommandSpec, RunError> {
     let below = match task.cwd.as_bytes() {
         b"" => None,
         bytes => {
-            Some(RelPath::new(bytes).map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?)
+            Some(RelPath::new(bytes).map_err(|error| RunError::failed(ErrorCategory::InvalidInput, error))?)
         }
     };
     let word = |text: &ByteText| OsString::from_vec(text.as_bytes().to_vec());
-    let given = Given {
+    let given = EnvSpec {
         plan: plan.id.to_string().into(),
         job: marks.job.clone().into(),
         fence: marks.fence,
@@ -320,7 +335,7 @@ pub(crate) fn command_spec(
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
         env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
     };
-    house.redactor.know_passed(task.pass_env.iter().map(String::as_str));
+    engine.redactor.register_passed(task.pass_env.iter().map(String::as_str));
     let cwd = WorkDir { root: task.root, below };
     let output_dir = logs.join(OUTPUT_DIR);
     let output = OutputSpec::in_dir(logs);
@@ -335,10 +350,16 @@ pub(crate) fn command_spec(
     spec.loopback_ports = task.allow_loopback.iter().chain(of_plan).copied().collect();
     spec.loopback_ports.sort_unstable();
     spec.loopback_ports.dedup();
-    let Walls { unix_sockets, io_uring, processes_max, memory_mb_max, disk_free_mb_min, landlock: _ } =
-        plan.spec.walls;
-    spec.openings = Openings { unix_sockets, io_uring };
-    spec.bounds = Bounds {
+    let IsolationOptions {
+        unix_sockets,
+        io_uring,
+        processes_max,
+        memory_mb_max,
+        disk_free_mb_min,
+        landlock: _,
+    } = plan.spec.walls;
+    spec.openings = IsolationExceptions { unix_sockets, io_uring };
+    spec.bounds = ResourceLimits {
         processes_max,
         memory_bytes_max: memory_mb_max.saturating_mul(MB),
         disk_free_bytes_min: disk_free_mb_min.saturating_mul(MB),
@@ -347,7 +368,7 @@ pub(crate) fn command_spec(
     spec.writable = paths(&task.writable);
     spec.writable.push(output_dir);
     spec.hide = paths(&plan.spec.hidden_paths());
-    spec.hide.extend(house.contexts.hidden().paths().map(Path::to_owned));
+    spec.hide.extend(engine.contexts.hidden().paths().map(Path::to_owned));
     spec.scratch = paths(&plan.spec.scratch);
     home::show(plan, &mut spec);
     Ok(spec)

@@ -1,16 +1,16 @@
-//! How a call ended that was no process.
+//! The end of a call that was no process.
 //!
 //! # Not here
-//! Commands, with their exit, their output and what kept them apart: `finished`.
+//! Commands, with their exit, their output and their isolation: `result`.
 
 use domain::{CallEnd, CallState, WallMs};
 use serde_json::Value;
 
-use crate::engine::House;
+use crate::engine::EngineInner;
 
-impl House {
-    /// The end of a call that began at `started`, now: its state, what went wrong, and what it answered. What went wrong
-    /// loses its secrets here; the answer has lost them.
+impl EngineInner {
+    /// The end of a call that began at `started`, now: its state, what went wrong, and what it answered. What
+    /// went wrong loses its secrets here; the answer has lost them.
     pub(crate) fn ended(
         &self,
         started: WallMs,

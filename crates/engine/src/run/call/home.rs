@@ -1,7 +1,8 @@
 //! The user's home as the commands of a plan see it, and why one of them may have failed because of it.
 //!
 //! # Invariants
-//! 1. A command sees of the home what the plan's settings name, the directories of its search path, and the projects.
+//! 1. A command sees of the home what the plan's settings name, the directories of its search path, and the
+//!    projects.
 //! 2. A configuration of git that holds a credential is not seen at all.
 //!
 //! # Not here
@@ -13,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::Plan;
-use sandbox::command::{CommandSpec, Ended, HowEnded};
+use sandbox::command::{CommandExit, CommandSpec, ExitKind};
 
 use crate::plan::create::path_of;
 
@@ -26,7 +27,8 @@ const GIT_CONFIGS: [&str; 2] = [".gitconfig", ".config/git/config"];
 /// Where programs are installed side by side with what is no program: only the directory itself is shown.
 const SHARED_PREFIX: &str = ".local";
 
-/// Says in a command's specification what of the home it sees. A plan that was made before this was a setting sees all.
+/// Says in a command's specification what of the home it sees. A plan that was made before this was a setting
+/// sees all.
 pub(crate) fn show(plan: &Plan, spec: &mut CommandSpec) {
     let Some(named) = plan.spec.shown_paths() else { return };
     let Some(home) = std::env::home_dir().filter(|home| home.is_absolute()) else { return };
@@ -80,14 +82,15 @@ fn is_credential(line: &str) -> bool {
 /// A longer name in front of a host is a token.
 const USER_CHARS_MAX: usize = 15;
 
-/// A sentence about what of the machine a failed command seems to have missed; `None` if its output does not show any.
+/// A sentence about what of the machine a failed command seems to have missed; `None` if its output does not
+/// show any.
 pub(crate) fn missed(
     spec: &CommandSpec,
     projects: &[PathBuf],
-    ended: &Ended,
+    ended: &CommandExit,
     is_overlay: bool,
 ) -> Option<String> {
-    if ended.how == HowEnded::Exited(0) {
+    if ended.how == ExitKind::Exited(0) {
         return None;
     }
     let outputs = [&ended.stderr, &ended.stdout].map(|output| output.bounded(0, OUTPUT_BYTES_MAX));
@@ -100,7 +103,8 @@ pub(crate) fn missed(
 const RENAME_REFUSED: &str = "an overlay does not rename directories of the project: `mv` copies them, and with \
                               `sandbox.strategy=copy` they can be renamed";
 
-/// Whether the output shows that a rename was refused because it would go from one file system to another.
+/// Returns true if the output shows that a rename was refused because it would go from one file system to
+/// another.
 fn is_rename_refused_in(output: &str) -> bool {
     let lower = output.to_lowercase();
     ["cross-device link", "exdev"].iter().any(|sign| lower.contains(sign))

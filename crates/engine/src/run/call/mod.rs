@@ -1,4 +1,5 @@
-//! Every command, tool call, model call and server start goes through the same four steps: admit, run, capture, record. Each file here does so for one kind of call.
+//! Every command, tool call, model call and server start goes through the same four steps: admit, run,
+//! capture, record. Each file here does so for one kind of call.
 
 pub(crate) mod capture;
 pub(crate) mod command;

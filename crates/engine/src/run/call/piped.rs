@@ -1,15 +1,16 @@
-//! Programs of a plan that are spoken to: how what they print and read gets from the thread that waits for them to those
-//! who speak to them.
+//! Programs of a plan that are spoken to over pipes: passes their streams from the thread that waits for the
+//! program to the task that speaks to it.
 //!
 //! ```text
-//!  thread: start ─► Line::began ─► wait ─► Told::ended
-//!                      │ Begun (streams, log, process)  │ how it ended
-//!  task:            Speaks::begun ─► Pipes ─► the talk ─► Process::end
+//!  thread: start ─► PipedStart::began ─► wait ─► PipedEnd::ended
+//!                      │ PipedProcess (streams, log, process)  │ its exit
+//!  task:            PipedHandle::begun ─► Pipes ─► the talk ─► Process::end
 //! ```
 //!
 //! # Invariants
 //! 1. Whoever waits for a program to begin learns it when it does not.
-//! 2. [`Process::end`] returns when the whole tree of the program is dead; dropping the process kills it.
+//! 2. [`ProgramProcess::end`] returns when the whole tree of the program is dead; dropping the process kills
+//!    it.
 //! 3. What is kept of a talk is written to the program's log, which never makes the talk wait for long.
 
 use std::fs::File;
@@ -17,11 +18,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use actors::program::{Ended, Pipes, Process};
+use actors::program::{Pipes, ProgramExit, ProgramProcess};
 use async_trait::async_trait;
-use domain::RootNo;
+use domain::RootIndex;
 use sandbox::command;
-use sandbox::command::{HowEnded, Killer, Running, Spoken};
+use sandbox::command::{ExitKind, Killer, PipedStreams, RunningCommand};
 use sync::primitives::{Mutex, lock};
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
@@ -30,68 +31,68 @@ use tokio::sync::{oneshot, watch};
 const COMPLAINTS_BYTES_MAX: usize = 4 << 10;
 
 /// A program to be spoken to, for the thread that starts it and waits for it.
-pub(crate) struct Line {
-    began: oneshot::Sender<(Spoken, Killer)>,
-    ended: watch::Sender<Option<Ended>>,
+pub(crate) struct PipedStart {
+    began: oneshot::Sender<(PipedStreams, Killer)>,
+    ended: watch::Sender<Option<ProgramExit>>,
 }
 
 /// The same, for those who speak to it.
-pub(crate) struct Speaks {
-    began: oneshot::Receiver<(Spoken, Killer)>,
-    ended: watch::Receiver<Option<Ended>>,
+pub(crate) struct PipedHandle {
+    began: oneshot::Receiver<(PipedStreams, Killer)>,
+    ended: watch::Receiver<Option<ProgramExit>>,
 }
 
 /// A new line to a program.
-pub(crate) fn line() -> (Line, Speaks) {
+pub(crate) fn line() -> (PipedStart, PipedHandle) {
     let (tell_began, began) = oneshot::channel();
     let (tell_ended, ended) = watch::channel(None);
-    (Line { began: tell_began, ended: tell_ended }, Speaks { began, ended })
+    (PipedStart { began: tell_began, ended: tell_ended }, PipedHandle { began, ended })
 }
 
-impl Line {
+impl PipedStart {
     /// It runs.
-    pub(crate) fn began(self, running: &mut Running) -> Told {
-        if let Some(spoken) = running.take_spoken() {
+    pub(crate) fn began(self, running: &mut RunningCommand) -> PipedEnd {
+        if let Some(spoken) = running.take_pipes() {
             // Nobody speaks to it any more: it reads the end.
             let _ = self.began.send((spoken, running.killer()));
         }
-        Told { ended: self.ended }
+        PipedEnd { ended: self.ended }
     }
 }
 
 /// What the thread still has to tell.
-pub(crate) struct Told {
-    ended: watch::Sender<Option<Ended>>,
+pub(crate) struct PipedEnd {
+    ended: watch::Sender<Option<ProgramExit>>,
 }
 
-impl Told {
+impl PipedEnd {
     /// All of it is dead.
-    pub(crate) fn ended(self, ended: &command::Ended) {
+    pub(crate) fn ended(self, ended: &command::CommandExit) {
         let status = match ended.how {
-            HowEnded::Exited(status) => Some(format!("exit status: {status}")),
-            HowEnded::Signalled(signal) => Some(format!("signal: {signal}")),
-            HowEnded::TimedOut => Some("its time limit".to_owned()),
-            HowEnded::Killed => None,
+            ExitKind::Exited(status) => Some(format!("exit status: {status}")),
+            ExitKind::Signalled(signal) => Some(format!("signal: {signal}")),
+            ExitKind::TimedOut => Some("its time limit".to_owned()),
+            ExitKind::Killed => None,
         };
         let complaints = ended.stderr.bounded(0, COMPLAINTS_BYTES_MAX);
-        let _ = self.ended.send(Some(Ended { status, complaints }));
+        let _ = self.ended.send(Some(ProgramExit { status, complaints }));
     }
 }
 
 /// A program that has begun.
-pub(crate) struct Begun {
+pub(crate) struct PipedProcess {
     pub(crate) pipes: Pipes,
-    pub(crate) log: Log,
-    /// Where it sees the projects.
-    pub(crate) roots: Vec<(RootNo, PathBuf)>,
+    pub(crate) log: PipedLog,
+    /// The paths at which it sees the projects.
+    pub(crate) roots: Vec<(RootIndex, PathBuf)>,
 }
 
-impl Speaks {
+impl PipedHandle {
     /// Waits until it has begun; none when it does not.
-    pub(crate) async fn begun(self) -> Option<std::io::Result<Begun>> {
-        let (Spoken { stdin, stdout, log, roots }, killer) = self.began.await.ok()?;
+    pub(crate) async fn begun(self) -> Option<std::io::Result<PipedProcess>> {
+        let (PipedStreams { stdin, stdout, log, roots }, killer) = self.began.await.ok()?;
         // From here on it is killed when nobody speaks to it.
-        let process = InSandbox { killer, ended: self.ended };
+        let process = SandboxedProcess { killer, ended: self.ended };
         let pipes = || -> std::io::Result<Pipes> {
             Ok(Pipes {
                 stdin: Box::new(pipe::Sender::from_owned_fd(stdin)?),
@@ -99,19 +100,19 @@ impl Speaks {
                 process: Box::new(process),
             })
         };
-        Some(pipes().map(|pipes| Begun { pipes, log: Log(Mutex::new(File::from(log))), roots }))
+        Some(pipes().map(|pipes| PipedProcess { pipes, log: PipedLog(Mutex::new(File::from(log))), roots }))
     }
 }
 
 /// A program in a plan's sandbox.
-struct InSandbox {
+struct SandboxedProcess {
     killer: Killer,
-    ended: watch::Receiver<Option<Ended>>,
+    ended: watch::Receiver<Option<ProgramExit>>,
 }
 
 #[async_trait]
-impl Process for InSandbox {
-    async fn end(&self, patience: Duration) -> Ended {
+impl ProgramProcess for SandboxedProcess {
+    async fn end(&self, patience: Duration) -> ProgramExit {
         let mut ended = self.ended.clone();
         let _ = tokio::time::timeout(patience, ended.wait_for(Option::is_some)).await;
         self.killer.kill();
@@ -121,16 +122,16 @@ impl Process for InSandbox {
     }
 }
 
-impl Drop for InSandbox {
+impl Drop for SandboxedProcess {
     fn drop(&mut self) {
         self.killer.kill();
     }
 }
 
 /// What is kept of a talk, in the place of the program's output.
-pub(crate) struct Log(Mutex<File>);
+pub(crate) struct PipedLog(Mutex<File>);
 
-impl Log {
+impl PipedLog {
     /// Adds to it. Of a program that is dead nothing more is kept.
     pub(crate) fn add(&self, text: &str) {
         let _ = lock(&self.0).write_all(text.as_bytes());

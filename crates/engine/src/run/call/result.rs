@@ -8,15 +8,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use domain::{CallEnd, CallState, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, RelPath, ToolCall};
+use domain::{CallEnd, CallState, ErrorCategory, NODE_TEXT_BYTES_MAX, RelPath, StoredOutput, ToolCall};
 use sandbox::Layer;
-use sandbox::command::{Ended, HowEnded};
+use sandbox::command::{CommandExit, ExitKind};
 use sandbox::fs::beneath;
-use sandbox::isolation::{IsolationUsed, StartError};
+use sandbox::isolation::{CommandStartError, IsolationUsed};
 use serde_json::{Value, json};
 
-use crate::engine::House;
-use crate::run::Stopped;
+use crate::engine::EngineInner;
+use crate::run::RunError;
 use crate::run::plan_sandbox::content::Staging;
 
 /// The exit status by which a program says that another time it may work: EX_TEMPFAIL.
@@ -27,10 +27,10 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 pub(crate) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
 /// A command that has ended, or did not begin.
-pub(crate) struct Finished {
+pub(crate) struct CommandResult {
     pub(crate) call: ToolCall,
     pub(crate) shown: String,
-    pub(crate) ended: Result<(Ended, IsolationUsed), StartError>,
+    pub(crate) ended: Result<(CommandExit, IsolationUsed), CommandStartError>,
     /// Where a check wrote; gone with this.
     pub(crate) _layer: Option<Layer>,
     /// Where it may have put its result.
@@ -41,7 +41,7 @@ pub(crate) struct Finished {
     pub(crate) judged: Option<Result<(), String>>,
 }
 
-impl Finished {
+impl CommandResult {
     /// Says what came of a program that was spoken to.
     pub(crate) fn judge(&mut self, came_to: Result<(), String>) {
         self.judged = Some(came_to);
@@ -56,22 +56,22 @@ impl Finished {
     }
 
     /// How it ended; none when it did not begin.
-    pub(crate) fn ended(&self) -> Option<&Ended> {
+    pub(crate) fn ended(&self) -> Option<&CommandExit> {
         self.ended.as_ref().ok().map(|(ended, _)| ended)
     }
 
     /// What it said, as text.
-    pub(crate) fn text(&self, house: &House) -> String {
+    pub(crate) fn text(&self, engine: &EngineInner) -> String {
         let (head, tail) = (NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2);
-        let said = self.ended().map(|ended| house.redactor.bounded(&ended.stdout, head, tail));
+        let said = self.ended().map(|ended| engine.redactor.bounded(&ended.stdout, head, tail));
         said.unwrap_or_default().trim_end().to_owned()
     }
 
     /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
-    pub(crate) fn json(&self, house: &House) -> Result<Value, Stopped> {
+    pub(crate) fn json(&self, engine: &EngineInner) -> Result<Value, RunError> {
         let unfit = |why: &str| {
             let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
-            Err(Stopped::failed(ErrorCategory::ModelOutput, message))
+            Err(RunError::failed(ErrorCategory::ModelOutput, message))
         };
         let bytes = match read_output(&self.output) {
             Ok(bytes) => bytes,
@@ -81,7 +81,7 @@ impl Finished {
         match (bytes.len(), serde_json::from_slice::<Value>(&bytes)) {
             (bytes, _) if bytes > OUTPUT_BYTES_MAX => unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes")),
             (0, _) => Ok(Value::Null),
-            (_, Ok(value @ Value::Object(_))) => Ok(match house.redactor.redactor() {
+            (_, Ok(value @ Value::Object(_))) => Ok(match engine.redactor.redactor() {
                 Some(redactor) => redactor.redact_json(&value),
                 None => Value::Null,
             }),
@@ -100,18 +100,18 @@ impl Finished {
             Err(_) => CallState::Refused,
             Ok(_) if self.judged == Some(Ok(())) => CallState::Ok,
             Ok((ended, _)) => match ended.how {
-                HowEnded::Exited(0) | HowEnded::Killed if self.judged.is_some() => CallState::Failed,
-                HowEnded::Exited(0) => CallState::Ok,
-                HowEnded::Exited(_) | HowEnded::Signalled(_) => CallState::Failed,
-                HowEnded::TimedOut => CallState::TimedOut,
-                HowEnded::Killed => CallState::Cancelled,
+                ExitKind::Exited(0) | ExitKind::Killed if self.judged.is_some() => CallState::Failed,
+                ExitKind::Exited(0) => CallState::Ok,
+                ExitKind::Exited(_) | ExitKind::Signalled(_) => CallState::Failed,
+                ExitKind::TimedOut => CallState::TimedOut,
+                ExitKind::Killed => CallState::Cancelled,
             },
         }
     }
 
     pub(crate) fn exit(&self) -> Option<i32> {
         match &self.ended {
-            Ok((Ended { how: HowEnded::Exited(status), .. }, _)) => Some(*status),
+            Ok((CommandExit { how: ExitKind::Exited(status), .. }, _)) => Some(*status),
             Ok(_) | Err(_) => None,
         }
     }
@@ -122,12 +122,12 @@ impl Finished {
     }
 
     /// What the program said last, whichever way, without its secrets.
-    pub(crate) fn last_words(&self, house: &House, bytes: usize) -> String {
+    pub(crate) fn last_words(&self, engine: &EngineInner, bytes: usize) -> String {
         match &self.ended {
-            Err(error) => house.redactor.redact_text(&error.to_string()),
+            Err(error) => engine.redactor.redact_text(&error.to_string()),
             Ok((ended, _)) => {
                 let both =
-                    [&ended.stdout, &ended.stderr].map(|output| house.redactor.bounded(output, 0, bytes));
+                    [&ended.stdout, &ended.stderr].map(|output| engine.redactor.bounded(output, 0, bytes));
                 both.iter()
                     .map(|text| text.trim_end())
                     .filter(|text| !text.is_empty())
@@ -148,11 +148,11 @@ impl Finished {
             return judged.clone().err();
         }
         let what = match ended.how {
-            HowEnded::Exited(0) => return None,
-            HowEnded::Exited(status) => format!("`{shown}` exited with status {status}"),
-            HowEnded::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
-            HowEnded::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
-            HowEnded::Killed => format!("`{shown}` was killed"),
+            ExitKind::Exited(0) => return None,
+            ExitKind::Exited(status) => format!("`{shown}` exited with status {status}"),
+            ExitKind::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
+            ExitKind::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
+            ExitKind::Killed => format!("`{shown}` was killed"),
         };
         if let Some(limit) = ended.limit {
             return Some(format!("{what}: {limit}"));
@@ -169,9 +169,9 @@ impl Finished {
 
     pub(crate) fn category(&self) -> ErrorCategory {
         match &self.ended {
-            Err(StartError::NotFound { .. }) => ErrorCategory::InvalidInput,
+            Err(CommandStartError::NotFound { .. }) => ErrorCategory::InvalidInput,
             Err(_) => ErrorCategory::Sandbox,
-            Ok((Ended { how: HowEnded::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
+            Ok((CommandExit { how: ExitKind::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
             Ok(_) => ErrorCategory::Tool,
         }
     }
@@ -179,23 +179,23 @@ impl Finished {
     /// Its end as it is stored with its call.
     pub(crate) fn call_end(
         &self,
-        house: &House,
+        engine: &EngineInner,
         staging: &Staging,
         result: Option<Value>,
         changed: usize,
-    ) -> Result<CallEnd, Stopped> {
+    ) -> Result<CallEnd, RunError> {
         let (isolation, stdout, stderr) = match &self.ended {
             Err(_) => (None, None, None),
             Ok((ended, used)) => (
                 serde_json::to_value(used).ok(),
-                kept_output(house, staging, &ended.stdout)?,
-                kept_output(house, staging, &ended.stderr)?,
+                kept_output(engine, staging, &ended.stdout)?,
+                kept_output(engine, staging, &ended.stderr)?,
             ),
         };
         let result = result.unwrap_or_else(
-            || json!({ "changed": changed, "last_words": self.last_words(house, LAST_WORDS_BYTES) }),
+            || json!({ "changed": changed, "last_words": self.last_words(engine, LAST_WORDS_BYTES) }),
         );
-        let error = self.failure().map(|failure| house.redactor.redact_text(&failure));
+        let error = self.failure().map(|failure| engine.redactor.redact_text(&failure));
         Ok(CallEnd {
             state: self.state(),
             duration_ms: self.duration_ms(),
@@ -211,21 +211,21 @@ impl Finished {
 
 /// Stores an output without the values that are known to be secrets: who looks at it later may not know them.
 fn kept_output(
-    house: &House,
+    engine: &EngineInner,
     staging: &Staging,
     output: &sandbox::command::Output,
-) -> Result<Option<KeptOutput>, Stopped> {
+) -> Result<Option<StoredOutput>, RunError> {
     if output.total() == 0 {
         return Ok(None);
     }
     let kept = staging
-        .keep_bytes(&output.bytes_after(|bytes| house.redactor.redact_known(bytes)))
-        .map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
-    Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
+        .keep_bytes(&output.bytes_after(|bytes| engine.redactor.redact_known(bytes)))
+        .map_err(|error| RunError::failed(ErrorCategory::Resource, error))?;
+    Ok(Some(StoredOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
 }
 
-/// What a program put there. It made what lies at that path, so no link is followed, which would lead to what it may not
-/// see, and nothing is waited for that is no file.
+/// What a program put there. It made what lies at that path, so no link is followed, which would lead to what
+/// it may not see, and nothing is waited for that is no file.
 fn read_output(path: &Path) -> io::Result<Vec<u8>> {
     let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let name = RelPath::new(name.as_bytes()).map_err(io::Error::other)?;

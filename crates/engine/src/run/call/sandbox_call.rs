@@ -1,45 +1,49 @@
-//! A call in the sandbox. The right to work there, the changeset of the call's node and the admitted call are one value.
+//! A call in the sandbox. The right to work there, the changeset of the call's node and the admitted call are
+//! one value.
 //!
 //! ```text
-//!  Site::begin_call   wait for the turn ─► settle the mark of a stopped call ─► admit ─► mark ─► SandboxCall
-//!  SandboxCall::end   capture ─► end + changes + contents in one step of the store ─► unmark ─► next turn
+//!  NodeContext::begin_call   wait for the turn ─► settle the mark of a stopped call ─► admit ─► mark ─► SandboxCall
+//!  SandboxCall::end          capture ─► end + changes + contents in one step of the store ─► unmark ─► next turn
 //! ```
 //!
 //! # Invariants
-//! 1. One call at a time can change the sandbox, from before it is admitted until its [`SandboxCall`] goes. Calls that only
-//!    look run concurrently with each other. Turns are served in order, and a cancel of the scope ends the waiting.
-//! 2. A call that can change the sandbox is marked in it (`Open::mark`) before it begins. Only the step of the store that
-//!    ends the call removes the mark. A `SandboxCall` that is dropped (an early return, a panic, a time limit, `select!`)
-//!    leaves its mark.
-//! 3. The next turn, of any kind, first settles the mark: it captures what is there, records it for the marked call and ends
-//!    that call. A retry and the end of the run do the same. So no change is recorded for another call than its own.
-//!    An end that the store took and whose answer did not arrive stays as it is.
-//! 4. Changes are captured before the scope of the node is tested. The one exception is a run that is interrupted as a
-//!    whole: `wind_down` captures, within its time limit.
+//! 1. One call at a time can change the sandbox, from before it is admitted until its [`SandboxCall`] goes.
+//!    Calls that only look run concurrently with each other. Turns are served in order, and a cancel of the
+//!    scope ends the waiting.
+//! 2. A call that can change the sandbox is marked in it (`SandboxSession::mark`) before it begins. Only the
+//!    step of the store that ends the call removes the mark. A `SandboxCall` that is dropped (an early
+//!    return, a panic, a time limit, `select!`) leaves its mark.
+//! 3. The next turn, of any kind, first settles the mark: it captures what is there, records it for the
+//!    marked call and ends that call. A retry and the end of the run do the same. So no change is recorded
+//!    for another call than its own. An end that the store took and whose answer did not arrive stays as it
+//!    is.
+//! 4. Changes are captured before the scope of the node is tested. The one exception is a run that is
+//!    interrupted as a whole: `shutdown` captures, within its time limit.
 //! 5. Changes are recorded through the [`ChangesetHandle`] of the call's node only.
-//! 6. No call that can change the sandbox begins in one that is kept because its changes could not be captured.
+//! 6. No call that can change the sandbox begins in one that is kept because its changes could not be
+//!    captured.
 
 use std::sync::Arc;
 
 use domain::{
-    CallEnd, CallNo, CallState, ChangeId, ErrorCategory, KeptOutput, NewCall, NewChange, NodeRun, RelPath,
-    RootNo, ToolCall,
+    CallEnd, CallNumber, CallState, ChangeId, ErrorCategory, NewCall, NewChange, NodeRun, RelPath, RootIndex,
+    StoredOutput, ToolCall,
 };
 use sandbox::CapturedChange;
 use serde_json::{Value, json};
-use store::By;
+use store::CallAuthority;
 use sync::Effect;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use super::capture;
-use crate::engine::House;
-use crate::run::Stopped;
+use crate::engine::EngineInner;
+use crate::run::RunError;
 use crate::run::accounting;
-use crate::run::context::Site;
+use crate::run::context::NodeContext;
 use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::content::Staging;
 use crate::run::plan_sandbox::location::log_dir;
-use crate::run::state::Open;
+use crate::run::state::SandboxSession;
 use worker::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 
 /// In what was asked for: the call whose changes a call captures that a kept sandbox still held.
@@ -49,7 +53,7 @@ pub(crate) const STOPPED: &str = "it was stopped before its end was recorded";
 
 /// What a call does to the sandbox, and so whether others may work there at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum CallAccess {
     /// It is alone, and its changes are recorded.
     Record,
     /// It is alone, and its changes are put back: a check, or a program that may only look and could write.
@@ -59,7 +63,7 @@ pub(crate) enum Access {
 }
 
 /// The right to work in the sandbox, until it is dropped.
-pub(crate) enum Turn {
+pub(crate) enum SandboxTurn {
     /// Concurrently with others that look.
     Shared { _held: OwnedRwLockReadGuard<()> },
     /// Alone.
@@ -70,12 +74,12 @@ pub(crate) enum Turn {
 #[derive(Clone)]
 pub(crate) struct CallMark {
     call: ToolCall,
-    changes: Changes,
+    changes: ChangeDisposition,
 }
 
 /// What becomes of the changes of a call.
 #[derive(Clone)]
-enum Changes {
+enum ChangeDisposition {
     /// They are recorded into the changeset of its node.
     Recorded(ChangesetHandle),
     /// They are put back.
@@ -87,69 +91,69 @@ impl CallMark {
         &self.call
     }
 
-    /// Whether its changes are recorded.
+    /// Returns true if its changes are recorded.
     pub(crate) fn records(&self) -> bool {
-        matches!(self.changes, Changes::Recorded(_))
+        matches!(self.changes, ChangeDisposition::Recorded(_))
     }
 
     /// Stores the end of the call, with what it changed.
     pub(crate) async fn store_end(
         &self,
-        house: &House,
+        engine: &EngineInner,
         context: &PlanExecutionContext,
-        by: By<'_>,
+        by: CallAuthority<'_>,
         ended: EndedCall,
         found: Vec<CapturedChange>,
     ) -> Result<(), PlanError> {
         match &self.changes {
-            Changes::Recorded(changeset) if !found.is_empty() => {
-                let new = |found| new_change(house, self.call.no, found);
+            ChangeDisposition::Recorded(changeset) if !found.is_empty() => {
+                let new = |found| new_change(engine, self.call.no, found);
                 let changes = found.into_iter().map(new).collect();
                 changeset.record_call_end(by, ended, changes).await.map(drop)
             }
-            Changes::Recorded(_) | Changes::PutBack => context.end_call(by, ended).await,
+            ChangeDisposition::Recorded(_) | ChangeDisposition::PutBack => context.end_call(by, ended).await,
         }
     }
 }
 
-fn new_change(house: &House, call: CallNo, found: CapturedChange) -> NewChange {
+fn new_change(engine: &EngineInner, call: CallNumber, found: CapturedChange) -> NewChange {
     let CapturedChange { root, draft, base, too_large: _ } = found;
-    NewChange { id: ChangeId::from_u128(house.ids.ulid()), call, root, base, draft }
+    NewChange { id: ChangeId::from_u128(engine.ids.ulid()), call, root, base, draft }
 }
 
-/// A call that was admitted into the sandbox. [`end`](Self::end) gives the turn back with everything recorded; dropping it
-/// gives the turn back with a mark, which the next turn settles.
+/// A call that was admitted into the sandbox. [`end`](Self::end) gives the turn back with everything
+/// recorded; dropping it gives the turn back with a mark, which the next turn settles.
 #[must_use = "a call that is dropped is recorded as stopped"]
 pub(crate) struct SandboxCall {
     call: ToolCall,
     effect: Effect,
-    work: Work,
-    _turn: Turn,
+    work: SandboxUse,
+    _turn: SandboxTurn,
 }
 
 /// What the call does to the sandbox.
-enum Work {
+enum SandboxUse {
     /// The call is marked in the sandbox.
     Marked {
         mark: Box<CallMark>,
-        /// Whether what it changed is among what was found.
+        /// True if what it changed is among what was found.
         is_captured: bool,
     },
     /// It is in the list of those that look.
     Looks,
 }
 
-impl Site<'_> {
+impl NodeContext<'_> {
     /// Waits for a turn in the sandbox, and settles what a stopped call left there.
     ///
     /// # Errors
     /// The scope is cancelled; or what the stopped call left cannot be captured or stored.
-    pub(crate) async fn turn(&self, is_alone: bool) -> Result<Turn, Stopped> {
+    pub(crate) async fn turn(&self, is_alone: bool) -> Result<SandboxTurn, RunError> {
         let turns = || Arc::clone(&self.live.turns);
         if !is_alone {
             let shared = self.wait(turns().read_owned()).await?;
             if !self.has_unsettled(is_alone).await {
-                return Ok(Turn::Shared { _held: shared });
+                return Ok(SandboxTurn::Shared { _held: shared });
             }
         }
         let alone = self.wait(turns().write_owned()).await?;
@@ -157,21 +161,21 @@ impl Site<'_> {
             self.settle(OnFailure::Refuse).await?;
         }
         Ok(match is_alone {
-            true => Turn::Alone { _held: alone },
-            false => Turn::Shared { _held: alone.downgrade() },
+            true => SandboxTurn::Alone { _held: alone },
+            false => SandboxTurn::Shared { _held: alone.downgrade() },
         })
     }
 
-    async fn wait<T>(&self, turn: impl Future<Output = T>) -> Result<T, Stopped> {
+    async fn wait<T>(&self, turn: impl Future<Output = T>) -> Result<T, RunError> {
         tokio::select! {
             biased;
-            _ = self.scope.cancelled() => Err(Stopped::Cancelled),
+            _ = self.scope.cancelled() => Err(RunError::Cancelled),
             turn = turn => Ok(turn),
         }
     }
 
-    /// Whether the sandbox may hold changes that are recorded nowhere: of a stopped call; or, for one that would take them
-    /// for its own, of another node's server.
+    /// Whether the sandbox may hold changes that are recorded nowhere: of a stopped call; or, for one that
+    /// would take them for its own, of another node's server.
     async fn has_unsettled(&self, is_alone: bool) -> bool {
         let mut place = self.live.open.lock().await;
         let Some(open) = place.as_mut() else { return false };
@@ -185,10 +189,10 @@ impl Site<'_> {
     ///
     /// # Errors
     /// The scope is cancelled, a limit refuses the call, there is no sandbox, or the store failed.
-    pub(crate) async fn begin_call(&self, access: Access, new: NewCall) -> Result<SandboxCall, Stopped> {
-        let turn = self.turn(access != Access::Look).await?;
+    pub(crate) async fn begin_call(&self, access: CallAccess, new: NewCall) -> Result<SandboxCall, RunError> {
+        let turn = self.turn(access != CallAccess::Look).await?;
         let mut place = self.live.open.lock().await;
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let effect = self.enter()?;
         let (call, work) = self.admit(open, &effect, access, new).await?;
         Ok(SandboxCall { call, effect, work, _turn: turn })
@@ -197,24 +201,24 @@ impl Site<'_> {
     /// Admits a call, and makes it known to the sandbox.
     async fn admit(
         &self,
-        open: &mut Open,
+        open: &mut SandboxSession,
         effect: &Effect,
-        access: Access,
+        access: CallAccess,
         new: NewCall,
-    ) -> Result<(ToolCall, Work), Stopped> {
-        if let Some(why) = open.kept.as_ref().filter(|_| access != Access::Look) {
-            return Err(Stopped::failed(ErrorCategory::Resource, why));
+    ) -> Result<(ToolCall, SandboxUse), RunError> {
+        if let Some(why) = open.kept.as_ref().filter(|_| access != CallAccess::Look) {
+            return Err(RunError::failed(ErrorCategory::Resource, why));
         }
         let call = match new.requested.get(CAPTURED_FROM).is_some() {
             // What it stands for was counted when it was admitted.
-            true => self.house.store.begin_call(effect, &self.run.claim(), new).await?,
-            false => accounting::begin(self.house, self.run, effect, new).await?,
+            true => self.engine.store.begin_call(effect, &self.run.claim(), new).await?,
+            false => accounting::begin(self.engine, self.run, effect, new).await?,
         };
         let changes = match access {
-            Access::Look => None,
-            Access::PutBack => Some(Changes::PutBack),
-            Access::Record => match self.live.changeset(self.run, &call.new.node).await {
-                Ok(changeset) => Some(Changes::Recorded(changeset)),
+            CallAccess::Look => None,
+            CallAccess::PutBack => Some(ChangeDisposition::PutBack),
+            CallAccess::Record => match self.live.changeset(self.run, &call.new.node).await {
+                Ok(changeset) => Some(ChangeDisposition::Recorded(changeset)),
                 Err(stopped) => {
                     open.looking.push(call);
                     return Err(stopped);
@@ -223,19 +227,19 @@ impl Site<'_> {
         };
         let Some(changes) = changes else {
             open.looking.push(call.clone());
-            return Ok((call, Work::Looks));
+            return Ok((call, SandboxUse::Looks));
         };
         let mark = CallMark { call: call.clone(), changes };
         open.mark = Some(mark.clone());
-        Ok((call, Work::Marked { mark: Box::new(mark), is_captured: false }))
+        Ok((call, SandboxUse::Marked { mark: Box::new(mark), is_captured: false }))
     }
 
-    /// Records what the node's servers changed while none of its calls ran, as a call of its own; if they changed nothing
-    /// there is none. For the holder of a turn alone.
+    /// Records what the node's servers changed while none of its calls ran, as a call of its own; if they
+    /// changed nothing there is none. For the holder of a turn alone.
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub(crate) async fn record_unattended(&self, new: NewCall) -> Result<(), Stopped> {
+    pub(crate) async fn record_unattended(&self, new: NewCall) -> Result<(), RunError> {
         match self.live.open.lock().await.as_mut() {
             Some(open) => open.unattended = Some(new),
             None => return Ok(()),
@@ -243,64 +247,64 @@ impl Site<'_> {
         self.settle(OnFailure::Refuse).await
     }
 
-    /// Settles the mark of a stopped call, and what servers changed while none of their calls ran. For the holder of a turn
-    /// alone, and for a phase whose nodes have all ended.
+    /// Settles the mark of a stopped call, and what servers changed while none of their calls ran. For the
+    /// holder of a turn alone, and for a phase whose nodes have all ended.
     ///
     /// # Errors
     /// The run is over, or what is there cannot be captured or stored; the mark stays.
-    pub(crate) async fn settle(&self, on_failure: OnFailure) -> Result<(), Stopped> {
+    pub(crate) async fn settle(&self, on_failure: OnFailure) -> Result<(), RunError> {
         self.settle_mark(on_failure).await?;
         let mut place = Arc::clone(&self.live.open).lock_owned().await;
         let Some(new) = place.as_ref().and_then(|open| open.unattended.clone()) else { return Ok(()) };
         let node = new.node.clone();
         let (mut place, scanned) = blocking(move || {
-            let scanned = place.as_mut().map_or(Err(Stopped::Cancelled), |open| capture::scan(open, &node));
+            let scanned = place.as_mut().map_or(Err(RunError::Cancelled), |open| capture::scan(open, &node));
             (place, scanned)
         })
         .await?;
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         match scanned {
             Ok(()) if open.found.is_empty() => {}
             Ok(()) => {
                 let effect = self.run.enter()?;
-                let (call, work) = self.admit(open, &effect, Access::Record, new).await?;
-                let Work::Marked { mark, .. } = work else { return Err(Stopped::Cancelled) };
+                let (call, work) = self.admit(open, &effect, CallAccess::Record, new).await?;
+                let SandboxUse::Marked { mark, .. } = work else { return Err(RunError::Cancelled) };
                 let result = json!({ "changed": open.found.len() });
-                let end = self.house.ended(call.started, (CallState::Ok, None, result));
+                let end = self.engine.ended(call.started, (CallState::Ok, None, result));
                 self.store_marked(open, &mark, &effect, end, open.found.clone()).await?;
             }
-            Err(Stopped::Failed { .. }) if on_failure == OnFailure::GiveUp => {}
+            Err(RunError::Failed { .. }) if on_failure == OnFailure::GiveUp => {}
             Err(stopped) => return Err(stopped),
         }
         open.unattended = None;
         Ok(())
     }
 
-    async fn settle_mark(&self, on_failure: OnFailure) -> Result<(), Stopped> {
+    async fn settle_mark(&self, on_failure: OnFailure) -> Result<(), RunError> {
         let mut place = Arc::clone(&self.live.open).lock_owned().await;
         let Some(mark) = place.as_ref().and_then(|open| open.mark.clone()) else { return Ok(()) };
         let effect = self.run.enter()?;
         let known = place.as_ref().map_or(0, |open| open.found.len());
-        let (house, marked) = (Arc::clone(self.house), mark.clone());
+        let (engine, marked) = (Arc::clone(self.engine), mark.clone());
         let (mut place, left) = blocking(move || {
-            let captured = |open| Leftover::capture(&house, open, &marked);
-            let left = place.as_mut().map_or(Err(Stopped::Cancelled), captured);
+            let captured = |open| CallLeftovers::capture(&engine, open, &marked);
+            let left = place.as_mut().map_or(Err(RunError::Cancelled), captured);
             (place, left)
         })
         .await?;
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let mut error = open.kept.clone();
-        let Leftover { changes, outputs: [stdout, stderr] } = match left {
+        let CallLeftovers { changes, outputs: [stdout, stderr] } = match left {
             Ok(left) => left,
-            Err(Stopped::Failed { message, .. }) if on_failure == OnFailure::GiveUp => {
+            Err(RunError::Failed { message, .. }) if on_failure == OnFailure::GiveUp => {
                 error = Some(format!("what it changed could not be captured: {message}"));
-                Leftover { changes: Vec::new(), outputs: [None, None] }
+                CallLeftovers { changes: Vec::new(), outputs: [None, None] }
             }
             Err(stopped) => return Err(stopped),
         };
         let state = if error.is_some() { CallState::Failed } else { CallState::Cancelled };
         let error = error.unwrap_or_else(|| STOPPED.to_owned());
-        let end = self.house.ended(mark.call.started, (state, Some(error), Value::Null));
+        let end = self.engine.ended(mark.call.started, (state, Some(error), Value::Null));
         let end = CallEnd { stdout, stderr, ..end };
         let has_more = changes.len() > known;
         match self.store_marked(open, &mark, &effect, end, changes).await {
@@ -317,7 +321,7 @@ impl Site<'_> {
     /// Stores the end of the marked call, and unmarks it.
     async fn store_marked(
         &self,
-        open: &mut Open,
+        open: &mut SandboxSession,
         mark: &CallMark,
         effect: &Effect,
         end: CallEnd,
@@ -325,26 +329,28 @@ impl Site<'_> {
     ) -> Result<(), PlanError> {
         let ended = EndedCall::new(&mark.call, end).with_contents(open.staging.contents());
         let changed = changes.len();
-        mark.store_end(self.house, self.run.context(), By::Effect(effect), ended, changes).await?;
+        mark.store_end(self.engine, self.run.context(), CallAuthority::Effect(effect), ended, changes)
+            .await?;
         self.live.count_changed(&mark.call.new.node, changed);
         open.unmark();
         Ok(())
     }
 
-    /// Ends all that is open in a sandbox that is about to go, because its nodes are done anew: the marked call, with what
-    /// it changed, and the calls that only looked.
+    /// Ends all that is open in a sandbox that is about to go, because its nodes are done anew: the marked
+    /// call, with what it changed, and the calls that only looked.
     ///
     /// # Errors
     /// The run is over, or the store failed.
-    pub(crate) async fn end_open_calls(&self) -> Result<(), Stopped> {
+    pub(crate) async fn end_open_calls(&self) -> Result<(), RunError> {
         self.settle(OnFailure::GiveUp).await?;
         let mut place = self.live.open.lock().await;
         let Some(open) = place.as_mut() else { return Ok(()) };
         while let Some(call) = open.looking.last() {
             let effect = self.run.enter()?;
-            let end =
-                self.house.ended(call.started, (CallState::Cancelled, Some(STOPPED.to_owned()), Value::Null));
-            self.run.context().end_call(By::Effect(&effect), EndedCall::new(call, end)).await?;
+            let end = self
+                .engine
+                .ended(call.started, (CallState::Cancelled, Some(STOPPED.to_owned()), Value::Null));
+            self.run.context().end_call(CallAuthority::Effect(&effect), EndedCall::new(call, end)).await?;
             open.looking.pop();
         }
         Ok(())
@@ -361,36 +367,41 @@ pub(crate) enum OnFailure {
 }
 
 /// What a stopped call left in the sandbox and in its logs.
-pub(crate) struct Leftover {
+pub(crate) struct CallLeftovers {
     pub(crate) changes: Vec<CapturedChange>,
-    pub(crate) outputs: [Option<KeptOutput>; 2],
+    pub(crate) outputs: [Option<StoredOutput>; 2],
 }
 
-impl Leftover {
-    /// Captures it; of a sandbox that is kept nothing but the logs, because what is captured later is captured whole.
-    pub(crate) fn capture(house: &House, open: &mut Open, mark: &CallMark) -> Result<Leftover, Stopped> {
+impl CallLeftovers {
+    /// Captures it; of a sandbox that is kept nothing but the logs, because what is captured later is
+    /// captured whole.
+    pub(crate) fn capture(
+        engine: &EngineInner,
+        open: &mut SandboxSession,
+        mark: &CallMark,
+    ) -> Result<CallLeftovers, RunError> {
         if open.kept.is_none() {
             capture::scan(open, &mark.call.new.node)?;
         }
         let changes = match (&mark.changes, open.kept.is_some()) {
-            (Changes::Recorded(_), false) => open.found.clone(),
-            (Changes::PutBack, false) => {
+            (ChangeDisposition::Recorded(_), false) => open.found.clone(),
+            (ChangeDisposition::PutBack, false) => {
                 capture::put_back(open)?;
                 Vec::new()
             }
-            (Changes::Recorded(_) | Changes::PutBack, true) => Vec::new(),
+            (ChangeDisposition::Recorded(_) | ChangeDisposition::PutBack, true) => Vec::new(),
         };
-        Ok(Leftover { changes, outputs: Self::logs(house, open, mark) })
+        Ok(CallLeftovers { changes, outputs: Self::logs(engine, open, mark) })
     }
 
     /// What is in its logs, without changes.
-    pub(crate) fn of_logs(house: &House, open: &Open, mark: &CallMark) -> Leftover {
-        Leftover { changes: Vec::new(), outputs: Self::logs(house, open, mark) }
+    pub(crate) fn of_logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> CallLeftovers {
+        CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, open, mark) }
     }
 
-    fn logs(house: &House, open: &Open, mark: &CallMark) -> [Option<KeptOutput>; 2] {
+    fn logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> [Option<StoredOutput>; 2] {
         let logs = log_dir(open.sandbox.dir(), mark.call.no);
-        ["stdout", "stderr"].map(|name| capture::kept_log(house, &open.staging, &logs.join(name)))
+        ["stdout", "stderr"].map(|name| capture::store_log(engine, &open.staging, &logs.join(name)))
     }
 }
 
@@ -403,19 +414,19 @@ impl SandboxCall {
         &self.effect
     }
 
-    /// Whether its changes are recorded.
+    /// Returns true if its changes are recorded.
     pub(crate) fn records(&self) -> bool {
         match &self.work {
-            Work::Marked { mark, .. } => mark.records(),
-            Work::Looks => false,
+            SandboxUse::Marked { mark, .. } => mark.records(),
+            SandboxUse::Looks => false,
         }
     }
 
     /// The call works where nothing of it gets into the sandbox: there is nothing to capture.
     pub(crate) fn cannot_have_written(&mut self) {
         match &mut self.work {
-            Work::Marked { is_captured, .. } => *is_captured = true,
-            Work::Looks => {}
+            SandboxUse::Marked { is_captured, .. } => *is_captured = true,
+            SandboxUse::Looks => {}
         }
     }
 
@@ -423,16 +434,19 @@ impl SandboxCall {
     ///
     /// # Errors
     /// The files cannot be read.
-    pub(crate) async fn capture(&mut self, site: &Site<'_>) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-        let Work::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
-        let mut place = Arc::clone(&site.live.open).lock_owned().await;
+    pub(crate) async fn capture(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let SandboxUse::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
+        let mut place = Arc::clone(&context.live.open).lock_owned().await;
         let (is_done, node) = (*is_captured, self.call.new.node.clone());
         let paths = blocking(move || {
-            let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+            let open = place.as_mut().ok_or(RunError::Cancelled)?;
             if !is_done {
                 capture::scan(open, &node)?;
             }
-            Ok::<_, Stopped>(capture::changed_paths(&open.found))
+            Ok::<_, RunError>(capture::changed_paths(&open.found))
         })
         .await??;
         *is_captured = true;
@@ -443,65 +457,68 @@ impl SandboxCall {
     ///
     /// # Errors
     /// The files cannot be read or written.
-    pub(crate) async fn put_back(&mut self, site: &Site<'_>) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-        let paths = self.capture(site).await?;
+    pub(crate) async fn put_back(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let paths = self.capture(context).await?;
         if !paths.is_empty() {
-            let mut place = Arc::clone(&site.live.open).lock_owned().await;
-            blocking(move || place.as_mut().map_or(Err(Stopped::Cancelled), capture::put_back)).await??;
+            let mut place = Arc::clone(&context.live.open).lock_owned().await;
+            blocking(move || place.as_mut().map_or(Err(RunError::Cancelled), capture::put_back)).await??;
         }
         Ok(paths)
     }
 
-    /// Ends the call: captures what it changed, and stores that with the end which `end` makes of it, in one step. `end` is
-    /// given the number of changes, and may add the end of the call's node.
+    /// Ends the call: captures what it changed, and stores that with the end which `end` makes of it, in one
+    /// step. `end` is given the number of changes, and may add the end of the call's node.
     ///
     /// # Errors
     /// The run is interrupted, or the changes cannot be captured or stored: then the mark stays.
     pub(crate) async fn end(
         mut self,
-        site: &Site<'_>,
-        end: impl FnOnce(&Staging, usize) -> Result<(CallEnd, Option<NodeRun>), Stopped>,
-    ) -> Result<Recorded, Stopped> {
+        context: &NodeContext<'_>,
+        end: impl FnOnce(&Staging, usize) -> Result<(CallEnd, Option<NodeRun>), RunError>,
+    ) -> Result<RecordedCallEnd, RunError> {
         // The one scope that is tested here: that of the run, whose wind-down captures.
-        site.run.scope().check()?;
+        context.run.scope().check()?;
         match &self.work {
-            Work::Marked { mark, .. } if mark.records() => drop(self.capture(site).await?),
-            Work::Marked { .. } => drop(self.put_back(site).await?),
-            Work::Looks => {}
+            SandboxUse::Marked { mark, .. } if mark.records() => drop(self.capture(context).await?),
+            SandboxUse::Marked { .. } => drop(self.put_back(context).await?),
+            SandboxUse::Looks => {}
         }
-        let mut place = site.live.open.lock().await;
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let mut place = context.live.open.lock().await;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let Self { call, effect, work, _turn } = self;
         let changed = match work {
-            Work::Looks => {
+            SandboxUse::Looks => {
                 let (end, settles) = end(&open.staging, 0)?;
                 let ended =
                     EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
-                site.run.context().end_call(By::Effect(&effect), ended).await?;
+                context.run.context().end_call(CallAuthority::Effect(&effect), ended).await?;
                 open.looking.retain(|other| other.no != call.no);
                 open.staging.clear();
                 0
             }
-            Work::Marked { mark, .. } => {
+            SandboxUse::Marked { mark, .. } => {
                 let found = open.found.clone();
                 let (entries, changed) = (found.len(), capture::changed_paths(&found).len());
                 let (end, settles) = end(&open.staging, entries)?;
                 let ended =
                     EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
-                let (by, context) = (By::Effect(&effect), site.run.context());
-                mark.store_end(site.house, context, by, ended, found).await?;
-                site.live.count_changed(&call.new.node, entries);
+                let (by, plan_context) = (CallAuthority::Effect(&effect), context.run.context());
+                mark.store_end(context.engine, plan_context, by, ended, found).await?;
+                context.live.count_changed(&call.new.node, entries);
                 open.unmark();
                 changed
             }
         };
-        Ok(Recorded { changed, effect })
+        Ok(RecordedCallEnd { changed, effect })
     }
 }
 
 /// A call whose end is stored.
-pub(crate) struct Recorded {
-    /// How many files were changed, without directories that only hold others.
+pub(crate) struct RecordedCallEnd {
+    /// The number of files that were changed, without directories that only hold others.
     pub(crate) changed: usize,
     /// The effect that it was, for what else is to be stored of it.
     pub(crate) effect: Effect,

@@ -1,39 +1,44 @@
 //! Programs that are only to look, on a machine where nothing keeps them from writing.
 //!
-//! Wherever commands are isolated at all, one that may not write cannot. Without isolation (`policy.sandbox = "optional"`,
-//! and no rung works) it could: then it works alone, and what it changed is found when it has ended.
+//! Wherever commands are isolated at all, one that may not write cannot. Without isolation (`policy.sandbox =
+//! "optional"`, and no rung works) it could: then it works alone, and what it changed is found when it has
+//! ended.
 //!
 //! # Invariants
-//! 1. What such a program wrote is taken back before anybody else works in the sandbox, is recorded nowhere, and fails its
-//!    node (`NODE_WROTE`).
-//!    A server of such a node is looked after when it has started, after each call, and when it has ended: what it writes
-//!    in between may be found by who writes next.
+//! 1. What such a program wrote is taken back before anybody else works in the sandbox, is recorded nowhere,
+//!    and fails its node (`NODE_WROTE`). A server of such a node is looked after when it has started, after
+//!    each call, and when it has ended: what it writes in between may be found by who writes next.
 //! 2. The user's files are never the ones that it wrote to: it sees the sandbox.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{Plan, RelPath, RootNo};
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung};
+use domain::{Plan, RelPath, RootIndex};
+use sandbox::isolation::{Isolation, IsolationBackend, IsolationPolicy};
 
 use super::capture;
-use super::command::RanCommand;
+use super::command::EndedCommand;
 use super::sandbox_call::SandboxCall;
-use crate::engine::House;
-use crate::run::Stopped;
-use crate::run::context::Site;
+use crate::engine::EngineInner;
+use crate::run::RunError;
+use crate::run::context::NodeContext;
 use crate::run::plan_sandbox::blocking;
-use crate::run::state::LiveRun;
+use crate::run::state::RunState;
 
-/// How many paths a message names.
+/// The number of paths that a message names.
 const NAMED_MAX: usize = 5;
 
-/// Whether programs of this plan can be kept from writing. It is tried, once in a run, where the policy leaves it open.
-pub(crate) async fn hold(house: &House, live: &LiveRun, plan: &Plan) -> Result<bool, Stopped> {
+/// Whether programs of this plan can be kept from writing. It is tried, once in a run, where the policy
+/// leaves it open.
+pub(crate) async fn is_enforced(
+    engine: &EngineInner,
+    live: &RunState,
+    plan: &Plan,
+) -> Result<bool, RunError> {
     if plan.spec.isolation_required {
         return Ok(true);
     }
-    let child = house.options.child.clone();
+    let child = engine.options.child.clone();
     let trying = || async {
         let isolation = Isolation::new(IsolationPolicy::Required, child);
         blocking(move || isolation.probe().iter().any(|(_, tried)| tried.is_ok())).await
@@ -41,40 +46,47 @@ pub(crate) async fn hold(house: &House, live: &LiveRun, plan: &Plan) -> Result<b
     live.walls_hold.get_or_try_init(trying).await.copied()
 }
 
-/// Puts back what a program wrote that may only look; returns what it did, in words, or `None` if it wrote nothing.
-pub(crate) async fn wrote(site: &Site<'_>, ran: &mut RanCommand) -> Result<Option<String>, Stopped> {
+/// Puts back what a program wrote that may only look; returns what it did, in words, or `None` if it wrote
+/// nothing.
+pub(crate) async fn revert_writes(
+    context: &NodeContext<'_>,
+    ran: &mut EndedCommand,
+) -> Result<Option<String>, RunError> {
     let rung = ran.finished.ended.as_ref().ok().map(|(_, used)| used.rung);
     if ran.call.records() {
         return Ok(None);
     }
-    if rung != Some(IsolationRung::None) {
+    if rung != Some(IsolationBackend::None) {
         ran.call.cannot_have_written();
         return Ok(None);
     }
-    found(site, &mut ran.call).await
+    revert_changes(context, &mut ran.call).await
 }
 
 /// The same for a call of a server that may only look.
-pub(crate) async fn found(site: &Site<'_>, call: &mut SandboxCall) -> Result<Option<String>, Stopped> {
-    let changed = call.put_back(site).await?;
-    Ok(told(site.path, &changed))
+pub(crate) async fn revert_changes(
+    context: &NodeContext<'_>,
+    call: &mut SandboxCall,
+) -> Result<Option<String>, RunError> {
+    let changed = call.put_back(context).await?;
+    Ok(describe_changes(context.path, &changed))
 }
 
 /// The same for servers that may only look and have ended. For the holder of a turn alone.
-pub(crate) async fn found_unattended(site: &Site<'_>) -> Result<Option<String>, Stopped> {
-    let mut place = Arc::clone(&site.live.open).lock_owned().await;
-    let node = site.path.to_owned();
+pub(crate) async fn revert_unattended(context: &NodeContext<'_>) -> Result<Option<String>, RunError> {
+    let mut place = Arc::clone(&context.live.open).lock_owned().await;
+    let node = context.path.to_owned();
     let changed = blocking(move || {
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
         capture::scan(open, &node)?;
         let changed = capture::changed_paths(&open.found);
         capture::put_back(open).map(|()| changed)
     })
     .await??;
-    Ok(told(site.path, &changed))
+    Ok(describe_changes(context.path, &changed))
 }
 
-fn told(path: &str, changed: &[(RootNo, RelPath)]) -> Option<String> {
+fn describe_changes(path: &str, changed: &[(RootIndex, RelPath)]) -> Option<String> {
     if changed.is_empty() {
         return None;
     }

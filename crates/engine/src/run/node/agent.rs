@@ -1,13 +1,15 @@
 //! An agent program as a node: given its task over the Agent Client Protocol, in the plan's sandbox.
 //!
-//! To the plan it is one command: admitted, alone in the sandbox if it may write, its changes captured when all of it is
-//! dead, its end stored with them. What came of it is what it said, not how its process ended.
+//! To the plan it is one command: admitted, alone in the sandbox if it may write, its changes captured when
+//! all of it is dead, its end stored with them. What came of it is what it said, not how its process ended.
 //!
 //! # Invariants
-//! 1. What it changed is captured however it ends: done, gone, out of time, or talking what nobody understands.
-//! 2. It is asked for nothing and asks nobody: what it may do its sandbox decides, so every permission is given.
-//! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node that does not
-//!    write (`writes: false`) writes none this way either.
+//! 1. What it changed is captured however it ends: done, gone, out of time, or talking what nobody
+//!    understands.
+//! 2. It is asked for nothing and asks nobody: what it may do its sandbox decides, so every permission is
+//!    given.
+//! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node
+//!    that does not write (`writes: false`) writes none this way either.
 //! 4. What it says while it works is in the log of the call.
 //! 5. A cancel is told to it before it is killed, so that it can stop by itself; it has little time for that.
 //!
@@ -21,23 +23,23 @@ use std::time::Duration;
 
 use actors::acp::{AcpAnswer, AcpHost, AcpStop, AcpTask, AcpUpdate, Permission};
 use async_trait::async_trait;
-use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootNo};
+use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootIndex};
 use serde_json::json;
 use sync::primitives::{Mutex, lock};
 
 use super::command as node_command;
-use super::{Done, Node};
-use crate::run::Stopped;
+use super::{ActiveNode, NodeResult};
+use crate::run::RunError;
 use crate::run::call::capture;
 use crate::run::call::command;
-use crate::run::call::command::{Asked, Task};
-use crate::run::call::piped::{Begun, Log, Speaks};
-use crate::run::call::result::Finished;
+use crate::run::call::command::{CommandRequest, RecordedArguments};
+use crate::run::call::piped::{PipedHandle, PipedLog, PipedProcess};
+use crate::run::call::result::CommandResult;
 use crate::run::plan_sandbox::blocking;
-use crate::run::state::LiveRun;
-use crate::tools::kept_arguments;
+use crate::run::state::RunState;
+use crate::tools::recorded_arguments;
 
-/// How long an agent may take for each step until it is ready to work.
+/// The time that an agent may take for each step until it is ready to work.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long after its time an agent is ended that does not end when told.
 const LATE: Duration = Duration::from_secs(5);
@@ -45,8 +47,8 @@ const LATE: Duration = Duration::from_secs(5);
 const READ_BYTES_MAX: u64 = 16 << 20;
 
 /// Lets an agent work until it has answered.
-pub(crate) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done, Stopped> {
-    let house = node.house;
+pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Result<NodeResult, RunError> {
+    let engine = node.engine;
     let mut task = node_command::task_of(node, &external.command).await?;
     let prompt = node.expand(&external.prompt)?;
     let limit = task.timeout;
@@ -64,21 +66,21 @@ pub(crate) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done
         limit,
     };
     let may_write = task.writes;
-    let talk = |speaks| talk(node, speaks, work, below, may_write);
-    let (mut ran, said) = command::run_spoken(&node.site(), task, talk).await?;
+    let conversation = |speaks| talk(node, speaks, work, below, may_write);
+    let (mut ran, said) = command::run_piped(&node.node_context(), task, conversation).await?;
     let finished = &mut ran.finished;
     let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
     let judged = judge(&agent, finished, said);
     finished.judge(judged.as_ref().map(drop).map_err(|(_, message)| message.clone()));
     let (text, failure) = match judged {
-        Ok(text) => (house.redactor.redact_text(&text), None),
-        Err(failure) => (finished.text(house), Some(failure)),
+        Ok(text) => (engine.redactor.redact_text(&text), None),
+        Err(failure) => (finished.text(engine), Some(failure)),
     };
     node_command::end_command(node, ran, text, failure).await
 }
 
 /// The way to log in by a key that the agent is given, for those that are known.
-fn login(task: &Task) -> Option<String> {
+fn login(task: &CommandRequest) -> Option<String> {
     let program = name_of(task);
     let given = |name: &str| {
         let is_set = task.env.iter().any(|(set, _)| set.as_bytes() == name.as_bytes());
@@ -89,38 +91,38 @@ fn login(task: &Task) -> Option<String> {
 }
 
 /// What came of the talk.
-type Said = Result<AcpAnswer, Failure>;
+type AgentAnswer = Result<AcpAnswer, AgentFailure>;
 /// A failure, as the node's.
-type Failure = (ErrorCategory, String);
+type AgentFailure = (ErrorCategory, String);
 
 /// Talks to the agent until it has answered; none when the program did not begin.
 async fn talk(
-    node: &Node<'_>,
-    speaks: Speaks,
+    node: &ActiveNode<'_>,
+    speaks: PipedHandle,
     mut work: AcpTask,
     below: PathBuf,
     may_write: bool,
-) -> Option<Said> {
-    let Begun { pipes, log, roots } = match speaks.begun().await? {
+) -> Option<AgentAnswer> {
+    let PipedProcess { pipes, log, roots } = match speaks.begun().await? {
         Ok(begun) => begun,
         Err(error) => return Some(Err((ErrorCategory::Internal, error.to_string()))),
     };
-    let root = roots.iter().find(|(no, _)| *no == RootNo(0)).map(|(_, path)| path.clone());
+    let root = roots.iter().find(|(no, _)| *no == RootIndex(0)).map(|(_, path)| path.clone());
     work.cwd = root.unwrap_or_default().join(below);
     let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
     let (live, path) = (Arc::clone(node.live), node.path.to_owned());
-    let host = Host { live, path, roots, read_only, log, last: Mutex::default() };
+    let host = AgentHost { live, path, roots, read_only, log, last: Mutex::default() };
     let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
     Some(said.map_err(|error| (error.category(), error.to_string())))
 }
 
-fn failed_to_begin(finished: &Finished) -> Failure {
+fn failed_to_begin(finished: &CommandResult) -> AgentFailure {
     let message = finished.failure().unwrap_or_else(|| "the agent did not begin".to_owned());
     (finished.category(), message)
 }
 
 /// The agent's answer, or why there is none that can be used.
-fn judge(agent: &str, finished: &Finished, said: Said) -> Result<String, Failure> {
+fn judge(agent: &str, finished: &CommandResult, said: AgentAnswer) -> Result<String, AgentFailure> {
     let is_late = finished.state() == CallState::TimedOut;
     let AcpAnswer { text, stop, tool_calls: _ } = said.map_err(|(category, message)| match is_late {
         true => (ErrorCategory::Timeout, format!("{message}; its time was up")),
@@ -138,18 +140,23 @@ fn judge(agent: &str, finished: &Finished, said: Said) -> Result<String, Failure
 }
 
 /// What the agent is called in messages: its program, without where that lies.
-fn name_of(task: &Task) -> String {
+fn name_of(task: &CommandRequest) -> String {
     let argv = task.run.argv();
     let program = argv.first().map(ToString::to_string).unwrap_or_default();
     Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or(program)
 }
 
 /// The call as it is kept.
-fn asked(node: &Node<'_>, task: &Task, prompt: &str, limit: Option<Duration>) -> Asked {
-    let redactor = node.house.redactor.redactor();
+fn asked(
+    node: &ActiveNode<'_>,
+    task: &CommandRequest,
+    prompt: &str,
+    limit: Option<Duration>,
+) -> RecordedArguments {
+    let redactor = node.engine.redactor.redactor();
     let names = task.env.iter().map(|(name, _)| name.to_string());
     let requested = json!({
-        "agent": task.run.shown(),
+        "agent": task.run.render(),
         "prompt": prompt,
         "cwd": task.cwd,
         "network": task.network,
@@ -159,38 +166,38 @@ fn asked(node: &Node<'_>, task: &Task, prompt: &str, limit: Option<Duration>) ->
     });
     let argv: Vec<String> = task.run.argv().iter().map(ToString::to_string).collect();
     let effective = json!({ "argv": argv, "protocol": "acp" });
-    Asked {
-        requested: kept_arguments(redactor.as_deref(), &requested),
-        effective: kept_arguments(redactor.as_deref(), &effective),
+    RecordedArguments {
+        requested: recorded_arguments(redactor.as_deref(), &requested),
+        effective: recorded_arguments(redactor.as_deref(), &effective),
     }
 }
 
 /// Answers an agent.
-struct Host {
-    live: Arc<LiveRun>,
+struct AgentHost {
+    live: Arc<RunState>,
     /// The node.
     path: String,
-    /// Where it sees the projects.
-    roots: Vec<(RootNo, PathBuf)>,
+    /// The paths at which it sees the projects.
+    roots: Vec<(RootIndex, PathBuf)>,
     /// Of each project, whether it is not to be written.
     read_only: Vec<bool>,
-    log: Log,
+    log: PipedLog,
     /// What was told last.
-    last: Mutex<Option<Kind>>,
+    last: Mutex<Option<AgentUpdateKind>>,
 }
 
 /// What an agent tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AgentUpdateKind {
     Text,
     Thought,
     ToolCall,
 }
 
-impl Host {
+impl AgentHost {
     /// The file of a project that an agent means.
-    fn file(&self, path: &str) -> Result<(RootNo, RelPath), String> {
-        let of = |(no, root): &(RootNo, PathBuf)| Some((*no, Path::new(path).strip_prefix(root).ok()?));
+    fn file(&self, path: &str) -> Result<(RootIndex, RelPath), String> {
+        let of = |(no, root): &(RootIndex, PathBuf)| Some((*no, Path::new(path).strip_prefix(root).ok()?));
         let Some((no, below)) = self.roots.iter().find_map(of) else {
             return Err(format!("{path} is no file of the projects that are worked on"));
         };
@@ -200,7 +207,7 @@ impl Host {
 }
 
 #[async_trait]
-impl AcpHost for Host {
+impl AcpHost for AgentHost {
     async fn read_text_file(
         &self,
         path: &str,
@@ -245,20 +252,20 @@ impl AcpHost for Host {
         true
     }
 
-    fn heard(&self, update: &AcpUpdate<'_>) {
+    fn on_update(&self, update: &AcpUpdate<'_>) {
         let (kind, text) = match update {
-            AcpUpdate::Text(text) => (Kind::Text, *text),
-            AcpUpdate::Thought(text) => (Kind::Thought, *text),
-            AcpUpdate::ToolCall { title } => (Kind::ToolCall, *title),
+            AcpUpdate::Text(text) => (AgentUpdateKind::Text, *text),
+            AcpUpdate::Thought(text) => (AgentUpdateKind::Thought, *text),
+            AcpUpdate::ToolCall { title } => (AgentUpdateKind::ToolCall, *title),
         };
         let before = lock(&self.last).replace(kind);
-        let is_new = before != Some(kind) || kind == Kind::ToolCall;
+        let is_new = before != Some(kind) || kind == AgentUpdateKind::ToolCall;
         let end = if is_new && before.is_some() { "\n" } else { "" };
         let mark = match kind {
-            Kind::Text => "",
-            Kind::Thought if is_new => "[thinks] ",
-            Kind::Thought => "",
-            Kind::ToolCall => "[tool] ",
+            AgentUpdateKind::Text => "",
+            AgentUpdateKind::Thought if is_new => "[thinks] ",
+            AgentUpdateKind::Thought => "",
+            AgentUpdateKind::ToolCall => "[tool] ",
         };
         self.log.add(&format!("{end}{mark}{text}"));
     }

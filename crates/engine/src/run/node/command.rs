@@ -1,8 +1,8 @@
-//! What a node does: a command in the sandbox, a file that is read or written, time that passes.
+//! Command, file and wait nodes: a command in the sandbox, a file that is read or written, time that passes.
 //!
 //! # Invariants
-//! 1. Every step is a call, its end stored with what it changed: the durable point that a resumed plan goes on from. One
-//!    that can have an effect is admitted before it begins.
+//! 1. Every step is a call, its end stored with what it changed: the durable point that a resumed plan
+//!    continues from. One that can have an effect is admitted before it begins.
 //! 2. A wait is counted from its first beginning, also when the plan is resumed elsewhere.
 
 use std::io;
@@ -13,32 +13,32 @@ use std::time::Duration;
 
 use actors::tool::ToolError;
 use domain::{
-    ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, Phase, RelPath, RootNo,
-    Run, SpendKind, Usage, WallMs, expand_argv, value_text,
+    ByteText, CallEnd, CallState, CommandLine, CommandTask, ErrorCategory, NewCall, NodeKind, NodeRun, Phase,
+    RelPath, RootIndex, SpendKind, TokenUsage, WallMs, expand_argv, value_text,
 };
 use sandbox::fs::beneath;
-use sandbox::fs::beneath::Links;
+use sandbox::fs::beneath::LinkPolicy;
 use sandbox::{WriteFileError, read_at_hand};
 use serde_json::{Value, json};
-use store::By;
+use store::CallAuthority;
 use sync::Effect;
 
 use super::decisions;
-use super::decisions::{Decider, Said};
-use super::{Done, End, Left, Node};
+use super::decisions::{DecisionRecorder, ReportedDecision};
+use super::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use super::{agent, model};
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
-use crate::run::Stopped;
+use crate::run::RunError;
 use crate::run::accounting;
-use crate::run::accounting::Unkept;
+use crate::run::accounting::UnrecordedCall;
 use crate::run::call::command;
-use crate::run::call::command::{RanCommand, Task};
-use crate::run::call::sandbox_call::Access;
+use crate::run::call::command::{CommandRequest, EndedCommand};
+use crate::run::call::sandbox_call::CallAccess;
 use crate::run::call::{capture, tool, write_guard};
 use crate::run::plan_sandbox::blocking;
-use crate::run::state::LiveRun;
+use crate::run::state::RunState;
 use worker::EndedCall;
 use worker::JobRun;
 
@@ -51,39 +51,39 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 type FileHead = (Vec<u8>, u64);
 
 /// Does what a node is there for.
-pub(crate) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
+pub(crate) async fn run(node: &ActiveNode<'_>) -> Result<NodeResult, RunError> {
     let step = node.step;
     match &step.does {
-        Does::Command(task) => run_command(node, task).await,
-        Does::Read { path } => read(node, path).await,
-        Does::Write { path, text } => {
+        NodeKind::Command(task) => run_command(node, task).await,
+        NodeKind::Read { path } => read(node, path).await,
+        NodeKind::Write { path, text } => {
             let text = text.clone().into_bytes();
             write(node, (WRITE_FILE, path), move |_, _| Ok(text)).await
         }
-        Does::Edit { path, old, new } => {
+        NodeKind::Edit { path, old, new } => {
             let (old, new) = (old.clone(), new.clone());
-            let text = move |path: &RelPath, now: Now<'_>| edited(path, now(), &old, &new);
+            let text = move |path: &RelPath, now: CurrentBytes<'_>| edited(path, now(), &old, &new);
             write(node, (EDIT_FILE, path), text).await
         }
-        Does::Wait { seconds } => wait(node, Duration::from_secs(*seconds)).await,
-        Does::Tool { name, with } => {
+        NodeKind::Wait { seconds } => wait(node, Duration::from_secs(*seconds)).await,
+        NodeKind::Tool { name, with } => {
             let with = expanded(node, with)?;
             tool::run_tool_step(node, (name.as_str(), &with)).await
         }
-        Does::Model(task) => {
+        NodeKind::Model(task) => {
             let left = model::run(node, task).await?;
-            Ok(Done { run: node.ended(left), end: End::Loose })
+            Ok(NodeResult { run: node.ended(left), end: NodePersistence::Loose })
         }
-        Does::External(task) => agent::run(node, task).await,
-        Does::Actor { .. } => {
-            let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.shown());
-            Err(Stopped::failed(ErrorCategory::InvalidInput, message))
+        NodeKind::External(task) => agent::run(node, task).await,
+        NodeKind::Actor { .. } => {
+            let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.render());
+            Err(RunError::failed(ErrorCategory::InvalidInput, message))
         }
     }
 }
 
 /// Arguments with the values of this run in every text.
-fn expanded(node: &Node<'_>, with: &Value) -> Result<Value, Stopped> {
+fn expanded(node: &ActiveNode<'_>, with: &Value) -> Result<Value, RunError> {
     Ok(match with {
         Value::String(text) => Value::String(node.expand(text)?),
         Value::Array(items) => {
@@ -91,17 +91,20 @@ fn expanded(node: &Node<'_>, with: &Value) -> Result<Value, Stopped> {
         }
         Value::Object(fields) => {
             let fields = fields.iter().map(|(key, value)| Ok((key.clone(), expanded(node, value)?)));
-            Value::Object(fields.collect::<Result<_, Stopped>>()?)
+            Value::Object(fields.collect::<Result<_, RunError>>()?)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => with.clone(),
     })
 }
 
 /// The command of a node, as it is admitted: with the values of the run where it has placeholders.
-pub(crate) async fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, Stopped> {
+pub(crate) async fn task_of(
+    node: &ActiveNode<'_>,
+    command: &CommandTask,
+) -> Result<CommandRequest, RunError> {
     let writes = command.writes && !node.only_reads();
     let access = access_of(node, writes).await?;
-    let text = |text: &ByteText| -> Result<ByteText, Stopped> {
+    let text = |text: &ByteText| -> Result<ByteText, RunError> {
         match std::str::from_utf8(text.as_bytes()) {
             Ok(source) if command.expand => Ok(ByteText::from(node.expand(source)?.as_str())),
             // What is no text has no placeholder.
@@ -109,27 +112,27 @@ pub(crate) async fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Ta
         }
     };
     let run = match &command.run {
-        Run::Argv(argv) if command.expand => {
-            Run::Argv(expand_argv(argv, node.values).map_err(|error| node.unfit(&error))?)
+        CommandLine::Argv(argv) if command.expand => {
+            CommandLine::Argv(expand_argv(argv, node.values).map_err(|error| node.unfit(&error))?)
         }
-        Run::Argv(_) | Run::Shell(_) => command.run.clone(),
+        CommandLine::Argv(_) | CommandLine::Shell(_) => command.run.clone(),
     };
     let args = node.plan.spec.args.iter().map(|(name, value)| {
         let name = format!("ARG_{}", name.to_uppercase().replace('-', "_"));
         (ByteText::from(name.as_str()), ByteText::from(value_text(value).as_ref()))
     });
     let named = command.env.iter().map(|(name, value)| Ok((name.clone(), text(value)?)));
-    let named = named.collect::<Result<Vec<_>, Stopped>>()?;
+    let named = named.collect::<Result<Vec<_>, RunError>>()?;
     let stdin = match &command.stdin {
         Some(source) if command.expand => Some(node.expand(source)?.into_bytes()),
         Some(source) => Some(source.clone().into_bytes()),
         None => None,
     };
-    Ok(Task {
+    Ok(CommandRequest {
         node: node.path.to_owned(),
         tool: RUN_COMMAND,
         run,
-        root: RootNo(0),
+        root: RootIndex(0),
         cwd: command.cwd.clone(),
         timeout: node.step.ends_after_s().map(Duration::from_secs),
         network: command.network,
@@ -144,43 +147,44 @@ pub(crate) async fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Ta
     })
 }
 
-/// What is done with what a program of the node changes. One that may only look and cannot be kept from writing works alone,
-/// so that it is known whose the changes are that are found.
-async fn access_of(node: &Node<'_>, writes: bool) -> Result<Access, Stopped> {
+/// What is done with what a program of the node changes. One that may only look and cannot be kept from
+/// writing works alone, so that it is known whose the changes are that are found.
+async fn access_of(node: &ActiveNode<'_>, writes: bool) -> Result<CallAccess, RunError> {
     Ok(match writes {
-        true => Access::Record,
-        false if write_guard::hold(node.house, node.live, node.plan).await? => Access::Look,
-        false => Access::PutBack,
+        true => CallAccess::Record,
+        false if write_guard::is_enforced(node.engine, node.live, node.plan).await? => CallAccess::Look,
+        false => CallAccess::PutBack,
     })
 }
 
-async fn run_command(node: &Node<'_>, task: &CommandTask) -> Result<Done, Stopped> {
-    let ran = command::run(&node.site(), task_of(node, task).await?).await?;
+async fn run_command(node: &ActiveNode<'_>, task: &CommandTask) -> Result<NodeResult, RunError> {
+    let ran = command::run(&node.node_context(), task_of(node, task).await?).await?;
     let finished = &ran.finished;
-    let text = finished.text(node.house);
+    let text = finished.text(node.engine);
     let failure = finished.failure().map(|message| (finished.category(), message));
     end_command(node, ran, text, failure).await
 }
 
-/// Stores the end of the only call of a node, with what it changed and with what the node left when nothing failed.
+/// Stores the end of the only call of a node, with what it changed and with what the node left when nothing
+/// failed.
 pub(crate) async fn end_command(
-    node: &Node<'_>,
-    mut ran: RanCommand,
+    node: &ActiveNode<'_>,
+    mut ran: EndedCommand,
     text: String,
     mut failure: Option<(ErrorCategory, String)>,
-) -> Result<Done, Stopped> {
-    let (house, site) = (node.house, node.site());
-    if let Some(message) = write_guard::wrote(&site, &mut ran).await? {
+) -> Result<NodeResult, RunError> {
+    let (engine, context) = (node.engine, node.node_context());
+    if let Some(message) = write_guard::revert_writes(&context, &mut ran).await? {
         ran.finished.judge(Err(message.clone()));
         failure = Some((ErrorCategory::Tool, message));
     }
     let (finished, effect) = (&ran.finished, ran.call.effect());
     let (exit, no) = (finished.exit(), finished.call().no);
-    let json = finished.json(house).map_err(|unfit| unfit.of_call(no));
-    let failure = failure.map(|(category, message)| Stopped::Failed {
+    let json = finished.json(engine).map_err(|unfit| unfit.of_call(no));
+    let failure = failure.map(|(category, message)| RunError::Failed {
         category,
         message,
-        left: Some(Box::new(Left { exit, text: text.clone(), ..Left::default() })),
+        left: Some(Box::new(NodeOutput { exit, text: text.clone(), ..NodeOutput::default() })),
         call: Some(no),
     });
     let decided = match &json {
@@ -189,17 +193,17 @@ pub(crate) async fn end_command(
     };
     let (json, decided) = match decided {
         // What cannot be used fails the node, as an output does that is no JSON.
-        Err(unfit @ Stopped::Failed { .. }) => (Err(unfit.of_call(no)), Ok(())),
+        Err(unfit @ RunError::Failed { .. }) => (Err(unfit.of_call(no)), Ok(())),
         other => (json, other),
     };
     let is_done = failure.is_none() && decided.is_ok();
     let said_used = json.as_ref().ok().filter(|_| is_done).map(usage_in).unwrap_or_default();
     let mut ended = None;
-    let recorded = command::record_settling(&site, ran, None, |changed| {
+    let recorded = command::record_settling(&context, ran, None, |changed| {
         let json = json.as_ref().ok().filter(|_| is_done)?.clone();
         let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let usage = usage_in(&json);
-        let left = Left { exit, text, json, changed, usage, ..Left::default() };
+        let left = NodeOutput { exit, text, json, changed, usage, ..NodeOutput::default() };
         ended = Some(node.ended(left.clone()));
         node.settles(left)
     })
@@ -210,30 +214,31 @@ pub(crate) async fn end_command(
     node.scope.check()?;
     match (failure, json, ended) {
         (Some(failure), _, _) | (None, Err(failure), _) => Err(failure),
-        (None, Ok(_), Some(run)) => Ok(Done { run, end: with_its_call(node) }),
-        (None, Ok(_), None) => Err(Stopped::Cancelled),
+        (None, Ok(_), Some(run)) => Ok(NodeResult { run, end: with_its_call(node) }),
+        (None, Ok(_), None) => Err(RunError::Cancelled),
     }
 }
 
-/// Records what a program says that it decided. What the node says that is the strategy is recorded as such, later.
-async fn decide(node: &Node<'_>, effect: &Effect, json: &Value) -> Result<(), Stopped> {
+/// Records what a program says that it decided. What the node says that is the strategy is recorded as such,
+/// later.
+async fn decide(node: &ActiveNode<'_>, effect: &Effect, json: &Value) -> Result<(), RunError> {
     let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase == Phase::Strategize);
     if strategist.is_some_and(|strategist| strategist.result == node.path) {
         // What cannot be recorded then is told now, while the node can still be done again.
-        return Said::all_in(json).map(drop).map_err(|why| decisions::invalid(node.path, &why));
+        return ReportedDecision::all_in(json).map(drop).map_err(|why| decisions::invalid(node.path, &why));
     }
-    let Node { house, run, plan, path, .. } = *node;
-    Decider { house, run, plan, node: path }.all(effect, json).await
+    let ActiveNode { engine, run, plan, path, .. } = *node;
+    DecisionRecorder { engine, run, plan, node: path }.all(effect, json).await
 }
 
-/// Adds what a program says that it used to the plan's accounts, up to their limits: nobody could ask it beforehand, and
-/// whoever comes after it finds the less.
-async fn count_used(node: &Node<'_>, effect: &Effect, used: Usage) -> Result<(), Stopped> {
-    let (store, claim) = (&node.house.store, node.run.claim());
+/// Adds what a program says that it used to the plan's accounts, up to their limits: nobody could ask it
+/// beforehand, and whoever comes after it finds the less.
+async fn count_used(node: &ActiveNode<'_>, effect: &Effect, used: TokenUsage) -> Result<(), RunError> {
+    let (store, claim) = (&node.engine.store, node.run.claim());
     for (kind, amount) in [(SpendKind::Tokens, used.tokens()), (SpendKind::Cost, used.cost_micros)] {
         if amount > 0 {
             let amount = amount.min(SAID_USED_MAX);
-            let added = store.add_spent(By::Effect(effect), &claim, kind, amount).await;
+            let added = store.add_spent(CallAuthority::Effect(effect), &claim, kind, amount).await;
             added.map_err(|error| accounting::stopped(error, node.path))?;
         }
     }
@@ -241,57 +246,62 @@ async fn count_used(node: &Node<'_>, effect: &Effect, used: Usage) -> Result<(),
 }
 
 /// What a program says that it used: `usage: {tokens_in, tokens_out, cost_micros}`.
-fn usage_in(json: &Value) -> Usage {
+fn usage_in(json: &Value) -> TokenUsage {
     json.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()).unwrap_or_default()
 }
 
-/// Reads the file as the plan sees it: in its sandbox, if it has one. The call is kept together with its end: nobody can
-/// tell whether a read took place, so one that was not kept is simply made again.
-async fn read(node: &Node<'_>, path: &ByteText) -> Result<Done, Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
+/// Reads the file as the plan sees it: in its sandbox, if it has one. The call is kept together with its end:
+/// nobody can tell whether a read took place, so one that was not kept is simply made again.
+async fn read(node: &ActiveNode<'_>, path: &ByteText) -> Result<NodeResult, RunError> {
+    let ActiveNode { engine, run, live, plan, .. } = *node;
     let rel = rel(path)?;
-    let _turn = node.site().turn(false).await?;
-    let (effect, started) = (node.enter()?, house.wall());
+    let _turn = node.node_context().turn(false).await?;
+    let (effect, started) = (node.enter()?, engine.wall());
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-    let hidden = house.contexts.hidden().within(&root);
-    let at_hand = live
-        .at_hand(RootNo(0), &root, |root| read_at_hand(root, &rel, TEXT_BYTES_MAX, Links::Refuse, &hidden));
+    let hidden = engine.contexts.hidden().within(&root);
+    let at_hand = live.at_hand(RootIndex(0), &root, |root| {
+        read_at_hand(root, &rel, TEXT_BYTES_MAX, LinkPolicy::Refuse, &hidden)
+    });
     let found = match (at_hand, hidden.check(&rel)) {
         (_, Err(refused)) => Err(refused),
         (Some(found), Ok(())) => Ok(found),
         (None, Ok(())) => read_waiting(live, root, rel).await?,
     };
     let found = found.map_err(|error| {
-        Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
+        RunError::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
     });
     let new = new_call(node, READ_FILE, json!({ "path": path }));
     match found {
         Ok((head, bytes)) => {
-            let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
-            let end = end_of(house, started, &Ok(json!({ "bytes": bytes, "text": text })));
-            let left = Left { text, ..Left::default() };
-            let unkept = Unkept::new(effect, new, end).settling(node.settles(left.clone()));
-            Ok(Done { run: node.ended(left), end: End::WithCall(Box::new(unkept)) })
+            let text = engine.redactor.redact_text(&String::from_utf8_lossy(&head));
+            let end = end_of(engine, started, &Ok(json!({ "bytes": bytes, "text": text })));
+            let left = NodeOutput { text, ..NodeOutput::default() };
+            let unkept = UnrecordedCall::new(effect, new, end).settling(node.settles(left.clone()));
+            Ok(NodeResult { run: node.ended(left), end: NodePersistence::WithCall(Box::new(unkept)) })
         }
         Err(stopped) => {
-            let end = end_of(house, started, &Err(&stopped));
-            let no = accounting::keep(house, run, &effect, new, end).await?;
+            let end = end_of(engine, started, &Err(&stopped));
+            let no = accounting::keep(engine, run, &effect, new, end).await?;
             Err(stopped.of_call(no))
         }
     }
 }
 
 /// The end of a node that was stored with that of its last call, unless the node is repeated.
-fn with_its_call(node: &Node<'_>) -> End {
-    if node.step.repeat.is_none() { End::Stored } else { End::Loose }
+fn with_its_call(node: &ActiveNode<'_>) -> NodePersistence {
+    if node.step.repeat.is_none() { NodePersistence::Stored } else { NodePersistence::Loose }
 }
 
 /// Reads the file on a thread that may wait for a disk.
-async fn read_waiting(live: &LiveRun, root: PathBuf, rel: RelPath) -> Result<io::Result<FileHead>, Stopped> {
+async fn read_waiting(
+    live: &RunState,
+    root: PathBuf,
+    rel: RelPath,
+) -> Result<io::Result<FileHead>, RunError> {
     let place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || match place.as_ref() {
         Some(open) => {
-            let root = open.sandbox.root(RootNo(0)).map_err(io::Error::other)?;
+            let root = open.sandbox.root(RootIndex(0)).map_err(io::Error::other)?;
             sandbox::read_file(root, &rel, TEXT_BYTES_MAX as u64)
         }
         None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX as u64),
@@ -300,54 +310,58 @@ async fn read_waiting(live: &LiveRun, root: PathBuf, rel: RelPath) -> Result<io:
 }
 
 /// A node whose only call has ended.
-fn done_of(node: &Node<'_>, done: Result<(), Stopped>, ended: Option<NodeRun>) -> Result<Done, Stopped> {
+fn done_of(
+    node: &ActiveNode<'_>,
+    done: Result<(), RunError>,
+    ended: Option<NodeRun>,
+) -> Result<NodeResult, RunError> {
     done?;
-    let run = ended.ok_or(Stopped::Cancelled)?;
-    Ok(Done { run, end: with_its_call(node) })
+    let run = ended.ok_or(RunError::Cancelled)?;
+    Ok(NodeResult { run, end: with_its_call(node) })
 }
 
-fn rel(path: &ByteText) -> Result<RelPath, Stopped> {
-    RelPath::new(path.as_bytes()).map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))
+fn rel(path: &ByteText) -> Result<RelPath, RunError> {
+    RelPath::new(path.as_bytes()).map_err(|error| RunError::failed(ErrorCategory::InvalidInput, error))
 }
 
 /// Reads the whole file that is about to be written.
-type Now<'a> = &'a dyn Fn() -> io::Result<Vec<u8>>;
+type CurrentBytes<'a> = &'a dyn Fn() -> io::Result<Vec<u8>>;
 
 /// Writes a file of the sandbox: `text` of what is there now.
 async fn write(
-    node: &Node<'_>,
+    node: &ActiveNode<'_>,
     (tool, path): (&str, &ByteText),
-    text: impl FnOnce(&RelPath, Now<'_>) -> Result<Vec<u8>, String> + Send + 'static,
-) -> Result<Done, Stopped> {
-    let Node { house, live, .. } = *node;
+    text: impl FnOnce(&RelPath, CurrentBytes<'_>) -> Result<Vec<u8>, String> + Send + 'static,
+) -> Result<NodeResult, RunError> {
+    let ActiveNode { engine, live, .. } = *node;
     let rel = rel(path)?;
     if node.only_reads() {
         return Err(node.unfit(&format!("{path} is not written: this part of the plan only reads")));
     }
-    let site = node.site();
-    let call = site.begin_call(Access::Record, new_call(node, tool, json!({ "path": path }))).await?;
+    let context = node.node_context();
+    let call = context.begin_call(CallAccess::Record, new_call(node, tool, json!({ "path": path }))).await?;
     let (started, no, of_node) = (call.call().started, call.call().no, node.path.to_owned());
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let written = blocking(move || {
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        let wrong = |message: String| Stopped::failed(ErrorCategory::Tool, message);
-        let root = open.sandbox.root(RootNo(0)).map_err(|error| wrong(error.to_string()))?;
+        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let wrong = |message: String| RunError::failed(ErrorCategory::Tool, message);
+        let root = open.sandbox.root(RootIndex(0)).map_err(|error| wrong(error.to_string()))?;
         let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
         let rules = capture::rules(open, &of_node);
-        let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
+        let written = open.sandbox.write_file(RootIndex(0), &rel, &text, open.staging.as_ref(), &rules);
         written.map_err(|error| wrong(not_written(&error)))
     });
     // A thread that broke down may have written: it has failed, and what it wrote is captured.
     let written = written.await.and_then(|written| written);
-    if let Err(Stopped::Cancelled) = written {
-        return Err(Stopped::Cancelled);
+    if let Err(RunError::Cancelled) = written {
+        return Err(RunError::Cancelled);
     }
     let mut ended = None;
-    let recorded = call.end(&site, |_, changed| {
-        let end = end_of(house, started, &written.as_ref().map(|()| json!({ "changed": changed })));
+    let recorded = call.end(&context, |_, changed| {
+        let end = end_of(engine, started, &written.as_ref().map(|()| json!({ "changed": changed })));
         if written.is_ok() {
             let changed = u32::try_from(changed).unwrap_or(u32::MAX);
-            ended = Some(node.ended(Left { changed, ..Left::default() }));
+            ended = Some(node.ended(NodeOutput { changed, ..NodeOutput::default() }));
         }
         Ok((end, ended.clone().filter(|_| node.step.repeat.is_none())))
     });
@@ -390,36 +404,38 @@ fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Res
     }
 }
 
-async fn wait(node: &Node<'_>, whole: Duration) -> Result<Done, Stopped> {
-    let Node { house, run, .. } = *node;
-    let passed = node.began.map_or(0, |began| house.wall().0.saturating_sub(began.0));
+async fn wait(node: &ActiveNode<'_>, whole: Duration) -> Result<NodeResult, RunError> {
+    let ActiveNode { engine, run, .. } = *node;
+    let passed = node.began.map_or(0, |began| engine.wall().0.saturating_sub(began.0));
     let left = whole.saturating_sub(Duration::from_millis(passed));
     let effect = node.enter()?;
     let new = new_call(node, WAIT, json!({ "seconds": whole.as_secs() }));
-    let call = accounting::begin(house, run, &effect, new).await?;
+    let call = accounting::begin(engine, run, &effect, new).await?;
     let waited = tokio::select! {
         biased;
-        _ = node.scope.cancelled() => Err(Stopped::Cancelled),
+        _ = node.scope.cancelled() => Err(RunError::Cancelled),
         () = tokio::time::sleep(left) => Ok(Value::Null),
     };
     // The run's end does not wait for the account of a call that was stopped: it ends that itself.
     run.scope().check()?;
-    let end = end_of(house, call.started, &waited.as_ref().map(Value::clone));
-    let settles = node.settles(Left::default()).filter(|_| waited.is_ok());
-    run.context().end_call(By::Effect(&effect), EndedCall::new(&call, end).settling(settles)).await?;
-    done_of(node, waited.map(drop), Some(node.ended(Left::default())))
+    let end = end_of(engine, call.started, &waited.as_ref().map(Value::clone));
+    let settles = node.settles(NodeOutput::default()).filter(|_| waited.is_ok());
+    run.context()
+        .end_call(CallAuthority::Effect(&effect), EndedCall::new(&call, end).settling(settles))
+        .await?;
+    done_of(node, waited.map(drop), Some(node.ended(NodeOutput::default())))
 }
 
 /// Lets time pass; a cancel ends it.
-pub(crate) async fn pause(run: &JobRun, time: Duration) -> Result<(), Stopped> {
+pub(crate) async fn pause(run: &JobRun, time: Duration) -> Result<(), RunError> {
     tokio::select! {
         biased;
-        _ = run.scope().cancelled() => Err(Stopped::Cancelled),
+        _ = run.scope().cancelled() => Err(RunError::Cancelled),
         () = tokio::time::sleep(time) => Ok(()),
     }
 }
 
-fn new_call(node: &Node<'_>, tool: &str, requested: Value) -> NewCall {
+fn new_call(node: &ActiveNode<'_>, tool: &str, requested: Value) -> NewCall {
     NewCall {
         attempt: node.plan.attempt,
         node: node.path.to_owned(),
@@ -429,13 +445,13 @@ fn new_call(node: &Node<'_>, tool: &str, requested: Value) -> NewCall {
     }
 }
 
-fn end_of(house: &House, started: WallMs, done: &Result<Value, &Stopped>) -> CallEnd {
+fn end_of(engine: &EngineInner, started: WallMs, done: &Result<Value, &RunError>) -> CallEnd {
     let came_to = match done {
         Ok(result) => (CallState::Ok, None, result.clone()),
-        Err(Stopped::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
-        Err(Stopped::Cancelled | Stopped::Told(_) | Stopped::Limit { .. } | Stopped::Constrained(_)) => {
-            (CallState::Cancelled, None, Value::Null)
-        }
+        Err(RunError::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
+        Err(
+            RunError::Cancelled | RunError::Reported(_) | RunError::Limit { .. } | RunError::Constrained(_),
+        ) => (CallState::Cancelled, None, Value::Null),
     };
-    house.ended(started, came_to)
+    engine.ended(started, came_to)
 }

@@ -1,41 +1,43 @@
-//! What nodes choose while they work: told by the tool `plan.decide`, or by a program in `$AGENTS_OUTPUT`.
+//! Decisions that nodes report while they work: through the tool `plan.decide`, or by a program in
+//! `$AGENTS_OUTPUT`.
 //!
 //! # Invariants
-//! 1. A choice is recorded before the end of whoever told of it is stored, so none is lost. Told once more, by a try that
-//!    is made again, it is the same decision.
+//! 1. A choice is recorded before the end of whoever told of it is stored, so none is lost. Told once more,
+//!    by a try that is made again, it is the same decision.
 //! 2. Those of one output are recorded in one step, all or none.
 //! 3. Nothing is recorded with its secrets.
 //!
 //! # Not here
-//! What a strategist decides: `strategize`. What may be recorded at all: [`NewDecision::check`].
+//! The decisions of a strategist: `strategize`. The rules for what may be recorded: [`NewDecision::check`].
 
-use domain::plan::strategy::Strategy;
+use domain::plan::strategy::PlanStrategy;
 use domain::{Alternative, Decision, DecisionKind, ErrorCategory, NewDecision, Plan, StepDecision};
 use serde::Deserialize;
 use serde_json::Value;
 use store::DecisionStoreError;
 use sync::Effect;
 
-use crate::engine::House;
-use crate::run::Stopped;
+use crate::engine::EngineInner;
+use crate::run::RunError;
 use worker::JobRun;
 
 /// How many choices of one strategist, or of one output of another node, are recorded.
 const CHOICES_MAX: usize = 20;
 
 /// Records what one node chooses.
-pub(crate) struct Decider<'a> {
-    pub(crate) house: &'a House,
+pub(crate) struct DecisionRecorder<'a> {
+    pub(crate) engine: &'a EngineInner,
     pub(crate) run: &'a JobRun,
     pub(crate) plan: &'a Plan,
     /// Its path.
     pub(crate) node: &'a str,
 }
 
-/// A choice as an actor tells of it: `{question, chosen, rationale, confidence, alternatives: [{text, why_not}]}`. What it
-/// does not say is left out; what it says wrongly makes it none, since a gate may hang on it.
+/// A choice as an actor tells of it: `{question, select_changes, rationale, confidence, alternatives: [{text,
+/// why_not}]}`. What it does not say is left out; what it says wrongly makes it none, since a gate may hang
+/// on it.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct ReportedDecision {
     chosen: String,
     #[serde(default)]
     question: String,
@@ -51,13 +53,15 @@ pub(crate) struct Said {
     depends_on: Vec<u32>,
 }
 
-impl Said {
+impl ReportedDecision {
     /// Reads it, or says in words why it is none.
-    pub(crate) fn read(said: &Value) -> Result<Said, String> {
-        match Said::deserialize(said) {
+    pub(crate) fn read(said: &Value) -> Result<ReportedDecision, String> {
+        match ReportedDecision::deserialize(said) {
             Err(error) => Err(format!("it is none: {error}")),
             Ok(said) if said.chosen.trim().is_empty() => Err("it does not say what was chosen".to_owned()),
-            Ok(Said { confidence: Some(confidence), .. }) if !(0.0..=1.0).contains(&confidence) => {
+            Ok(ReportedDecision { confidence: Some(confidence), .. })
+                if !(0.0..=1.0).contains(&confidence) =>
+            {
                 Err(format!("its confidence is not from 0 to 1, but {confidence}"))
             }
             Ok(said) => Ok(said),
@@ -65,13 +69,13 @@ impl Said {
     }
 
     /// Those that an output tells of, or the first that is none.
-    pub(crate) fn all_in(output: &Value) -> Result<Vec<Said>, String> {
+    pub(crate) fn all_in(output: &Value) -> Result<Vec<ReportedDecision>, String> {
         let listed = output.get("decisions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        listed.iter().take(CHOICES_MAX).map(Said::read).collect()
+        listed.iter().take(CHOICES_MAX).map(ReportedDecision::read).collect()
     }
 
-    fn of(chosen: String) -> Said {
-        Said {
+    fn new(chosen: String) -> ReportedDecision {
+        ReportedDecision {
             chosen,
             question: String::new(),
             rationale: String::new(),
@@ -82,24 +86,26 @@ impl Said {
         }
     }
 
-    /// The choice, made where `made` says. What it names as its parent is, in `made`, put in the place of what is there.
+    /// The choice, made where `made` says. What it names as its parent is, in `made`, put in the place of
+    /// what is there.
     pub(crate) fn decision(self, made: NewDecision) -> NewDecision {
-        let Said { chosen, question, rationale, confidence, alternatives, parent, depends_on } = self;
+        let ReportedDecision { chosen, question, rationale, confidence, alternatives, parent, depends_on } =
+            self;
         let parent = parent.or(made.parent);
         NewDecision { chosen, question, rationale, confidence, alternatives, parent, depends_on, ..made }
     }
 }
 
 /// What fails whoever told of a decision that cannot be recorded.
-pub(crate) fn invalid(node: &str, why: &dyn std::fmt::Display) -> Stopped {
+pub(crate) fn invalid(node: &str, why: &dyn std::fmt::Display) -> RunError {
     let message = format!("DECISION_INVALID: node {node} told of a decision that cannot be recorded: {why}");
-    Stopped::failed(ErrorCategory::ModelOutput, message)
+    RunError::failed(ErrorCategory::ModelOutput, message)
 }
 
-impl Decider<'_> {
+impl DecisionRecorder<'_> {
     /// Records one choice, and gives its number; or says, in words, why it cannot be recorded.
-    pub(crate) async fn one(&self, effect: &Effect, said: &Value) -> Result<Result<u32, String>, Stopped> {
-        let known = self.house.store.decisions(self.plan.id).await?;
+    pub(crate) async fn one(&self, effect: &Effect, said: &Value) -> Result<Result<u32, String>, RunError> {
+        let known = self.engine.store.decisions(self.plan.id).await?;
         let new = match self.choice(said, &known).await? {
             Ok(new) => new,
             Err(why) => return Ok(Err(why)),
@@ -107,15 +113,16 @@ impl Decider<'_> {
         if let Some(same) = self.told_before(&known, &new) {
             return Ok(Ok(same.seq));
         }
-        match self.house.store.decide(effect, &self.run.claim(), new).await {
+        match self.engine.store.decide(effect, &self.run.claim(), new).await {
             Ok(decision) => Ok(Ok(decision.seq)),
             Err(DecisionStoreError::Invalid(why)) => Ok(Err(why.to_string())),
             Err(other) => Err(other.into()),
         }
     }
 
-    /// Records the `steps` and `decisions` of an output: how the node goes about it, and below that its choices.
-    pub(crate) async fn all(&self, effect: &Effect, output: &Value) -> Result<(), Stopped> {
+    /// Records the `steps` and `decisions` of an output: how the node goes about it, and below that its
+    /// choices.
+    pub(crate) async fn all(&self, effect: &Effect, output: &Value) -> Result<(), RunError> {
         let listed = |key: &str| {
             output.get(key).and_then(Value::as_array).filter(|listed| !listed.is_empty()).cloned()
         };
@@ -123,11 +130,14 @@ impl Decider<'_> {
         if steps.is_none() && choices.is_none() {
             return Ok(());
         }
-        let known = self.house.store.decisions(self.plan.id).await?;
+        let known = self.engine.store.decisions(self.plan.id).await?;
         let mut new: Vec<StepDecision> = Vec::new();
         if steps.is_some() {
-            let way = Strategy::of(output, "").to_string();
-            let said = Said { question: "How does it go about it?".to_owned(), ..Said::of(way) };
+            let way = PlanStrategy::from_output(output, "").to_string();
+            let said = ReportedDecision {
+                question: "How does it go about it?".to_owned(),
+                ..ReportedDecision::new(way)
+            };
             new.push(self.new_decision(said, &known).await?.into());
         }
         let has_steps = !new.is_empty();
@@ -140,32 +150,40 @@ impl Decider<'_> {
         if new.iter().all(|new| self.told_before(&known, &new.new).is_some()) {
             return Ok(());
         }
-        match self.house.store.decide_all(effect, &self.run.claim(), new).await {
+        match self.engine.store.decide_all(effect, &self.run.claim(), new).await {
             Ok(_) => Ok(()),
             Err(DecisionStoreError::Invalid(why)) => Err(invalid(self.node, &why)),
             Err(other) => Err(other.into()),
         }
     }
 
-    async fn choice(&self, said: &Value, known: &[Decision]) -> Result<Result<NewDecision, String>, Stopped> {
-        let said = match self.house.redactor.redactor() {
+    async fn choice(
+        &self,
+        said: &Value,
+        known: &[Decision],
+    ) -> Result<Result<NewDecision, String>, RunError> {
+        let said = match self.engine.redactor.redactor() {
             Some(redactor) => redactor.redact_json(said),
             None => return Ok(Err("secrets cannot be taken out of it".to_owned())),
         };
-        match Said::read(&said) {
+        match ReportedDecision::read(&said) {
             Err(why) => Ok(Err(why)),
             Ok(said) => Ok(Ok(self.new_decision(said, known).await?)),
         }
     }
 
-    async fn new_decision(&self, said: Said, known: &[Decision]) -> Result<NewDecision, Stopped> {
+    async fn new_decision(
+        &self,
+        said: ReportedDecision,
+        known: &[Decision],
+    ) -> Result<NewDecision, RunError> {
         let is_strategy = |decision: &&Decision| {
             decision.is_live()
                 && decision.new.kind == DecisionKind::Strategy
                 && decision.new.attempt == self.plan.attempt
         };
         let strategy = known.iter().rev().find(is_strategy).map(|decision| decision.seq);
-        let entries = self.house.store.entries(self.plan.id, self.plan.attempt).await?;
+        let entries = self.engine.store.entries(self.plan.id, self.plan.attempt).await?;
         let (attempt, phase) = (self.plan.attempt, self.run.job().phase);
         let made = NewDecision {
             parent: strategy,

@@ -1,8 +1,8 @@
-//! One node of an actor's graph while it is being done, and what it leaves for those that need it.
+//! One node of an actor's graph while it runs, and its output for the nodes that need it.
 //!
 //! # Invariants
-//! 1. A node that is stopped begins nothing any more, also when the run goes on without it.
-//! 2. What a node leaves is bounded: its text has at most [`NODE_TEXT_BYTES_MAX`] bytes.
+//! 1. A node that is stopped begins nothing any more, also if the run continues without it.
+//! 2. The output of a node is bounded: its text has at most [`NODE_TEXT_BYTES_MAX`] bytes.
 
 mod agent;
 pub(crate) mod command;
@@ -14,27 +14,27 @@ use std::sync::Arc;
 
 use actors::tool::head_and_tail;
 use domain::{
-    ErrorCategory, NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Phase, Plan, Step, Template, Usage, Values,
-    WallMs,
+    ErrorCategory, NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Phase, Plan, PlanStep, Template, TokenUsage,
+    Values, WallMs,
 };
 use serde_json::Value;
-use store::By;
+use store::CallAuthority;
 use sync::{Effect, Observed};
 
-use super::Stopped;
-use super::accounting::{Unkept, keep_all};
-use super::context::Site;
-use super::state::LiveRun;
-use crate::engine::House;
+use super::RunError;
+use super::accounting::{UnrecordedCall, record_all};
+use super::context::NodeContext;
+use super::state::RunState;
+use crate::engine::EngineInner;
 use worker::JobRun;
 
-/// A node that is being done, and all that it is done with.
-pub(crate) struct Node<'a> {
-    pub(crate) house: &'a Arc<House>,
+/// A node that runs, with everything that it needs.
+pub(crate) struct ActiveNode<'a> {
+    pub(crate) engine: &'a Arc<EngineInner>,
     pub(crate) run: &'a JobRun,
-    pub(crate) live: &'a Arc<LiveRun>,
+    pub(crate) live: &'a Arc<RunState>,
     pub(crate) plan: &'a Plan,
-    pub(crate) step: &'a Step,
+    pub(crate) step: &'a PlanStep,
     pub(crate) phase: Phase,
     /// What its calls and its end are filed under: the step's name, or that of a round of mending.
     pub(crate) path: &'a str,
@@ -44,7 +44,7 @@ pub(crate) struct Node<'a> {
     pub(crate) guidance_seen: u32,
     /// Ends with the run, and when the node is to be stopped.
     pub(crate) scope: Observed,
-    /// How often it was begun in this run, this time included.
+    /// The number of times that it was begun in this run, this time included.
     pub(crate) tries: u32,
     /// When it was begun.
     pub(crate) started: WallMs,
@@ -53,65 +53,65 @@ pub(crate) struct Node<'a> {
 }
 
 /// A node that succeeded.
-pub(crate) struct Done {
+pub(crate) struct NodeResult {
     pub(crate) run: NodeRun,
-    pub(crate) end: End,
+    pub(crate) end: NodePersistence,
 }
 
-/// Where the end of a node is.
-pub(crate) enum End {
+/// The persistence of the end of a node.
+pub(crate) enum NodePersistence {
     /// Stored, together with that of its last call.
     Stored,
     /// Not stored.
     Loose,
     /// To be stored together with its only call, which is not kept either.
-    WithCall(Box<Unkept>),
+    WithCall(Box<UnrecordedCall>),
 }
 
-impl End {
+impl NodePersistence {
     /// The call that is to be kept with it.
-    pub(crate) fn unkept(&self) -> Option<&Unkept> {
+    pub(crate) fn unkept(&self) -> Option<&UnrecordedCall> {
         match self {
-            End::Stored | End::Loose => None,
-            End::WithCall(unkept) => Some(unkept),
+            NodePersistence::Stored | NodePersistence::Loose => None,
+            NodePersistence::WithCall(unkept) => Some(unkept),
         }
     }
 }
 
-impl Done {
+impl NodeResult {
     /// Stores the end of the node, if it is not.
-    pub(crate) async fn stored(self, house: &House, run: &JobRun) -> Result<NodeRun, Stopped> {
+    pub(crate) async fn persist(self, engine: &EngineInner, run: &JobRun) -> Result<NodeRun, RunError> {
         match self.end {
-            End::Stored => {}
-            End::Loose => {
+            NodePersistence::Stored => {}
+            NodePersistence::Loose => {
                 let effect = run.enter()?;
                 let runs = vec![self.run.clone()];
-                house.store.settle_nodes(By::Effect(&effect), &run.claim(), runs).await?;
+                engine.store.settle_nodes(CallAuthority::Effect(&effect), &run.claim(), runs).await?;
             }
-            End::WithCall(unkept) => keep_all(house, run, &[&unkept]).await?,
+            NodePersistence::WithCall(unkept) => record_all(engine, run, &[&unkept]).await?,
         }
         Ok(self.run)
     }
 }
 
-/// What a node left.
+/// The output of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Left {
+pub(crate) struct NodeOutput {
     /// The exit status of its command.
     pub(crate) exit: Option<i32>,
     /// What it said, redacted.
     pub(crate) text: String,
     /// What it said for programs, redacted; null when it said nothing.
     pub(crate) json: Value,
-    /// How many files it changed.
+    /// The number of files that it changed.
     pub(crate) changed: u32,
     /// What its model calls used.
-    pub(crate) usage: Usage,
+    pub(crate) usage: TokenUsage,
     /// The number of the last thing that a person said which it was told beyond its brief.
     pub(crate) guidance_seen: u32,
 }
 
-impl Left {
+impl NodeOutput {
     /// The end of a node that left this, its text within its bound. Whose it is, the caller says.
     pub(crate) fn node_run(self, (started, finished): (WallMs, WallMs), outcome: NodeOutcome) -> NodeRun {
         NodeRun {
@@ -141,49 +141,50 @@ pub(crate) fn bounded(text: String) -> String {
     }
 }
 
-impl Node<'_> {
+impl ActiveNode<'_> {
     /// The end of this node, which succeeded and left this.
-    pub(crate) fn ended(&self, left: Left) -> NodeRun {
-        let left = Left { guidance_seen: left.guidance_seen.max(self.guidance_seen), ..left };
+    pub(crate) fn ended(&self, left: NodeOutput) -> NodeRun {
+        let left = NodeOutput { guidance_seen: left.guidance_seen.max(self.guidance_seen), ..left };
         NodeRun {
             attempt: self.plan.attempt,
             phase: self.phase,
             path: self.path.to_owned(),
             tries: self.tries,
-            ..left.node_run((self.started, self.house.wall()), NodeOutcome::Succeeded)
+            ..left.node_run((self.started, self.engine.wall()), NodeOutcome::Succeeded)
         }
     }
 
-    /// The same, to be stored with the end of its only call; none when the node is repeated, and so has more of them.
-    pub(crate) fn settles(&self, left: Left) -> Option<NodeRun> {
+    /// The same, to be stored with the end of its only call; none when the node is repeated, and so has more
+    /// of them.
+    pub(crate) fn settles(&self, left: NodeOutput) -> Option<NodeRun> {
         self.step.repeat.is_none().then(|| self.ended(left))
     }
 
-    /// Whether nothing may be changed: while the plan is thought about, and where its action says so.
+    /// Returns true if nothing may be changed: while the plan is thought about, and where its action says so.
     pub(crate) fn only_reads(&self) -> bool {
         self.phase == Phase::Strategize || self.plan.spec.read_only
     }
 
-    /// The place of its work.
-    pub(crate) fn site(&self) -> Site<'_> {
-        let Node { house, run, live, plan, path, .. } = *self;
-        Site { house, run, live, plan, path, scope: self.scope.clone() }
+    /// The context of its calls.
+    pub(crate) fn node_context(&self) -> NodeContext<'_> {
+        let ActiveNode { engine, run, live, plan, path, .. } = *self;
+        NodeContext { engine, run, live, plan, path, scope: self.scope.clone() }
     }
 
     /// Begins something that has an effect.
-    pub(crate) fn enter(&self) -> Result<Effect, Stopped> {
+    pub(crate) fn enter(&self) -> Result<Effect, RunError> {
         self.scope.check()?;
         Ok(self.run.enter()?)
     }
 
     /// A text of the definition with the values of this run in it.
-    pub(crate) fn expand(&self, source: &str) -> Result<String, Stopped> {
+    pub(crate) fn expand(&self, source: &str) -> Result<String, RunError> {
         let text = Template::parse(source).map_err(|flaw| self.unfit(&flaw))?;
         text.expand(self.values).map_err(|error| self.unfit(&error))
     }
 
     /// What the definition says cannot be done with these values.
-    pub(crate) fn unfit(&self, why: &dyn std::fmt::Display) -> Stopped {
-        Stopped::failed(ErrorCategory::InvalidInput, format!("node {}: {why}", self.path))
+    pub(crate) fn unfit(&self, why: &dyn std::fmt::Display) -> RunError {
+        RunError::failed(ErrorCategory::InvalidInput, format!("node {}: {why}", self.path))
     }
 }

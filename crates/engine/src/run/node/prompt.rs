@@ -1,11 +1,13 @@
-//! What actors are told: the task, how it is to be done, when it is done, what must hold, what was said meanwhile.
+//! Renders the prompt of actors: the task, the approach, the definition of done, the invariants, and the
+//! guidance.
 //!
 //! # Invariants
-//! 1. Everybody who is told anything is told all of it: the invariants are in every brief, whole.
+//! 1. Every actor that gets a brief gets all of it: the invariants are in every brief, whole.
 //! 2. A plan without a task in words has an empty brief.
-//! 3. What a person says reaches every node that begins after it, and a model at its next turn, each time once.
+//! 3. What a person says reaches every node that begins after it, and a model at its next turn, each time
+//!    once.
 
-use domain::plan::strategy::Strategy;
+use domain::plan::strategy::PlanStrategy;
 use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, Values};
 
 const INVARIANTS: &str = "What must hold (where two conflict, the earlier holds):";
@@ -48,12 +50,12 @@ pub(crate) fn pinned(plan: &Plan) -> String {
 }
 
 /// What strategize of this attempt came to; none when nobody thought about it.
-pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<Strategy> {
+pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<PlanStrategy> {
     let strategist = plan.spec.strategist.as_ref()?;
     let is_it = |run: &&NodeRun| {
         run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
     };
-    runs.iter().find(is_it).map(|run| Strategy::of(&run.json, &run.text))
+    runs.iter().find(is_it).map(|run| PlanStrategy::from_output(&run.json, &run.text))
 }
 
 /// What a person said that still holds, in order.

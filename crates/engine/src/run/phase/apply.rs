@@ -2,66 +2,66 @@
 
 use std::sync::Arc;
 
-use domain::{ErrorCategory, Plan, Reason};
+use domain::{ConstraintReason, ErrorCategory, Plan};
 
 use crate::apply::ApplyRequest;
 use crate::apply::transaction;
-use crate::apply::transaction::{Authority, CarryError};
-use crate::engine::House;
-use crate::run::Stopped;
-use crate::run::state::LiveRun;
+use crate::apply::transaction::{Authority, TransactionError};
+use crate::engine::EngineInner;
+use crate::run::RunError;
+use crate::run::state::RunState;
 use worker::JobRun;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
-pub(crate) fn replaced() -> Reason {
+pub(crate) fn replaced() -> ConstraintReason {
     let message = "another choice was asked for before anything was written".to_owned();
-    Reason { kind: "replaced".to_owned(), subject: String::new(), message }
+    ConstraintReason { kind: "replaced".to_owned(), subject: String::new(), message }
 }
 
 pub(crate) async fn apply(
-    house: &Arc<House>,
+    engine: &Arc<EngineInner>,
     run: &JobRun,
-    live: &Arc<LiveRun>,
+    live: &Arc<RunState>,
     plan: &Plan,
-) -> Result<(), Stopped> {
+) -> Result<(), RunError> {
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =
             format!("what is to be applied cannot be read, a newer version may have asked: {error}");
-        Stopped::failed(ErrorCategory::InvalidInput, message)
+        RunError::failed(ErrorCategory::InvalidInput, message)
     })?;
     let request = request.unwrap_or_default();
     // A check may have been attached and not run, or the changes may differ from what was checked.
-    let chosen = house
-        .chosen(plan, &request)
+    let chosen = engine
+        .select_changes(plan, &request)
         .await
-        .map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
-    let summary = house.checks_of_chosen(plan, &chosen).await?;
+        .map_err(|error| RunError::failed(ErrorCategory::InvalidInput, error))?;
+    let summary = engine.checks_of_selection(plan, &chosen).await?;
     if !request.is_let_through(&summary) {
         let failed = summary.failed.iter().map(|name| (name, "it failed"));
         let not_run = summary.not_run.iter().map(|name| match summary.untrusted.contains(name) {
             true => (name, "it came with the project, and has not run because you do not trust it"),
             false => (name, "it has not run for these changes"),
         });
-        let reasons = failed.chain(not_run).map(|(name, why)| Reason {
+        let reasons = failed.chain(not_run).map(|(name, why)| ConstraintReason {
             kind: "validation".to_owned(),
             subject: name.clone(),
             message: format!("check `{name}` stands in the way: {why}"),
         });
-        return Err(Stopped::Constrained(reasons.collect()));
+        return Err(RunError::Constrained(reasons.collect()));
     }
-    match transaction::apply(house, plan, &request, &Authority::Owner { run, live }).await {
+    match transaction::apply(engine, plan, &request, &Authority::Owner { run, live }).await {
         // The journal of an owner that died was finished: the job has ended as it should.
-        Ok(_) | Err(CarryError::Settled { .. }) => Ok(()),
-        Err(CarryError::Cancelled { .. }) => Err(Stopped::Cancelled),
-        Err(CarryError::Conflicts { conflicts, plan: _ }) => {
-            Err(Stopped::Constrained(conflicts.iter().map(transaction::reason).collect()))
+        Ok(_) | Err(TransactionError::Settled { .. }) => Ok(()),
+        Err(TransactionError::Cancelled { .. }) => Err(RunError::Cancelled),
+        Err(TransactionError::Conflicts { conflicts, plan: _ }) => {
+            Err(RunError::Constrained(conflicts.iter().map(transaction::reason).collect()))
         }
-        Err(CarryError::Red { reasons, .. } | CarryError::TreeMoving { reasons, .. }) => {
-            Err(Stopped::Constrained(reasons))
+        Err(TransactionError::Red { reasons, .. } | TransactionError::TreeMoving { reasons, .. }) => {
+            Err(RunError::Constrained(reasons))
         }
-        Err(CarryError::BranchExists { name }) => {
-            Err(Stopped::Constrained(vec![transaction::branch_reason(name)]))
+        Err(TransactionError::BranchExists { name }) => {
+            Err(RunError::Constrained(vec![transaction::branch_reason(name)]))
         }
-        Err(error) => Err(Stopped::failed(error.category(), error)),
+        Err(error) => Err(RunError::failed(error.category(), error)),
     }
 }

@@ -7,58 +7,61 @@
 //! 4. Every change that a check sees is recorded before the check begins: also what a stopped call had left.
 //!
 //! # Not here
-//! What is done about those that fail: `mend`. Checks that are run again before an apply: `recheck`.
+//! Repairing what failed checks found: `repair`. Checks that are run again before an apply: `recheck`.
 
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallNo, CallState, NewCall, Outcome, Plan, Validation, ValidationMode, ValidationResult, fold,
-    net_hash,
+    CallEnd, CallNumber, CallState, NewCall, Plan, Validation, ValidationMode, ValidationOutcome,
+    ValidationResult, fold, net_hash,
 };
-use sandbox::Rung;
+use sandbox::SandboxStrategy;
 use serde_json::{Value, json};
 
 use crate::apply::invariants::what_breaks;
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::query::details::{RECHECK, VALIDATE};
-use crate::run::Stopped;
+use crate::run::RunError;
 use crate::run::accounting;
 use crate::run::call::command;
-use crate::run::call::command::Task;
-use crate::run::call::result::Finished;
-use crate::run::call::sandbox_call::Access;
-use crate::run::graph::Actor;
+use crate::run::call::command::CommandRequest;
+use crate::run::call::result::CommandResult;
+use crate::run::call::sandbox_call::CallAccess;
+use crate::run::graph::GraphRun;
 
 /// How much of a check's output its message keeps.
 const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
-/// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones found.
-pub(crate) async fn run_all(actor: &Actor<'_>) -> Result<Vec<ValidationResult>, Stopped> {
-    let Actor { house, plan, .. } = *actor;
+/// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones
+/// found.
+pub(crate) async fn run_all(actor: &GraphRun<'_>) -> Result<Vec<ValidationResult>, RunError> {
+    let GraphRun { engine, plan, .. } = *actor;
     if plan.spec.all_checks().is_empty() {
         return Ok(Vec::new());
     }
-    let site = actor.site();
+    let context = actor.node_context();
     // The checks see what is in the sandbox: all of it is recorded before they are believed for what is recorded.
-    drop(site.turn(true).await?);
-    let net = fold(&house.entries(plan).await?);
+    drop(context.turn(true).await?);
+    let net = fold(&engine.entries(plan).await?);
     let present = net_hash(&net).to_string();
     let mut found = invariants(actor, &net, &present).await?;
     let stamp = stamp(actor).await?;
     let mut validations: Vec<&Validation> = plan.spec.validations.iter().collect();
     validations.sort_by(|a, b| (a.mode, &a.name).cmp(&(b.mode, &b.name)));
     for validation in validations {
-        if !house.may_run_check(plan, validation).await? {
+        if !engine.may_run_check(plan, validation).await? {
             continue;
         }
-        let ran = command::run(&site, task(plan, validation, CheckRun::First)).await?;
-        let mut result = result_of(house, plan, validation, &ran.finished, &present);
+        let ran = command::run(&context, task(plan, validation, CheckRun::First)).await?;
+        let mut result = result_of(engine, plan, validation, &ran.finished, &present);
         result.base_stamp = stamp.clone();
         let stored = serde_json::to_value(&result).unwrap_or(Value::Null);
-        command::record(&site, ran, Some(stored)).await?;
+        command::record(&context, ran, Some(stored)).await?;
         found.push(result);
     }
-    found.retain(|result| result.mode == ValidationMode::Required && result.outcome != Outcome::Passed);
+    found.retain(|result| {
+        result.mode == ValidationMode::Required && result.outcome != ValidationOutcome::Passed
+    });
     Ok(found)
 }
 
@@ -72,13 +75,13 @@ pub(crate) enum CheckRun {
 }
 
 /// The command of a check, with what the plan's first command has around it.
-pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Task {
+pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> CommandRequest {
     let surroundings = plan.spec.commands().next();
     let (tool, group) = match when {
         CheckRun::First => (VALIDATE, "validate"),
         CheckRun::Again => (RECHECK, "recheck"),
     };
-    Task {
+    CommandRequest {
         node: format!("{group}/{}", validation.name),
         tool,
         run: validation.run.clone(),
@@ -92,36 +95,37 @@ pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Task
         writable: Vec::new(),
         stdin: None,
         writes: true,
-        access: Access::PutBack,
+        access: CallAccess::PutBack,
         asked: None,
     }
 }
 
-/// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in that tree itself.
-async fn stamp(actor: &Actor<'_>) -> Result<Value, Stopped> {
+/// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in
+/// that tree itself.
+async fn stamp(actor: &GraphRun<'_>) -> Result<Value, RunError> {
     let place = actor.live.open.lock().await;
-    let open = place.as_ref().filter(|open| open.sandbox.rung() != Rung::InPlace);
+    let open = place.as_ref().filter(|open| open.sandbox.strategy() != SandboxStrategy::InPlace);
     let stamp = open.and_then(|open| open.sandbox.stamp().ok());
     Ok(stamp.and_then(|stamp| serde_json::to_value(stamp).ok()).unwrap_or_default())
 }
 
 pub(crate) fn result_of(
-    house: &House,
+    engine: &EngineInner,
     plan: &Plan,
     validation: &Validation,
-    finished: &Finished,
+    finished: &CommandResult,
     present: &str,
 ) -> ValidationResult {
     let outcome = match finished.state() {
-        CallState::Ok => Outcome::Passed,
-        CallState::Failed if finished.exit().is_some() => Outcome::Failed,
+        CallState::Ok => ValidationOutcome::Passed,
+        CallState::Failed if finished.exit().is_some() => ValidationOutcome::Failed,
         CallState::Failed
         | CallState::TimedOut
         | CallState::Refused
         | CallState::Cancelled
-        | CallState::Running => Outcome::Errored,
+        | CallState::Running => ValidationOutcome::Errored,
     };
-    let message = finished.last_words(house, MESSAGE_BYTES_MAX);
+    let message = finished.last_words(engine, MESSAGE_BYTES_MAX);
     ValidationResult {
         validation: validation.name.clone(),
         mode: validation.mode,
@@ -137,27 +141,27 @@ pub(crate) fn result_of(
 
 /// Looks at the rules among the invariants, each a required check that needs no process.
 async fn invariants(
-    actor: &Actor<'_>,
+    actor: &GraphRun<'_>,
     net: &[domain::NetChange],
     present: &str,
-) -> Result<Vec<ValidationResult>, Stopped> {
-    let Actor { house, run, plan, .. } = *actor;
+) -> Result<Vec<ValidationResult>, RunError> {
+    let GraphRun { engine, run, plan, .. } = *actor;
     let checks = plan.spec.invariant_checks();
     if checks.is_empty() {
         return Ok(Vec::new());
     }
-    let broken = house.broken_invariants(plan, net);
+    let broken = engine.broken_invariants(plan, net);
     let mut results = Vec::new();
     for check in checks {
         let what = what_breaks(&check.name, &broken);
         let mut result = ValidationResult {
             validation: check.name.clone(),
             mode: check.mode,
-            outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
+            outcome: if what.is_some() { ValidationOutcome::Failed } else { ValidationOutcome::Passed },
             message: what.unwrap_or_default(),
             duration_ms: 0,
             attempt: plan.attempt,
-            call: CallNo(0),
+            call: CallNumber(0),
             net_hash: present.to_owned(),
             base_stamp: Value::Null,
         };
@@ -169,8 +173,10 @@ async fn invariants(
             effective: Value::Null,
         };
         let (state, error) = match result.outcome {
-            Outcome::Passed => (CallState::Ok, None),
-            Outcome::Failed | Outcome::Errored => (CallState::Failed, Some(result.message.clone())),
+            ValidationOutcome::Passed => (CallState::Ok, None),
+            ValidationOutcome::Failed | ValidationOutcome::Errored => {
+                (CallState::Failed, Some(result.message.clone()))
+            }
         };
         let end = CallEnd {
             state,
@@ -183,7 +189,7 @@ async fn invariants(
             stderr: None,
         };
         let effect = run.enter()?;
-        result.call = accounting::keep(house, run, &effect, new, end).await?;
+        result.call = accounting::keep(engine, run, &effect, new, end).await?;
         results.push(result);
     }
     Ok(results)

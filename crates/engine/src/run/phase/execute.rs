@@ -1,14 +1,15 @@
-//! The execute phase: the graph of the plan's actor, in a sandbox if one of its nodes needs it; then its checks.
+//! The execute phase: the graph of the plan's actor, in a sandbox if one of its nodes needs it; then its
+//! checks.
 //!
 //! # How a round begins
-//! Each begins the same way, be it the first, one after a failure, or one after a crash. A sandbox starts from the live
-//! tree. What nodes recorded whose ends stand is put back into it, and they are not done again. What any other node had
-//! recorded is taken back by inverse entries, and that node begins anew. Where a node whose end stands has changed the same
-//! file since, its change stays: the inverse is merged with it (`take_back`), and only where both changed the same lines a
-//! person is asked.
+//! Each begins the same way, be it the first, one after a failure, or one after a crash. A sandbox starts
+//! from the live tree. What nodes recorded whose ends stand is put back into it, and they are not done again.
+//! What any other node had recorded is reverted by inverse entries, and that node begins again. Where a node
+//! whose end stands has changed the same file since, its change stays: the inverse is merged with it
+//! (`plan_sandbox::revert`), and only where both changed the same lines a person is asked.
 //!
-//! If what a command changed could not be captured, its sandbox was kept: that one is opened again, captured, and the
-//! command is not run a second time.
+//! If what a command changed could not be captured, its sandbox was kept: that one is opened again, captured,
+//! and the command is not run a second time.
 //!
 //! # Invariants
 //! One loop tries again, and it does what the recovery says.
@@ -18,75 +19,82 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::tool::Catalog;
-use domain::{Action, ChangeEntry, Does, ErrorCategory, Phase, Plan, RelPath, Step, ToolCall, fold_all};
+use domain::{
+    ChangeEntry, ErrorCategory, NodeKind, Phase, Plan, PlanStep, RecoveryAction, RelPath, ToolCall, fold_all,
+};
 
 use super::repair;
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::query::effective_changes::dealt_with;
-use crate::query::forecast::keep_footprint;
+use crate::query::forecast::store_footprint;
 use crate::run::graph;
-use crate::run::graph::{Actor, Progress, RoundEnd};
+use crate::run::graph::{GraphProgress, GraphRun, RoundEnd};
 use crate::run::node::{command, prompt};
 use crate::run::plan_sandbox::content::Staging;
 use crate::run::plan_sandbox::{retained, revert};
-use crate::run::state::LiveRun;
-use crate::run::{Failure, Stopped, Told, plan_sandbox, tell};
+use crate::run::state::RunState;
+use crate::run::{PhaseFailure, ReportedFailure, RunError, plan_sandbox, report_failure};
 use worker::JobRun;
 
 pub(crate) async fn execute(
-    house: &Arc<House>,
+    engine: &Arc<EngineInner>,
     run: &JobRun,
-    live: &Arc<LiveRun>,
+    live: &Arc<RunState>,
     plan: &Plan,
-) -> Result<(), Stopped> {
-    let actor = Actor { house, run, live, plan, phase: Phase::Execute, steps: &plan.spec.steps };
+) -> Result<(), RunError> {
+    let actor = GraphRun { engine, run, live, plan, phase: Phase::Execute, steps: &plan.spec.steps };
     loop {
         let again = match round(&actor).await {
             Ok(RoundEnd::Done) => {
                 // A forecast makes one that is missing.
-                let _ = keep_footprint(house, plan).await;
+                let _ = store_footprint(engine, plan).await;
                 return Ok(());
             }
             Ok(RoundEnd::Again { after }) => after,
-            Err(Stopped::Failed { category, message, call, .. }) => {
-                told(&actor, Failure { category, message, call }).await?
+            Err(RunError::Failed { category, message, call, .. }) => {
+                report_and_decide(&actor, PhaseFailure { category, message, call }).await?
             }
             Err(stopped) => return Err(stopped),
         };
-        plan_sandbox::close(&actor.site()).await?;
+        plan_sandbox::close(&actor.node_context()).await?;
         command::pause(run, again).await?;
     }
 }
 
 /// A failure of the phase itself: how long to wait until it is tried again.
-pub(crate) async fn told(actor: &Actor<'_>, failure: Failure) -> Result<Duration, Stopped> {
-    let Told { message, recovery } = tell(actor.house, actor.run, actor.plan, None, failure).await;
+pub(crate) async fn report_and_decide(
+    actor: &GraphRun<'_>,
+    failure: PhaseFailure,
+) -> Result<Duration, RunError> {
+    let ReportedFailure { message, recovery } =
+        report_failure(actor.engine, actor.run, actor.plan, None, failure).await;
     match recovery.map(|recovery| recovery.action) {
-        Some(Action::Retry { after, .. }) => Ok(after),
-        Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
-            Err(Stopped::Told(message))
-        }
+        Some(RecoveryAction::Retry { after, .. }) => Ok(after),
+        Some(
+            RecoveryAction::Revert | RecoveryAction::Ask | RecoveryAction::GiveUp | RecoveryAction::Told,
+        )
+        | None => Err(RunError::Reported(message)),
     }
 }
 
 /// Takes the plan from where it stands to the end of its graph and checks.
-async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
+async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
     let mut progress = progress(actor, "").await?;
     if needs_sandbox(actor.plan) && begin(actor, &progress).await? {
         progress = super::execute::progress(actor, "").await?;
     }
     match graph::run(actor, &mut progress).await? {
-        RoundEnd::Done => repair::check_and_mend(actor, &progress).await,
+        RoundEnd::Done => repair::check_and_repair(actor, &progress).await,
         again @ RoundEnd::Again { .. } => Ok(again),
     }
 }
 
 /// Where the actor stands, and what its nodes are told.
-pub(crate) async fn progress(actor: &Actor<'_>, findings: &str) -> Result<Progress, Stopped> {
-    let Actor { house, plan, .. } = *actor;
-    let (runs, calls) = (house.store.node_runs(plan.id).await?, house.calls(plan).await?);
+pub(crate) async fn progress(actor: &GraphRun<'_>, findings: &str) -> Result<GraphProgress, RunError> {
+    let GraphRun { engine, plan, .. } = *actor;
+    let (runs, calls) = (engine.store.node_runs(plan.id).await?, engine.calls(plan).await?);
     let values = prompt::values(plan, &runs, findings);
-    Progress::of(actor, &runs, values, calls)
+    GraphProgress::from_runs(actor, &runs, values, calls)
 }
 
 /// A plan that only reads needs none.
@@ -94,26 +102,26 @@ fn needs_sandbox(plan: &Plan) -> bool {
     let tools = Catalog::builtin();
     // A tool that is none of ours works in the sandbox, whatever it says of itself.
     let tool_writes = |name: &str| tools.find(name).map_or(true, |tool| tool.spec.writes);
-    let needs_it = |step: &Step| match &step.does {
-        Does::Command(_) | Does::External(_) => true,
-        Does::Tool { name, .. } => tool_writes(name),
-        Does::Read { .. }
-        | Does::Write { .. }
-        | Does::Edit { .. }
-        | Does::Wait { .. }
-        | Does::Model(_)
-        | Does::Actor { .. } => step.writes(),
+    let needs_it = |step: &PlanStep| match &step.does {
+        NodeKind::Command(_) | NodeKind::External(_) => true,
+        NodeKind::Tool { name, .. } => tool_writes(name),
+        NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Model(_)
+        | NodeKind::Actor { .. } => step.writes(),
     };
     plan.spec.steps.iter().any(needs_it) || !plan.spec.validations.is_empty()
 }
 
-/// Opens the sandbox and brings it to where the plan stands. True when a node was finished by that: its command ended
-/// well before, and what it changed was kept.
-pub(crate) async fn begin(actor: &Actor<'_>, progress: &Progress) -> Result<bool, Stopped> {
-    let Actor { house, run, live, plan, .. } = *actor;
+/// Opens the sandbox and brings it to where the plan stands. True when a node was finished by that: its
+/// command ended well before, and what it changed was kept.
+pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Result<bool, RunError> {
+    let GraphRun { engine, run, live, plan, .. } = *actor;
     let settled = progress.settled(actor.steps);
-    let note = plan_sandbox::open(house, run, live, plan).await?;
-    let mut standing = Standing::of(actor, &settled).await?;
+    let note = plan_sandbox::open(engine, run, live, plan).await?;
+    let mut standing = EffectiveEntries::load(actor, &settled).await?;
     if let Some(note) = note {
         // What is kept is all that the sandbox holds: whose it is can be told only while nothing else stands.
         let is_whole = standing.finished.is_empty();
@@ -121,38 +129,39 @@ pub(crate) async fn begin(actor: &Actor<'_>, progress: &Progress) -> Result<bool
             return Ok(true);
         }
         plan_sandbox::discard(live).await?;
-        plan_sandbox::open(house, run, live, plan).await?;
-        standing = Standing::of(actor, &settled).await?;
+        plan_sandbox::open(engine, run, live, plan).await?;
+        standing = EffectiveEntries::load(actor, &settled).await?;
     }
     if !standing.unfinished.is_empty() {
-        let staging = Arc::new(Staging::new(Arc::clone(&house.store)));
+        let staging = Arc::new(Staging::new(Arc::clone(&engine.store)));
         let (kept, finished, unfinished) =
             (Arc::clone(&staging), standing.finished.clone(), standing.unfinished.clone());
         let back = plan_sandbox::blocking(move || revert::inverse(&kept, &finished, &unfinished)).await??;
         let back = back.map_err(|path| not_again(plan, &standing.nodes, &path))?;
-        plan_sandbox::take_back(house, run, live, plan, (back, staging.contents()), &standing.nodes).await?;
-        standing = Standing::of(actor, &settled).await?;
+        plan_sandbox::revert_entries(engine, run, live, plan, (back, staging.contents()), &standing.nodes)
+            .await?;
+        standing = EffectiveEntries::load(actor, &settled).await?;
     }
     if !standing.finished.is_empty() {
-        plan_sandbox::put_back(house, live, fold_all(&standing.finished)).await?;
+        plan_sandbox::put_back(engine, live, fold_all(&standing.finished)).await?;
     }
     Ok(false)
 }
 
 /// The entries that stand, by whether the nodes that made them are finished.
-struct Standing {
+struct EffectiveEntries {
     finished: Vec<ChangeEntry>,
     unfinished: Vec<ChangeEntry>,
     /// Whose the unfinished ones are.
     nodes: BTreeSet<String>,
 }
 
-impl Standing {
-    async fn of(actor: &Actor<'_>, settled: &BTreeSet<String>) -> Result<Standing, Stopped> {
-        let entries = actor.house.entries(actor.plan).await?;
+impl EffectiveEntries {
+    async fn load(actor: &GraphRun<'_>, settled: &BTreeSet<String>) -> Result<EffectiveEntries, RunError> {
+        let entries = actor.engine.entries(actor.plan).await?;
         let calls: Vec<ToolCall> = match entries.is_empty() {
             true => Vec::new(),
-            false => actor.house.calls(actor.plan).await?,
+            false => actor.engine.calls(actor.plan).await?,
         };
         let node = |entry: &ChangeEntry| {
             let call = calls.iter().find(|call| call.no == entry.call);
@@ -163,12 +172,12 @@ impl Standing {
             |entry: &ChangeEntry| dealt_with.contains(&entry.call) || settled.contains(node(entry).as_str());
         let (finished, unfinished): (Vec<_>, Vec<_>) = entries.into_iter().partition(stands);
         let nodes = unfinished.iter().map(node).collect();
-        Ok(Standing { finished, unfinished, nodes })
+        Ok(EffectiveEntries { finished, unfinished, nodes })
     }
 }
 
 /// A node that cannot be done again by itself.
-fn not_again(plan: &Plan, nodes: &BTreeSet<String>, path: &RelPath) -> Stopped {
+fn not_again(plan: &Plan, nodes: &BTreeSet<String>, path: &RelPath) -> RunError {
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let message = format!(
         "{} cannot be done again: another node has changed {path} since, in the same place as it had; begin anew with \
@@ -176,5 +185,5 @@ fn not_again(plan: &Plan, nodes: &BTreeSet<String>, path: &RelPath) -> Stopped {
         nodes.join(", "),
         plan.id
     );
-    Stopped::failed(ErrorCategory::MergeConflict, message)
+    RunError::failed(ErrorCategory::MergeConflict, message)
 }

@@ -3,62 +3,65 @@
 //! # How it goes
 //! 1. A fresh sandbox is opened over the live tree, and its stamp is taken.
 //! 2. The wanted changes are merged with the files as they are, and put into the sandbox.
-//! 3. Each required check runs there as it ran before: isolated, within its time limit, on none of what another one wrote.
+//! 3. Each required check runs there as it ran before: isolated, within its time limit, on none of what
+//!    another one wrote.
 //!
 //! # Invariants
-//! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not written.
-//! 2. What ran is recorded as a call of the plan, under a tool of its own. It is no part of the plan's own verdict: a check
-//!    that fails on one tree says nothing of another. An apply under the plan's lock has no claim to record by; what ran
-//!    for it is in the record of the apply.
+//! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not
+//!    written.
+//! 2. What ran is recorded as a call of the plan, under a tool of its own. It is no part of the plan's own
+//!    verdict: a check that fails on one tree says nothing of another. An apply under the plan's lock has no
+//!    claim to record by; what ran for it is in the record of the apply.
 //!
 //! # Not here
-//! When checks are run again, and what follows from what they say: `carry`.
+//! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use domain::{
-    Base, CallNo, Hash, NetChange, Outcome, Plan, ToolCall, Validation, ValidationMode, ValidationResult,
+    Base, CallNumber, Hash, NetChange, Plan, ToolCall, Validation, ValidationMode, ValidationOutcome,
+    ValidationResult,
 };
 use sandbox::content::ContentSource;
 use sandbox::descriptors::wait_for_room;
-use sandbox::journal::{Bytes, Change};
-use sandbox::view::View;
-use sandbox::{Choice, Layer, OpenError, OpenRequest, Rung, Sandbox, TreeStamp};
+use sandbox::journal::{ImageBytes, JournalChange};
+use sandbox::view::SandboxView;
+use sandbox::{Layer, OpenRequest, Sandbox, SandboxOpenError, SandboxStrategy, StrategyChoice, TreeStamp};
 use serde_json::Value;
-use store::By;
+use store::CallAuthority;
 use sync::{CancelReason, Effect, EffectGate, Observed};
 
 use super::checks;
 use super::checks::CheckRun;
-use crate::apply::merge::{Roots, Wanted, merge_all};
-use crate::apply::transaction::{Authority, CarryError};
-use crate::engine::House;
+use crate::apply::merge::{ProjectRoots, WantedChange, merge_all};
+use crate::apply::transaction::{Authority, TransactionError};
+use crate::engine::EngineInner;
 use crate::run::call::command;
-use crate::run::call::command::{Marks, Task};
-use crate::run::call::result::Finished;
+use crate::run::call::command::{CommandRequest, ProcessMarks};
+use crate::run::call::result::CommandResult;
 use crate::run::plan_sandbox;
 use crate::run::plan_sandbox::blocking;
-use crate::run::plan_sandbox::content::{Staging, Stored};
+use crate::run::plan_sandbox::content::{Staging, StoreContents};
 use crate::run::plan_sandbox::location;
 use crate::run::plan_sandbox::location::log_dir;
-use crate::run::state::{Ends, LiveRun};
-use crate::run::{Stopped, sandbox_category};
+use crate::run::state::{RunState, StopBehavior};
+use crate::run::{RunError, sandbox_category};
 use worker::EndedCall;
 
 /// What is to be checked.
 pub(crate) struct Recheck<'a> {
-    pub(crate) house: &'a Arc<House>,
+    pub(crate) engine: &'a Arc<EngineInner>,
     pub(crate) plan: &'a Plan,
     pub(crate) authority: &'a Authority<'a>,
-    pub(crate) wanted: &'a [Wanted],
+    pub(crate) wanted: &'a [WantedChange],
     /// The changes that the results are for.
     pub(crate) net_hash: Hash,
 }
 
 /// What the checks said.
-pub(crate) struct Rechecked {
+pub(crate) struct RecheckResult {
     /// The tree that they ran on, before the changes.
     pub(crate) stamp: TreeStamp,
     pub(crate) results: Vec<ValidationResult>,
@@ -66,21 +69,21 @@ pub(crate) struct Rechecked {
 
 impl Recheck<'_> {
     /// Runs the required checks. Any conflict ends it before a check begins.
-    pub(crate) async fn run(&self) -> Result<Rechecked, CarryError> {
+    pub(crate) async fn run(&self) -> Result<RecheckResult, TransactionError> {
         let plan = self.plan.id;
-        let failed = |stopped: Stopped| match stopped {
-            Stopped::Cancelled => CarryError::Cancelled { plan },
-            other @ (Stopped::Failed { .. }
-            | Stopped::Told(_)
-            | Stopped::Limit { .. }
-            | Stopped::Constrained(_)) => CarryError::Failed { plan, why: other.shown() },
+        let failed = |stopped: RunError| match stopped {
+            RunError::Cancelled => TransactionError::Cancelled { plan },
+            other @ (RunError::Failed { .. }
+            | RunError::Reported(_)
+            | RunError::Limit { .. }
+            | RunError::Constrained(_)) => TransactionError::Failed { plan, why: other.shown() },
         };
-        let runner = Runner::new(self);
+        let runner = CheckRunner::new(self);
         let (mut sandbox, stamp) = runner.open().await.map_err(failed)?;
-        let source = Stored(self.house.store.as_ref());
-        let merged = merge_all(&Roots::open(self.plan)?, self.wanted, &source, None)?;
+        let source = StoreContents(self.engine.store.as_ref());
+        let merged = merge_all(&ProjectRoots::open(self.plan)?, self.wanted, &source, None)?;
         if !merged.conflicts.is_empty() {
-            return Err(CarryError::Conflicts { plan, conflicts: merged.conflicts });
+            return Err(TransactionError::Conflicts { plan, conflicts: merged.conflicts });
         }
         let merged = Arc::new(MergedTree::new(merged.changes));
         let mut results = Vec::new();
@@ -88,7 +91,7 @@ impl Recheck<'_> {
         let checks = required(self.plan).into_iter().filter(|_| !merged.changes.is_empty());
         let mut is_used = false;
         for check in checks {
-            if !self.house.may_run_check(self.plan, check).await? {
+            if !self.engine.may_run_check(self.plan, check).await? {
                 continue;
             }
             if is_used {
@@ -105,7 +108,7 @@ impl Recheck<'_> {
         }
         // What cannot be removed now is swept by the next command.
         drop(blocking(move || sandbox.close()).await.map_err(failed)?);
-        Ok(Rechecked { stamp, results })
+        Ok(RecheckResult { stamp, results })
     }
 }
 
@@ -124,12 +127,12 @@ struct MergedTree {
 }
 
 impl MergedTree {
-    fn new(changes: Vec<Change>) -> MergedTree {
+    fn new(changes: Vec<JournalChange>) -> MergedTree {
         let mut bytes = HashMap::new();
-        let net = |change: Change| {
+        let net = |change: JournalChange| {
             let after = change.post.as_ref().map(|image| image.state);
             if let Some(image) = change.post
-                && let Bytes::Here(content) = image.bytes
+                && let ImageBytes::Here(content) = image.bytes
             {
                 bytes.insert(image.state.hash, content);
             }
@@ -152,7 +155,7 @@ impl MergedTree {
 /// The bytes of a merged tree, the rest from the store.
 struct MergedSource<'a> {
     merged: &'a MergedTree,
-    stored: Stored<'a>,
+    stored: StoreContents<'a>,
 }
 
 impl ContentSource for MergedSource<'_> {
@@ -165,16 +168,16 @@ impl ContentSource for MergedSource<'_> {
 }
 
 /// Runs checks under a job's claim, or under the plan's lock.
-struct Runner<'a> {
+struct CheckRunner<'a> {
     recheck: &'a Recheck<'a>,
     scope: Observed,
-    live: Arc<LiveRun>,
+    live: Arc<RunState>,
     /// Of an apply that has no job: nothing else ends its processes.
     kills: bool,
     gate: EffectGate,
 }
 
-impl Drop for Runner<'_> {
+impl Drop for CheckRunner<'_> {
     fn drop(&mut self) {
         if self.kills {
             self.live.kill(CancelReason::Superseded);
@@ -182,60 +185,60 @@ impl Drop for Runner<'_> {
     }
 }
 
-impl<'a> Runner<'a> {
-    fn new(recheck: &'a Recheck<'a>) -> Runner<'a> {
+impl<'a> CheckRunner<'a> {
+    fn new(recheck: &'a Recheck<'a>) -> CheckRunner<'a> {
         let gate = EffectGate::new();
         let scope = recheck.authority.scope().clone();
         match recheck.authority {
             Authority::Owner { live, .. } => {
-                Runner { recheck, scope, live: Arc::clone(live), kills: false, gate }
+                CheckRunner { recheck, scope, live: Arc::clone(live), kills: false, gate }
             }
             Authority::LockHolder { .. } => {
-                Runner { recheck, scope, live: Arc::default(), kills: true, gate }
+                CheckRunner { recheck, scope, live: Arc::default(), kills: true, gate }
             }
         }
     }
 
     /// A fresh sandbox of the live tree.
-    async fn open(&self) -> Result<(Sandbox, TreeStamp), Stopped> {
-        let request = plan_sandbox::open_request(self.recheck.house, self.recheck.plan)?;
+    async fn open(&self) -> Result<(Sandbox, TreeStamp), RunError> {
+        let request = plan_sandbox::open_request(self.recheck.engine, self.recheck.plan)?;
         // In the user's own tree nothing can be tried.
         let choice = match request.choice {
-            Choice::Only(Rung::InPlace) => Choice::Auto,
-            other @ (Choice::Auto | Choice::Only(_)) => other,
+            StrategyChoice::Only(SandboxStrategy::InPlace) => StrategyChoice::Auto,
+            other @ (StrategyChoice::Auto | StrategyChoice::Only(_)) => other,
         };
         let request = OpenRequest { choice, ..request };
         let scope = self.scope.clone();
-        let watch = self.recheck.house.watch_copy(self.recheck.plan.id);
-        let hidden = self.recheck.house.contexts.hidden().clone();
+        let watch = self.recheck.engine.watch_copy(self.recheck.plan.id);
+        let hidden = self.recheck.engine.contexts.hidden().clone();
         let opened = blocking(move || {
             // A weaker sandbox must not be taken because descriptors ran out for a moment.
             wait_for_room(|| scope.is_cancelled())
-                .map_err(|source| OpenError::Directory { dir: request.dir.clone(), source })?;
+                .map_err(|source| SandboxOpenError::Directory { dir: request.dir.clone(), source })?;
             let sandbox = location::open_spare(&request, &watch, &|| scope.is_cancelled())?;
-            let directory = |source| OpenError::Directory { dir: request.dir.clone(), source };
-            let sandbox = sandbox.hiding(hidden);
+            let directory = |source| SandboxOpenError::Directory { dir: request.dir.clone(), source };
+            let sandbox = sandbox.with_hidden(hidden);
             let stamp = sandbox.stamp().map_err(directory)?;
             // From here on nothing that is written can be taken for older than the stamp.
-            sandbox.root(domain::RootNo(0)).map_err(|error| directory(io::Error::other(error)))?;
+            sandbox.root(domain::RootIndex(0)).map_err(|error| directory(io::Error::other(error)))?;
             Ok((sandbox, stamp))
         });
-        opened.await?.map_err(|error: OpenError| {
-            if matches!(error, OpenError::Stopped) {
-                return Stopped::Cancelled;
+        opened.await?.map_err(|error: SandboxOpenError| {
+            if matches!(error, SandboxOpenError::Stopped) {
+                return RunError::Cancelled;
             }
-            Stopped::failed(sandbox_category(&error), error)
+            RunError::failed(sandbox_category(&error), error)
         })
     }
 
     /// Puts the merged changes into the sandbox.
-    async fn put(&self, mut sandbox: Sandbox, merged: &Arc<MergedTree>) -> Result<Sandbox, Stopped> {
-        let (house, merged) = (Arc::clone(self.recheck.house), Arc::clone(merged));
+    async fn put(&self, mut sandbox: Sandbox, merged: &Arc<MergedTree>) -> Result<Sandbox, RunError> {
+        let (engine, merged) = (Arc::clone(self.recheck.engine), Arc::clone(merged));
         let put = blocking(move || {
-            let source = MergedSource { merged: &merged, stored: Stored(house.store.as_ref()) };
+            let source = MergedSource { merged: &merged, stored: StoreContents(engine.store.as_ref()) };
             sandbox.restore(&merged.changes, &source).map(|()| sandbox)
         });
-        put.await?.map_err(|error| Stopped::failed(sandbox_category(&error), error))
+        put.await?.map_err(|error| RunError::failed(sandbox_category(&error), error))
     }
 
     /// Runs one check. Says whether it may have written into the sandbox itself.
@@ -243,27 +246,27 @@ impl<'a> Runner<'a> {
         &self,
         sandbox: Sandbox,
         validation: &Validation,
-    ) -> Result<(Sandbox, ValidationResult, bool), Stopped> {
-        let Recheck { house, plan, net_hash, .. } = *self.recheck;
+    ) -> Result<(Sandbox, ValidationResult, bool), RunError> {
+        let Recheck { engine, plan, net_hash, .. } = *self.recheck;
         self.scope.check()?;
         let task = checks::task(plan, validation, CheckRun::Again);
         let effect = match self.recheck.authority {
             Authority::Owner { run, .. } => run.enter()?,
             Authority::LockHolder { .. } => self.gate.enter()?,
         };
-        let new = command::new_call(house, plan, &task);
+        let new = command::new_call(engine, plan, &task);
         let call = match self.recheck.authority {
-            Authority::Owner { run, .. } => house.store.begin_call(&effect, &run.claim(), new).await?,
+            Authority::Owner { run, .. } => engine.store.begin_call(&effect, &run.claim(), new).await?,
             Authority::LockHolder { .. } => {
-                ToolCall { plan: plan.id, no: CallNo(0), started: house.wall(), new, end: None }
+                ToolCall { plan: plan.id, no: CallNumber(0), started: engine.wall(), new, end: None }
             }
         };
         let (sandbox, layer, view, logs) = begin(sandbox, call.no).await?;
         let is_used = layer.is_none();
         let stamp = serde_json::to_value(sandbox.stamp().ok()).unwrap_or_default();
         let ended = self.wait(&call, &task, view, &logs).await?;
-        let finished = Finished {
-            shown: command::one_line(&house.redactor.redact_text(&task.run.shown())),
+        let finished = CommandResult {
+            shown: command::one_line(&engine.redactor.redact_text(&task.run.render())),
             call,
             ended,
             _layer: layer,
@@ -271,7 +274,7 @@ impl<'a> Runner<'a> {
             missed: None,
             judged: None,
         };
-        let mut result = checks::result_of(house, plan, validation, &finished, &net_hash.to_string());
+        let mut result = checks::result_of(engine, plan, validation, &finished, &net_hash.to_string());
         result.base_stamp = stamp;
         self.record(&finished, &effect, &result).await?;
         self.scope.check()?;
@@ -281,21 +284,21 @@ impl<'a> Runner<'a> {
     async fn wait(
         &self,
         call: &ToolCall,
-        task: &Task,
-        view: View,
+        task: &CommandRequest,
+        view: SandboxView,
         logs: &std::path::Path,
-    ) -> Result<command::HowCommandEnded, Stopped> {
-        let Recheck { house, plan, .. } = *self.recheck;
+    ) -> Result<command::CommandEnd, RunError> {
+        let Recheck { engine, plan, .. } = *self.recheck;
         let marks = match self.recheck.authority {
-            Authority::Owner { run, .. } => Marks::new(run),
-            Authority::LockHolder { .. } => Marks::default(),
+            Authority::Owner { run, .. } => ProcessMarks::new(run),
+            Authority::LockHolder { .. } => ProcessMarks::default(),
         };
-        let spec = command::command_spec(house, &marks, plan, task, logs.to_owned())?;
-        let isolation = command::isolation(house, plan);
+        let spec = command::command_spec(engine, &marks, plan, task, logs.to_owned())?;
+        let isolation = command::isolation(engine, plan);
         let (live, call, scope) = (Arc::clone(&self.live), call.clone(), self.scope.clone());
         let ended = blocking(move || {
             let running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
-            live.began(&call, &scope, &running.killer(), Ends::AtOnce);
+            live.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
             let used = running.isolation().clone();
             let ended = running.wait();
             live.ended(call.no);
@@ -316,17 +319,17 @@ impl<'a> Runner<'a> {
     /// Stores the end of the call, of a check that was stopped too.
     async fn record(
         &self,
-        finished: &Finished,
+        finished: &CommandResult,
         effect: &Effect,
         result: &ValidationResult,
-    ) -> Result<(), Stopped> {
-        let house = self.recheck.house;
+    ) -> Result<(), RunError> {
+        let engine = self.recheck.engine;
         let Authority::Owner { run, .. } = self.recheck.authority else { return Ok(()) };
-        let staging = Staging::new(Arc::clone(&house.store));
+        let staging = Staging::new(Arc::clone(&engine.store));
         let stored = serde_json::to_value(result).unwrap_or(Value::Null);
-        let end = finished.call_end(house, &staging, Some(stored), 0)?;
+        let end = finished.call_end(engine, &staging, Some(stored), 0)?;
         let ended = EndedCall::new(&finished.call, end).with_contents(staging.contents());
-        run.context().end_call(By::Effect(effect), ended).await?;
+        run.context().end_call(CallAuthority::Effect(effect), ended).await?;
         Ok(())
     }
 }
@@ -334,8 +337,8 @@ impl<'a> Runner<'a> {
 /// The trees that a check sees: a layer that is thrown away, where there is one.
 async fn begin(
     sandbox: Sandbox,
-    call: CallNo,
-) -> Result<(Sandbox, Option<Layer>, View, std::path::PathBuf), Stopped> {
+    call: CallNumber,
+) -> Result<(Sandbox, Option<Layer>, SandboxView, std::path::PathBuf), RunError> {
     let begun = blocking(move || {
         let logs = log_dir(sandbox.dir(), call);
         command::make_logs(&logs)?;
@@ -346,10 +349,10 @@ async fn begin(
         };
         Ok((sandbox, layer, view, logs))
     });
-    begun.await?.map_err(|error: io::Error| Stopped::failed(sandbox_category(&error), error))
+    begun.await?.map_err(|error: io::Error| RunError::failed(sandbox_category(&error), error))
 }
 
 /// Of the checks those that let nothing through.
 pub(crate) fn red(results: Vec<ValidationResult>) -> Vec<ValidationResult> {
-    results.into_iter().filter(|result| result.outcome != Outcome::Passed).collect()
+    results.into_iter().filter(|result| result.outcome != ValidationOutcome::Passed).collect()
 }

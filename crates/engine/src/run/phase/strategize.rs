@@ -1,53 +1,54 @@
 //! The strategize phase: an actor that only reads thinks about the task, and what it came to is recorded.
 //!
 //! # Invariants
-//! 1. Nothing is changed: models get no tool that writes, commands and servers see the projects read-only, and a sandbox
-//!    is opened for them alone.
-//! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is broken off before
-//!    that step has no decision of it, and the node that said it is not asked again.
+//! 1. Nothing is changed: models get no tool that writes, commands and servers see the projects read-only,
+//!    and a sandbox is opened for them alone.
+//! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is
+//!    broken off before that step has no decision of it, and the node that said it is not asked again.
 
 use std::sync::Arc;
 
-use domain::plan::strategy::Strategy;
+use domain::plan::strategy::PlanStrategy;
 use domain::{
-    Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision, Strategist,
+    Decision, DecisionKind, NewDecision, NodeKind, NodeRun, Phase, Plan, PlanStep, StepDecision, Strategist,
 };
 use serde_json::Value;
 use store::DecisionStoreError;
 
-use super::execute::{progress, told};
-use crate::engine::House;
+use super::execute::{progress, report_and_decide};
+use crate::engine::EngineInner;
 use crate::mcp_servers;
 use crate::plan::built_in_decisions::strategy;
 use crate::run::graph;
-use crate::run::graph::{Actor, RoundEnd};
+use crate::run::graph::{GraphRun, RoundEnd};
 use crate::run::node::command;
-use crate::run::node::decisions::{Said, invalid};
-use crate::run::state::LiveRun;
-use crate::run::{Failure, Stopped, plan_sandbox};
+use crate::run::node::decisions::{ReportedDecision, invalid};
+use crate::run::state::RunState;
+use crate::run::{PhaseFailure, RunError, plan_sandbox};
 use worker::JobRun;
 
 pub(crate) async fn strategize(
-    house: &Arc<House>,
+    engine: &Arc<EngineInner>,
     run: &JobRun,
-    live: &Arc<LiveRun>,
+    live: &Arc<RunState>,
     plan: &Plan,
-) -> Result<(), Stopped> {
-    let known = house.store.decisions(plan.id).await?;
+) -> Result<(), RunError> {
+    let known = engine.store.decisions(plan.id).await?;
     if known.iter().any(|decision| is_strategy_of(decision, plan)) {
         return Ok(());
     }
     let decisions = match &plan.spec.strategist {
         None => vec![StepDecision::from(strategy(&plan.spec, plan.attempt))],
         Some(strategist) => {
-            let actor = Actor { house, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
+            let actor =
+                GraphRun { engine, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
             think(&actor).await?;
-            let runs = house.store.node_runs(plan.id).await?;
+            let runs = engine.store.node_runs(plan.id).await?;
             decided(plan, strategist, &runs)?
         }
     };
     let effect = run.enter()?;
-    match house.store.decide_all(&effect, &run.claim(), decisions).await {
+    match engine.store.decide_all(&effect, &run.claim(), decisions).await {
         Ok(_) => Ok(()),
         Err(DecisionStoreError::Invalid(why)) => {
             let node = plan.spec.strategist.as_ref().map(|strategist| strategist.result.as_str());
@@ -63,46 +64,47 @@ fn is_strategy_of(decision: &Decision, plan: &Plan) -> bool {
 }
 
 /// Runs the strategist's graph.
-async fn think(actor: &Actor<'_>) -> Result<(), Stopped> {
+async fn think(actor: &GraphRun<'_>) -> Result<(), RunError> {
     loop {
         let again = match round(actor).await {
             Ok(RoundEnd::Done) => return Ok(()),
             Ok(RoundEnd::Again { after }) => after,
-            Err(Stopped::Failed { category, message, call, .. }) => {
-                told(actor, Failure { category, message, call }).await?
+            Err(RunError::Failed { category, message, call, .. }) => {
+                report_and_decide(actor, PhaseFailure { category, message, call }).await?
             }
             Err(stopped) => return Err(stopped),
         };
-        plan_sandbox::close(&actor.site()).await?;
+        plan_sandbox::close(&actor.node_context()).await?;
         command::pause(actor.run, again).await?;
     }
 }
 
-async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
-    let runs_command = |step: &Step| {
-        matches!(step.does, Does::Command(_) | Does::External(_)) || !mcp_servers::named(step).is_empty()
+async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
+    let runs_command = |step: &PlanStep| {
+        matches!(step.does, NodeKind::Command(_) | NodeKind::External(_))
+            || !mcp_servers::named(step).is_empty()
     };
     if actor.steps.iter().any(runs_command)
-        && plan_sandbox::open(actor.house, actor.run, actor.live, actor.plan).await?.is_some()
+        && plan_sandbox::open(actor.engine, actor.run, actor.live, actor.plan).await?.is_some()
     {
         // Kept by an execute of an earlier attempt; nothing here goes on with it.
         plan_sandbox::discard(actor.live).await?;
-        plan_sandbox::open(actor.house, actor.run, actor.live, actor.plan).await?;
+        plan_sandbox::open(actor.engine, actor.run, actor.live, actor.plan).await?;
     }
     let mut progress = progress(actor, "").await?;
     graph::run(actor, &mut progress).await
 }
 
 /// What the strategist said, as decisions: the strategy first, the choices below it.
-fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec<StepDecision>, Stopped> {
+fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec<StepDecision>, RunError> {
     let is_result = |run: &&NodeRun| {
         run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
     };
     let said = runs.iter().find(is_result);
     let json = said.map(|run| &run.json).unwrap_or(&Value::Null);
     let said_text = said.map(|run| run.text.as_str()).unwrap_or_default();
-    let chosen = Strategy::of(json, said_text).to_string();
-    let choices = Said::all_in(json).map_err(|why| invalid(&strategist.result, &why))?;
+    let chosen = PlanStrategy::from_output(json, said_text).to_string();
+    let choices = ReportedDecision::all_in(json).map_err(|why| invalid(&strategist.result, &why))?;
     let choices: Vec<NewDecision> =
         choices.into_iter().map(|said| choice(plan, &strategist.result, said)).collect();
     let least = choices.iter().filter_map(|choice| choice.confidence).reduce(f32::min);
@@ -119,7 +121,7 @@ fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec
 }
 
 /// A choice of the strategist. Nothing below the strategy has a number yet, so that it can name no other.
-fn choice(plan: &Plan, node: &str, said: Said) -> NewDecision {
+fn choice(plan: &Plan, node: &str, said: ReportedDecision) -> NewDecision {
     let made = blank(plan, node);
     NewDecision { parent: made.parent, depends_on: Vec::new(), ..said.decision(made) }
 }

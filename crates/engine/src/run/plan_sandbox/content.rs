@@ -1,8 +1,9 @@
-//! Contents between sandbox and store: what capture keeps, what restore and the journal read.
+//! Moves contents between sandbox and store: capture stores them, restore and the journal read them.
 //!
 //! # Invariants
-//! 1. Small contents wait here until the call that names them is stored: call, entries and contents are one step.
-//! 2. Large ones are files of the store already when `keep` returns.
+//! 1. Small contents wait here until the call that names them is stored: call, entries and contents are one
+//!    step.
+//! 2. Large ones are files of the store already when `store` returns.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -10,25 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::Hash;
-use sandbox::content::{ContentFile, ContentSink, ContentSource, Kept};
-use store::{Staged, Store, StoredFile};
+use sandbox::content::{ContentFile, ContentSink, ContentSource, StoredContent};
+use store::{StagedContent, Store, StoredFile};
 use sync::primitives::{Mutex, lock};
 
 /// Keeps what one call made, until the call is stored.
 pub(crate) struct Staging {
     store: Arc<dyn Store>,
-    staged: Mutex<BTreeMap<Hash, Staged>>,
+    staged: Mutex<BTreeMap<Hash, StagedContent>>,
     /// Whether nobody waits for more.
     is_over: AtomicBool,
 }
 
 /// Reads until nobody waits for it any more.
-struct WhileWanted<'a> {
+struct UntilCancelled<'a> {
     bytes: &'a mut dyn Read,
     is_over: &'a AtomicBool,
 }
 
-impl Read for WhileWanted<'_> {
+impl Read for UntilCancelled<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.is_over.load(Ordering::Relaxed) {
             return Err(io::Error::other("nobody waits for it any more"));
@@ -43,7 +44,7 @@ impl Staging {
     }
 
     /// What is to be stored with the call.
-    pub(crate) fn contents(&self) -> Vec<Staged> {
+    pub(crate) fn contents(&self) -> Vec<StagedContent> {
         lock(&self.staged).values().cloned().collect()
     }
 
@@ -58,15 +59,15 @@ impl Staging {
     }
 
     /// Keeps bytes that are in memory already.
-    pub(crate) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<Kept> {
-        self.keep(&mut bytes)
+    pub(crate) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<StoredContent> {
+        self.store(&mut bytes)
     }
 }
 
 impl ContentSink for Staging {
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
-        let staged = self.store.stage(&mut WhileWanted { bytes, is_over: &self.is_over })?;
-        let kept = Kept { hash: staged.hash, size: staged.size, text: staged.text };
+    fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent> {
+        let staged = self.store.stage(&mut UntilCancelled { bytes, is_over: &self.is_over })?;
+        let kept = StoredContent { hash: staged.hash, size: staged.size, text: staged.text };
         lock(&self.staged).insert(staged.hash, staged);
         Ok(kept)
     }
@@ -83,9 +84,9 @@ impl ContentSource for Staging {
 }
 
 /// Reads what the store keeps.
-pub(crate) struct Stored<'a>(pub(crate) &'a dyn Store);
+pub(crate) struct StoreContents<'a>(pub(crate) &'a dyn Store);
 
-impl ContentSource for Stored<'_> {
+impl ContentSource for StoreContents<'_> {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
         Ok(self.0.open_content(hash)?)
     }
@@ -96,7 +97,7 @@ impl ContentSource for Stored<'_> {
     }
 }
 
-impl Stored<'_> {
+impl StoreContents<'_> {
     /// All bytes of a content.
     ///
     /// # Errors
@@ -104,7 +105,7 @@ impl Stored<'_> {
     pub(crate) fn read(&self, hash: &Hash) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.open_content(hash)?.read_to_end(&mut bytes)?;
-        if Hash::of(&bytes) != *hash {
+        if Hash::from_content(&bytes) != *hash {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"));
         }
         Ok(bytes)

@@ -1,30 +1,34 @@
-//! Where the sandbox of an attempt lies: in a directory of its name, or in one beside it while somebody holds that one.
+//! The directory of an attempt's sandbox: one of its name, or another next to it while a process holds that
+//! one.
 //!
-//! An owner that was stopped past its lease keeps its sandbox open, and nobody can take it away. Its successor opens
-//! another one; the first goes with its holder, or is swept when that is gone.
+//! An owner that was stopped past its lease keeps its sandbox open, and no other process can take it away.
+//! Its successor opens another one; the first goes with its holder, or is swept when that is gone.
 //!
 //! # Invariants
-//! 1. Each directory that is tried has plan and attempt in its name: whoever clears sandboxes knows whose it is.
-//! 2. A sandbox that is kept of this attempt is opened again before a new one is made, whichever of them it is.
+//! 1. Each directory that is tried has plan and attempt in its name: a process that clears sandboxes knows
+//!    the owner.
+//! 2. A retained sandbox of this attempt is opened again before a new one is made, whichever of them it is.
 //!
 //! # Not here
-//! Who holds a directory, and how it is removed: crate `sandbox`.
+//! Holding and removing a directory: crate `sandbox`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::{CallNo, Plan, PlanId};
-use sandbox::{CopyWatch, OpenError, OpenRequest, Sandbox};
+use domain::{CallNumber, Plan, PlanId};
+use sandbox::{CopyWatch, OpenRequest, Sandbox, SandboxOpenError};
 
-use crate::engine::House;
+use crate::engine::EngineInner;
 
-/// How many sandboxes of one attempt may be held at once: each but one by an owner that stands still.
+/// The number of sandboxes of one attempt that may be held at once: each but one by an owner that stands
+/// still.
 const HOMES_MAX: u32 = 8;
-/// How often the first is looked at before another one is taken: who looks for leftovers holds each for a moment.
+/// How often the first is looked at before another one is taken: who looks for leftovers holds each for a
+/// moment.
 const LOOKS_MAX: u32 = 20;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
-impl House {
+impl EngineInner {
     /// Where the sandbox of the plan's present attempt lies, if nobody else holds that.
     pub(crate) fn sandbox_home(&self, plan: &Plan) -> PathBuf {
         self.options.sandbox_dir.join(format!("{}-{}", plan.id, plan.attempt))
@@ -32,12 +36,12 @@ impl House {
 }
 
 /// Where the output of a call that runs in this sandbox can be read.
-pub(crate) fn log_dir(sandbox: &Path, call: CallNo) -> PathBuf {
+pub(crate) fn log_dir(sandbox: &Path, call: CallNumber) -> PathBuf {
     sandbox.join(format!("call-{}", call.0))
 }
 
 /// The plan and the attempt that a sandbox is of, by its directory; none when it is not one of ours.
-pub(crate) fn whose(dir: &Path) -> Option<(PlanId, u32)> {
+pub(crate) fn owner_of(dir: &Path) -> Option<(PlanId, u32)> {
     let (plan, rest) = dir.file_name()?.to_str()?.rsplit_once('-')?;
     let attempt = match rest.split_once('.') {
         Some((attempt, no)) => no.parse::<u32>().ok().and(Some(attempt))?,
@@ -46,45 +50,47 @@ pub(crate) fn whose(dir: &Path) -> Option<(PlanId, u32)> {
     Some((plan.parse().ok()?, attempt.parse().ok()?))
 }
 
-/// Opens the sandbox that is kept of the attempt, and gives its note; else a new one, in the first directory that is free.
+/// Opens the sandbox that is kept of the attempt, and gives its note; else a new one, in the first directory
+/// that is free.
 pub(crate) fn open(
     request: &OpenRequest,
     watch: &CopyWatch,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<(Sandbox, Option<String>), OpenError> {
-    let homes: Vec<PathBuf> = (1..=HOMES_MAX).map(|no| home(&request.dir, no)).collect();
+) -> Result<(Sandbox, Option<String>), SandboxOpenError> {
+    let homes: Vec<PathBuf> = (1..=HOMES_MAX).map(|no| dir_for(&request.dir, no)).collect();
     let at = |dir: &PathBuf| OpenRequest { dir: dir.clone(), ..request.clone() };
     let new = |dir: &PathBuf| sandbox::open_watched(at(dir), watch, stop).map(|sandbox| (sandbox, None));
     for _ in 0..LOOKS_MAX {
-        if let Some(kept) = homes.iter().find(|dir| sandbox::is_kept(dir)) {
+        if let Some(kept) = homes.iter().find(|dir| sandbox::is_retained(dir)) {
             return sandbox::reopen(at(kept)).map(|(sandbox, note)| (sandbox, Some(note)));
         }
         match new(&request.dir) {
-            Err(OpenError::Busy { .. }) if !stop() => std::thread::sleep(LOOK_AGAIN_AFTER),
+            Err(SandboxOpenError::Busy { .. }) if !stop() => std::thread::sleep(LOOK_AGAIN_AFTER),
             other => return other,
         }
     }
-    let mut opened = Err(OpenError::Busy { dir: request.dir.clone() });
+    let mut opened = Err(SandboxOpenError::Busy { dir: request.dir.clone() });
     for dir in homes.iter().skip(1) {
         opened = new(dir);
-        if !matches!(opened, Err(OpenError::Busy { .. })) {
+        if !matches!(opened, Err(SandboxOpenError::Busy { .. })) {
             break;
         }
     }
     opened
 }
 
-/// Opens a new sandbox in the first spare directory of the attempt that is free. Whatever is kept of the attempt is left alone.
+/// Opens a new sandbox in the first spare directory of the attempt that is free. Whatever is kept of the
+/// attempt is left alone.
 pub(crate) fn open_spare(
     request: &OpenRequest,
     watch: &CopyWatch,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Sandbox, OpenError> {
-    let mut opened = Err(OpenError::Busy { dir: request.dir.clone() });
+) -> Result<Sandbox, SandboxOpenError> {
+    let mut opened = Err(SandboxOpenError::Busy { dir: request.dir.clone() });
     for no in HOMES_MAX + 1..=2 * HOMES_MAX {
-        let at = OpenRequest { dir: home(&request.dir, no), ..request.clone() };
+        let at = OpenRequest { dir: dir_for(&request.dir, no), ..request.clone() };
         opened = sandbox::open_watched(at, watch, stop);
-        if !matches!(opened, Err(OpenError::Busy { .. })) {
+        if !matches!(opened, Err(SandboxOpenError::Busy { .. })) {
             break;
         }
     }
@@ -93,11 +99,11 @@ pub(crate) fn open_spare(
 
 /// The sandbox of the attempt that is kept, if one is. One that is in use is not told of.
 pub(crate) fn kept(first: &Path) -> Option<PathBuf> {
-    (1..=HOMES_MAX).map(|no| home(first, no)).find(|dir| sandbox::is_kept(dir))
+    (1..=HOMES_MAX).map(|no| dir_for(first, no)).find(|dir| sandbox::is_retained(dir))
 }
 
 /// The first has the name of the attempt alone.
-fn home(first: &Path, no: u32) -> PathBuf {
+fn dir_for(first: &Path, no: u32) -> PathBuf {
     let mut name = first.as_os_str().to_owned();
     if no > 1 {
         name.push(format!(".{no}"));
@@ -114,12 +120,12 @@ mod tests {
         let first = Path::new("/data/sandboxes/01JB3QK7XM0000000000000000-12");
         let plan = "01JB3QK7XM0000000000000000".parse().unwrap();
         for no in [1, 2, HOMES_MAX] {
-            assert_eq!(whose(&home(first, no)), Some((plan, 12)));
+            assert_eq!(owner_of(&dir_for(first, no)), Some((plan, 12)));
         }
         for other in
             ["probe-1-copy", "01JB3QK7XM0000000000000000-12.x", "01JB3QK7XM0000000000000000.2", ".gone-1"]
         {
-            assert_eq!(whose(&Path::new("/data/sandboxes").join(other)), None, "{other}");
+            assert_eq!(owner_of(&Path::new("/data/sandboxes").join(other)), None, "{other}");
         }
     }
 
@@ -128,7 +134,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let project = place.path().join("project");
         std::fs::create_dir(&project).unwrap();
-        let root = sandbox::RootSpec { no: domain::RootNo(0), path: project, read_only: false };
+        let root = sandbox::RootSpec { no: domain::RootIndex(0), path: project, read_only: false };
         let request = OpenRequest {
             dir: place.path().join("sandboxes/01JB3QK7XM0000000000000000-1"),
             roots: vec![root],
@@ -138,12 +144,12 @@ mod tests {
         let open = || open(&request, &CopyWatch::default(), &|| false).unwrap();
         let (first, _) = open();
         let (mut second, _) = open();
-        assert_eq!((first.dir(), second.dir()), (&*request.dir, &*home(&request.dir, 2)));
+        assert_eq!((first.dir(), second.dir()), (&*request.dir, &*dir_for(&request.dir, 2)));
         // What is kept is found wherever it lies, also when the first is free again.
-        second.keep("for later").unwrap();
+        second.retain("for later").unwrap();
         second.close().unwrap();
         first.close().unwrap();
         let (again, note) = open();
-        assert_eq!((again.dir(), note.as_deref()), (&*home(&request.dir, 2), Some("for later")));
+        assert_eq!((again.dir(), note.as_deref()), (&*dir_for(&request.dir, 2), Some("for later")));
     }
 }

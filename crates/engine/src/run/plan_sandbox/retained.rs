@@ -1,20 +1,21 @@
-//! A sandbox that is kept because what its command changed could not be captured or stored, and how it is captured when
+//! Retains a sandbox if the changes of its command could not be captured or stored, and captures them when
 //! the plan is resumed.
 //!
 //! # Invariants
-//! 1. What a command did is never thrown away because it could not be captured: its sandbox stays on the disk, and the
-//!    error names it.
-//! 2. A command whose end is known is not run again: resuming captures its changes, and its end stands.
-//! 3. A sandbox is kept until its changes are stored.
+//! 1. The changes of a command are never dropped because they could not be captured: its sandbox stays on the
+//!    disk, and the error names it.
+//! 2. A command whose end is known is not run again: resuming captures its changes, and its end remains.
+//! 3. A sandbox is retained until its changes are stored.
 //!
 //! # Not here
-//! How a sandbox is kept and opened again: crate `sandbox`. When it is cleared: `gc`.
+//! Retaining and reopening the directory itself: crate `sandbox`. Clearing it: `maintenance::gc`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallEnd, CallNo, CallState, Does, ErrorCategory, KeptOutput, NewCall, NodeOutcome, NodeRun, Step,
+    CallEnd, CallNumber, CallState, ErrorCategory, NewCall, NodeKind, NodeOutcome, NodeRun, PlanStep,
+    StoredOutput,
 };
 use sandbox::NOTE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -22,20 +23,20 @@ use serde_json::{Value, json};
 
 use super::blocking;
 use super::location::log_dir;
-use crate::engine::House;
+use crate::engine::EngineInner;
 use crate::query::details::RUN_COMMAND;
-use crate::run::Stopped;
-use crate::run::call::result::{Finished, LAST_WORDS_BYTES};
-use crate::run::call::sandbox_call::{Access, CAPTURED_FROM};
+use crate::run::RunError;
+use crate::run::call::result::{CommandResult, LAST_WORDS_BYTES};
+use crate::run::call::sandbox_call::{CAPTURED_FROM, CallAccess};
 use crate::run::call::{capture, command};
-use crate::run::context::Site;
-use crate::run::graph::Actor;
-use crate::run::node::Left;
-use crate::run::state::{LiveRun, Open};
+use crate::run::context::NodeContext;
+use crate::run::graph::GraphRun;
+use crate::run::node::NodeOutput;
+use crate::run::state::{RunState, SandboxSession};
 
 /// How a command ended whose changes are still in its sandbox only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptEnd {
+pub(crate) struct RetainedEnd {
     call: u32,
     state: String,
     exit: Option<i32>,
@@ -46,16 +47,16 @@ pub(crate) struct KeptEnd {
     shown: String,
 }
 
-impl KeptEnd {
-    pub(crate) fn of(house: &House, finished: &Finished) -> Self {
+impl RetainedEnd {
+    pub(crate) fn new(engine: &EngineInner, finished: &CommandResult) -> Self {
         Self {
             call: finished.call().no.0,
             state: finished.state().as_str().to_owned(),
             exit: finished.exit(),
             duration_ms: finished.duration_ms(),
-            error: finished.failure().map(|failure| house.redactor.redact_text(&failure)),
+            error: finished.failure().map(|failure| engine.redactor.redact_text(&failure)),
             isolation: finished.isolation(),
-            shown: house.redactor.redact_text(finished.shown()),
+            shown: engine.redactor.redact_text(finished.shown()),
         }
     }
 
@@ -71,14 +72,20 @@ impl KeptEnd {
 }
 
 /// Keeps the sandbox, and says so: what `message` tells has made its changes impossible to store.
-pub(crate) async fn keep(live: &LiveRun, end: &KeptEnd, category: ErrorCategory, message: &str) -> Stopped {
+pub(crate) async fn keep(
+    live: &RunState,
+    end: &RetainedEnd,
+    category: ErrorCategory,
+    message: &str,
+) -> RunError {
     let mut place = Arc::clone(&live.open).lock_owned().await;
-    let (note, shown, message, no) = (end.note(), end.shown.clone(), message.to_owned(), CallNo(end.call));
+    let (note, shown, message, no) =
+        (end.note(), end.shown.clone(), message.to_owned(), CallNumber(end.call));
     let kept = blocking(move || {
-        let Some(open) = place.as_mut() else { return Stopped::Cancelled };
-        let stopped = match open.sandbox.keep(&note) {
+        let Some(open) = place.as_mut() else { return RunError::Cancelled };
+        let stopped = match open.sandbox.retain(&note) {
             Ok(()) => not_captured(open, category, &shown, &message),
-            Err(error) => Stopped::failed(
+            Err(error) => RunError::failed(
                 category,
                 format!("what `{shown}` changed is lost: {message}, and its sandbox cannot be kept: {error}"),
             ),
@@ -88,7 +95,7 @@ pub(crate) async fn keep(live: &LiveRun, end: &KeptEnd, category: ErrorCategory,
     kept.await.unwrap_or_else(|stopped| stopped)
 }
 
-fn not_captured(open: &mut Open, category: ErrorCategory, shown: &str, message: &str) -> Stopped {
+fn not_captured(open: &mut SandboxSession, category: ErrorCategory, shown: &str, message: &str) -> RunError {
     let dir = open.sandbox.dir().display();
     let message = format!(
         "what `{shown}` changed could not be captured: {message}; nothing is lost, its sandbox is kept in {dir}"
@@ -97,22 +104,22 @@ fn not_captured(open: &mut Open, category: ErrorCategory, shown: &str, message: 
     // A new sandbox would not help, which is what recovery knows for one that fails: going on with this one does.
     let is_sandbox = category == ErrorCategory::Sandbox;
     let category = if is_sandbox { ErrorCategory::Resource } else { category };
-    Stopped::failed(category, message)
+    RunError::failed(category, message)
 }
 
 /// Captures what is in the sandbox that was kept. False when its command was interrupted, and must run again.
 pub(crate) async fn capture_kept(
-    actor: &Actor<'_>,
+    actor: &GraphRun<'_>,
     settled: &BTreeSet<String>,
     note: &str,
-) -> Result<bool, Stopped> {
-    let end: Option<KeptEnd> = serde_json::from_str(note).ok();
+) -> Result<bool, RunError> {
+    let end: Option<RetainedEnd> = serde_json::from_str(note).ok();
     let Some(step) = step_of(actor, settled, end.as_ref()).await? else { return Ok(false) };
     match capture_all(actor, step, end.as_ref()).await {
-        Err(Stopped::Failed { category, message, .. }) => {
+        Err(RunError::Failed { category, message, .. }) => {
             let mut place = actor.live.open.lock().await;
-            let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-            let shown = command::one_line(&actor.house.redactor.redact_text(&step.shown()));
+            let open = place.as_mut().ok_or(RunError::Cancelled)?;
+            let shown = command::one_line(&actor.engine.redactor.redact_text(&step.render()));
             return Err(not_captured(open, category, &shown, &message));
         }
         other => other?,
@@ -122,41 +129,46 @@ pub(crate) async fn capture_kept(
         Some(CallState::Ok) => Ok(true),
         Some(CallState::Failed | CallState::TimedOut | CallState::Refused) => {
             let why = end.error.unwrap_or_else(|| format!("`{}` failed", end.shown));
-            Err(Stopped::failed(ErrorCategory::Tool, why))
+            Err(RunError::failed(ErrorCategory::Tool, why))
         }
         Some(CallState::Cancelled | CallState::Running) | None => Ok(false),
     }
 }
 
-/// The step whose command it was: that of the call, or, where none is named, the first that has not settled. None when
-/// it is none that one command makes up, which is done anew as a whole.
+/// The step whose command it was: that of the call, or, where none is named, the first that has not settled.
+/// None when it is none that one command makes up, which is done anew as a whole.
 async fn step_of<'a>(
-    actor: &Actor<'a>,
+    actor: &GraphRun<'a>,
     settled: &BTreeSet<String>,
-    end: Option<&KeptEnd>,
-) -> Result<Option<&'a Step>, Stopped> {
+    end: Option<&RetainedEnd>,
+) -> Result<Option<&'a PlanStep>, RunError> {
     let node = match end {
         Some(end) => {
-            let calls = actor.house.calls(actor.plan).await?;
-            calls.into_iter().find(|call| call.no == CallNo(end.call)).map(|call| call.new.node)
+            let calls = actor.engine.calls(actor.plan).await?;
+            calls.into_iter().find(|call| call.no == CallNumber(end.call)).map(|call| call.new.node)
         }
         None => None,
     };
-    let is_it = |step: &&Step| match &node {
+    let is_it = |step: &&PlanStep| match &node {
         Some(node) => step.node == *node,
         None => !settled.contains(&step.node),
     };
-    Ok(actor.steps.iter().find(is_it).filter(|step| matches!(step.does, Does::Command(_))))
+    Ok(actor.steps.iter().find(is_it).filter(|step| matches!(step.does, NodeKind::Command(_))))
 }
 
-/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no more.
-async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> Result<(), Stopped> {
-    let Actor { house, live, plan, .. } = *actor;
+/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no
+/// more.
+async fn capture_all(
+    actor: &GraphRun<'_>,
+    step: &PlanStep,
+    end: Option<&RetainedEnd>,
+) -> Result<(), RunError> {
+    let GraphRun { engine, live, plan, .. } = *actor;
     let Some(command) = step.command() else { return Ok(()) };
-    let site = Site { path: &step.node, ..actor.site() };
+    let context = NodeContext { path: &step.node, ..actor.node_context() };
     let from = end.map(|end| end.call);
     let requested =
-        json!({ "command": house.redactor.redact_text(&command.run.shown()), (CAPTURED_FROM): from });
+        json!({ "command": engine.redactor.redact_text(&command.run.render()), (CAPTURED_FROM): from });
     let new = NewCall {
         attempt: plan.attempt,
         node: step.node.clone(),
@@ -164,16 +176,16 @@ async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> R
         requested,
         effective: Value::Null,
     };
-    let call = site.begin_call(Access::Record, new).await?;
+    let call = context.begin_call(CallAccess::Record, new).await?;
     let logs = match live.open.lock().await.as_ref() {
-        Some(open) => from.map(|call| log_dir(open.sandbox.dir(), CallNo(call))),
-        None => return Err(Stopped::Cancelled),
+        Some(open) => from.map(|call| log_dir(open.sandbox.dir(), CallNumber(call))),
+        None => return Err(RunError::Cancelled),
     };
-    let recorded = call.end(&site, |staging, changed| {
+    let recorded = call.end(&context, |staging, changed| {
         let kept =
-            |name: &str| logs.as_ref().and_then(|logs| capture::kept_log(house, staging, &logs.join(name)));
+            |name: &str| logs.as_ref().and_then(|logs| capture::store_log(engine, staging, &logs.join(name)));
         let outputs = [kept("stdout"), kept("stderr")];
-        let end = call_end(house, end.cloned(), &logs_tail(house, logs.as_deref()), outputs, changed);
+        let end = call_end(engine, end.cloned(), &logs_tail(engine, logs.as_deref()), outputs, changed);
         let settles = settles(actor, step, &end, changed);
         Ok((end, settles))
     });
@@ -182,23 +194,23 @@ async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> R
     blocking(move || {
         if let Some(open) = place.as_mut() {
             // It goes with its owner; should the owner die before, what is captured is captured once more.
-            let _ = open.sandbox.keep_no_more();
+            let _ = open.sandbox.unretain();
         }
     })
     .await
 }
 
 /// The end of the node, when its command had ended well. What it said is in its log.
-fn settles(actor: &Actor<'_>, step: &Step, end: &CallEnd, changed: usize) -> Option<NodeRun> {
+fn settles(actor: &GraphRun<'_>, step: &PlanStep, end: &CallEnd, changed: usize) -> Option<NodeRun> {
     if end.state != CallState::Ok || step.repeat.is_some() {
         return None;
     }
-    let now = actor.house.wall();
-    let left = Left {
+    let now = actor.engine.wall();
+    let left = NodeOutput {
         exit: end.exit,
         text: end.result["last_words"].as_str().unwrap_or_default().to_owned(),
         changed: u32::try_from(changed).unwrap_or(u32::MAX),
-        ..Left::default()
+        ..NodeOutput::default()
     };
     Some(NodeRun {
         attempt: actor.plan.attempt,
@@ -210,13 +222,13 @@ fn settles(actor: &Actor<'_>, step: &Step, end: &CallEnd, changed: usize) -> Opt
 }
 
 fn call_end(
-    house: &House,
-    end: Option<KeptEnd>,
+    engine: &EngineInner,
+    end: Option<RetainedEnd>,
     last_words: &str,
-    [stdout, stderr]: [Option<KeptOutput>; 2],
+    [stdout, stderr]: [Option<StoredOutput>; 2],
     changed: usize,
 ) -> CallEnd {
-    let result = json!({ "changed": changed, "last_words": house.redactor.redact_text(last_words) });
+    let result = json!({ "changed": changed, "last_words": engine.redactor.redact_text(last_words) });
     let state = end.as_ref().and_then(|end| CallState::parse(&end.state)).unwrap_or(CallState::Cancelled);
     let (duration_ms, exit, error, isolation) = match end {
         Some(end) => (end.duration_ms, end.exit, end.error, end.isolation),
@@ -226,11 +238,11 @@ fn call_end(
 }
 
 /// What the command said last, as its logs have it.
-fn logs_tail(house: &House, logs: Option<&std::path::Path>) -> String {
+fn logs_tail(engine: &EngineInner, logs: Option<&std::path::Path>) -> String {
     let tail = |name: &str| {
         let bytes = logs.and_then(|logs| std::fs::read(logs.join(name)).ok()).unwrap_or_default();
         // Its secrets first: half of one is not known as one.
-        let text = house.redactor.redact_text(&String::from_utf8_lossy(&bytes));
+        let text = engine.redactor.redact_text(&String::from_utf8_lossy(&bytes));
         let from = text.len().saturating_sub(LAST_WORDS_BYTES);
         let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         text[from..].trim_end().to_owned()

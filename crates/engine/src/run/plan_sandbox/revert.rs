@@ -1,60 +1,61 @@
-//! What takes the changes of nodes back that are to be done again.
+//! Computes the inverse entries that revert the changes of nodes that run again.
 //!
-//! A file that nobody else changed since becomes what it was. Where a node whose end stands has changed it since, what is to
-//! be taken back is merged out of it, as an undo is merged with what came after an apply: three-way, the latest first.
+//! A file that no other node changed since becomes what it was. Where a settled node has changed it since,
+//! the reverted change is merged out of it, as an undo is merged with what came after an apply: three-way,
+//! the latest first.
 //!
 //! # Invariants
-//! 1. What a node whose end stands has changed stays changed: it is merged with, or nothing is done.
+//! 1. The changes of a settled node remain: they are merged with, or nothing is done.
 //! 2. The inverse of a path begins with what the last entry of that path left, so that entries stay a chain.
-//! 3. What was moved, and changed by others since, is not told apart.
+//! 3. Files that were moved, and changed by others since, are not told apart.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
 use domain::inverse as back_of;
 use domain::{
-    Base, ChangeEntry, Draft, FileMerge, FileState, Merge, Op, Place, RelPath, RootNo, Sides, fold_all,
-    merge, merge_file,
+    Base, ChangeDraft, ChangeEntry, ChangeOp, FileMerge, FileState, Merge, MergePlacement, MergeSides,
+    RelPath, RootIndex, fold_all, merge, merge_file,
 };
 use sandbox::content::ContentSource;
 
 use super::content::Staging;
-use crate::run::Stopped;
+use crate::run::RunError;
 
 /// An inverse entry that is to be recorded.
-pub(crate) struct Back {
+pub(crate) struct RevertEntry {
     /// The project.
-    pub(crate) root: RootNo,
+    pub(crate) root: RootIndex,
     /// Whether its before can be trusted.
     pub(crate) base: Base,
-    /// What it does.
-    pub(crate) draft: Draft,
+    /// Its effect.
+    pub(crate) draft: ChangeDraft,
 }
 
-type At<'a> = (RootNo, &'a RelPath);
+type PathInRoot<'a> = (RootIndex, &'a RelPath);
 
-/// The entries that take `unfinished` back, beside `finished` ones that stay; new contents are kept in `staging`. Or the
-/// path at which both cannot be told apart.
+/// The entries that take `unfinished` back, beside `finished` ones that stay; new contents are kept in
+/// `staging`. Or the path at which both cannot be told apart.
 pub(crate) fn inverse(
     staging: &Staging,
     finished: &[ChangeEntry],
     unfinished: &[ChangeEntry],
-) -> Result<Result<Vec<Back>, RelPath>, Stopped> {
+) -> Result<Result<Vec<RevertEntry>, RelPath>, RunError> {
     let changed_since = |entry: &ChangeEntry| {
         let is_later = |other: &&ChangeEntry| other.no > entry.no && touches(other, entry);
         finished.iter().any(|other| is_later(&other))
     };
-    let shared: BTreeSet<At<'_>> = unfinished
+    let shared: BTreeSet<PathInRoot<'_>> = unfinished
         .iter()
         .filter(|entry| changed_since(entry))
         .map(|entry| (entry.root, &entry.path))
         .collect();
     let (mixed, own): (Vec<&ChangeEntry>, Vec<&ChangeEntry>) =
         unfinished.iter().partition(|entry| shared.contains(&(entry.root, &entry.path)));
-    let mut back: Vec<Back> = Vec::new();
+    let mut back: Vec<RevertEntry> = Vec::new();
     for change in fold_all(own) {
         let drafts = back_of(&change).into_iter();
-        back.extend(drafts.map(|draft| Back { root: change.root, base: change.base, draft }));
+        back.extend(drafts.map(|draft| RevertEntry { root: change.root, base: change.base, draft }));
     }
     for (root, path) in shared {
         let at = |entry: &&ChangeEntry| (entry.root, &entry.path) == (root, path);
@@ -64,20 +65,20 @@ pub(crate) fn inverse(
         match merged_out(staging, &entries, last.after)? {
             None => return Ok(Err(path.clone())),
             Some(after) => {
-                let draft = Draft::between(path.clone(), last.after, after);
-                back.extend(draft.map(|draft| Back { root, base: last.base, draft }));
+                let draft = ChangeDraft::between(path.clone(), last.after, after);
+                back.extend(draft.map(|draft| RevertEntry { root, base: last.base, draft }));
             }
         }
     }
     Ok(Ok(back))
 }
 
-/// Whether the later entry changed what the earlier one had left, or where it had been.
+/// Returns true if the later entry changed what the earlier one had left, or where it had been.
 fn touches(later: &ChangeEntry, earlier: &ChangeEntry) -> bool {
     let paths = |entry: &ChangeEntry| {
         let from = match &entry.op {
-            Op::Rename { from } => Some(from.clone()),
-            Op::Create | Op::Modify | Op::Delete | Op::Mode => None,
+            ChangeOp::Rename { from } => Some(from.clone()),
+            ChangeOp::Create | ChangeOp::Modify | ChangeOp::Delete | ChangeOp::Mode => None,
         };
         [Some(entry.path.clone()), from]
     };
@@ -86,21 +87,26 @@ fn touches(later: &ChangeEntry, earlier: &ChangeEntry) -> bool {
         && paths(later).iter().flatten().any(|path| of_earlier.iter().flatten().any(|other| other == path))
 }
 
-/// What is left of a file when these entries, which are in order, are taken out of what it is now; the outer none when that
-/// cannot be told.
+/// What is left of a file when these entries, which are in order, are taken out of what it is now; the outer
+/// none when that cannot be told.
 fn merged_out(
     staging: &Staging,
     entries: &[&ChangeEntry],
     now: Option<FileState>,
-) -> Result<Option<Option<FileState>>, Stopped> {
-    let failed = |error: io::Error| Stopped::failed(domain::ErrorCategory::Sandbox, error);
+) -> Result<Option<Option<FileState>>, RunError> {
+    let failed = |error: io::Error| RunError::failed(domain::ErrorCategory::Sandbox, error);
     let mut now = now;
     for entry in entries.iter().rev() {
-        if matches!(entry.op, Op::Rename { .. }) {
+        if matches!(entry.op, ChangeOp::Rename { .. }) {
             return Ok(None);
         }
-        let sides =
-            Sides { base: entry.after, now, plan: entry.before, trust: Base::Known, place: Place::Stays };
+        let sides = MergeSides {
+            base: entry.after,
+            now,
+            plan: entry.before,
+            trust: Base::Known,
+            place: MergePlacement::Stays,
+        };
         now = match merge_file(&sides) {
             FileMerge::AlreadyThere => now,
             FileMerge::Write(state) => Some(state),

@@ -1,22 +1,26 @@
 //! The git program: the only place that starts it.
 //!
-//! A repository is foreign: its configuration can name programs to run and files to read or write, and any of its files
-//! can be a pipe that nobody writes to. So git runs as follows.
+//! A repository is foreign: its configuration can name programs to run and files to read or write, and any of
+//! its files can be a pipe that nobody writes to. So git runs as follows.
 //!
 //! # Invariants
-//! 1. Git runs within [`GitWalls`]: it reaches no network, and writes nothing, or only the repository
+//! 1. Git runs within [`GitIsolation`]: it reaches no network, and writes nothing, or only the repository
 //!    ([`GitCommand::writes`]). It starts no other program, but `git-lfs` where a commit needs it
 //!    ([`GitCommand::starts_programs`]).
-//! 2. Its environment is ours: all `GIT_*` are removed, and objects that a partial clone lacks are not fetched. The
-//!    settings that name programs are switched off besides, so that git does not try to run them.
-//! 3. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in place.
-//! 4. Git is ended and reaped before the call returns, however that comes: when the caller does not wait any more, when
-//!    it makes no progress, when it runs or prints too long. If our process is killed, git ends too.
-//! 5. A repository with a pipe, a device or a socket among its principal files or its packs is not given to git.
+//! 2. Its environment is ours: all `GIT_*` are removed, and objects that a partial clone lacks are not
+//!    fetched. The settings that name programs are switched off besides, so that git does not try to run
+//!    them.
+//! 3. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in
+//!    place.
+//! 4. Git is ended and reaped before the call returns, however that comes: when the caller does not wait any
+//!    more, when it makes no progress, when it runs or prints too long. If our process is killed, git ends
+//!    too.
+//! 5. A repository with a pipe, a device or a socket among its principal files or its packs is not given to
+//!    git.
 //!
 //! # Decided
-//! The system's and the user's own configuration are read: they name whom to trust (`safe.directory`), what to ignore and
-//! who commits, and no repository can write them.
+//! The system's and the user's own configuration are read: they name whom to trust (`safe.directory`), what
+//! to ignore and who commits, and no repository can write them.
 
 mod pipes;
 mod program;
@@ -31,7 +35,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::GitDir;
-use crate::isolation::git_isolation::{GitWalls, Programs};
+use crate::isolation::git_isolation::{GitIsolation, GitPrograms};
 use pipes::refuse_pipes;
 use program::program;
 use running::RunningGit;
@@ -95,10 +99,10 @@ const SETTINGS: [&str; 18] = [
     "fetch.writeCommitGraph=false",
 ];
 
-/// Whether nobody waits any more.
-pub type IsOver<'a> = dyn Fn() -> bool + 'a;
+/// Returns true if no caller waits any more.
+pub type GitStopCheck<'a> = dyn Fn() -> bool + 'a;
 
-/// Why a git command did not run to its end.
+/// The reason that a git command did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum GitRunError {
     /// Git could not be started.
@@ -144,7 +148,7 @@ pub enum GitRunError {
     },
 }
 
-/// How a git command ended.
+/// The result of a git command.
 #[derive(Debug)]
 pub(crate) struct GitEnd {
     pub(crate) is_success: bool,
@@ -171,7 +175,7 @@ pub(crate) struct GitCommand<'a> {
     writes: bool,
     starts_programs: bool,
     input: &'a [u8],
-    is_over: Option<&'a IsOver<'a>>,
+    is_over: Option<&'a GitStopCheck<'a>>,
 }
 
 impl<'a> GitCommand<'a> {
@@ -226,7 +230,7 @@ impl<'a> GitCommand<'a> {
     }
 
     /// Ends it when `is_over` says so.
-    pub(crate) fn until(mut self, is_over: &'a IsOver<'a>) -> GitCommand<'a> {
+    pub(crate) fn until(mut self, is_over: &'a GitStopCheck<'a>) -> GitCommand<'a> {
         self.is_over = Some(is_over);
         self
     }
@@ -262,8 +266,8 @@ impl<'a> GitCommand<'a> {
         if let Some(git_dir) = &repository {
             refuse_pipes(git_dir)?;
         }
-        let programs = if self.starts_programs { Programs::Started } else { Programs::Refused };
-        let walls = GitWalls::new(&self.writable(repository.as_ref()), programs)
+        let programs = if self.starts_programs { GitPrograms::Started } else { GitPrograms::Refused };
+        let walls = GitIsolation::new(&self.writable(repository.as_ref()), programs)
             .map_err(|why| GitRunError::Start { source: io::Error::other(why) })?;
         let limit = if self.writes { WRITE_TIME_MAX } else { READ_TIME_MAX };
         let seconds = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
@@ -317,7 +321,7 @@ fn real_place(dir: &Path) -> PathBuf {
     named.unwrap_or_else(|_| dir.to_owned())
 }
 
-/// Which git is installed.
+/// Returns the version of the installed git.
 ///
 /// # Errors
 /// There is none, or it does not run.

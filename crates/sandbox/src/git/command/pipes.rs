@@ -4,7 +4,8 @@
 //! 1. Nothing is opened: each place is looked at by its name.
 //!
 //! # Not here
-//! A pipe in any other place, or behind a setting: git is ended when it makes no progress (the sibling `running`).
+//! A pipe in any other place, or behind a setting: git is ended when it makes no progress (the sibling
+//! `running`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ const COMMON_FILES: [&str; 8] = [
     "objects/info/alternates",
 ];
 
-/// Directories in which git opens files by the names that it finds, and the files in which it looks for more of them.
+/// Directories in which git opens files by the names that it finds, and the files in which it looks for more
+/// of them.
 const COMMON_DIRECTORIES: [&str; 5] = [
     "objects/pack",
     "objects/pack/multi-pack-index.d",

@@ -1,10 +1,11 @@
-//! Where the git program is.
+//! Finds the git program.
 //!
 //! # Invariants
-//! 1. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in place.
+//! 1. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in
+//!    place.
 //!
 //! # Not here
-//! Starting it for a repository: `git_command`.
+//! Starting it for a repository: `git::command`.
 
 use std::fs;
 use std::io::{self, Read};

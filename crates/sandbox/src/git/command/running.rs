@@ -1,12 +1,12 @@
-//! A git that runs: what it reads and prints, whether it makes progress, and its end.
+//! A running git: its input and output, its progress, and its end.
 //!
 //! # Invariants
 //! 1. Git is ended and reaped when its handle is dropped, however that comes.
-//! 2. A git that sleeps without printing, reading or using the processor waits for something that does not come, and is
-//!    ended.
+//! 2. A git that sleeps without printing, reading or using the processor waits for something that does not
+//!    come, and is ended.
 //!
 //! # Not here
-//! How it is started, and the walls around it: `git_command`.
+//! How it is started, and the walls around it: `git::command`.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use super::{GitEnd, GitRunError, IsOver};
+use super::{GitEnd, GitRunError, GitStopCheck};
 
 /// How often a running git is looked at, to see whether it is still wanted.
 const LOOK_MS: i64 = 10;
@@ -38,13 +38,13 @@ const END_GENTLY: Duration = Duration::from_secs(2);
 const COMPLAINT_BYTES_MAX: usize = 4096;
 
 /// Ends and reaps its process when it is dropped, however that comes.
-struct HeldGit {
+struct GitChild {
     child: Child,
-    /// Whether it may have lock files to remove.
+    /// True if it may have lock files to remove.
     is_gentle: bool,
 }
 
-impl HeldGit {
+impl GitChild {
     /// Waits for its end, at most so long; whether it has ended.
     fn wait(&mut self, time: Duration) -> bool {
         let begun = Instant::now();
@@ -64,7 +64,7 @@ impl HeldGit {
     }
 }
 
-impl Drop for HeldGit {
+impl Drop for GitChild {
     fn drop(&mut self) {
         // A process that has ended cannot be ended, one that was reaped not be waited for: both are what is wanted.
         if matches!(self.child.try_wait(), Ok(Some(_))) {
@@ -89,34 +89,34 @@ impl Drop for HeldGit {
 
 /// A git that runs.
 pub(super) struct RunningGit<'a> {
-    held: HeldGit,
+    held: GitChild,
     stdin: Option<std::process::ChildStdin>,
     stdout: Option<std::process::ChildStdout>,
     stderr: Option<std::process::ChildStderr>,
     to_write: &'a [u8],
     complaint: Vec<u8>,
-    progress: Progress,
-    is_over: Option<&'a IsOver<'a>>,
+    progress: ProgressMonitor,
+    is_over: Option<&'a GitStopCheck<'a>>,
     dir: PathBuf,
 }
 
 impl<'a> RunningGit<'a> {
-    /// Takes over a git that was just started in `dir`, and has `to_write` to read. One that writes has lock files to
-    /// remove.
+    /// Takes over a git that was just started in `dir`, and has `to_write` to read. One that writes has lock
+    /// files to remove.
     pub(super) fn new(
         mut child: Child,
         writes: bool,
         limit: Duration,
         to_write: &'a [u8],
-        is_over: Option<&'a IsOver<'a>>,
+        is_over: Option<&'a GitStopCheck<'a>>,
         dir: PathBuf,
     ) -> io::Result<RunningGit<'a>> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let held = HeldGit { child, is_gentle: writes };
+        let held = GitChild { child, is_gentle: writes };
         if let Some(stdin) = &stdin {
             rustix::io::ioctl_fionbio(stdin, true)?;
         }
-        let progress = Progress::new(&held.child, limit);
+        let progress = ProgressMonitor::new(&held.child, limit);
         let stdin = stdin.filter(|_| !to_write.is_empty());
         Ok(RunningGit {
             held,
@@ -136,7 +136,7 @@ impl<'a> RunningGit<'a> {
         if self.stdout.is_none() && self.stderr.is_none() {
             return Ok(None);
         }
-        self.look()?;
+        self.check()?;
         let [is_in_ready, is_out_ready, is_err_ready] = self.ready()?;
         if is_in_ready {
             self.write();
@@ -157,19 +157,19 @@ impl<'a> RunningGit<'a> {
             }
         }
         if is_in_ready || is_out_ready || is_err_ready {
-            self.progress.moved();
+            self.progress.note_progress();
         }
         Ok(Some(read))
     }
 
-    fn look(&mut self) -> Result<(), GitRunError> {
+    fn check(&mut self) -> Result<(), GitRunError> {
         if self.is_over.is_some_and(|is_over| is_over()) {
             return Err(GitRunError::Stopped);
         }
-        match self.progress.look() {
-            Pace::Going => Ok(()),
-            Pace::Stuck => Err(GitRunError::Stuck { dir: self.dir.clone() }),
-            Pace::TooLong => {
+        match self.progress.check() {
+            GitHealth::Going => Ok(()),
+            GitHealth::Stuck => Err(GitRunError::Stuck { dir: self.dir.clone() }),
+            GitHealth::TooLong => {
                 Err(GitRunError::TooLong { dir: self.dir.clone(), seconds: self.progress.limit.as_secs() })
             }
         }
@@ -210,7 +210,7 @@ impl<'a> RunningGit<'a> {
     /// Waits for its end.
     pub(super) fn finish(mut self) -> Result<GitEnd, GitRunError> {
         while !self.held.wait(PROGRESS_LOOK) {
-            self.look()?;
+            self.check()?;
         }
         let status = self.held.child.wait()?;
         if let Some(signal) = status.signal() {
@@ -223,16 +223,16 @@ impl<'a> RunningGit<'a> {
     }
 }
 
-/// How a git goes on.
+/// The state of a running git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
+enum GitHealth {
     Going,
     Stuck,
     TooLong,
 }
 
-/// Whether git still makes progress: it prints, reads, or uses the processor.
-struct Progress {
+/// Checks that git still makes progress: it prints, reads, or uses the processor.
+struct ProgressMonitor {
     stat_file: PathBuf,
     begun: Instant,
     looked: Instant,
@@ -241,20 +241,20 @@ struct Progress {
     idle_looks: u32,
 }
 
-impl Progress {
-    fn new(child: &Child, limit: Duration) -> Progress {
+impl ProgressMonitor {
+    fn new(child: &Child, limit: Duration) -> ProgressMonitor {
         let stat_file = PathBuf::from(format!("/proc/{}/stat", child.id()));
         let now = Instant::now();
-        Progress { stat_file, begun: now, looked: now, limit, cpu_ticks: 0, idle_looks: 0 }
+        ProgressMonitor { stat_file, begun: now, looked: now, limit, cpu_ticks: 0, idle_looks: 0 }
     }
 
-    fn moved(&mut self) {
+    fn note_progress(&mut self) {
         self.idle_looks = 0;
     }
 
-    fn look(&mut self) -> Pace {
+    fn check(&mut self) -> GitHealth {
         if self.looked.elapsed() < PROGRESS_LOOK {
-            return Pace::Going;
+            return GitHealth::Going;
         }
         self.looked = Instant::now();
         let stat = fs::read_to_string(&self.stat_file).unwrap_or_default();
@@ -264,11 +264,11 @@ impl Progress {
             None => self.idle_looks = 0,
         }
         if self.idle_looks >= IDLE_LOOKS_MAX {
-            Pace::Stuck
+            GitHealth::Stuck
         } else if self.begun.elapsed() > self.limit {
-            Pace::TooLong
+            GitHealth::TooLong
         } else {
-            Pace::Going
+            GitHealth::Going
         }
     }
 }

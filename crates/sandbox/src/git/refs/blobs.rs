@@ -1,11 +1,12 @@
-//! Contents on their way into a repository.
+//! Stores contents in a repository as blobs.
 //!
 //! # Invariants
-//! 1. Contents pass through git's own conversions (line endings, encodings), as `git add` would pass them. The many that
-//!    none touches are added by one call.
-//! 2. A program that a filter names does not run as git's child. `git-lfs` is known by name, and git starts it within
-//!    walls in which it can write the repository and reach no network. Every other program belongs to the repository as
-//!    far as this program knows, and runs as a command of the plan does ([`CleanFilter`]).
+//! 1. Contents pass through git's own conversions (line endings, encodings), as `git add` would pass them.
+//!    The many that none touches are added by one call.
+//! 2. A program that a filter names does not run as git's child. `git-lfs` is known by name, and git starts
+//!    it within walls in which it can write the repository and reach no network. Every other program belongs
+//!    to the repository as far as this program knows, and runs as a command of the plan does
+//!    ([`CleanFilter`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,31 +16,33 @@ use std::path::{Path, PathBuf};
 use domain::{FileState, Kind, RelPath};
 
 use super::IndexEntry;
-use super::build::Building;
+use super::build::CommitBuilder;
 use super::program::GitError;
 use crate::git::GitDir;
-use crate::journal::{Bytes, Image};
+use crate::journal::{FileImage, ImageBytes};
 
 /// How many bytes of one file are committed: git holds them in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What the plan did to a path of the repository.
-pub(super) struct Sides {
+/// The plan's change to one path of the repository.
+pub(super) struct IndexChange {
     pub(super) path: RelPath,
     pub(super) before: Option<IndexEntry>,
     pub(super) after: Option<IndexEntry>,
 }
 
-impl Building<'_> {
+impl CommitBuilder<'_> {
     /// Adds the contents to the repository.
-    pub(super) fn store_blobs(&self, prefix: &str) -> Result<Vec<Sides>, GitError> {
+    pub(super) fn store_blobs(&self, prefix: &str) -> Result<Vec<IndexChange>, GitError> {
         let filters = self.filters()?;
         let mut plain = Vec::new();
         let mut sides = Vec::new();
         for (number, file) in self.request.files.iter().enumerate() {
             let path =
                 RelPath::new([prefix.as_bytes(), file.path.as_bytes()].concat()).map_err(io::Error::other)?;
-            let mut side = |image: Option<&Image>, which: &str| -> Result<Option<Pending>, GitError> {
+            let mut side = |image: Option<&FileImage>,
+                            which: &str|
+             -> Result<Option<PendingBlob>, GitError> {
                 let Some(image) = image.filter(|image| image.state.kind != Kind::Dir) else {
                     return Ok(None);
                 };
@@ -47,41 +50,41 @@ impl Building<'_> {
                 let mode = mode_of(&image.state);
                 if mode != LINK && filters.apply(&file.path, &bytes) {
                     let oid = self.filtered(prefix, &file.path, filters.programs.get(&file.path), &bytes)?;
-                    return Ok(Some(Pending::Stored(IndexEntry { mode, oid })));
+                    return Ok(Some(PendingBlob::Stored(IndexEntry { mode, oid })));
                 }
                 let copy = self.scratch.join(format!("{number}-{which}"));
                 fs::write(&copy, bytes)?;
                 plain.push(copy);
-                Ok(Some(Pending::Plain { mode, index: plain.len() - 1 }))
+                Ok(Some(PendingBlob::Plain { mode, index: plain.len() - 1 }))
             };
             let before = side(file.before.as_ref(), "before")?;
             sides.push((path, before, side(file.after.as_ref(), "after")?));
         }
         let oids = self.store_plain(&plain)?;
-        let entry = |pending: Option<Pending>| match pending {
+        let entry = |pending: Option<PendingBlob>| match pending {
             None => Ok(None),
-            Some(Pending::Stored(entry)) => Ok(Some(entry)),
-            Some(Pending::Plain { mode, index }) => match oids.get(index) {
+            Some(PendingBlob::Stored(entry)) => Ok(Some(entry)),
+            Some(PendingBlob::Plain { mode, index }) => match oids.get(index) {
                 Some(oid) => Ok(Some(IndexEntry { mode, oid: oid.clone() })),
                 None => Err(GitError::Io {
                     source: io::Error::other("git named fewer objects than it was given"),
                 }),
             },
         };
-        let joined = sides
-            .into_iter()
-            .map(|(path, before, after)| Ok(Sides { path, before: entry(before)?, after: entry(after)? }));
+        let joined = sides.into_iter().map(|(path, before, after)| {
+            Ok(IndexChange { path, before: entry(before)?, after: entry(after)? })
+        });
         joined.collect()
     }
 
-    fn bytes(&self, image: &Image) -> Result<Vec<u8>, GitError> {
+    fn bytes(&self, image: &FileImage) -> Result<Vec<u8>, GitError> {
         let mut bytes = Vec::new();
         match &image.bytes {
-            Bytes::Here(here) => return Ok(here.clone()),
-            Bytes::Content => {
+            ImageBytes::Here(here) => return Ok(here.clone()),
+            ImageBytes::Content => {
                 self.request.content.open(&image.state.hash)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
             }
-            Bytes::AsFound => {
+            ImageBytes::AsFound => {
                 return Err(GitError::Io {
                     source: io::Error::other("the content of a plan is never in the tree"),
                 });
@@ -219,12 +222,13 @@ pub struct FilterProgram {
     pub clean: String,
     /// `filter.NAME.process`.
     pub process: String,
-    /// Whether the configuration names programs that git-lfs would start (`lfs.extension.NAME.clean`).
+    /// True if the configuration names programs that git-lfs would start (`lfs.extension.NAME.clean`).
     pub starts_extensions: bool,
 }
 
 impl FilterProgram {
-    /// Whether it is the one that `git lfs install` sets up, and it starts no program that the repository names.
+    /// Returns true if it is the one that `git lfs install` sets up, and it starts no program that the
+    /// repository names.
     fn is_lfs(&self) -> bool {
         let clean = ["git-lfs clean -- %f", "git-lfs clean %f", "git lfs clean -- %f", "git lfs clean %f"];
         let process = ["", "git-lfs filter-process", "git lfs filter-process"];
@@ -285,12 +289,12 @@ pub trait CleanFilter {
 }
 
 /// A content on its way into the repository.
-enum Pending {
+enum PendingBlob {
     Stored(IndexEntry),
     Plain { mode: String, index: usize },
 }
 
-/// Which paths git's filters change.
+/// The paths that git's filters change.
 #[derive(Default)]
 struct Filters {
     /// Line endings of every text are changed.

@@ -1,15 +1,16 @@
 //! A commit of a plan's changes, and of nothing else.
 //!
-//! Each file is merged three ways: what the plan found, what `HEAD` has, what the plan left. So edits that the user has
-//! not committed, staged or not, do not enter the commit. What the user has staged is merged once more with the result,
-//! to be put into the index when the ref moves.
+//! Each file is merged three ways: what the plan found, what `HEAD` has, what the plan left. So edits that
+//! the user has not committed, staged or not, do not enter the commit. What the user has staged is merged
+//! once more with the result, to be put into the index when the ref moves.
 //!
 //! # Invariants
 //! 1. Only objects are added to the repository; the index that the tree is built in is a file of ours.
 //! 2. When it returns, the objects are on disk.
 //!
 //! # Not here
-//! How contents become blobs ([`super::blobs`]). Hooks and signatures: git's plumbing knows neither. The author is whom git's configuration names.
+//! How contents become blobs ([`super::blobs`]). Hooks and signatures: git's plumbing knows neither. The
+//! author is whom git's configuration names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -19,43 +20,43 @@ use std::path::{Path, PathBuf};
 
 use domain::{RelPath, is_text};
 
-use super::blobs::{CleanFilter, Sides};
-use super::program::{GitError, Program};
-use super::{Entries, IndexEntry, IndexMove, RefMove, set_entries};
+use super::blobs::{CleanFilter, IndexChange};
+use super::program::{GitError, GitRunner};
+use super::{IndexEntries, IndexEntry, IndexMove, RefMove, set_entries};
 use crate::content::ContentSource;
-use crate::journal::{Image, Merger};
+use crate::journal::{FileImage, Merger};
 
-/// What a plan did to one file.
+/// The plan's change to one file.
 #[derive(Clone, Debug)]
 pub struct CommitFile {
     /// The path from the project's root.
     pub path: RelPath,
-    /// What the plan found.
-    pub before: Option<Image>,
-    /// What the plan left.
-    pub after: Option<Image>,
+    /// The state that the plan found.
+    pub before: Option<FileImage>,
+    /// The state that the plan left.
+    pub after: Option<FileImage>,
 }
 
-/// Where the commit goes.
+/// The branch that the commit goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Onto {
+pub enum CommitTarget {
     /// The branch that is checked out, or `HEAD` itself when it is detached.
     Head,
     /// A new branch of this name, which begins at `HEAD`.
     NewBranch(String),
 }
 
-/// What is to be committed.
+/// The inputs of a commit.
 pub struct CommitRequest<'a> {
     /// The project's root, somewhere in a working tree.
     pub root: &'a Path,
-    /// Where it goes.
-    pub onto: Onto,
+    /// The branch that it goes to.
+    pub onto: CommitTarget,
     /// The message.
     pub message: &'a str,
     /// The files. Directories play no part: git knows none.
     pub files: &'a [CommitFile],
-    /// Where contents come from.
+    /// The source of contents.
     pub content: &'a dyn ContentSource,
     /// Merges texts.
     pub merger: &'a dyn Merger,
@@ -80,15 +81,15 @@ impl std::fmt::Debug for CommitRequest<'_> {
 /// [`GitError::Conflicts`] when the plan's changes cannot be told apart from others, [`GitError::BranchExists`],
 /// [`GitError::NothingToCommit`]. Nothing but unreferenced objects is left.
 pub fn commit(request: &CommitRequest<'_>) -> Result<RefMove, GitError> {
-    let git = Program::at(request.root);
+    let git = GitRunner::at(request.root);
     let prefix = prefix(&git, request.root)?;
     let head = git.resolve("HEAD^{commit}")?;
     let name = ref_name(&git, &request.onto)?;
-    let scratch = Scratch::make(request.scratch)?;
-    let building = Building { git: &git, request, scratch: &scratch.0 };
+    let scratch = ScratchDir::make(request.scratch)?;
+    let building = CommitBuilder { git: &git, request, scratch: &scratch.0 };
     let in_head = match &head {
         Some(head) => git.tree_entries(head)?,
-        None => Entries::new(),
+        None => IndexEntries::new(),
     };
     let changes = building.merge_with_head(&building.store_blobs(&prefix)?, &in_head)?;
     let tree = building.write_tree(head.as_deref(), &changes)?;
@@ -99,15 +100,16 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<RefMove, GitError> {
     }
     let new = building.write_commit(&tree, head.as_deref())?;
     let (old, index) = match request.onto {
-        Onto::Head => (head, building.merge_with_index(&changes, &in_head)?),
-        Onto::NewBranch(_) => (None, Vec::new()),
+        CommitTarget::Head => (head, building.merge_with_index(&changes, &in_head)?),
+        CommitTarget::NewBranch(_) => (None, Vec::new()),
     };
     sync_objects(&git, request.root)?;
     Ok(RefMove { name, old, new: Some(new), index })
 }
 
-/// What the path of the project is called from the top of the working tree: empty, or with a slash at the end.
-fn prefix(git: &Program, root: &Path) -> Result<String, GitError> {
+/// What the path of the project is called from the top of the working tree: empty, or with a slash at the
+/// end.
+fn prefix(git: &GitRunner, root: &Path) -> Result<String, GitError> {
     let arguments = ["rev-parse", "--show-prefix"];
     let (end, printed) = git.output(&arguments, b"")?;
     if !end.is_success {
@@ -116,9 +118,9 @@ fn prefix(git: &Program, root: &Path) -> Result<String, GitError> {
     Ok(String::from_utf8_lossy(&printed).trim_end_matches('\n').to_owned())
 }
 
-fn ref_name(git: &Program, onto: &Onto) -> Result<String, GitError> {
+fn ref_name(git: &GitRunner, onto: &CommitTarget) -> Result<String, GitError> {
     match onto {
-        Onto::Head => {
+        CommitTarget::Head => {
             if git.resolve("MERGE_HEAD")?.is_some() {
                 return Err(GitError::MergeInProgress);
             }
@@ -126,7 +128,7 @@ fn ref_name(git: &Program, onto: &Onto) -> Result<String, GitError> {
             let name = String::from_utf8_lossy(&printed).trim().to_owned();
             Ok(if end.is_success { name } else { "HEAD".to_owned() })
         }
-        Onto::NewBranch(branch) => {
+        CommitTarget::NewBranch(branch) => {
             let (checked, printed) = git.output(&["check-ref-format", "--branch", branch], b"")?;
             // `-` and `@{-1}` stand for other branches: a new one is called what it is called.
             if !checked.is_success || printed.trim_ascii_end() != branch.as_bytes() {
@@ -142,16 +144,20 @@ fn ref_name(git: &Program, onto: &Onto) -> Result<String, GitError> {
 }
 
 /// A commit being made.
-pub(super) struct Building<'a> {
-    pub(super) git: &'a Program,
+pub(super) struct CommitBuilder<'a> {
+    pub(super) git: &'a GitRunner,
     pub(super) request: &'a CommitRequest<'a>,
     pub(super) scratch: &'a Path,
 }
 
-impl Building<'_> {
+impl CommitBuilder<'_> {
     /// What the commit has at each path that the plan changed.
-    fn merge_with_head(&self, sides: &[Sides], in_head: &Entries) -> Result<Changed, GitError> {
-        let mut changed = Changed::new();
+    fn merge_with_head(
+        &self,
+        sides: &[IndexChange],
+        in_head: &IndexEntries,
+    ) -> Result<ChangedEntries, GitError> {
+        let mut changed = ChangedEntries::new();
         let mut conflicts = Vec::new();
         for side in sides {
             let head = in_head.get(&side.path);
@@ -167,7 +173,11 @@ impl Building<'_> {
     }
 
     /// What becomes of the user's index: what is staged and does not stand in the way stays staged.
-    fn merge_with_index(&self, changed: &Changed, in_head: &Entries) -> Result<Vec<IndexMove>, GitError> {
+    fn merge_with_index(
+        &self,
+        changed: &ChangedEntries,
+        in_head: &IndexEntries,
+    ) -> Result<Vec<IndexMove>, GitError> {
         let in_index = self.git.index_entries()?;
         let mut moves = Vec::new();
         for (path, committed) in changed {
@@ -223,7 +233,7 @@ impl Building<'_> {
         }
     }
 
-    fn write_tree(&self, head: Option<&str>, changed: &Changed) -> Result<String, GitError> {
+    fn write_tree(&self, head: Option<&str>, changed: &ChangedEntries) -> Result<String, GitError> {
         let git = self.git.with_index(&self.scratch.join("index"));
         if let Some(head) = head {
             git.run(&["read-tree", head])?;
@@ -242,31 +252,31 @@ impl Building<'_> {
     }
 }
 
-/// What the commit has at a path.
-type Changed = BTreeMap<RelPath, Option<IndexEntry>>;
+/// The entries of the commit by path.
+type ChangedEntries = BTreeMap<RelPath, Option<IndexEntry>>;
 
 fn merge_values(base: &str, now: &str, plan: &str) -> Option<String> {
     if now == base || now == plan { Some(plan.to_owned()) } else { (plan == base).then(|| now.to_owned()) }
 }
 
 /// The objects are added without a sync of each; one of their file system is enough.
-fn sync_objects(git: &Program, root: &Path) -> Result<(), GitError> {
+fn sync_objects(git: &GitRunner, root: &Path) -> Result<(), GitError> {
     let objects = git.line(&["rev-parse", "--git-path", "objects"], b"")?;
     rustix::fs::syncfs(File::open(root.join(objects))?).map_err(io::Error::from)?;
     Ok(())
 }
 
 /// A directory of ours, removed in the end.
-struct Scratch(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Scratch {
-    fn make(path: &Path) -> io::Result<Scratch> {
+impl ScratchDir {
+    fn make(path: &Path) -> io::Result<ScratchDir> {
         DirBuilder::new().mode(0o700).create(path)?;
-        Ok(Scratch(path.to_owned()))
+        Ok(ScratchDir(path.to_owned()))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // What is left lies in the data directory and harms nobody.
         drop(fs::remove_dir_all(&self.0));

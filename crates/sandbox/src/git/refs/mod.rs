@@ -1,13 +1,13 @@
 //! Git refs that move together with the files of an apply.
 //!
 //! [`commit`] makes a commit of a plan's changes alone, whatever the user has staged or edited besides; it only adds
-//! objects, which nothing points to. The ref is moved to it by the journal, as one more op: from the expected old value
-//! or not at all.
+//! objects, which nothing points to. The ref is moved to it by the journal, as one more op: from the expected
+//! old value or not at all.
 //!
 //! # Invariants
 //! 1. A ref is compared and set by git in one step. Moving it twice is moving it once.
-//! 2. Of the index only the entries that are named change, and each only from the value that was seen when the commit was
-//!    made: what the user stages meanwhile stays.
+//! 2. Of the index only the entries that are named change, and each only from the value that was seen when
+//!    the commit was made: what the user stages meanwhile stays.
 //! 3. No hook runs, and no other program that the repository names, but filters, and those apart (`blobs`).
 //!
 //! # Not here
@@ -23,11 +23,11 @@ use std::os::fd::BorrowedFd;
 use domain::RelPath;
 
 pub use blobs::{CleanFilter, FilterProgram};
-pub use build::{CommitFile, CommitRequest, Onto, commit};
+pub use build::{CommitFile, CommitRequest, CommitTarget, commit};
 pub use program::GitError;
-use program::Program;
+use program::GitRunner;
 
-/// What the index says about a path.
+/// The entry of a path in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// As git writes it: `100644`, `100755`, `120000`.
@@ -52,11 +52,11 @@ pub struct IndexMove {
 pub struct RefMove {
     /// Its full name: `refs/heads/main`, or `HEAD` when it is detached.
     pub name: String,
-    /// What it points to; none when it is not there.
+    /// Its old target; `None` if it is not there.
     pub old: Option<String>,
-    /// What it shall point to; none when it shall go.
+    /// Its new target; `None` if it shall go.
     pub new: Option<String>,
-    /// What goes with it in the index.
+    /// The changes of the index that go with it.
     pub index: Vec<IndexMove>,
 }
 
@@ -83,14 +83,14 @@ impl RefMove {
 /// # Errors
 /// Git cannot say.
 pub(crate) fn read_ref(root: BorrowedFd<'_>, name: &str) -> Result<Option<String>, GitError> {
-    Program::at_fd(root).resolve(name)
+    GitRunner::at_fd(root).resolve(name)
 }
 
-/// Why a ref was not moved, or not with all that goes with it.
+/// The reason that a ref was not moved, or not with all that goes with it.
 #[derive(Debug)]
 pub(crate) struct RefMoveError {
     pub(crate) source: GitError,
-    /// Whether this call certainly left the ref and the index alone.
+    /// True if this call certainly left the ref and the index alone.
     pub(crate) is_untouched: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct RefMoveError {
 /// # Errors
 /// [`GitError::RefMoved`] when it is somewhere else.
 pub(crate) fn move_ref(root: BorrowedFd<'_>, moved: &RefMove) -> Result<(), RefMoveError> {
-    let git = Program::at_fd(root);
+    let git = GitRunner::at_fd(root);
     let untouched = |source| RefMoveError { source, is_untouched: true };
     if git.resolve(&moved.name).map_err(untouched)? != moved.new {
         update_ref(&git, moved)?;
@@ -108,7 +108,7 @@ pub(crate) fn move_ref(root: BorrowedFd<'_>, moved: &RefMove) -> Result<(), RefM
 }
 
 /// Sets a ref, if it is where it was.
-fn update_ref(git: &Program, moved: &RefMove) -> Result<(), RefMoveError> {
+fn update_ref(git: &GitRunner, moved: &RefMove) -> Result<(), RefMoveError> {
     let old = moved.old.as_deref().unwrap_or("");
     let updated = match &moved.new {
         Some(new) => git.run(&["update-ref", "--no-deref", "-m", "agents: apply", &moved.name, new, old]),
@@ -128,7 +128,7 @@ fn update_ref(git: &Program, moved: &RefMove) -> Result<(), RefMoveError> {
 }
 
 /// Sets the entries that are still what they were.
-fn move_index(git: &Program, moves: &[IndexMove]) -> Result<(), GitError> {
+fn move_index(git: &GitRunner, moves: &[IndexMove]) -> Result<(), GitError> {
     if moves.is_empty() {
         return Ok(());
     }
@@ -139,7 +139,7 @@ fn move_index(git: &Program, moves: &[IndexMove]) -> Result<(), GitError> {
 }
 
 /// Sets entries of the index; a path without one is removed.
-fn set_entries(git: &Program, changed: &[(&RelPath, Option<&IndexEntry>)]) -> Result<(), GitError> {
+fn set_entries(git: &GitRunner, changed: &[(&RelPath, Option<&IndexEntry>)]) -> Result<(), GitError> {
     if changed.is_empty() {
         return Ok(());
     }
@@ -159,4 +159,4 @@ fn set_entries(git: &Program, changed: &[(&RelPath, Option<&IndexEntry>)]) -> Re
 }
 
 /// Entries by path.
-type Entries = BTreeMap<RelPath, IndexEntry>;
+type IndexEntries = BTreeMap<RelPath, IndexEntry>;

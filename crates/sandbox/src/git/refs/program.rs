@@ -1,10 +1,10 @@
-//! Git as it is asked for a commit: what to run, and how its answers are read.
+//! The git commands that make a commit, and the readers of their answers.
 //!
 //! # Invariants
 //! 1. Lists are separated by NUL, so that no file name is mistaken for two.
 //!
 //! # Not here
-//! How git is started, and what holds it back: `git_command`.
+//! How git is started, and what holds it back: `git::command`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use domain::{ErrorClass, RelPath};
 
-use super::{Entries, IndexEntry};
+use super::{IndexEntries, IndexEntry};
 use crate::git::command::{GitCommand, GitEnd, GitRunError};
 
-/// Why git did not do it.
+/// The reason that git refused a request.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The directory is in no working tree.
@@ -89,7 +89,7 @@ pub enum GitError {
 }
 
 impl GitError {
-    /// How it is to be taken.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::RefMoved { .. } | Self::Failed { .. } | Self::Run { .. } | Self::Io { .. } => {
@@ -111,17 +111,18 @@ const MESSAGE_CHARS_MAX: usize = 500;
 
 /// Git in one directory, with one index.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
+pub(super) struct GitRunner {
     dir: PathBuf,
     index: Option<PathBuf>,
     settings: Vec<String>,
     starts_programs: bool,
 }
 
-impl Program {
-    /// In a directory that is held open. It is found through the descriptor, whatever its path leads to by now.
-    pub(super) fn at_fd(root: BorrowedFd<'_>) -> Program {
-        Program {
+impl GitRunner {
+    /// In a directory that is held open. It is found through the descriptor, whatever its path leads to by
+    /// now.
+    pub(super) fn at_fd(root: BorrowedFd<'_>) -> GitRunner {
+        GitRunner {
             dir: format!("/proc/self/fd/{}", root.as_raw_fd()).into(),
             index: None,
             settings: Vec::new(),
@@ -130,23 +131,23 @@ impl Program {
     }
 
     /// In a directory.
-    pub(super) fn at(dir: &Path) -> Program {
-        Program { dir: dir.to_owned(), index: None, settings: Vec::new(), starts_programs: false }
+    pub(super) fn at(dir: &Path) -> GitRunner {
+        GitRunner { dir: dir.to_owned(), index: None, settings: Vec::new(), starts_programs: false }
     }
 
     /// The same, with an index of its own.
-    pub(super) fn with_index(&self, index: &Path) -> Program {
-        Program { index: Some(index.to_owned()), ..self.clone() }
+    pub(super) fn with_index(&self, index: &Path) -> GitRunner {
+        GitRunner { index: Some(index.to_owned()), ..self.clone() }
     }
 
     /// The same, with settings that stand over all configuration: `name=value`.
-    pub(super) fn with_settings(&self, settings: impl IntoIterator<Item = String>) -> Program {
-        Program { settings: settings.into_iter().collect(), ..self.clone() }
+    pub(super) fn with_settings(&self, settings: impl IntoIterator<Item = String>) -> GitRunner {
+        GitRunner { settings: settings.into_iter().collect(), ..self.clone() }
     }
 
     /// The same, which may start programs; they are in the same walls.
-    pub(super) fn starting_programs(self) -> Program {
-        Program { starts_programs: true, ..self }
+    pub(super) fn starting_programs(self) -> GitRunner {
+        GitRunner { starts_programs: true, ..self }
     }
 
     /// Runs it and answers whatever it says.
@@ -201,15 +202,15 @@ impl Program {
         Err(GitError::Failed { command: "rev-parse".to_owned(), message })
     }
 
-    /// The entries of the index at and below the directory, by their path from the top. Those that are in conflict are
-    /// left out.
-    pub(super) fn index_entries(&self) -> Result<Entries, GitError> {
+    /// The entries of the index at and below the directory, by their path from the top. Those that are in
+    /// conflict are left out.
+    pub(super) fn index_entries(&self) -> Result<IndexEntries, GitError> {
         let listed = self.run(&["ls-files", "-s", "-z", "--full-name"])?;
         Ok(listed.split(|byte| *byte == 0).filter_map(staged_entry).collect())
     }
 
     /// The entries of a commit's tree at and below the directory, by their path from the top.
-    pub(super) fn tree_entries(&self, commit: &str) -> Result<Entries, GitError> {
+    pub(super) fn tree_entries(&self, commit: &str) -> Result<IndexEntries, GitError> {
         let listed = self.run(&["ls-tree", "-r", "-z", "--full-name", commit])?;
         Ok(listed.split(|byte| *byte == 0).filter_map(tree_entry).collect())
     }

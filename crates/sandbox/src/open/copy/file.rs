@@ -1,4 +1,4 @@
-//! How one file or link is copied, and what makes it look like its original.
+//! Copies one file or link, and makes it look like its original.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -9,10 +9,10 @@ use domain::RelPath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::{Bytes, open_original};
+use super::{CopyMethod, open_original};
 use crate::fs::beneath;
-use crate::fs::beneath::Links;
-use crate::fs::listing::{Entry, list};
+use crate::fs::beneath::LinkPolicy;
+use crate::fs::listing::{ListingEntry, list};
 
 /// A file that is shorter is read at once: a read from a regular file falls short only at its end.
 const SMALL_BYTES: usize = 16 * 1024;
@@ -43,7 +43,8 @@ pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<()
     removed.map_err(said)
 }
 
-/// A file with content to try it with where the project has none: one of ours, without a name, in the sandbox directory.
+/// A file with content to try it with where the project has none: one of ours, without a name, in the sandbox
+/// directory.
 fn own_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<OwnedFd, String> {
     let said = |errno: Errno| errno.to_string();
     let device = |dir: BorrowedFd<'_>| rustix::fs::fstat(dir).map(|stat| stat.st_dev).map_err(said);
@@ -77,7 +78,7 @@ fn some_file(root: BorrowedFd<'_>) -> Option<OwnedFd> {
                 dirs.push_back(Some(path));
             } else if entry.kind() == FileType::RegularFile && entry.stat.st_size > 0 {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-                if let Ok(file) = beneath::open(root, &path, flags, Mode::empty(), Links::Refuse) {
+                if let Ok(file) = beneath::open(root, &path, flags, Mode::empty(), LinkPolicy::Refuse) {
                     return Some(file);
                 }
             }
@@ -89,8 +90,8 @@ fn some_file(root: BorrowedFd<'_>) -> Option<OwnedFd> {
 pub(super) fn copy_file(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
-    entry: &Entry,
-    bytes: Bytes,
+    entry: &ListingEntry,
+    bytes: CopyMethod,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<()> {
     let name = entry.name.as_c_str();
@@ -98,7 +99,7 @@ pub(super) fn copy_file(
     let mut original = File::from(rustix::fs::openat(from, name, read, Mode::empty())?);
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut copy = File::from(rustix::fs::openat(to, name, write, Mode::RUSR | Mode::WUSR)?);
-    let shared = bytes == Bytes::Shared && rustix::fs::ioctl_ficlone(&copy, &original).is_ok();
+    let shared = bytes == CopyMethod::Shared && rustix::fs::ioctl_ficlone(&copy, &original).is_ok();
     if !shared {
         copy_bytes(&mut original, &mut copy, stop)?;
     }
@@ -122,14 +123,14 @@ fn copy_bytes(original: &mut File, copy: &mut File, stop: &dyn Fn() -> bool) -> 
             break;
         }
         if stop() {
-            return Err(stopped());
+            return Err(stop_error());
         }
     }
     Ok(())
 }
 
-/// Goes to the next data of the original at or behind a place, and as far in the copy; returns how much of it to copy at
-/// once, `None` if only a hole is left, which the copy has then too.
+/// Goes to the next data of the original at or behind a place, and as far in the copy; returns how much of it
+/// to copy at once, `None` if only a hole is left, which the copy has then too.
 fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u64>> {
     let data = match rustix::fs::seek(original, SeekFrom::Data(*at)) {
         Ok(data) => data,
@@ -151,11 +152,11 @@ fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u6
 }
 
 /// Somebody said that no more shall be copied.
-pub(super) fn stopped() -> io::Error {
+pub(super) fn stop_error() -> io::Error {
     io::Error::other("the copying was stopped")
 }
 
-pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
+pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &ListingEntry) -> io::Result<()> {
     let target = rustix::fs::readlinkat(from, entry.name.as_c_str(), Vec::new())?;
     match rustix::fs::symlinkat(target.as_c_str(), to, entry.name.as_c_str()) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -163,8 +164,8 @@ pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry)
     }
 }
 
-/// Mode and time of last change. The copy belongs to us, whoever owns the original: a command of root has no right to write
-/// what belongs to others.
+/// Mode and time of last change. The copy belongs to us, whoever owns the original: a command of root has no
+/// right to write what belongs to others.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 pub(super) fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
     rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
@@ -194,7 +195,7 @@ mod tests {
             true
         };
         let told = copy_bytes(&mut File::open(&from).unwrap(), &mut copy, &stop).unwrap_err();
-        assert_eq!((told.to_string(), asked.get()), (stopped().to_string(), 1));
+        assert_eq!((told.to_string(), asked.get()), (stop_error().to_string(), 1));
         assert_eq!(copy.metadata().unwrap().len(), SMALL_BYTES as u64 + CHUNK_BYTES);
     }
 

@@ -1,9 +1,10 @@
-//! The rungs that copy: everything, by sharing blocks or byte by byte.
+//! The strategies that copy everything, by sharing blocks or byte by byte.
 //!
 //! # Invariants
-//! 1. The original is only read. Links are copied as links, modes and times are kept; pipes, sockets and devices are
-//!    left out and counted.
-//! 2. A repository in the tree, at any depth, gets a private `.git`: nothing done in the copy reaches the user's.
+//! 1. The original is only read. Links are copied as links, modes and times are kept; pipes, sockets and
+//!    devices are left out and counted.
+//! 2. A repository in the tree, at any depth, gets a private `.git`: nothing done in the copy reaches the
+//!    user's.
 //! 3. The sandbox directory itself is not copied, should it lie inside the project.
 //!
 //! # Not here
@@ -26,11 +27,11 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 pub(crate) use file::try_sharing;
-use file::{copy_file, copy_link, look_like, stopped};
+use file::{copy_file, copy_link, look_like, stop_error};
 
 use crate::fs::beneath;
-use crate::fs::beneath::{BeneathError, Links};
-use crate::fs::listing::{Entry, is_absent, list, open_dir};
+use crate::fs::beneath::{BeneathError, LinkPolicy};
+use crate::fs::listing::{ListingEntry, is_absent, list, open_dir};
 use crate::git;
 
 /// The directory beside a copy in which borrowed directories have their second place.
@@ -42,25 +43,25 @@ const THREADS_MAX: usize = 4;
 /// Fewer paths are not worth a thread.
 const PATHS_MIN: usize = 256;
 
-/// How the bytes of a file get into the copy.
+/// The way in which the bytes of a file get into the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bytes {
+pub(crate) enum CopyMethod {
     /// By sharing blocks; where one file cannot, by copying it.
     Shared,
     /// By copying.
     Copied,
 }
 
-/// What a copy does not have.
+/// The numbers of files that a copy does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedFiles {
     /// Pipes, sockets and devices.
     pub special: u64,
     /// Files and directories that we may not read.
     pub unreadable: u64,
 }
 
-/// How large a copy of the user's projects may be, and how large it is.
+/// The limits of a copy of the user's projects, and its size so far.
 #[derive(Debug)]
 pub struct CopyWatch {
     files_max: u64,
@@ -81,7 +82,7 @@ impl CopyWatch {
         CopyWatch { files_max, bytes_max, files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    /// How many files and bytes were copied so far.
+    /// Returns the numbers of files and bytes copied so far.
     pub fn copied(&self) -> (u64, u64) {
         (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -111,44 +112,44 @@ impl CopyWatch {
 }
 
 /// A project and the copy that is made of it.
-pub(crate) struct Copying<'a> {
+pub(crate) struct ProjectCopy<'a> {
     pub(crate) from: BorrowedFd<'a>,
     pub(crate) from_path: &'a Path,
     pub(crate) to: BorrowedFd<'a>,
     pub(crate) to_path: &'a Path,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: CopyMethod,
     /// Device and inode of a directory that is not copied.
     pub(crate) leave_out: (u64, u64),
     /// Whether to go no further; asked before each file, and in a huge one after each chunk.
     stop: &'a (dyn Fn() -> bool + Sync),
     /// How much was copied, and may be.
     watch: &'a CopyWatch,
-    skipped: Skipped,
+    skipped: SkippedFiles,
     dirs: BTreeMap<Option<RelPath>, Stat>,
     made: BTreeSet<RelPath>,
-    last: Option<Pair>,
+    last: Option<DirPair>,
 }
 
 /// A directory of the original and its copy, both open.
-struct Pair {
+struct DirPair {
     dir: Option<RelPath>,
     from: OwnedFd,
     to: OwnedFd,
 }
 
-impl<'a> Copying<'a> {
+impl<'a> ProjectCopy<'a> {
     pub(crate) fn new(
         (from, from_path): (BorrowedFd<'a>, &'a Path),
         (to, to_path): (BorrowedFd<'a>, &'a Path),
-        bytes: Bytes,
+        bytes: CopyMethod,
         leave_out: (u64, u64),
         stop: &'a (dyn Fn() -> bool + Sync),
         watch: &'a CopyWatch,
-    ) -> Result<Copying<'a>, BeneathError> {
+    ) -> Result<ProjectCopy<'a>, BeneathError> {
         let root = rustix::fs::fstat(from).map_err(|errno| crate::open::manifest::at(None, errno.into()))?;
         let dirs = BTreeMap::from([(None, root)]);
-        let (skipped, made) = (Skipped::default(), BTreeSet::new());
-        Ok(Copying {
+        let (skipped, made) = (SkippedFiles::default(), BTreeSet::new());
+        Ok(ProjectCopy {
             from,
             from_path,
             to,
@@ -165,7 +166,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Copies the whole tree.
-    pub(crate) fn everything(mut self) -> Result<Skipped, String> {
+    pub(crate) fn copy_all(mut self) -> Result<SkippedFiles, String> {
         let mut repositories = Vec::new();
         let mut dirs = vec![None];
         while let Some(dir) = dirs.pop() {
@@ -233,12 +234,12 @@ impl<'a> Copying<'a> {
     }
 
     /// Copies the file or link; directories that are met here are left out on purpose.
-    fn entry(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
+    fn entry(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &ListingEntry) -> io::Result<()> {
         if (self.stop)() {
-            return Err(stopped());
+            return Err(stop_error());
         }
         let bytes =
-            if self.bytes == Bytes::Copied { u64::try_from(entry.stat.st_size).unwrap_or(0) } else { 0 };
+            if self.bytes == CopyMethod::Copied { u64::try_from(entry.stat.st_size).unwrap_or(0) } else { 0 };
         self.watch.count(bytes)?;
         let copied = match entry.kind() {
             FileType::RegularFile => copy_file(from, to, entry, self.bytes, self.stop),
@@ -271,7 +272,7 @@ impl<'a> Copying<'a> {
             let parts: Vec<_> = paths
                 .chunks(share)
                 .map(|part| {
-                    let mut copying = self.alike();
+                    let mut copying = self.restarted();
                     scope.spawn(move || copying.part(part).map(|directories| (copying, directories)))
                 })
                 .collect();
@@ -279,7 +280,7 @@ impl<'a> Copying<'a> {
         });
         let mut directories = Vec::new();
         for part in done {
-            let (Copying { skipped, dirs, .. }, found) = part?;
+            let (ProjectCopy { skipped, dirs, .. }, found) = part?;
             self.skipped.special += skipped.special;
             self.skipped.unreadable += skipped.unreadable;
             self.dirs.extend(dirs);
@@ -299,9 +300,9 @@ impl<'a> Copying<'a> {
     }
 
     /// The same copy, of which nothing is done yet.
-    fn alike(&self) -> Copying<'a> {
-        Copying {
-            skipped: Skipped::default(),
+    fn restarted(&self) -> ProjectCopy<'a> {
+        ProjectCopy {
+            skipped: SkippedFiles::default(),
             dirs: BTreeMap::new(),
             made: BTreeSet::new(),
             last: None,
@@ -309,7 +310,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Copies the one file or link at `path`, and what directories it needs. A directory is made, but not gone into.
+    /// Copies the one file or link at `path`, and what directories it needs. A directory is made, but not
+    /// gone into.
     pub(crate) fn one_path(&mut self, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
         let Some(pair) = self.around(path)? else { return Ok(None) };
         let copied = self.one_of(&pair, path);
@@ -317,7 +319,7 @@ impl<'a> Copying<'a> {
         copied
     }
 
-    fn one_of(&mut self, pair: &Pair, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
+    fn one_of(&mut self, pair: &DirPair, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
         let io_error = |source: io::Error| BeneathError::Io { path: path.clone(), source };
         let name = std::ffi::CString::new(path.file_name()).map_err(|nul| io_error(nul.into()))?;
         let stat = match rustix::fs::statat(&pair.from, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -325,7 +327,7 @@ impl<'a> Copying<'a> {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(io_error(errno.into())),
         };
-        let entry = Entry { name, stat };
+        let entry = ListingEntry { name, stat };
         if entry.kind() == FileType::Directory {
             self.directory(pair.to.as_fd(), &entry.name, path.clone(), entry.stat)?;
         } else {
@@ -334,9 +336,9 @@ impl<'a> Copying<'a> {
         Ok(Some(entry.kind()))
     }
 
-    /// The directory of `path` in the original and in the copy; none when it is gone. Paths come in order, so that it
-    /// is most often that of the path before.
-    fn around(&mut self, path: &RelPath) -> Result<Option<Pair>, BeneathError> {
+    /// The directory of `path` in the original and in the copy; none when it is gone. Paths come in order, so
+    /// that it is most often that of the path before.
+    fn around(&mut self, path: &RelPath) -> Result<Option<DirPair>, BeneathError> {
         let dir = path.parent();
         if let Some(last) = self.last.take_if(|last| last.dir == dir) {
             return Ok(Some(last));
@@ -348,7 +350,7 @@ impl<'a> Copying<'a> {
         };
         self.parents(path)?;
         let to = open_dir(self.to, dir.as_ref())?;
-        Ok(Some(Pair { dir, from, to }))
+        Ok(Some(DirPair { dir, from, to }))
     }
 
     fn parents(&mut self, path: &RelPath) -> Result<(), BeneathError> {
@@ -372,7 +374,8 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Gives the copy of the working tree in `dir` a repository of its own. What git cannot read is copied as it is.
+    /// Gives the copy of the working tree in `dir` a repository of its own. What git cannot read is copied as
+    /// it is.
     pub(crate) fn repository(&mut self, dir: Option<&RelPath>) -> Result<(), String> {
         let (tree, copy) = (join(self.from_path, dir), join(self.to_path, dir));
         if git::make_private(&tree, &copy, &self.lent(), self.stop).is_ok() {
@@ -397,7 +400,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Whether to go no further.
+    /// Returns the check that stops the copy.
     pub(crate) fn stop(&self) -> &'a (dyn Fn() -> bool + Sync) {
         self.stop
     }
@@ -408,7 +411,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Gives directories the modes and times of their originals, now that nothing more is made in them.
-    pub(crate) fn finish(self) -> Result<Skipped, BeneathError> {
+    pub(crate) fn finish(self) -> Result<SkippedFiles, BeneathError> {
         for (dir, stat) in self.dirs.iter().rev() {
             let copy = open_dir(self.to, dir.as_ref())?;
             look_like(copy.as_fd(), stat)
@@ -423,7 +426,7 @@ pub(crate) fn open_original(root: BorrowedFd<'_>, dir: Option<&RelPath>) -> Resu
     match dir {
         Some(dir) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            beneath::open(root, dir, flags, Mode::empty(), Links::Refuse)
+            beneath::open(root, dir, flags, Mode::empty(), LinkPolicy::Refuse)
         }
         None => open_dir(root, None),
     }

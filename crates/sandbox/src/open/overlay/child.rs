@@ -1,7 +1,7 @@
 //! The process that mounts overlays in namespaces of its own and hands them over as descriptors.
 //!
-//! No process holds the namespaces afterwards: the engine's descriptors do. When the engine is killed they are closed,
-//! and the kernel unmounts.
+//! No process holds the namespaces afterwards: the engine's descriptors do. When the engine is killed they
+//! are closed, and the kernel unmounts.
 //!
 //! # Invariants
 //! 1. Directories are opened after the namespaces are made: the kernel refuses mounts of an older namespace.
@@ -16,15 +16,20 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use super::spec::{Failed, Held, Identity, Overlay, Place, Step, Within};
+use super::spec::{
+    CheckedDir, DirIdentity, MountFailure, MountStep, NamespaceTarget, Overlay, OverlayHandles,
+};
 use crate::child::single_threaded;
 
 /// Mounts the overlays; the namespaces and the merged roots are held by what is returned.
-pub(super) fn mount_all(within: &Within<'_>, overlays: &[Overlay]) -> Result<Held, Failed> {
+pub(super) fn mount_all(
+    within: &NamespaceTarget<'_>,
+    overlays: &[Overlay],
+) -> Result<OverlayHandles, MountFailure> {
     let kinds = match within {
-        Within::NewMounts => libc::CLONE_NEWNS,
-        Within::NewUser => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
-        Within::Mounts(_) | Within::UserAndMounts(..) => 0,
+        NamespaceTarget::NewMounts => libc::CLONE_NEWNS,
+        NamespaceTarget::NewUser => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
+        NamespaceTarget::Mounts(_) | NamespaceTarget::UserAndMounts(..) => 0,
     };
     // Asked here: in the new namespace we are nobody until our ids are mapped into it.
     let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -34,33 +39,35 @@ pub(super) fn mount_all(within: &Within<'_>, overlays: &[Overlay]) -> Result<Hel
         hold(within, roots)
     });
     mounted.unwrap_or_else(|source| {
-        Err(Failed::at(Step::Namespaces)(Errno::from_io_error(&source).unwrap_or(Errno::CHILD)))
+        Err(MountFailure::at(MountStep::Namespaces)(Errno::from_io_error(&source).unwrap_or(Errno::CHILD)))
     })
 }
 
-fn enter(within: &Within<'_>, (uid, gid): (u32, u32)) -> Result<(), Failed> {
+fn enter(within: &NamespaceTarget<'_>, (uid, gid): (u32, u32)) -> Result<(), MountFailure> {
     match within {
-        Within::NewMounts => {}
-        Within::NewUser => map_ids(uid, gid).map_err(Failed::at(Step::MapIds))?,
-        Within::Mounts(mounts) => copy_of(*mounts)?,
-        Within::UserAndMounts(user, mounts) => {
+        NamespaceTarget::NewMounts => {}
+        NamespaceTarget::NewUser => map_ids(uid, gid).map_err(MountFailure::at(MountStep::MapIds))?,
+        NamespaceTarget::Mounts(mounts) => copy_of(*mounts)?,
+        NamespaceTarget::UserAndMounts(user, mounts) => {
             join(*user, LinkNameSpaceType::User)?;
             copy_of(*mounts)?;
         }
     }
     rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(Failed::at(Step::Private))
+        .map_err(MountFailure::at(MountStep::Private))
 }
 
 /// Goes into a copy of this mount namespace.
-fn copy_of(mounts: BorrowedFd<'_>) -> Result<(), Failed> {
+fn copy_of(mounts: BorrowedFd<'_>) -> Result<(), MountFailure> {
     join(mounts, LinkNameSpaceType::Mount)?;
     // SAFETY: the table of descriptors is not unshared, and the root and working directory are this process's own.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.map_err(Failed::at(Step::Namespaces))
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
+        .map_err(MountFailure::at(MountStep::Namespaces))
 }
 
-fn join(namespace: BorrowedFd<'_>, kind: LinkNameSpaceType) -> Result<(), Failed> {
-    rustix::thread::move_into_link_name_space(namespace, Some(kind)).map_err(Failed::at(Step::Enter))
+fn join(namespace: BorrowedFd<'_>, kind: LinkNameSpaceType) -> Result<(), MountFailure> {
+    rustix::thread::move_into_link_name_space(namespace, Some(kind))
+        .map_err(MountFailure::at(MountStep::Enter))
 }
 
 /// Each id of ours stays what it is; others are not in the namespace at all.
@@ -76,32 +83,36 @@ fn write_to(path: &CStr, text: &str) -> Result<(), Errno> {
 }
 
 /// Mounts each and opens it; all layers are reached before the first mount hides anything.
-fn mount_each(overlays: &[Overlay]) -> Result<Vec<OwnedFd>, Failed> {
+fn mount_each(overlays: &[Overlay]) -> Result<Vec<OwnedFd>, MountFailure> {
     let mut layers = Vec::new();
     for (index, overlay) in overlays.iter().enumerate() {
-        let reach = |place: &Place| reach(place, index);
+        let reach = |place: &CheckedDir| reach(place, index);
         if let Some(ids) = &overlay.exchange {
             let lower = reach(&overlay.lower)?;
             super::ownership::mount_exchanged(&lower, &overlay.lower.path, ids.as_fd())
-                .map_err(Failed::of(Step::Exchange, index))?;
+                .map_err(MountFailure::in_overlay(MountStep::Exchange, index))?;
         }
         layers.push([reach(&overlay.lower)?, reach(&overlay.upper)?, reach(&overlay.work)?]);
     }
     let mut merged = Vec::new();
     for (index, (overlay, layers)) in overlays.iter().zip(&layers).enumerate() {
-        mount(overlay, layers).map_err(Failed::of(Step::Mount, index))?;
-        merged.push(open_dir(&overlay.lower).map_err(Failed::of(Step::Merged, index))?);
+        mount(overlay, layers).map_err(MountFailure::in_overlay(MountStep::Mount, index))?;
+        merged.push(open_dir(&overlay.lower).map_err(MountFailure::in_overlay(MountStep::Merged, index))?);
     }
     Ok(merged)
 }
 
-fn reach(place: &Place, overlay: usize) -> Result<OwnedFd, Failed> {
-    let dir = open_dir(place).map_err(Failed::of(Step::Reach, overlay))?;
-    let is = Identity::of(&dir).map_err(Failed::of(Step::Reach, overlay))?;
-    if is == place.is { Ok(dir) } else { Err(Failed::of(Step::Elsewhere, overlay)(Errno::STALE)) }
+fn reach(place: &CheckedDir, overlay: usize) -> Result<OwnedFd, MountFailure> {
+    let dir = open_dir(place).map_err(MountFailure::in_overlay(MountStep::Reach, overlay))?;
+    let is = DirIdentity::read(&dir).map_err(MountFailure::in_overlay(MountStep::Reach, overlay))?;
+    if is == place.is {
+        Ok(dir)
+    } else {
+        Err(MountFailure::in_overlay(MountStep::Elsewhere, overlay)(Errno::STALE))
+    }
 }
 
-fn open_dir(place: &Place) -> Result<OwnedFd, Errno> {
+fn open_dir(place: &CheckedDir) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, place.path.as_slice(), flags, Mode::empty())
 }
@@ -125,15 +136,15 @@ fn mount(overlay: &Overlay, [lower, upper, work]: &[OwnedFd; 3]) -> Result<(), E
     rustix::mount::mount(c"overlay", target, c"overlay", flags, options.as_c_str())
 }
 
-fn hold(within: &Within<'_>, roots: Vec<OwnedFd>) -> Result<Held, Failed> {
+fn hold(within: &NamespaceTarget<'_>, roots: Vec<OwnedFd>) -> Result<OverlayHandles, MountFailure> {
     let own = |path: &CStr| {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(Failed::at(Step::HandOver))
+            .map_err(MountFailure::at(MountStep::HandOver))
     };
     let user = match within {
-        Within::NewUser => Some(own(c"/proc/self/ns/user")?),
+        NamespaceTarget::NewUser => Some(own(c"/proc/self/ns/user")?),
         // The engine has the user namespace of a layer already.
-        Within::NewMounts | Within::Mounts(_) | Within::UserAndMounts(..) => None,
+        NamespaceTarget::NewMounts | NamespaceTarget::Mounts(_) | NamespaceTarget::UserAndMounts(..) => None,
     };
-    Ok(Held { user, mount: own(c"/proc/self/ns/mnt")?, roots })
+    Ok(OverlayHandles { user, mount: own(c"/proc/self/ns/mnt")?, roots })
 }

@@ -1,4 +1,5 @@
-//! Whether an overlay can serve, as far as that is known before it is tried; the reasons are words for the user.
+//! Checks that an overlay can work, as far as that is known before it is tried; the reasons are words for the
+//! user.
 //!
 //! # Not here
 //! What only trying tells: that is said by the process that mounts.
@@ -73,7 +74,7 @@ pub(super) fn of_upper(upper: BorrowedFd<'_>, path: &Path) -> Result<(), String>
         .map_err(|errno| format!("{} keeps no user attributes: {errno}", path.display()))
 }
 
-/// Whether this is an overlay.
+/// Returns true if this is an overlay.
 pub(super) fn is_overlay(dir: impl AsFd) -> bool {
     file_system(dir.as_fd()) == Ok(OVERLAYFS)
 }

@@ -1,7 +1,8 @@
-//! The best rung: an overlay over the live tree, mounted at the project's own path in a namespace of its own.
+//! The best strategy: an overlay over the live tree, mounted at the project's own path in a namespace of its
+//! own.
 //!
-//! It costs the same whatever the size of the project: nothing is walked. What the plan changes goes to an upper
-//! directory; the project is the lower one and is only read.
+//! It costs the same whatever the size of the project: nothing is walked. What the plan changes goes to an
+//! upper directory; the project is the lower one and is only read.
 //!
 //! # Invariants
 //! 1. No process holds the namespace; descriptors of ours do.
@@ -23,7 +24,7 @@ use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use spec::{Failed, Held, Identity, Overlay, Place, Step, Within};
+use spec::{CheckedDir, DirIdentity, MountFailure, MountStep, NamespaceTarget, Overlay, OverlayHandles};
 
 use crate::fs::beneath;
 
@@ -31,7 +32,7 @@ pub(crate) use fit::mount_points;
 
 /// A project to be covered.
 #[derive(Debug)]
-pub(crate) struct Cover<'a> {
+pub(crate) struct OverlayTarget<'a> {
     /// Its path, without links, at which the overlay is mounted.
     pub(crate) path: &'a Path,
     /// The project itself.
@@ -50,28 +51,31 @@ pub(crate) struct Namespaces {
 
 /// Overlays, mounted.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+pub(crate) struct MountedOverlays {
     pub(crate) namespaces: Namespaces,
     /// The merged root and the upper directory of each, in the order of the covers.
     pub(crate) roots: Vec<(OwnedFd, OwnedFd)>,
 }
 
 /// Mounts an overlay over each project; the reason, in words, when that does not work here.
-pub(crate) fn mount(covers: &[Cover<'_>]) -> Result<Mounted, String> {
+pub(crate) fn mount(covers: &[OverlayTarget<'_>]) -> Result<MountedOverlays, String> {
     let may_mount = may_mount();
     for cover in covers {
         fit::of_project(cover.lower, cover.path, !may_mount)?;
     }
-    let within = if may_mount { Within::NewMounts } else { Within::NewUser };
+    let within = if may_mount { NamespaceTarget::NewMounts } else { NamespaceTarget::NewUser };
     mount_within(covers, &within)
 }
 
 /// Mounts a further overlay over each merged root of a sandbox, in a copy of its namespace.
-pub(crate) fn mount_over(covers: &[Cover<'_>], namespaces: &Namespaces) -> Result<Mounted, String> {
+pub(crate) fn mount_over(
+    covers: &[OverlayTarget<'_>],
+    namespaces: &Namespaces,
+) -> Result<MountedOverlays, String> {
     let mount = namespaces.mount.as_fd();
     let within = match &namespaces.user {
-        Some(user) => Within::UserAndMounts(user.as_fd(), mount),
-        None => Within::Mounts(mount),
+        Some(user) => NamespaceTarget::UserAndMounts(user.as_fd(), mount),
+        None => NamespaceTarget::Mounts(mount),
     };
     mount_within(covers, &within)
 }
@@ -80,7 +84,10 @@ fn may_mount() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, String> {
+fn mount_within(
+    covers: &[OverlayTarget<'_>],
+    within: &NamespaceTarget<'_>,
+) -> Result<MountedOverlays, String> {
     let mut overlays = Vec::new();
     let mut uppers = Vec::new();
     for cover in covers {
@@ -100,8 +107,8 @@ fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, St
         });
         uppers.push(upper);
     }
-    let Held { user, mount, roots } =
-        child::mount_all(within, &overlays).map_err(|failed| in_words(&failed, covers))?;
+    let OverlayHandles { user, mount, roots } =
+        child::mount_all(within, &overlays).map_err(|failed| describe_failure(&failed, covers))?;
     if !roots.iter().all(fit::is_overlay) {
         return Err("something other than overlays was mounted".to_owned());
     }
@@ -109,7 +116,7 @@ fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, St
         open_work(&cover.dir);
     }
     let roots = roots.into_iter().zip(uppers).collect();
-    Ok(Mounted { namespaces: Namespaces { user, mount }, roots })
+    Ok(MountedOverlays { namespaces: Namespaces { user, mount }, roots })
 }
 
 fn make_dir(path: &Path) -> Result<OwnedFd, String> {
@@ -118,7 +125,8 @@ fn make_dir(path: &Path) -> Result<OwnedFd, String> {
         .map_err(|source| format!("{}: {source}", path.display()))
 }
 
-/// The kernel makes directories that nobody may enter. Their owner must be able to remove them whatever becomes of us.
+/// The kernel makes directories that nobody may enter. Their owner must be able to remove them whatever
+/// becomes of us.
 fn open_work(dir: &Path) {
     for made in ["work/work", "work/work/incompat", "work/work/incompat/volatile"] {
         // One that is not there is none that is in the way.
@@ -126,17 +134,17 @@ fn open_work(dir: &Path) {
     }
 }
 
-fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<Place, String> {
-    let is = Identity::of(dir).map_err(|errno| format!("{}: {errno}", path.display()))?;
-    Ok(Place { path: fit::bytes(path), is })
+fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<CheckedDir, String> {
+    let is = DirIdentity::read(dir).map_err(|errno| format!("{}: {errno}", path.display()))?;
+    Ok(CheckedDir { path: fit::bytes(path), is })
 }
 
 fn not_exchanged(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("{} belongs to another user, with whom root cannot be exchanged here: {why}", path.display())
 }
 
-/// The merged root has the owner and the mode of the upper directory, so that has those of the project; and our own owner if
-/// that is exchanged.
+/// The merged root has the owner and the mode of the upper directory, so that has those of the project; and
+/// our own owner if that is exchanged.
 fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>, is_exchanged: bool) -> Result<(), Errno> {
     let (is, wanted) = (rustix::fs::fstat(upper)?, rustix::fs::fstat(project)?);
     if !is_exchanged && (is.st_uid, is.st_gid) != (wanted.st_uid, wanted.st_gid) {
@@ -147,24 +155,26 @@ fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>, is_exchanged: bool)
         .map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))
 }
 
-fn in_words(failed: &Failed, covers: &[Cover<'_>]) -> String {
+fn describe_failure(failed: &MountFailure, covers: &[OverlayTarget<'_>]) -> String {
     let errno = Errno::from_raw_os_error(failed.errno);
     let cover = failed.overlay.and_then(|index| covers.get(index));
     let path = cover.map_or_else(String::new, |cover| cover.path.display().to_string());
     match failed.step {
-        Step::Namespaces | Step::MapIds => format!("namespaces are barred here: {errno}"),
-        Step::Elsewhere => format!("{path} was replaced by another directory meanwhile"),
-        Step::Mount if errno == Errno::INVAL && cover.is_some_and(|cover| fit::is_overlay(cover.lower)) => {
+        MountStep::Namespaces | MountStep::MapIds => format!("namespaces are barred here: {errno}"),
+        MountStep::Elsewhere => format!("{path} was replaced by another directory meanwhile"),
+        MountStep::Mount
+            if errno == Errno::INVAL && cover.is_some_and(|cover| fit::is_overlay(cover.lower)) =>
+        {
             format!("{path} lies on overlays as deep as the kernel allows")
         }
-        Step::Mount if matches!(errno, Errno::PERM | Errno::ACCESS) => {
+        MountStep::Mount if matches!(errno, Errno::PERM | Errno::ACCESS) => {
             format!("mounting over {path} is barred here: {errno}")
         }
-        Step::Exchange => not_exchanged(Path::new(&path), &errno),
-        Step::Mount if errno == Errno::LOOP => format!("the sandbox directory lies inside {path}"),
-        Step::Mount if errno == Errno::NODEV => "this kernel has no overlay file system".to_owned(),
-        Step::Mount => format!("mounting over {path}: {errno}"),
-        Step::Reach | Step::Merged => format!("{path}: {errno}"),
-        Step::Enter | Step::Private | Step::HandOver => format!("{:?}: {errno}", failed.step),
+        MountStep::Exchange => not_exchanged(Path::new(&path), &errno),
+        MountStep::Mount if errno == Errno::LOOP => format!("the sandbox directory lies inside {path}"),
+        MountStep::Mount if errno == Errno::NODEV => "this kernel has no overlay file system".to_owned(),
+        MountStep::Mount => format!("mounting over {path}: {errno}"),
+        MountStep::Reach | MountStep::Merged => format!("{path}: {errno}"),
+        MountStep::Enter | MountStep::Private | MountStep::HandOver => format!("{:?}: {errno}", failed.step),
     }
 }

@@ -1,8 +1,8 @@
-//! Whose a tree is in the sandbox, if root works in a tree that belongs to another user.
+//! The owner of a tree in the sandbox, if root works in a tree that belongs to another user.
 //!
-//! A command of root has no capability: it can write only what belongs to root. So the overlay reads the tree through a mount
-//! on which its owner and root are exchanged. What the command makes belongs to root in the upper directory, and to the
-//! directory's owner once it is applied.
+//! A command of root has no capability: it can write only what belongs to root. So the overlay reads the tree
+//! through a mount on which its owner and root are exchanged. What the command makes belongs to root in the
+//! upper directory, and to the directory's owner once it is applied.
 //!
 //! # Not here
 //! Files in the tree that belong to a third user: those stay closed, as they are for the owner.
@@ -20,7 +20,8 @@ const ID_MAX: u32 = u32::MAX - 1;
 
 /// The owner of a project, if that is not who we are.
 ///
-/// Who owns the directory decides, unless more of what is directly in it is our own: then it is ours but for its top.
+/// Who owns the directory decides, unless more of what is directly in it is our own: then it is ours but for
+/// its top.
 pub(super) fn other_owner(dir: BorrowedFd<'_>) -> Result<Option<(Uid, Gid)>, Errno> {
     let (stat, own) = (rustix::fs::fstat(dir)?, rustix::process::geteuid().as_raw());
     if stat.st_uid == own {
@@ -73,14 +74,14 @@ pub(super) fn exchanged_with_root((uid, gid): (Uid, Gid)) -> io::Result<OwnedFd>
 }
 
 fn fill_maps(pid: i64, uid: u32, gid: u32) -> io::Result<OwnedFd> {
-    std::fs::write(format!("/proc/{pid}/uid_map"), exchanged(uid))?;
-    std::fs::write(format!("/proc/{pid}/gid_map"), exchanged(gid))?;
+    std::fs::write(format!("/proc/{pid}/uid_map"), exchange_map(uid))?;
+    std::fs::write(format!("/proc/{pid}/gid_map"), exchange_map(gid))?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(format!("/proc/{pid}/ns/user"), flags, Mode::empty())?)
 }
 
 /// The map in which an id and that of root are exchanged, and all others stay.
-fn exchanged(id: u32) -> String {
+fn exchange_map(id: u32) -> String {
     match id {
         0 => format!("0 0 {}\n", u32::MAX),
         id => {
@@ -122,10 +123,10 @@ mod tests {
 
     #[test]
     fn an_exchange_maps_every_id_once() {
-        assert_eq!(exchanged(0), "0 0 4294967295\n");
-        assert_eq!(exchanged(1), "0 1 1\n1 0 1\n2 2 4294967293\n");
-        assert_eq!(exchanged(1000), "0 1000 1\n1000 0 1\n1 1 999\n1001 1001 4294966294\n");
-        assert_eq!(exchanged(ID_MAX), "0 4294967294 1\n4294967294 0 1\n1 1 4294967293\n");
+        assert_eq!(exchange_map(0), "0 0 4294967295\n");
+        assert_eq!(exchange_map(1), "0 1 1\n1 0 1\n2 2 4294967293\n");
+        assert_eq!(exchange_map(1000), "0 1000 1\n1000 0 1\n1 1 999\n1001 1001 4294966294\n");
+        assert_eq!(exchange_map(ID_MAX), "0 4294967294 1\n4294967294 0 1\n1 1 4294967293\n");
     }
 
     #[test]

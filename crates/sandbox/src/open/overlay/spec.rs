@@ -1,4 +1,4 @@
-//! What is asked of the process that mounts overlays, and what it answers.
+//! The requests to the process that mounts overlays, and its answers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,39 +6,39 @@ use rustix::io::Errno;
 
 /// Which directory a path led to, so that the process can tell that it leads to the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct DirIdentity {
     device: u64,
     inode: u64,
 }
 
-impl Identity {
-    pub(super) fn of(dir: impl AsFd) -> rustix::io::Result<Identity> {
+impl DirIdentity {
+    pub(super) fn read(dir: impl AsFd) -> rustix::io::Result<DirIdentity> {
         let stat = rustix::fs::fstat(dir)?;
-        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+        Ok(DirIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
 /// A directory by its path and by what it is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CheckedDir {
     pub(super) path: Vec<u8>,
-    pub(super) is: Identity,
+    pub(super) is: DirIdentity,
 }
 
 /// One overlay: over `lower`, at its own path.
 #[derive(Debug)]
 pub(super) struct Overlay {
-    pub(super) lower: Place,
-    pub(super) upper: Place,
-    pub(super) work: Place,
+    pub(super) lower: CheckedDir,
+    pub(super) upper: CheckedDir,
+    pub(super) work: CheckedDir,
     pub(super) read_only: bool,
     /// The user namespace in which the project's owner and root are exchanged, if that is another user.
     pub(super) exchange: Option<OwnedFd>,
 }
 
-/// Where the overlays are mounted.
+/// The namespaces in which the overlays are mounted.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Within<'a> {
+pub(super) enum NamespaceTarget<'a> {
     /// In a new mount namespace of a process that may mount.
     NewMounts,
     /// In a new user and mount namespace.
@@ -51,7 +51,7 @@ pub(super) enum Within<'a> {
 
 /// Overlays that are mounted: what holds them.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OverlayHandles {
     /// The user namespace, if it is a new one.
     pub(super) user: Option<OwnedFd>,
     pub(super) mount: OwnedFd,
@@ -59,9 +59,9 @@ pub(super) struct Held {
     pub(super) roots: Vec<OwnedFd>,
 }
 
-/// At what it failed.
+/// The step at which a mount failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum MountStep {
     /// Entering the sandbox's namespaces.
     Enter,
     /// Making namespaces.
@@ -86,19 +86,19 @@ pub(super) enum Step {
 
 /// A step that failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failed {
-    pub(super) step: Step,
+pub(super) struct MountFailure {
+    pub(super) step: MountStep,
     pub(super) errno: i32,
     /// Which overlay it was about.
     pub(super) overlay: Option<usize>,
 }
 
-impl Failed {
-    pub(super) fn at(step: Step) -> impl Fn(Errno) -> Failed {
-        move |errno| Failed { step, errno: errno.raw_os_error(), overlay: None }
+impl MountFailure {
+    pub(super) fn at(step: MountStep) -> impl Fn(Errno) -> MountFailure {
+        move |errno| MountFailure { step, errno: errno.raw_os_error(), overlay: None }
     }
 
-    pub(super) fn of(step: Step, overlay: usize) -> impl Fn(Errno) -> Failed {
-        move |errno| Failed { step, errno: errno.raw_os_error(), overlay: Some(overlay) }
+    pub(super) fn in_overlay(step: MountStep, overlay: usize) -> impl Fn(Errno) -> MountFailure {
+        move |errno| MountFailure { step, errno: errno.raw_os_error(), overlay: Some(overlay) }
     }
 }

@@ -1,27 +1,27 @@
-//! Tool calls and sandboxes in SQLite: a call's end, its changes, their contents and the nodes that it settles are one
-//! write.
+//! Tool calls and sandboxes in SQLite: a call's end, its changes, their contents and the nodes that it
+//! settles are one write.
 
 mod rows;
 
 use async_trait::async_trait;
 use domain::record::event_draft;
-use domain::record::event_draft::Told;
-use domain::{ChangesetError, Claim, KeptCall, NewCall, PlanId, Recorded, SandboxRecord, ToolCall};
+use domain::record::event_draft::EventDraft;
+use domain::{ChangesetError, Claim, NewCall, PlanId, RecordedChange, SandboxRecord, SettledCall, ToolCall};
 use sync::Effect;
 
-use super::changesets::{Target, append, knows_all};
-use super::heads::{self, Head, tell};
-use super::jobs::{Moment, guard};
+use super::changesets::{EntryTarget, append, knows_all};
+use super::heads::{self, PlanHead, tell};
+use super::jobs::{WriteTime, guard};
 use super::tx::Tx;
-use super::writer::{Durability, Lane, Terms};
+use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore, contents, nodes};
-use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
+use crate::{CallAuthority, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
 pub(super) use rows::is_known;
 
-/// Whether a call that begins is the first of its node.
+/// The start of a call: the first of its node, or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(super) enum CallStart {
     /// With it a node begins.
     Node,
     /// Its node has begun before, or it is of none.
@@ -31,31 +31,31 @@ pub(super) enum Begins {
 /// Keeps a call that begins.
 pub(super) fn keep_begun(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
     new: NewCall,
-    begins: Begins,
-    at: Moment,
+    begins: CallStart,
+    at: WriteTime,
 ) -> Result<ToolCall, StoreError> {
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall { plan, no, started: at.wall, new, end: None };
     rows::insert(tx, head, &call)?;
-    let node = (begins == Begins::Node).then(|| event_draft::node_started(&call));
+    let node = (begins == CallStart::Node).then(|| event_draft::node_started(&call));
     tell(tx, head, node.into_iter().chain([event_draft::tool_started(&call)]), at.wall)?;
     Ok(call)
 }
 
-/// Keeps a call that has ended already and changed nothing, with the nodes that it settles. What is to be told of it goes
-/// to `told`.
+/// Keeps a call that has ended already and changed nothing, with the nodes that it settles. What is to be
+/// told of it goes to `told`.
 pub(super) fn keep_ended(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
-    kept: KeptCall,
-    at: Moment,
-    told: &mut Vec<Told>,
+    kept: SettledCall,
+    at: WriteTime,
+    told: &mut Vec<EventDraft>,
 ) -> Result<ToolCall, StoreError> {
-    let KeptCall { call: new, count_as: _, end, settles } = kept;
+    let SettledCall { call: new, count_as: _, end, settles } = kept;
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
     rows::insert(tx, head, &call)?;
@@ -68,8 +68,8 @@ fn end(
     tx: &Tx<'_>,
     claim: &Claim,
     outcome: CallOutcome,
-    at: Moment,
-) -> Result<Vec<Recorded>, ChangesetStoreError> {
+    at: WriteTime,
+) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
     let head = guard(tx, claim)?;
     let CallOutcome { attempt, no, end, changeset, changes, contents, settles } = outcome;
     let known = rows::find(tx, head, claim.plan, attempt, no)?;
@@ -82,7 +82,7 @@ fn end(
         (_, true) => Vec::new(),
         (None, false) => return Err(ChangesetError::NoActiveChangeset.into()),
         (Some(id), false) => {
-            let append = |change| append(tx, head, Target::Named(id), change);
+            let append = |change| append(tx, head, EntryTarget::Named(id), change);
             changes.into_iter().map(append).collect::<Result<_, _>>()?
         }
     };
@@ -99,7 +99,7 @@ fn end(
 }
 
 /// Ends every call of a plan that still runs, in order of attempt and number.
-pub(super) fn end_all(tx: &Tx<'_>, head: Head, plan: PlanId, at: Moment) -> Result<(), StoreError> {
+pub(super) fn end_all(tx: &Tx<'_>, head: PlanHead, plan: PlanId, at: WriteTime) -> Result<(), StoreError> {
     for mut call in rows::running(tx, head, plan)? {
         let told = event_draft::tool_finished(call.interrupt(at.wall), 0);
         rows::save_end(tx, head, &call)?;
@@ -108,7 +108,12 @@ pub(super) fn end_all(tx: &Tx<'_>, head: Head, plan: PlanId, at: Moment) -> Resu
     Ok(())
 }
 
-fn sandbox_opened(tx: &Tx<'_>, claim: &Claim, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
+fn sandbox_opened(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    record: &SandboxRecord,
+    at: WriteTime,
+) -> Result<(), StoreError> {
     guard(tx, claim)?;
     let head = guard(tx, &Claim { plan: record.plan, ..*claim })?;
     if rows::sandbox(tx, head, record.plan, record.attempt)?.as_ref() == Some(record) {
@@ -118,7 +123,7 @@ fn sandbox_opened(tx: &Tx<'_>, claim: &Claim, record: &SandboxRecord, at: Moment
     tell(tx, head, [event_draft::sandbox_opened(record)], at.wall)
 }
 
-fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
+fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: WriteTime) -> Result<(), StoreError> {
     let Some(head) = heads::find(tx, record.plan)? else { return Ok(()) };
     match rows::sandbox(tx, head, record.plan, record.attempt)? {
         Some(known) if known != *record => {
@@ -141,20 +146,20 @@ impl CallStore for SqliteStore {
     async fn begin_call(&self, _: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_PROCESS, move |tx| {
-            keep_begun(tx, guard(tx, &claim)?, claim.plan, new, Begins::Call, at)
+            keep_begun(tx, guard(tx, &claim)?, claim.plan, new, CallStart::Call, at)
         })
         .await
     }
 
     async fn end_call(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         outcome: CallOutcome,
-    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+    ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
         let (at, claim) = (self.moment(), *claim);
         let bytes = bytes_of(&outcome);
-        let terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes };
+        let terms = WriteTerms { lane: Lane::Second, durability: WriteDurability::Process, bytes };
         self.write(terms, move |tx| end(tx, &claim, outcome, at)).await
     }
 

@@ -1,15 +1,15 @@
 //! The rows of tool calls and sandboxes.
 
 use domain::{
-    CallEnd, CallNo, CallState, KeptOutput, NewCall, NotCaptured, PlanId, SandboxRecord, ToolCall,
-    TreeCompared,
+    CallEnd, CallNumber, CallState, CaptureOmissions, NewCall, PlanId, SandboxRecord, StoredOutput, ToolCall,
+    TreeChanges,
 };
 use rusqlite::{Row, params};
 
 use crate::StoreError;
-use crate::sqlite::heads::Head;
+use crate::sqlite::heads::PlanHead;
 use crate::sqlite::row::{
-    Json, Text, from_json, hash_or_none, number, parsed, signed, wall, wall_at, wall_or_none, word,
+    SqlJson, SqlText, from_json, hash_or_none, number, parsed, signed, wall, wall_at, wall_or_none, word,
 };
 use crate::sqlite::tx::Tx;
 
@@ -40,7 +40,7 @@ fn call(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<ToolCall> {
         | CallState::Refused
         | CallState::Cancelled) => Some(end(row, state)?),
     };
-    Ok(ToolCall { plan, no: CallNo(row.get(1)?), started: wall_at(row, 6)?, new, end })
+    Ok(ToolCall { plan, no: CallNumber(row.get(1)?), started: wall_at(row, 6)?, new, end })
 }
 
 fn end(row: &Row<'_>, state: CallState) -> rusqlite::Result<CallEnd> {
@@ -58,46 +58,46 @@ fn end(row: &Row<'_>, state: CallState) -> rusqlite::Result<CallEnd> {
 }
 
 /// A stream in three columns from `first` on.
-fn output(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<KeptOutput>> {
+fn output(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<StoredOutput>> {
     match hash_or_none(row, first)? {
         None => Ok(None),
         Some(hash) => {
             let (total, left_out) = (number(row, first + 1)?, number(row, first + 2)?);
-            Ok(Some(KeptOutput { hash, total, left_out }))
+            Ok(Some(StoredOutput { hash, total, left_out }))
         }
     }
 }
 
-pub(super) fn next_no(tx: &Tx<'_>, head: Head, attempt: u32) -> Result<CallNo, StoreError> {
+pub(super) fn next_no(tx: &Tx<'_>, head: PlanHead, attempt: u32) -> Result<CallNumber, StoreError> {
     let last = "SELECT coalesce(max(no), 0) + 1 FROM tool_calls WHERE head = ?1 AND attempt = ?2";
-    tx.the(last, (head.0, attempt), |row| row.get(0).map(CallNo))
+    tx.the(last, (head.0, attempt), |row| row.get(0).map(CallNumber))
 }
 
 pub(super) fn find(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
     attempt: u32,
-    no: CallNo,
+    no: CallNumber,
 ) -> Result<Option<ToolCall>, StoreError> {
     let named = select_calls!("WHERE head = ?1 AND attempt = ?2 AND no = ?3");
     tx.one(named, (head.0, attempt, no.0), |row| call(row, plan))
 }
 
-pub(super) fn all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+pub(super) fn all(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
     tx.all(select_calls!("WHERE head = ?1 ORDER BY attempt, no"), [head.0], |row| call(row, plan))
 }
 
 /// The calls that have no end.
-pub(super) fn running(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+pub(super) fn running(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
     let running = select_calls!("WHERE head = ?1 AND state = 'running' ORDER BY attempt, no");
     tx.all(running, [head.0], |row| call(row, plan))
 }
 
-/// Whether the node was called in the attempt.
+/// Returns whether the node was called in the attempt.
 pub(in crate::sqlite) fn is_known(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     attempt: u32,
     node: &str,
 ) -> Result<bool, StoreError> {
@@ -106,7 +106,7 @@ pub(in crate::sqlite) fn is_known(
 }
 
 /// A row for a call, with its end if it has one.
-pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
+pub(super) fn insert(tx: &Tx<'_>, head: PlanHead, call: &ToolCall) -> Result<(), StoreError> {
     let NewCall { attempt, node, tool, requested, effective } = &call.new;
     let end = call.end.as_ref();
     let stdout = end.and_then(|end| end.stdout);
@@ -122,15 +122,15 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), Sto
             call.no.0,
             node,
             tool,
-            Json(requested),
-            Json(effective),
+            SqlJson(requested),
+            SqlJson(effective),
             wall(call.started),
             call.state().as_str(),
             end.map(|end| signed(end.duration_ms)),
             end.and_then(|end| end.exit),
             end.and_then(|end| end.error.as_ref()),
-            end.map(|end| Json(&end.result)),
-            end.and_then(|end| end.isolation.as_ref()).map(Json),
+            end.map(|end| SqlJson(&end.result)),
+            end.and_then(|end| end.isolation.as_ref()).map(SqlJson),
             stdout.as_ref().map(|output| output.hash.as_bytes()),
             stdout.map(|output| signed(output.total)),
             stdout.map(|output| signed(output.left_out)),
@@ -143,7 +143,7 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), Sto
 }
 
 /// Writes the end of a call that has one, in place of its row.
-pub(super) fn save_end(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
+pub(super) fn save_end(tx: &Tx<'_>, head: PlanHead, call: &ToolCall) -> Result<(), StoreError> {
     let row = "DELETE FROM tool_calls WHERE head = ?1 AND attempt = ?2 AND no = ?3";
     tx.run(row, (head.0, call.new.attempt, call.no.0))?;
     insert(tx, head, call)
@@ -158,13 +158,13 @@ macro_rules! select_sandboxes {
     };
 }
 
-/// What is known of a sandbox when it is closed, in one column: a store of an older version has the first part only.
+/// The facts about a closed sandbox, in one column: a store of an older version has the first part only.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct SeenAtClose {
+struct SandboxCloseFacts {
     #[serde(flatten)]
-    not_captured: NotCaptured,
+    not_captured: CaptureOmissions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tree: Option<TreeCompared>,
+    tree: Option<TreeChanges>,
 }
 
 fn sandbox_of(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<SandboxRecord> {
@@ -178,13 +178,13 @@ fn sandbox_of(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<SandboxRecord> {
         opened: wall_at(row, 5)?,
         closed: wall_or_none(row, 6)?,
         not_captured: from_json(row, 7)?,
-        tree: from_json::<SeenAtClose>(row, 7)?.tree,
+        tree: from_json::<SandboxCloseFacts>(row, 7)?.tree,
     })
 }
 
 pub(super) fn sandbox(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
     attempt: u32,
 ) -> Result<Option<SandboxRecord>, StoreError> {
@@ -192,24 +192,27 @@ pub(super) fn sandbox(
     tx.one(of_attempt, (head.0, attempt), |row| sandbox_of(row, plan))
 }
 
-pub(super) fn sandboxes(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
+pub(super) fn sandboxes(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
     let all = select_sandboxes!("WHERE head = ?1 ORDER BY attempt");
     tx.all(all, [head.0], |row| sandbox_of(row, plan))
 }
 
-pub(super) fn save_sandbox(tx: &Tx<'_>, head: Head, record: &SandboxRecord) -> Result<(), StoreError> {
+pub(super) fn save_sandbox(tx: &Tx<'_>, head: PlanHead, record: &SandboxRecord) -> Result<(), StoreError> {
     tx.run(
         "INSERT OR REPLACE INTO sandboxes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
             head.0,
             record.attempt,
             record.rung,
-            Json(&record.passed_over),
+            SqlJson(&record.passed_over),
             record.dir,
-            Text(record.boot),
+            SqlText(record.boot),
             wall(record.opened),
             record.closed.map(wall),
-            Json(SeenAtClose { not_captured: record.not_captured.clone(), tree: record.tree.clone() }),
+            SqlJson(SandboxCloseFacts {
+                not_captured: record.not_captured.clone(),
+                tree: record.tree.clone()
+            }),
         ],
     )?;
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. A footprint of another attempt, or of fewer entries, is returned as none.
-//! 2. Plans that changed nothing, or came to their end, are not looked at: the triggers of `schema` keep the list.
+//! 2. Plans that changed nothing, or came to their end, are not looked at: the triggers of `schema` keep the
+//!    list.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use domain::{PlanId, PlanState};
 use rusqlite::Row;
 use serde_json::json;
 
-use crate::sqlite::row::{Text, count, from_json, number, parsed, signed};
+use crate::sqlite::row::{SqlText, count, from_json, number, parsed, signed};
 use crate::sqlite::tx::Tx;
 use crate::{ChangedPlan, StoreError};
 
@@ -37,7 +38,7 @@ fn changed_plan(row: &Row<'_>) -> rusqlite::Result<ChangedPlan> {
     })
 }
 
-pub(super) fn changed(
+pub(super) fn list_changed_plans(
     tx: &Tx<'_>,
     states: &[PlanState],
     plans_max: usize,
@@ -65,7 +66,7 @@ pub(super) fn changed(
 pub(super) fn of_plan(tx: &Tx<'_>, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError> {
     tx.one(
         select_changed!("WHERE f.head = (SELECT no FROM plan_heads WHERE plan = ?1)"),
-        [Text(plan)],
+        [SqlText(plan)],
         changed_plan,
     )
 }
@@ -80,7 +81,7 @@ pub(super) fn keep(
     tx.run(
         "UPDATE footprints SET attempt = ?2, entries = ?3, files = ?4, bytes = ?5
          WHERE is_open = 1 AND head = (SELECT no FROM plan_heads WHERE plan = ?1)",
-        (Text(plan), attempt, signed(entries), i64::try_from(files).unwrap_or(i64::MAX), bytes),
+        (SqlText(plan), attempt, signed(entries), i64::try_from(files).unwrap_or(i64::MAX), bytes),
     )?;
     Ok(())
 }
@@ -93,7 +94,7 @@ pub(super) fn files(tx: &Tx<'_>, plans: &[PlanId]) -> Result<BTreeMap<PlanId, us
              CROSS JOIN footprints f ON f.head = h.no AND f.entries = h.entries
              CROSS JOIN plans p ON p.head = h.no AND p.attempt = f.attempt
              WHERE h.plan = ?1 AND f.files IS NOT NULL",
-            [Text(*plan)],
+            [SqlText(*plan)],
             |row| count(row, 0),
         )?;
         known.extend(files.map(|files| (*plan, files)));

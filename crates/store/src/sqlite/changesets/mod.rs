@@ -1,11 +1,12 @@
 //! Changesets in SQLite: an entry costs what it costs, however many there are.
 //!
 //! # Invariants
-//! 1. Recording reads no other entry than one of the same name, and takes its two numbers by the writes that use them.
+//! 1. Recording reads no other entry than one of the same name, and takes its two numbers by the writes that
+//!    use them.
 //! 2. The entries of a changeset are read once, when it ends, for their digest.
 //! 3. Files of large contents that an ended changeset names are on the disk before its end is committed.
-//! 4. Entries are given out only if they are those that were recorded: as many as were numbered, and with the digest of
-//!    each changeset that has ended. A damaged file never reads as a plan that changed nothing.
+//! 4. Entries are given out only if they are those that were recorded: as many as were numbered, and with the
+//!    digest of each changeset that has ended. A damaged file never reads as a plan that changed nothing.
 
 mod footprints;
 mod port;
@@ -13,67 +14,68 @@ mod rows;
 
 use domain::record::event_draft;
 use domain::{
-    ChangeEntry, Changeset, ChangesetDigest, ChangesetError, ChangesetId, ChangesetState, Claim, Closed,
-    Ending, Folding, Hash, NetChange, NewChange, PlanId, Recorded, Started, changeset_digest,
+    ChangeEntry, Changeset, ChangesetDigest, ChangesetEnding, ChangesetError, ChangesetId, ChangesetState,
+    Claim, ClosedChangeset, Hash, NetChange, NetChangeFold, NewChange, PlanId, RecordedChange,
+    StartedChangeset, changeset_digest,
 };
 
-use super::heads::{Head, tell};
-use super::jobs::{Moment, guard};
-use super::row::{Text, number};
+use super::heads::{PlanHead, tell};
+use super::jobs::{WriteTime, guard};
+use super::row::{SqlText, number};
 use super::tx::Tx;
 use super::{contents, plans};
 use crate::{ChangesetStoreError, StoreError};
 
 /// A changeset's row, by its number within the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SetNo(i64);
+pub(super) struct ChangesetRowId(i64);
 
-/// Where an entry is to go.
+/// The changeset into which an entry is recorded.
 #[derive(Clone, Copy)]
-pub(super) enum Target {
+pub(super) enum EntryTarget {
     Named(ChangesetId),
     Latest,
 }
 
-fn start(tx: &Tx<'_>, claim: &Claim, id: ChangesetId) -> Result<Started, ChangesetStoreError> {
+fn start(tx: &Tx<'_>, claim: &Claim, id: ChangesetId) -> Result<StartedChangeset, ChangesetStoreError> {
     let head = guard(tx, claim)?;
     if let Some(set) = rows::find(tx, head, id)? {
-        return Ok(Started { id, ordinal: set.ordinal });
+        return Ok(StartedChangeset { id, ordinal: set.ordinal });
     }
     let next = "UPDATE plan_heads SET changesets = changesets + 1 WHERE no = ?1 RETURNING changesets";
     let ordinal = numbered(tx.the(next, [head.0], |row| number(row, 0))?, "changesets")?;
     let attempt = plans::attempt_of(tx, head)?;
     tx.run(
         "INSERT INTO changesets (head, ordinal, id, attempt, state) VALUES (?1, ?2, ?3, ?4, 'open')",
-        (head.0, ordinal, Text(id), attempt),
+        (head.0, ordinal, SqlText(id), attempt),
     )?;
-    Ok(Started { id, ordinal })
+    Ok(StartedChangeset { id, ordinal })
 }
 
 /// Answers as the first time, or takes the next numbers together with the entry.
 pub(super) fn append(
     tx: &Tx<'_>,
-    head: Head,
-    target: Target,
+    head: PlanHead,
+    target: EntryTarget,
     change: NewChange,
-) -> Result<Recorded, ChangesetStoreError> {
+) -> Result<RecordedChange, ChangesetStoreError> {
     if let Some(first) = rows::entry_named(tx, head, change.id)? {
-        let recorded = Recorded { changeset: first.changeset, seq: first.seq, no: first.no };
+        let recorded = RecordedChange { changeset: first.changeset, seq: first.seq, no: first.no };
         let same = first.matches(&change);
         return if same { Ok(recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }.into()) };
     }
     let Some((set, id, seq)) = rows::take_seq(tx, head, target)? else {
         return Err(match target {
-            Target::Latest => ChangesetError::NoActiveChangeset.into(),
-            Target::Named(id) if rows::find(tx, head, id)?.is_none() => {
+            EntryTarget::Latest => ChangesetError::NoActiveChangeset.into(),
+            EntryTarget::Named(id) if rows::find(tx, head, id)?.is_none() => {
                 ChangesetError::UnknownChangeset { id }.into()
             }
-            Target::Named(id) => ChangesetError::ChangesetClosed { id, entry: Box::new(change) }.into(),
+            EntryTarget::Named(id) => ChangesetError::ChangesetClosed { id, entry: Box::new(change) }.into(),
         });
     };
     let next = "UPDATE plan_heads SET entries = entries + 1 WHERE no = ?1 RETURNING entries";
     let no = tx.the(next, [head.0], |row| number(row, 0))?;
-    let recorded = Recorded { changeset: id, seq: numbered(seq, "entries")?, no };
+    let recorded = RecordedChange { changeset: id, seq: numbered(seq, "entries")?, no };
     rows::insert_entry(tx, head, set, recorded, &change)?;
     Ok(recorded)
 }
@@ -82,8 +84,8 @@ fn numbered(number: u64, what: &'static str) -> Result<u32, ChangesetError> {
     u32::try_from(number).map_err(|_| ChangesetError::Full { what })
 }
 
-/// Whether each of these changes was recorded before, with this content.
-pub(super) fn knows_all(tx: &Tx<'_>, head: Head, changes: &[NewChange]) -> Result<bool, StoreError> {
+/// Returns whether each of these changes was recorded before, with this content.
+pub(super) fn knows_all(tx: &Tx<'_>, head: PlanHead, changes: &[NewChange]) -> Result<bool, StoreError> {
     for change in changes {
         if !rows::entry_named(tx, head, change.id)?.is_some_and(|first| first.matches(change)) {
             return Ok(false);
@@ -95,28 +97,43 @@ pub(super) fn knows_all(tx: &Tx<'_>, head: Head, changes: &[NewChange]) -> Resul
 fn record(
     tx: &Tx<'_>,
     claim: &Claim,
-    target: Target,
+    target: EntryTarget,
     change: NewChange,
-) -> Result<Recorded, ChangesetStoreError> {
+) -> Result<RecordedChange, ChangesetStoreError> {
     append(tx, guard(tx, claim)?, target, change)
 }
 
-fn close(tx: &Tx<'_>, claim: &Claim, id: ChangesetId, at: Moment) -> Result<Closed, ChangesetStoreError> {
+fn close(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    id: ChangesetId,
+    at: WriteTime,
+) -> Result<ClosedChangeset, ChangesetStoreError> {
     let head = guard(tx, claim)?;
     let set = rows::find(tx, head, id)?.ok_or(ChangesetError::UnknownChangeset { id })?;
     if let Some(digest) = set.digest {
-        return Ok(Closed { id, entries: set.entries, digest });
+        return Ok(ClosedChangeset { id, entries: set.entries, digest });
     }
-    Ok(end(tx, head, set.no, id, Ending::Closed, at)?)
+    Ok(end(tx, head, set.no, id, ChangesetEnding::Closed, at)?)
 }
 
-fn finish(tx: &Tx<'_>, claim: &Claim, how: Ending, at: Moment) -> Result<Vec<Closed>, ChangesetStoreError> {
+fn finish(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    how: ChangesetEnding,
+    at: WriteTime,
+) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
     let head = guard(tx, claim)?;
     Ok(end_all(tx, head, how, at)?)
 }
 
 /// Ends every open changeset of a plan, in order of start.
-pub(super) fn end_all(tx: &Tx<'_>, head: Head, how: Ending, at: Moment) -> Result<Vec<Closed>, StoreError> {
+pub(super) fn end_all(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    how: ChangesetEnding,
+    at: WriteTime,
+) -> Result<Vec<ClosedChangeset>, StoreError> {
     let open = rows::open(tx, head)?;
     open.into_iter().map(|(set, id)| end(tx, head, set, id, how, at)).collect()
 }
@@ -124,20 +141,20 @@ pub(super) fn end_all(tx: &Tx<'_>, head: Head, how: Ending, at: Moment) -> Resul
 /// Ends an open changeset and tells of it.
 fn end(
     tx: &Tx<'_>,
-    head: Head,
-    set: SetNo,
+    head: PlanHead,
+    set: ChangesetRowId,
     id: ChangesetId,
-    how: Ending,
-    at: Moment,
-) -> Result<Closed, StoreError> {
+    how: ChangesetEnding,
+    at: WriteTime,
+) -> Result<ClosedChangeset, StoreError> {
     let entries = rows::entries_of(tx, set, id)?;
     for state in entries.iter().flat_map(|entry| [entry.before, entry.after]).flatten() {
         contents::keep_for_good(tx, &state)?;
     }
     let digest: Hash = changeset_digest(&entries);
     let state = match how {
-        Ending::Closed => ChangesetState::Closed,
-        Ending::Interrupted => ChangesetState::Interrupted,
+        ChangesetEnding::Closed => ChangesetState::Closed,
+        ChangesetEnding::Interrupted => ChangesetState::Interrupted,
     };
     tx.run(
         "UPDATE changesets SET state = ?2, digest = ?3 WHERE no = ?1",
@@ -145,13 +162,13 @@ fn end(
     )?;
     // As many as were numbered.
     let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-    let closed = Closed { id, entries, digest };
+    let closed = ClosedChangeset { id, entries, digest };
     tell(tx, head, [event_draft::changeset_closed(&closed, how)], at.wall)?;
     Ok(closed)
 }
 
 /// All changesets of a plan with their entries.
-fn all(tx: &Tx<'_>, head: Head) -> Result<Vec<Changeset>, StoreError> {
+fn all(tx: &Tx<'_>, head: PlanHead) -> Result<Vec<Changeset>, StoreError> {
     let sets = rows::all(tx, head)?;
     sets.into_iter()
         .map(|set| {
@@ -172,7 +189,12 @@ fn all(tx: &Tx<'_>, head: Head) -> Result<Vec<Changeset>, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Damaged`] if they are not those that were recorded.
-fn entries_in(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
+fn entries_in(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    plan: PlanId,
+    attempt: u32,
+) -> Result<Vec<ChangeEntry>, StoreError> {
     let mut all = Vec::new();
     for set in recorded_sets(tx, head, plan, attempt)? {
         let entries = rows::entries_of(tx, set.no, set.id)?;
@@ -185,15 +207,20 @@ fn entries_in(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec
     Ok(all)
 }
 
-/// What the entries of one attempt come to, read one by one. Those of a single changeset, as of a plan with one command,
-/// lie in their order already; those of several have to be sorted.
+/// What the entries of one attempt come to, read one by one. Those of a single changeset, as of a plan with
+/// one command, lie in their order already; those of several have to be sorted.
 ///
 /// # Errors
 /// As [`entries_in`].
-fn net_changes(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
+fn net_changes(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    plan: PlanId,
+    attempt: u32,
+) -> Result<Vec<NetChange>, StoreError> {
     let sets = recorded_sets(tx, head, plan, attempt)?;
     let filled = sets.iter().filter(|set| set.entries > 0).count();
-    let mut folding = Folding::default();
+    let mut folding = NetChangeFold::default();
     for set in &sets {
         let (mut digest, mut count) = (ChangesetDigest::new(set.entries), 0);
         rows::each_of(tx, set.no, set.id, &mut |entry| {
@@ -212,7 +239,12 @@ fn net_changes(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Ve
 }
 
 /// The changesets of one attempt, if those of the plan are as many as were numbered.
-fn recorded_sets(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<rows::Set>, StoreError> {
+fn recorded_sets(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    plan: PlanId,
+    attempt: u32,
+) -> Result<Vec<rows::ChangesetRow>, StoreError> {
     let damaged = |what: String| Err(StoreError::Damaged { plan, what });
     let counted = |row: &rusqlite::Row<'_>| Ok((number(row, 0)?, number(row, 1)?));
     let (numbered, entered) =
@@ -234,7 +266,12 @@ fn recorded_sets(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<
 }
 
 /// Returns an error if what was read of a changeset is not what was recorded.
-fn check(plan: PlanId, set: &rows::Set, count: usize, digest: ChangesetDigest) -> Result<(), StoreError> {
+fn check(
+    plan: PlanId,
+    set: &rows::ChangesetRow,
+    count: usize,
+    digest: ChangesetDigest,
+) -> Result<(), StoreError> {
     let damaged = |what: String| Err(StoreError::Damaged { plan, what });
     if count as u64 != u64::from(set.entries) {
         return damaged(format!("{count} of {} changes are there", set.entries));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, NetChange, NewChange, PlanId, PlanState,
-    Recorded, Started,
+    ChangeEntry, Changeset, ChangesetEnding, ChangesetId, Claim, ClosedChangeset, NetChange, NewChange,
+    PlanId, PlanState, RecordedChange, StartedChangeset,
 };
 use sync::{Effect, Finisher};
 
-use super::{Target, all, close, entries_in, finish, footprints, net_changes, record, start};
+use super::{EntryTarget, all, close, entries_in, finish, footprints, net_changes, record, start};
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
 use crate::{ChangedPlan, ChangesetStore, ChangesetStoreError, StoreError};
 
@@ -20,7 +20,7 @@ impl ChangesetStore for SqliteStore {
         _: &Effect,
         claim: &Claim,
         id: ChangesetId,
-    ) -> Result<Started, ChangesetStoreError> {
+    ) -> Result<StartedChangeset, ChangesetStoreError> {
         let claim = *claim;
         self.write(FOR_PROCESS, move |tx| start(tx, &claim, id)).await
     }
@@ -31,9 +31,9 @@ impl ChangesetStore for SqliteStore {
         claim: &Claim,
         id: ChangesetId,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         let claim = *claim;
-        self.write(FOR_PROCESS, move |tx| record(tx, &claim, Target::Named(id), change)).await
+        self.write(FOR_PROCESS, move |tx| record(tx, &claim, EntryTarget::Named(id), change)).await
     }
 
     async fn record_latest(
@@ -41,12 +41,17 @@ impl ChangesetStore for SqliteStore {
         _: &Effect,
         claim: &Claim,
         change: NewChange,
-    ) -> Result<Recorded, ChangesetStoreError> {
+    ) -> Result<RecordedChange, ChangesetStoreError> {
         let claim = *claim;
-        self.write(FOR_PROCESS, move |tx| record(tx, &claim, Target::Latest, change)).await
+        self.write(FOR_PROCESS, move |tx| record(tx, &claim, EntryTarget::Latest, change)).await
     }
 
-    async fn close(&self, _: &Effect, claim: &Claim, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
+    async fn close(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        id: ChangesetId,
+    ) -> Result<ClosedChangeset, ChangesetStoreError> {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_POWER, move |tx| close(tx, &claim, id, at)).await
     }
@@ -55,8 +60,8 @@ impl ChangesetStore for SqliteStore {
         &self,
         _: &Finisher,
         claim: &Claim,
-        how: Ending,
-    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        how: ChangesetEnding,
+    ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError> {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_POWER, move |tx| finish(tx, &claim, how, at)).await
     }
@@ -80,14 +85,14 @@ impl ChangesetStore for SqliteStore {
         states: &[PlanState],
         plans_max: usize,
     ) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
-        self.read(|tx| footprints::changed(tx, states, plans_max))
+        self.read(|tx| footprints::list_changed_plans(tx, states, plans_max))
     }
 
     async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError> {
         self.read(|tx| footprints::of_plan(tx, plan))
     }
 
-    async fn keep_footprint(
+    async fn store_footprint(
         &self,
         plan: PlanId,
         stamp: (u32, u64),

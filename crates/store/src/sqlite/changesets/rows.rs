@@ -1,20 +1,20 @@
 //! The rows of changesets and their entries.
 
 use domain::{
-    Base, CallNo, ChangeEntry, ChangeId, ChangesetId, ChangesetState, FileState, Hash, Kind, NewChange, Op,
-    Recorded, RootNo,
+    Base, CallNumber, ChangeEntry, ChangeId, ChangeOp, ChangesetId, ChangesetState, FileState, Hash, Kind,
+    NewChange, RecordedChange, RootIndex,
 };
 use rusqlite::{Row, params};
 
-use super::{SetNo, Target};
+use super::{ChangesetRowId, EntryTarget};
 use crate::StoreError;
-use crate::sqlite::heads::Head;
-use crate::sqlite::row::{Text, bytes_id, hash, hash_or_none, number, parsed, path, signed, word};
+use crate::sqlite::heads::PlanHead;
+use crate::sqlite::row::{SqlText, bytes_id, hash, hash_or_none, number, parsed, path, signed, word};
 use crate::sqlite::tx::Tx;
 
 /// A changeset without its entries.
-pub(super) struct Set {
-    pub(super) no: SetNo,
+pub(super) struct ChangesetRow {
+    pub(super) no: ChangesetRowId,
     pub(super) id: ChangesetId,
     pub(super) ordinal: u32,
     pub(super) attempt: u32,
@@ -29,9 +29,9 @@ macro_rules! select_sets {
     };
 }
 
-fn set(row: &Row<'_>) -> rusqlite::Result<Set> {
-    Ok(Set {
-        no: SetNo(row.get(0)?),
+fn set(row: &Row<'_>) -> rusqlite::Result<ChangesetRow> {
+    Ok(ChangesetRow {
+        no: ChangesetRowId(row.get(0)?),
         id: parsed(row, 1)?,
         ordinal: row.get(2)?,
         attempt: row.get(3)?,
@@ -53,39 +53,39 @@ pub(super) fn state_word(state: ChangesetState) -> &'static str {
 }
 
 /// The plan's changeset of this name.
-pub(super) fn find(tx: &Tx<'_>, head: Head, id: ChangesetId) -> Result<Option<Set>, StoreError> {
-    tx.one(select_sets!("WHERE head = ?1 AND id = ?2"), (head.0, Text(id)), set)
+pub(super) fn find(tx: &Tx<'_>, head: PlanHead, id: ChangesetId) -> Result<Option<ChangesetRow>, StoreError> {
+    tx.one(select_sets!("WHERE head = ?1 AND id = ?2"), (head.0, SqlText(id)), set)
 }
 
-pub(super) fn all(tx: &Tx<'_>, head: Head) -> Result<Vec<Set>, StoreError> {
+pub(super) fn all(tx: &Tx<'_>, head: PlanHead) -> Result<Vec<ChangesetRow>, StoreError> {
     tx.all(select_sets!("WHERE head = ?1 ORDER BY ordinal"), [head.0], set)
 }
 
 /// The open ones, in order of start.
-pub(super) fn open(tx: &Tx<'_>, head: Head) -> Result<Vec<(SetNo, ChangesetId)>, StoreError> {
+pub(super) fn open(tx: &Tx<'_>, head: PlanHead) -> Result<Vec<(ChangesetRowId, ChangesetId)>, StoreError> {
     let open = "SELECT no, id FROM changesets WHERE head = ?1 AND state = 'open' ORDER BY ordinal";
-    tx.all(open, [head.0], |row| Ok((SetNo(row.get(0)?), parsed(row, 1)?)))
+    tx.all(open, [head.0], |row| Ok((ChangesetRowId(row.get(0)?), parsed(row, 1)?)))
 }
 
 /// Takes the next number of the target, if it is open.
 pub(super) fn take_seq(
     tx: &Tx<'_>,
-    head: Head,
-    target: Target,
-) -> Result<Option<(SetNo, ChangesetId, u64)>, StoreError> {
+    head: PlanHead,
+    target: EntryTarget,
+) -> Result<Option<(ChangesetRowId, ChangesetId, u64)>, StoreError> {
     match target {
-        Target::Named(id) => tx.one(
+        EntryTarget::Named(id) => tx.one(
             "UPDATE changesets SET entries = entries + 1 WHERE head = ?1 AND id = ?2 AND state = 'open'
              RETURNING no, entries",
-            (head.0, Text(id)),
-            |row| Ok((SetNo(row.get(0)?), id, number(row, 1)?)),
+            (head.0, SqlText(id)),
+            |row| Ok((ChangesetRowId(row.get(0)?), id, number(row, 1)?)),
         ),
-        Target::Latest => tx.one(
+        EntryTarget::Latest => tx.one(
             "UPDATE changesets SET entries = entries + 1
              WHERE no = (SELECT no FROM changesets WHERE head = ?1 AND state = 'open' ORDER BY ordinal DESC LIMIT 1)
              RETURNING no, entries, id",
             [head.0],
-            |row| Ok((SetNo(row.get(0)?), parsed(row, 2)?, number(row, 1)?)),
+            |row| Ok((ChangesetRowId(row.get(0)?), parsed(row, 2)?, number(row, 1)?)),
         ),
     }
 }
@@ -108,8 +108,8 @@ fn entry(row: &Row<'_>, changeset: ChangesetId) -> rusqlite::Result<ChangeEntry>
         changeset,
         seq: row.get(1)?,
         no: number(row, 2)?,
-        call: CallNo(row.get(3)?),
-        root: RootNo(row.get(4)?),
+        call: CallNumber(row.get(3)?),
+        root: RootIndex(row.get(4)?),
         path: path(row, 5)?,
         op: op(row)?,
         before: file_state(row, 8)?,
@@ -122,26 +122,26 @@ fn entry(row: &Row<'_>, changeset: ChangesetId) -> rusqlite::Result<ChangeEntry>
     })
 }
 
-fn op(row: &Row<'_>) -> rusqlite::Result<Op> {
+fn op(row: &Row<'_>) -> rusqlite::Result<ChangeOp> {
     match row.get_ref(6)?.as_str()? {
-        "rename" => Ok(Op::Rename { from: path(row, 7)? }),
+        "rename" => Ok(ChangeOp::Rename { from: path(row, 7)? }),
         _ => word(row, 6, |text| match text {
-            "create" => Some(Op::Create),
-            "modify" => Some(Op::Modify),
-            "delete" => Some(Op::Delete),
-            "mode" => Some(Op::Mode),
+            "create" => Some(ChangeOp::Create),
+            "modify" => Some(ChangeOp::Modify),
+            "delete" => Some(ChangeOp::Delete),
+            "mode" => Some(ChangeOp::Mode),
             _ => None,
         }),
     }
 }
 
-fn op_columns(op: &Op) -> (&'static str, Option<&[u8]>) {
+fn op_columns(op: &ChangeOp) -> (&'static str, Option<&[u8]>) {
     match op {
-        Op::Create => ("create", None),
-        Op::Modify => ("modify", None),
-        Op::Delete => ("delete", None),
-        Op::Rename { from } => ("rename", Some(from.as_bytes())),
-        Op::Mode => ("mode", None),
+        ChangeOp::Create => ("create", None),
+        ChangeOp::Modify => ("modify", None),
+        ChangeOp::Delete => ("delete", None),
+        ChangeOp::Rename { from } => ("rename", Some(from.as_bytes())),
+        ChangeOp::Mode => ("mode", None),
     }
 }
 
@@ -169,13 +169,21 @@ fn file_state(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<FileState>
 }
 
 /// The plan's entry for the change of this name.
-pub(super) fn entry_named(tx: &Tx<'_>, head: Head, id: ChangeId) -> Result<Option<ChangeEntry>, StoreError> {
+pub(super) fn entry_named(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    id: ChangeId,
+) -> Result<Option<ChangeEntry>, StoreError> {
     let named = select_entries!("WHERE e.head = ?1 AND e.id = ?2");
     tx.one(named, (head.0, id.as_u128().to_be_bytes()), |row| entry(row, parsed(row, 19)?))
 }
 
 /// The entries of one changeset, in order.
-pub(super) fn entries_of(tx: &Tx<'_>, set: SetNo, id: ChangesetId) -> Result<Vec<ChangeEntry>, StoreError> {
+pub(super) fn entries_of(
+    tx: &Tx<'_>,
+    set: ChangesetRowId,
+    id: ChangesetId,
+) -> Result<Vec<ChangeEntry>, StoreError> {
     let of_set = select_entries!("WHERE e.changeset = ?1 ORDER BY e.seq");
     tx.all(of_set, [set.0], |row| entry(row, id))
 }
@@ -183,7 +191,7 @@ pub(super) fn entries_of(tx: &Tx<'_>, set: SetNo, id: ChangesetId) -> Result<Vec
 /// Each entry of one changeset, in order, one by one.
 pub(super) fn each_of(
     tx: &Tx<'_>,
-    set: SetNo,
+    set: ChangesetRowId,
     id: ChangesetId,
     act: &mut dyn FnMut(ChangeEntry),
 ) -> Result<(), StoreError> {
@@ -197,7 +205,7 @@ pub(super) fn each_of(
 /// Each entry of one attempt, in order of `no`, one by one.
 pub(super) fn each_in(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     attempt: u32,
     act: &mut dyn FnMut(ChangeEntry),
 ) -> Result<(), StoreError> {
@@ -210,9 +218,9 @@ pub(super) fn each_in(
 
 pub(super) fn insert_entry(
     tx: &Tx<'_>,
-    head: Head,
-    set: SetNo,
-    recorded: Recorded,
+    head: PlanHead,
+    set: ChangesetRowId,
+    recorded: RecordedChange,
     change: &NewChange,
 ) -> Result<(), StoreError> {
     let NewChange { id, call, root, base, draft } = change;

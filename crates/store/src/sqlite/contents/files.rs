@@ -1,7 +1,8 @@
 //! The files of large contents: `contents/ab/cd…`, named by their hash.
 //!
 //! # Invariants
-//! 1. A file is written under another name and takes its place by a rename. Files have mode 0600, directories 0700.
+//! 1. A file is written under another name and takes its place by a rename. Files have mode 0600, directories
+//!    0700.
 //! 2. Zeros take no room: they are left out, where the file system knows holes.
 
 use std::collections::BTreeSet;
@@ -26,19 +27,19 @@ const CHUNK_BYTES: usize = 128 * 1024;
 
 /// The directory of large contents.
 #[derive(Clone)]
-pub(in crate::sqlite) struct Files {
+pub(in crate::sqlite) struct ContentFiles {
     dir: Arc<Path>,
 }
 
 /// A content that is written and has not taken its place yet; dropped, it is removed.
-pub(super) struct Written {
+pub(super) struct WrittenContent {
     pub(super) hash: Hash,
     pub(super) size: u64,
     beside: PathBuf,
     place: PathBuf,
 }
 
-impl Files {
+impl ContentFiles {
     pub(in crate::sqlite) fn new(dir: PathBuf) -> Self {
         Self { dir: dir.into() }
     }
@@ -50,9 +51,10 @@ impl Files {
     }
 
     /// Writes `head` and then all that the reader gives.
-    pub(super) fn write_beside(&self, head: &[u8], reader: &mut dyn Read) -> io::Result<Written> {
+    pub(super) fn write_beside(&self, head: &[u8], reader: &mut dyn Read) -> io::Result<WrittenContent> {
         let (file, beside) = self.create_beside()?;
-        let mut written = Written { hash: Hash::of(&[]), size: 0, beside, place: PathBuf::new() };
+        let mut written =
+            WrittenContent { hash: Hash::from_content(&[]), size: 0, beside, place: PathBuf::new() };
         let mut hasher = blake3::Hasher::new();
         let mut reader = head.chain(reader);
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
@@ -103,7 +105,8 @@ impl Files {
         absent_is_fine(fs::remove_file(self.place(hash)))
     }
 
-    /// Makes sure that these are on the disk, by their content and by their names. One that is missing cannot be.
+    /// Makes sure that these are on the disk, by their content and by their names. One that is missing cannot
+    /// be.
     pub(super) fn sync(&self, hashes: BTreeSet<Hash>) -> io::Result<()> {
         let mut dirs = BTreeSet::new();
         for hash in hashes {
@@ -140,7 +143,7 @@ impl Files {
     }
 }
 
-impl Written {
+impl WrittenContent {
     /// Puts the content under its hash.
     pub(super) fn take_place(self) -> io::Result<()> {
         let is_there = fs::metadata(&self.place).is_ok_and(|known| known.len() == self.size);
@@ -152,7 +155,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for WrittenContent {
     fn drop(&mut self) {
         // Gone when it took its place; else what is left is removed by a later collect.
         let _ = fs::remove_file(&self.beside);

@@ -1,15 +1,16 @@
-//! Contents in SQLite: small ones in a row, large ones in a file beside the database.
+//! Contents in SQLite: small ones in a row, large ones in a file next to the database.
 //!
 //! # How a large one comes to stay
 //! 1. [`stage`](ContentStore::stage) writes it to a file of its own name while it is hashed.
-//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`](crate::STAGED_KEPT) or as long as something names it.
+//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`](crate::STAGED_KEPT) or as long
+//!    as something names it.
 //! 3. The file is renamed to its hash.
 //! 4. The end of its call names it; the end of its changeset waits until the file is on the disk.
 //!
 //! # Invariants
 //! 1. Under a hash lies that content or nothing: never half of it.
-//! 2. Collecting finds out and removes within one transaction, and staging writes its row in one: whichever comes
-//!    first, no content that was staged is removed before it is named.
+//! 2. Collecting finds out and removes within one transaction, and staging writes its row in one: whichever
+//!    comes first, no content that was staged is removed before it is named.
 
 mod files;
 
@@ -18,18 +19,21 @@ use std::io::{self, Cursor, Read};
 
 use domain::{FileState, Hash, Ms, PlanId, WallMs, is_text};
 
-use super::row::{Json, hash, ms, ms_or_none, number, signed};
+use super::row::{SqlJson, hash, ms, ms_or_none, number, signed};
 use super::tx::Tx;
 use super::{FOR_PROCESS, SqliteStore, space};
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoreError, StoredFile};
-pub(super) use files::Files;
+use crate::{
+    CollectedContents, ContentStore, INLINE_BYTES_MAX, ReclaimedSpace, StagedContent, StoreError, StoredFile,
+};
+pub(super) use files::ContentFiles;
 
-/// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits for it.
+/// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits
+/// for it.
 const AHEAD_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Keeps what was staged, now that it has been named.
-pub(super) fn keep(tx: &Tx<'_>, staged: &Staged) -> Result<(), StoreError> {
+pub(super) fn keep(tx: &Tx<'_>, staged: &StagedContent) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO contents (hash, size, bytes) VALUES (?1, ?2, ?3)
          ON CONFLICT (hash) DO NOTHING",
@@ -51,7 +55,7 @@ pub(super) fn keep_for_good(tx: &Tx<'_>, state: &FileState) -> Result<(), StoreE
 }
 
 /// Notes that a large content is about to lie under its hash.
-fn note_staged(tx: &Tx<'_>, staged: &Staged, now: Ms) -> Result<(), StoreError> {
+fn note_staged(tx: &Tx<'_>, staged: &StagedContent, now: Ms) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO contents (hash, size, staged_at) VALUES (?1, ?2, ?3)
          ON CONFLICT (hash) DO UPDATE SET staged_at = ?3, synced = 0",
@@ -61,14 +65,14 @@ fn note_staged(tx: &Tx<'_>, staged: &Staged, now: Ms) -> Result<(), StoreError> 
 }
 
 /// A content that nobody names.
-struct Free {
+struct UnreferencedContent {
     hash: Hash,
     size: u64,
     is_file: bool,
 }
 
-/// What nobody names but these plans.
-fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<Free>, StoreError> {
+/// Returns what nobody names but these plans.
+fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<UnreferencedContent>, StoreError> {
     let without: Vec<String> = without.iter().map(ToString::to_string).collect();
     let oldest = "SELECT min(started_at) FROM jobs WHERE state = 'running'";
     let oldest = tx.the(oldest, [], |row| ms_or_none(row, 0))?;
@@ -83,15 +87,20 @@ fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<Free>, Stor
                UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL AND head NOT IN gone
                UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL AND head NOT IN gone
                UNION SELECT text_hash FROM contexts WHERE head NOT IN gone)",
-        (ms(waits_since), ms(now.saturating_add(AHEAD_MAX)), Json(without)),
-        |row| Ok(Free { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
+        (ms(waits_since), ms(now.saturating_add(AHEAD_MAX)), SqlJson(without)),
+        |row| Ok(UnreferencedContent { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
     )
 }
 
-fn collect(tx: &Tx<'_>, files: &Files, dry_run: bool, now: Ms) -> Result<Collected, StoreError> {
+fn collect(
+    tx: &Tx<'_>,
+    files: &ContentFiles,
+    dry_run: bool,
+    now: Ms,
+) -> Result<CollectedContents, StoreError> {
     let free = find_free(tx, now, &[])?;
-    let mut collected = Collected::default();
-    for Free { hash, size, is_file } in free {
+    let mut collected = CollectedContents::default();
+    for UnreferencedContent { hash, size, is_file } in free {
         collected.contents += 1;
         collected.bytes = collected.bytes.saturating_add(size);
         if dry_run {
@@ -107,7 +116,7 @@ fn collect(tx: &Tx<'_>, files: &Files, dry_run: bool, now: Ms) -> Result<Collect
 }
 
 /// Makes sure that these files are on the disk.
-pub(super) fn sync_files(files: &Files, hashes: BTreeSet<Hash>) -> Result<(), StoreError> {
+pub(super) fn sync_files(files: &ContentFiles, hashes: BTreeSet<Hash>) -> Result<(), StoreError> {
     files.sync(hashes).map_err(|error| files::said(&error))
 }
 
@@ -129,16 +138,16 @@ fn nothing_under(hash: &Hash) -> io::Error {
 }
 
 impl ContentStore for SqliteStore {
-    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<StagedContent> {
         let mut head = Vec::new();
         reader.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut head)?;
         if head.len() <= INLINE_BYTES_MAX {
-            let (hash, size) = (Hash::of(&head), head.len() as u64);
-            return Ok(Staged { hash, size, text: is_text(&head, size), bytes: Some(head) });
+            let (hash, size) = (Hash::from_content(&head), head.len() as u64);
+            return Ok(StagedContent { hash, size, text: is_text(&head, size), bytes: Some(head) });
         }
         let written = self.files.write_beside(&head, reader)?;
         let (hash, size) = (written.hash, written.size);
-        let staged = Staged { hash, size, text: is_text(&head, size), bytes: None };
+        let staged = StagedContent { hash, size, text: is_text(&head, size), bytes: None };
         let (noted, now) = (staged.clone(), self.moment().now);
         self.writer.submit_blocking(FOR_PROCESS, move |tx| note_staged(tx, &noted, now)).map_err(failed)?;
         written.take_place()?;
@@ -169,7 +178,7 @@ impl ContentStore for SqliteStore {
         Ok(is_synced.map(|is_synced| StoredFile { path: self.files.place(hash), is_synced }))
     }
 
-    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+    fn collect(&self, dry_run: bool) -> io::Result<CollectedContents> {
         let (files, now) = (self.files.clone(), self.moment().now);
         if !dry_run {
             let WallMs(wall) = self.moment().wall;
@@ -179,14 +188,14 @@ impl ContentStore for SqliteStore {
         self.writer.submit_blocking(FOR_PROCESS, act).map_err(failed)
     }
 
-    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+    fn collectable(&self, without: &[PlanId]) -> io::Result<CollectedContents> {
         let now = self.moment().now;
         let free = self.read(|tx| find_free(tx, now, without)).map_err(failed)?;
         let bytes = free.iter().fold(0, |bytes: u64, free| bytes.saturating_add(free.size));
-        Ok(Collected { contents: free.len() as u64, bytes })
+        Ok(CollectedContents { contents: free.len() as u64, bytes })
     }
 
-    fn give_back(&self) -> io::Result<GivenBack> {
+    fn give_back(&self) -> io::Result<ReclaimedSpace> {
         space::give_back(self, &self.database).map_err(failed)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every move is [`Job::next`] between a read and a write of one transaction, and does what
-//!    [`PlanRecord`](domain::PlanRecord) does: changesets and calls that lost their owner end, the plan follows, both are told.
+//!    [`PlanRecord`](domain::PlanRecord) does: changesets and calls that lost their owner end, the plan
+//!    follows, both are told.
 //! 2. A claim looks at queued and running jobs only, by their indexes: what has ended costs nothing.
 
 mod port;
@@ -10,32 +11,33 @@ mod rows;
 
 use domain::record::event_draft;
 use domain::{
-    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Phase,
-    Policy, Reason, WallMs, WorkerId, follow, why_constrained,
+    ChangesetEnding, Claim, ClaimRequest, ConstraintReason, Job, JobEvent, JobId, JobState,
+    JobTransitionRejection, LeaseLost, Ms, NewJob, Phase, RecoveryPolicy, WallMs, WorkerId, follow,
+    why_constrained,
 };
 
-use super::heads::{self, Head, tell};
-use super::row::{Text, count, ms, signed};
+use super::heads::{self, PlanHead, tell};
+use super::row::{SqlText, count, ms, signed};
 use super::tx::Tx;
 use super::{calls, changesets, errors, ledger, plans};
 use crate::job_store::was_released;
 use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
-pub(super) use rows::{Kept, find, known_of, live_of};
+pub(super) use rows::{JobRow, find, known_of, live_of};
 use rows::{insert, save};
 
-/// When a write was asked for, by both clocks.
+/// The time at which a write was requested, by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct WriteTime {
     pub(super) now: Ms,
     pub(super) wall: WallMs,
 }
 
 /// Lets the owner pass: first in every write of it. The answer is the plan's row.
-pub(super) fn guard(tx: &Tx<'_>, claim: &Claim) -> Result<Head, StoreError> {
+pub(super) fn guard(tx: &Tx<'_>, claim: &Claim) -> Result<PlanHead, StoreError> {
     let running = "SELECT j.head FROM jobs j JOIN plan_heads h ON h.no = j.head
                    WHERE j.id = ?1 AND j.fence = ?2 AND j.state = 'running' AND h.plan = ?3";
-    let params = (Text(claim.job), signed(claim.fence.0), Text(claim.plan));
-    tx.one(running, params, |row| row.get(0).map(Head))?.ok_or_else(|| lost(claim).into())
+    let params = (SqlText(claim.job), signed(claim.fence.0), SqlText(claim.plan));
+    tx.one(running, params, |row| row.get(0).map(PlanHead))?.ok_or_else(|| lost(claim).into())
 }
 
 fn lost(claim: &Claim) -> LeaseLost {
@@ -43,7 +45,7 @@ fn lost(claim: &Claim) -> LeaseLost {
 }
 
 /// The job that the claim names, owned or not. A plan or a job that nobody knows has no owner.
-pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<Kept, StoreError> {
+pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<JobRow, StoreError> {
     find(tx, claim.job)?.filter(|kept| kept.job.plan == claim.plan).ok_or_else(|| lost(claim).into())
 }
 
@@ -51,12 +53,12 @@ pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<Kept, StoreError> {
 /// `constrained_by`, a job that fails leaves its plan constrained by these.
 pub(super) fn move_job(
     tx: &Tx<'_>,
-    kept: &Kept,
+    kept: &JobRow,
     event: &JobEvent,
-    constrained_by: Option<Vec<Reason>>,
-    at: Moment,
+    constrained_by: Option<Vec<ConstraintReason>>,
+    at: WriteTime,
 ) -> Result<Job, JobStoreError> {
-    let Kept { head, job: before } = kept;
+    let JobRow { head, job: before } = kept;
     let after = before.next(event, at.now)?;
     let followed = match follow(before, &after, constrained_by.is_some()) {
         None => None,
@@ -65,7 +67,7 @@ pub(super) fn move_job(
     let moved = match followed {
         None => None,
         Some((plan, event)) => {
-            let not_ready = JobRefused::PlanNotReady { state: plan.state };
+            let not_ready = JobTransitionRejection::PlanNotReady { state: plan.state };
             let reasons = constrained_by.unwrap_or_default();
             let moved = plan.moved(event, reasons, at.wall).map_err(|_| not_ready)?;
             Some((plan, moved, event))
@@ -75,13 +77,18 @@ pub(super) fn move_job(
     if !after.is_owned_by(&before.claim()) {
         calls::end_all(tx, *head, after.plan, at)?;
         let succeeded = after.state == JobState::Succeeded;
-        changesets::end_all(tx, *head, if succeeded { Ending::Closed } else { Ending::Interrupted }, at)?;
+        changesets::end_all(
+            tx,
+            *head,
+            if succeeded { ChangesetEnding::Closed } else { ChangesetEnding::Interrupted },
+            at,
+        )?;
         ledger::assume_all(tx, *head, after.plan)?;
     }
     if after.state == JobState::Failed {
         let attempt = moved.as_ref().map_or(1, |(plan, ..)| plan.attempt);
         if let Some(error) = after.given_up_error(attempt) {
-            errors::keep(tx, *head, after.plan, &Policy::default(), error, 0, at)?;
+            errors::keep(tx, *head, after.plan, &RecoveryPolicy::default(), error, 0, at)?;
         }
     }
     tell(tx, *head, event_draft::job_moved(before, &after), at.wall)?;
@@ -92,16 +99,17 @@ pub(super) fn move_job(
 }
 
 /// Queues a job that may be queued, and tells of it.
-pub(super) fn keep_queued(tx: &Tx<'_>, head: Head, job: &Job, at: Moment) -> Result<(), StoreError> {
+pub(super) fn keep_queued(tx: &Tx<'_>, head: PlanHead, job: &Job, at: WriteTime) -> Result<(), StoreError> {
     insert(tx, head, job)?;
     tell(tx, head, [event_draft::job_queued(job)], at.wall)
 }
 
-/// Whether the id of a job is free in the whole store, and the queue has room. A known job of the plan is queued already.
-pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<Kept>, JobStoreError> {
+/// Whether the id of a job is free in the whole store, and the queue has room. A known job of the plan is
+/// queued already.
+pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<JobRow>, JobStoreError> {
     if let Some(known) = find(tx, new.id)? {
         let is_of_plan = known.job.plan == new.plan;
-        let taken = JobRefused::IdTaken { job: new.id };
+        let taken = JobTransitionRejection::IdTaken { job: new.id };
         return if is_of_plan { Ok(Some(known)) } else { Err(JobStoreError::Refused(taken)) };
     }
     let queued = tx.the("SELECT count(*) FROM jobs WHERE state = 'queued'", [], |row| count(row, 0))?;
@@ -109,11 +117,11 @@ pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<Kept>, J
     if is_full { Err(JobStoreError::QueueFull { queued }) } else { Ok(None) }
 }
 
-fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
+fn enqueue(tx: &Tx<'_>, new: NewJob, at: WriteTime) -> Result<Job, JobStoreError> {
     if let Some(known) = may_be_queued(tx, &new)? {
         let mut job = known.job;
         if job.phase != new.phase {
-            return Err(JobRefused::IdTaken { job: new.id }.into());
+            return Err(JobTransitionRejection::IdTaken { job: new.id }.into());
         }
         if job.be_due(new.not_before) {
             save(tx, &job)?;
@@ -122,7 +130,7 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
     }
     let head = heads::find_or_make(tx, new.plan)?;
     if let Some(live) = live_of(tx, head)? {
-        return Err(JobRefused::PlanBusy { job: live.id }.into());
+        return Err(JobTransitionRejection::PlanBusy { job: live.id }.into());
     }
     let job = match plans::of_head(tx, head)? {
         None => Job::new(new, at.now),
@@ -135,13 +143,13 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
     Ok(job)
 }
 
-/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead. A job whose plan
-/// cannot be read here is passed over, for a newer program: it keeps nobody else waiting. Who serves that plan alone is
-/// told.
-fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: Moment) -> Result<Option<Job>, JobStoreError> {
-    let mut passed = Passed::default();
+/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead. A job
+/// whose plan cannot be read here is passed over, for a newer program: it keeps nobody else waiting. Who
+/// serves that plan alone is told.
+fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: WriteTime) -> Result<Option<Job>, JobStoreError> {
+    let mut passed = SkippedJobs::default();
     while let Some((id, event)) = pick(tx, request, &passed, at.now)? {
-        let kept = find(tx, id)?.ok_or(JobRefused::NotFound { job: id })?;
+        let kept = find(tx, id)?.ok_or(JobTransitionRejection::NotFound { job: id })?;
         match move_job(tx, &kept, &event, None, at) {
             Ok(job) if job.state == JobState::Running => return Ok(Some(job)),
             Ok(_) => {}
@@ -158,7 +166,7 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: Moment) -> Result<Option<Job>,
 
 /// The last ones that were passed over, of each kind.
 #[derive(Default)]
-struct Passed {
+struct SkippedJobs {
     dead: Option<JobId>,
     due: Option<JobId>,
 }
@@ -167,13 +175,13 @@ struct Passed {
 fn pick(
     tx: &Tx<'_>,
     request: &ClaimRequest,
-    passed: &Passed,
+    passed: &SkippedJobs,
     now: Ms,
 ) -> Result<Option<(JobId, JobEvent)>, StoreError> {
     let &ClaimRequest { worker, boot, lease, concurrency_max, only, .. } = request;
     let live = tx.the(
         "SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND lease_until > ?1 AND boot = ?2",
-        (ms(now), Text(boot)),
+        (ms(now), SqlText(boot)),
         |row| row.get::<_, i64>(0),
     )?;
     let head = match only {
@@ -217,23 +225,28 @@ fn pick(
 }
 
 /// One event of the job that the claim names.
-fn owner_event(tx: &Tx<'_>, claim: &Claim, event: &JobEvent, at: Moment) -> Result<Job, JobStoreError> {
+fn owner_event(tx: &Tx<'_>, claim: &Claim, event: &JobEvent, at: WriteTime) -> Result<Job, JobStoreError> {
     move_job(tx, &of_claim(tx, claim)?, event, None, at)
 }
 
-fn cancel_own(tx: &Tx<'_>, claim: &Claim, reason: String, at: Moment) -> Result<Job, JobStoreError> {
+fn cancel_own(tx: &Tx<'_>, claim: &Claim, reason: String, at: WriteTime) -> Result<Job, JobStoreError> {
     guard(tx, claim)?;
     owner_event(tx, claim, &JobEvent::Cancel { reason }, at)
 }
 
 /// Asks for a cancel; says whether nobody had before.
-fn cancel_first(tx: &Tx<'_>, job: JobId, reason: String, at: Moment) -> Result<(Job, bool), JobStoreError> {
-    let kept = find(tx, job)?.ok_or(JobRefused::NotFound { job })?;
+fn cancel_first(
+    tx: &Tx<'_>,
+    job: JobId,
+    reason: String,
+    at: WriteTime,
+) -> Result<(Job, bool), JobStoreError> {
+    let kept = find(tx, job)?.ok_or(JobTransitionRejection::NotFound { job })?;
     let is_first = kept.job.cancel.is_none();
     Ok((move_job(tx, &kept, &JobEvent::Cancel { reason }, None, at)?, is_first))
 }
 
-fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobStoreError> {
+fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: WriteTime) -> Result<Job, JobStoreError> {
     let kept = of_claim(tx, claim)?;
     if end.was_said_before(&kept.job, claim) {
         return Ok(kept.job);
@@ -250,7 +263,7 @@ fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobSt
     move_job(tx, &kept, &event, constrained_by, at)
 }
 
-fn release(tx: &Tx<'_>, claim: &Claim, at: Moment) -> Result<Job, JobStoreError> {
+fn release(tx: &Tx<'_>, claim: &Claim, at: WriteTime) -> Result<Job, JobStoreError> {
     let kept = of_claim(tx, claim)?;
     if was_released(&kept.job, claim) {
         return Ok(kept.job);
@@ -258,7 +271,7 @@ fn release(tx: &Tx<'_>, claim: &Claim, at: Moment) -> Result<Job, JobStoreError>
     move_job(tx, &kept, &JobEvent::Release { fence: claim.fence }, None, at)
 }
 
-fn free_leases(tx: &Tx<'_>, worker: WorkerId, at: Moment) -> Result<usize, JobStoreError> {
+fn free_leases(tx: &Tx<'_>, worker: WorkerId, at: WriteTime) -> Result<usize, JobStoreError> {
     let owned = rows::owned_by(tx, worker)?;
     for kept in &owned {
         move_job(tx, kept, &JobEvent::FreeLease { worker }, None, at)?;

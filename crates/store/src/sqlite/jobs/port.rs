@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, ClaimRequest, Job, JobEvent, JobId, JobRefused, NewJob, PlanId, WorkerId};
+use domain::{Claim, ClaimRequest, Job, JobEvent, JobId, JobTransitionRejection, NewJob, PlanId, WorkerId};
 use sync::{Effect, Finisher};
 
 use super::{cancel_first, cancel_own, claim, end, enqueue, free_leases, owner_event, release, rows};
@@ -85,7 +85,7 @@ impl JobStore for SqliteStore {
 
     async fn job(&self, id: JobId) -> Result<Job, JobStoreError> {
         let found = self.read(|tx| rows::find(tx, id))?;
-        found.map(|kept| kept.job).ok_or(JobStoreError::Refused(JobRefused::NotFound { job: id }))
+        found.map(|kept| kept.job).ok_or(JobStoreError::Refused(JobTransitionRejection::NotFound { job: id }))
     }
 
     async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError> {

@@ -6,16 +6,16 @@ use domain::{BootId, CancelRequest, HELD, Job, JobId, JobState, Ms, PlanId, Work
 use rusqlite::{Row, params};
 
 use crate::StoreError;
-use crate::sqlite::heads::Head;
+use crate::sqlite::heads::PlanHead;
 use crate::sqlite::row::{
-    Json, Text, fence, from_json_or_default, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase, signed,
-    word,
+    SqlJson, SqlText, fence, from_json_or_default, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase,
+    signed, word,
 };
 use crate::sqlite::tx::Tx;
 
 /// A job as it stands, and the row of its plan.
-pub(in crate::sqlite) struct Kept {
-    pub(in crate::sqlite) head: Head,
+pub(in crate::sqlite) struct JobRow {
+    pub(in crate::sqlite) head: PlanHead,
     pub(in crate::sqlite) job: Job,
 }
 
@@ -32,7 +32,7 @@ macro_rules! select_jobs {
     };
 }
 
-fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
+fn read_job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
     let cancel = match (ms_or_none(row, 11)?, row.get(12)?) {
         (Some(at), Some(reason)) => Some(CancelRequest { at, reason }),
         (Some(_) | None, _) => None,
@@ -56,43 +56,43 @@ fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
         started_at: ms_or_none(row, 16)?,
         finished_at: ms_or_none(row, 17)?,
     };
-    Ok(Kept { head: Head(row.get(0)?), job })
+    Ok(JobRow { head: PlanHead(row.get(0)?), job })
 }
 
 /// One job.
-pub(in crate::sqlite) fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<Kept>, StoreError> {
-    tx.one(select_jobs!("WHERE j.id = ?1"), [Text(id)], kept)
+pub(in crate::sqlite) fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, StoreError> {
+    tx.one(select_jobs!("WHERE j.id = ?1"), [SqlText(id)], read_job_row)
 }
 
 /// The plan's job that waits or runs.
-pub(in crate::sqlite) fn live_of(tx: &Tx<'_>, head: Head) -> Result<Option<Job>, StoreError> {
+pub(in crate::sqlite) fn live_of(tx: &Tx<'_>, head: PlanHead) -> Result<Option<Job>, StoreError> {
     let live = select_jobs!("WHERE j.head = ?1 AND j.state IN ('queued', 'running')");
-    tx.one(live, [head.0], |row| kept(row).map(|kept| kept.job))
+    tx.one(live, [head.0], |row| read_job_row(row).map(|kept| kept.job))
 }
 
 /// The plan's job of this name.
-pub(in crate::sqlite) fn known_of(tx: &Tx<'_>, head: Head, id: JobId) -> Result<Option<Job>, StoreError> {
+pub(in crate::sqlite) fn known_of(tx: &Tx<'_>, head: PlanHead, id: JobId) -> Result<Option<Job>, StoreError> {
     Ok(find(tx, id)?.filter(|kept| kept.head == head).map(|kept| kept.job))
 }
 
 pub(super) fn all(tx: &Tx<'_>) -> Result<Vec<Job>, StoreError> {
-    tx.all(select_jobs!("ORDER BY j.id"), [], |row| kept(row).map(|kept| kept.job))
+    tx.all(select_jobs!("ORDER BY j.id"), [], |row| read_job_row(row).map(|kept| kept.job))
 }
 
 pub(super) fn live(tx: &Tx<'_>) -> Result<Vec<Job>, StoreError> {
     let live = select_jobs!("WHERE j.state IN ('queued', 'running') ORDER BY j.id");
-    tx.all(live, [], |row| kept(row).map(|kept| kept.job))
+    tx.all(live, [], |row| read_job_row(row).map(|kept| kept.job))
 }
 
 pub(super) fn all_of(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<Job>, StoreError> {
     let of_plan = select_jobs!("WHERE h.plan = ?1 ORDER BY j.id");
-    tx.all(of_plan, [Text(plan)], |row| kept(row).map(|kept| kept.job))
+    tx.all(of_plan, [SqlText(plan)], |row| read_job_row(row).map(|kept| kept.job))
 }
 
 /// The running jobs of a worker.
-pub(super) fn owned_by(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Kept>, StoreError> {
+pub(super) fn owned_by(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<JobRow>, StoreError> {
     let owned = select_jobs!("WHERE j.state = 'running' AND j.worker = ?1 ORDER BY j.id");
-    tx.all(owned, [Text(worker)], kept)
+    tx.all(owned, [SqlText(worker)], read_job_row)
 }
 
 /// The id to come after; every id comes after the empty one.
@@ -108,7 +108,8 @@ macro_rules! has_its_keys {
     };
 }
 
-/// The first job whose owner is dead, and which is for workers that have these variables, or is only to be cancelled.
+/// The first job whose owner is dead, and which is for workers that have these variables, or is only to be
+/// cancelled.
 pub(super) fn first_dead(
     tx: &Tx<'_>,
     boot: BootId,
@@ -124,7 +125,7 @@ pub(super) fn first_dead(
         ") OR (cancel_at IS NOT NULL AND sealed_at IS NULL))
          AND id > ?4 ORDER BY id LIMIT 1"
     );
-    tx.one(dead, (ms(now), Text(boot), ms(HELD), text_of(after), Json(variables)), |row| parsed(row, 0))
+    tx.one(dead, (ms(now), SqlText(boot), ms(HELD), text_of(after), SqlJson(variables)), |row| parsed(row, 0))
 }
 
 /// The first job whose owner died with a cancel pending.
@@ -137,24 +138,24 @@ pub(super) fn first_dead_to_be_cancelled(
     let dead = "SELECT id FROM jobs INDEXED BY jobs_running
                 WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
                 AND cancel_at IS NOT NULL AND sealed_at IS NULL AND id > ?3 ORDER BY id LIMIT 1";
-    tx.one(dead, (ms(now), Text(boot), text_of(after)), |row| parsed(row, 0))
+    tx.one(dead, (ms(now), SqlText(boot), text_of(after)), |row| parsed(row, 0))
 }
 
 /// The job of one plan whose owner died with a cancel pending.
 pub(super) fn dead_to_be_cancelled_of(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     boot: BootId,
     now: Ms,
 ) -> Result<Option<JobId>, StoreError> {
     let dead =
         "SELECT id FROM jobs WHERE head = ?1 AND state = 'running' AND (lease_until <= ?2 OR boot IS NOT ?3)
          AND cancel_at IS NOT NULL AND sealed_at IS NULL";
-    tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
+    tx.one(dead, (head.0, ms(now), SqlText(boot)), |row| parsed(row, 0))
 }
 
-/// The first queued job that is due and for workers that have these variables. One that is held is due for nobody but
-/// who serves its plan.
+/// The first queued job that is due and for workers that have these variables. One that is held is due for
+/// nobody but who serves its plan.
 pub(super) fn first_due(
     tx: &Tx<'_>,
     now: Ms,
@@ -166,28 +167,33 @@ pub(super) fn first_due(
         has_its_keys!(),
         " ORDER BY id LIMIT 1"
     );
-    tx.one(due, (ms(now), None::<i64>, None::<i64>, text_of(after), Json(variables)), |row| parsed(row, 0))
+    tx.one(due, (ms(now), None::<i64>, None::<i64>, text_of(after), SqlJson(variables)), |row| parsed(row, 0))
 }
 
 /// The job of one plan whose owner is dead.
-pub(super) fn dead_of(tx: &Tx<'_>, head: Head, boot: BootId, now: Ms) -> Result<Option<JobId>, StoreError> {
+pub(super) fn dead_of(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    boot: BootId,
+    now: Ms,
+) -> Result<Option<JobId>, StoreError> {
     let dead =
         "SELECT id FROM jobs WHERE head = ?1 AND state = 'running' AND (lease_until <= ?2 OR boot IS NOT ?3)";
-    tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
+    tx.one(dead, (head.0, ms(now), SqlText(boot)), |row| parsed(row, 0))
 }
 
 /// The queued job of one plan, if it is due, or held for who asks.
-pub(super) fn due_of(tx: &Tx<'_>, head: Head, now: Ms) -> Result<Option<JobId>, StoreError> {
+pub(super) fn due_of(tx: &Tx<'_>, head: PlanHead, now: Ms) -> Result<Option<JobId>, StoreError> {
     let due =
         "SELECT id FROM jobs WHERE head = ?1 AND state = 'queued' AND (not_before <= ?2 OR not_before = ?3)";
     tx.one(due, (head.0, ms(now), ms(HELD)), |row| parsed(row, 0))
 }
 
-pub(super) fn insert(tx: &Tx<'_>, head: Head, job: &Job) -> Result<(), StoreError> {
+pub(super) fn insert(tx: &Tx<'_>, head: PlanHead, job: &Job) -> Result<(), StoreError> {
     let insert = "INSERT INTO jobs (id, head, phase, state, not_before, created_at, keys) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let (phase, state) = (job.phase.as_str(), job.state.as_str());
-    let keys = if job.keys.is_empty() { None } else { Some(Json(&job.keys)) };
-    tx.run(insert, (Text(job.id), head.0, phase, state, ms(job.not_before), ms(job.created_at), keys))?;
+    let keys = if job.keys.is_empty() { None } else { Some(SqlJson(&job.keys)) };
+    tx.run(insert, (SqlText(job.id), head.0, phase, state, ms(job.not_before), ms(job.created_at), keys))?;
     Ok(())
 }
 
@@ -199,11 +205,11 @@ pub(super) fn save(tx: &Tx<'_>, job: &Job) -> Result<(), StoreError> {
                 not_before = ?14
          WHERE id = ?1",
         params![
-            Text(job.id),
+            SqlText(job.id),
             job.state.as_str(),
             signed(job.fence.0),
-            job.worker.map(Text),
-            job.boot.map(Text),
+            job.worker.map(SqlText),
+            job.boot.map(SqlText),
             ms(job.lease_until),
             job.lost_leases,
             job.cancel.as_ref().map(|cancel| ms(cancel.at)),

@@ -1,8 +1,8 @@
-//! What plans spend, in SQLite.
+//! The ledger of plans in SQLite.
 //!
 //! # Invariants
-//! 1. The accounts of a spend change in the transaction that reserves or settles it; it is read first and its rules are
-//!    those of [`domain::ledger`].
+//! 1. The accounts of a spend change in the transaction that reserves or settles it; it is read first and its
+//!    rules are those of [`domain::ledger`].
 //! 2. The account of a plan goes with the plan, that of a day stays.
 
 mod rows;
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, CountAs, Day, DayLimit, KeptCall, Ledger, NewCall, NewSpend, Plan, PlanId, Scope, Settle,
-    Spend, SpendId, SpendKind, ToolCall, count_in, reserve_in,
+    Account, CallCategory, Claim, Day, DayLimit, Ledger, LedgerScope, NewCall, NewSpend, Plan, PlanId,
+    SettledCall, Spend, SpendId, SpendKind, SpendSettlement, ToolCall, count_in, reserve_in,
 };
 use sync::Effect;
 
-use super::calls::Begins;
-use super::heads::{self, Head, tell};
+use super::calls::CallStart;
+use super::heads::{self, PlanHead, tell};
 use super::jobs::guard;
 use super::tx::Tx;
-use super::writer::Terms;
+use super::writer::WriteTerms;
 use super::{FOR_POWER, FOR_PROCESS, SqliteStore, calls, nodes, plans};
-use crate::{By, LedgerStore, LedgerStoreError, StoreError};
+use crate::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 
 fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
     let head = guard(tx, claim)?;
@@ -30,10 +30,10 @@ fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerSto
         let taken = LedgerStoreError::IdTaken { spend: new.id };
         return if known.was_made_by(&new) { Ok(known) } else { Err(taken) };
     }
-    let mut accounts = vec![(Scope::Plan(claim.plan), account(tx, head, new.kind)?)];
+    let mut accounts = vec![(LedgerScope::Plan(claim.plan), account(tx, head, new.kind)?)];
     if let Some(DayLimit { day, max }) = new.day {
         let known = rows::of_day(tx, day, new.kind)?.unwrap_or_default();
-        accounts.push((Scope::Day(day), Account { max, ..known }));
+        accounts.push((LedgerScope::Day(day), Account { max, ..known }));
     }
     for (scope, account) in reserve_in(&accounts, new.kind, new.amount)? {
         save(tx, head, scope, new.kind, account)?;
@@ -46,27 +46,29 @@ fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerSto
 /// Counts a call, and the step that begins with it, before it is admitted.
 fn count_call(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
     new: &NewCall,
-    count_as: CountAs,
-) -> Result<Begins, LedgerStoreError> {
+    count_as: CallCategory,
+) -> Result<CallStart, LedgerStoreError> {
     let begins = match count_as {
-        CountAs::Step | CountAs::Turn if !calls::is_known(tx, head, new.attempt, &new.node)? => Begins::Node,
-        CountAs::Step | CountAs::Turn | CountAs::Call => Begins::Call,
+        CallCategory::Step | CallCategory::Turn if !calls::is_known(tx, head, new.attempt, &new.node)? => {
+            CallStart::Node
+        }
+        CallCategory::Step | CallCategory::Turn | CallCategory::Call => CallStart::Call,
     };
-    for kind in count_as.accounts(begins == Begins::Node) {
+    for kind in count_as.accounts(begins == CallStart::Node) {
         count(tx, head, plan, *kind)?;
     }
     Ok(begins)
 }
 
 /// Counts one as used.
-fn count(tx: &Tx<'_>, head: Head, plan: PlanId, kind: SpendKind) -> Result<(), LedgerStoreError> {
+fn count(tx: &Tx<'_>, head: PlanHead, plan: PlanId, kind: SpendKind) -> Result<(), LedgerStoreError> {
     if rows::count(tx, head, kind)? {
         return Ok(());
     }
-    let account = count_in(Scope::Plan(plan), account(tx, head, kind)?, kind)?;
+    let account = count_in(LedgerScope::Plan(plan), account(tx, head, kind)?, kind)?;
     Ok(rows::save_plan(tx, head, kind, account)?)
 }
 
@@ -77,37 +79,48 @@ fn add_spent(tx: &Tx<'_>, claim: &Claim, kind: SpendKind, amount: u64) -> Result
 }
 
 /// The accounts that every plan uses, as they begin; others are opened when they are needed.
-pub(super) fn open_accounts(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+pub(super) fn open_accounts(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls]
         .into_iter()
-        .try_for_each(|kind| rows::save_plan(tx, head, kind, Account::of(plan.spec.limit(kind))))
+        .try_for_each(|kind| rows::save_plan(tx, head, kind, Account::with_limit(plan.spec.limit(kind))))
 }
 
 /// The plan's account, as it stands or as it begins.
-fn account(tx: &Tx<'_>, head: Head, kind: SpendKind) -> Result<Account, StoreError> {
+fn account(tx: &Tx<'_>, head: PlanHead, kind: SpendKind) -> Result<Account, StoreError> {
     if let Some(known) = rows::of_plan(tx, head, kind)? {
         return Ok(known);
     }
     let plan = plans::of_head(tx, head)?;
-    Ok(Account::of(plan.and_then(|plan| plan.spec.limit(kind))))
+    Ok(Account::with_limit(plan.and_then(|plan| plan.spec.limit(kind))))
 }
 
-fn save(tx: &Tx<'_>, head: Head, scope: Scope, kind: SpendKind, account: Account) -> Result<(), StoreError> {
+fn save(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    scope: LedgerScope,
+    kind: SpendKind,
+    account: Account,
+) -> Result<(), StoreError> {
     match scope {
-        Scope::Plan(_) => rows::save_plan(tx, head, kind, account),
-        Scope::Day(day) => rows::save_day(tx, day, kind, account),
+        LedgerScope::Plan(_) => rows::save_plan(tx, head, kind, account),
+        LedgerScope::Day(day) => rows::save_day(tx, day, kind, account),
     }
 }
 
 fn settle(tx: &Tx<'_>, claim: &Claim, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
     let head = guard(tx, claim)?;
     let known = rows::find(tx, head, claim.plan, id)?.ok_or(LedgerStoreError::NotReserved { spend: id })?;
-    Ok(keep_settled(tx, head, known, Settle::Actual(actual))?)
+    Ok(keep_settled(tx, head, known, SpendSettlement::Actual(actual))?)
 }
 
 /// Settles a spend in all its accounts, if it is not settled.
-fn keep_settled(tx: &Tx<'_>, head: Head, known: Spend, how: Settle) -> Result<Spend, StoreError> {
-    let Some(settled) = known.settled(how) else { return Ok(known) };
+fn keep_settled(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    known: Spend,
+    how: SpendSettlement,
+) -> Result<Spend, StoreError> {
+    let Some(settled) = known.settle(how) else { return Ok(known) };
     let own = account(tx, head, settled.kind)?;
     rows::save_plan(tx, head, settled.kind, settled.settles(own))?;
     if let Some(day) = settled.day {
@@ -119,9 +132,9 @@ fn keep_settled(tx: &Tx<'_>, head: Head, known: Spend, how: Settle) -> Result<Sp
 }
 
 /// Settles all of a plan that is still under way, since whoever reserved it lost the job.
-pub(super) fn assume_all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<(), StoreError> {
+pub(super) fn assume_all(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<(), StoreError> {
     for spend in rows::open(tx, head, plan)? {
-        keep_settled(tx, head, spend, Settle::Assumed)?;
+        keep_settled(tx, head, spend, SpendSettlement::Assumed)?;
     }
     Ok(())
 }
@@ -143,9 +156,9 @@ fn ledger(tx: &Tx<'_>, plan: PlanId) -> Result<Ledger, StoreError> {
     let Some(head) = heads::find(tx, plan)? else { return Ok(Ledger::default()) };
     let known = rows::all_of_plan(tx, head)?;
     let made = plans::of_head(tx, head)?;
-    let when_made = |kind| Account::of(made.as_ref().and_then(|plan| plan.spec.limit(kind)));
-    let ledger = Ledger::of(|kind| known.get(&kind).copied().unwrap_or_else(|| when_made(kind)));
-    Ok(Ledger { assumed: rows::assumed(tx, head)?, ..ledger })
+    let when_made = |kind| Account::with_limit(made.as_ref().and_then(|plan| plan.spec.limit(kind)));
+    let ledger = Ledger::from_accounts(|kind| known.get(&kind).copied().unwrap_or_else(|| when_made(kind)));
+    Ok(Ledger { assumed: rows::sum_assumed(tx, head)?, ..ledger })
 }
 
 #[async_trait]
@@ -157,7 +170,7 @@ impl LedgerStore for SqliteStore {
 
     async fn settle(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         id: SpendId,
         actual: u64,
@@ -171,7 +184,7 @@ impl LedgerStore for SqliteStore {
         _: &Effect,
         claim: &Claim,
         call: NewCall,
-        count_as: CountAs,
+        count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError> {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_PROCESS, move |tx| {
@@ -186,12 +199,12 @@ impl LedgerStore for SqliteStore {
         &self,
         _: &Effect,
         claim: &Claim,
-        kept: Vec<KeptCall>,
+        kept: Vec<SettledCall>,
     ) -> Result<Vec<ToolCall>, LedgerStoreError> {
         let (at, claim) = (self.moment(), *claim);
-        let bytes_of = |kept: &KeptCall| FOR_PROCESS.bytes.saturating_add(nodes::bytes_of(&kept.settles));
+        let bytes_of = |kept: &SettledCall| FOR_PROCESS.bytes.saturating_add(nodes::bytes_of(&kept.settles));
         let bytes = kept.iter().map(bytes_of).sum();
-        self.write(Terms { bytes, ..FOR_PROCESS }, move |tx| {
+        self.write(WriteTerms { bytes, ..FOR_PROCESS }, move |tx| {
             let head = guard(tx, &claim)?;
             let (mut calls, mut told) = (Vec::with_capacity(kept.len()), Vec::new());
             for kept in kept {
@@ -206,7 +219,7 @@ impl LedgerStore for SqliteStore {
 
     async fn add_spent(
         &self,
-        _: By<'_>,
+        _: CallAuthority<'_>,
         claim: &Claim,
         kind: SpendKind,
         amount: u64,

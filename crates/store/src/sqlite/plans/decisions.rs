@@ -1,24 +1,24 @@
 //! Decisions in SQLite.
 //!
 //! # Invariants
-//! 1. A number is given in the transaction that uses it, and one that is refused undoes the transaction: no gaps, and
-//!    never a count without its rows.
+//! 1. A number is given in the transaction that uses it, and one that is refused undoes the transaction: no
+//!    gaps, and never a count without its rows.
 //! 2. A decision that rests upon nothing but the prompt costs no look at the others.
 
 use domain::record::event_draft;
-use domain::{Claim, Decision, HandDecisions, NewDecision, PlanId, StepDecision};
+use domain::{Claim, Decision, NewDecision, PlanId, StepDecision, TransitionDecisions};
 
 use super::{of_head, rows};
 use crate::DecisionStoreError;
-use crate::sqlite::heads::{self, Head, tell};
-use crate::sqlite::jobs::{Moment, guard};
+use crate::sqlite::heads::{self, PlanHead, tell};
+use crate::sqlite::jobs::{WriteTime, guard};
 use crate::sqlite::tx::Tx;
 
 pub(super) fn decide(
     tx: &Tx<'_>,
     claim: &Claim,
     new: NewDecision,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<Decision, DecisionStoreError> {
     decide_one(tx, guard(tx, claim)?, claim.plan, new, at)
 }
@@ -27,12 +27,12 @@ pub(super) fn decide_all(
     tx: &Tx<'_>,
     claim: &Claim,
     new: Vec<StepDecision>,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<Vec<Decision>, DecisionStoreError> {
     let head = guard(tx, claim)?;
-    let first = rows::decided(tx, head)?.saturating_add(1);
+    let first = rows::count_decisions(tx, head)?.saturating_add(1);
     let one = |(place, new): (usize, StepDecision)| {
-        decide_one(tx, head, claim.plan, new.numbered(place, first)?, at)
+        decide_one(tx, head, claim.plan, new.assign_numbers(place, first)?, at)
     };
     new.into_iter().enumerate().map(one).collect()
 }
@@ -41,7 +41,7 @@ pub(super) fn add_guidance(
     tx: &Tx<'_>,
     id: PlanId,
     new: NewDecision,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<Decision, DecisionStoreError> {
     let not_found = || DecisionStoreError::NotFound { plan: id };
     let head = heads::find(tx, id)?.ok_or_else(not_found)?;
@@ -56,15 +56,15 @@ pub(super) fn add_guidance(
 /// Keeps what is decided with a move by hand, and lets those before it give way.
 pub(super) fn keep_by_hand(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
-    decided: HandDecisions,
-    at: Moment,
+    decided: TransitionDecisions,
+    at: WriteTime,
 ) -> Result<(), DecisionStoreError> {
     let superseding = match decided.superseding {
         None => None,
         Some(place) => {
-            let first = rows::decided(tx, head)?.saturating_add(1);
+            let first = rows::count_decisions(tx, head)?.saturating_add(1);
             let by = first.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
             Some((by, rows::supersede(tx, head, by)?))
         }
@@ -80,10 +80,10 @@ pub(super) fn keep_by_hand(
 
 pub(super) fn decide_one(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     plan: PlanId,
     new: NewDecision,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<Decision, DecisionStoreError> {
     let next = "UPDATE plan_heads SET decisions = decisions + 1 WHERE no = ?1 RETURNING decisions";
     let seq = tx.the(next, [head.0], |row| row.get(0))?;

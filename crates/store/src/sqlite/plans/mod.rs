@@ -11,12 +11,12 @@ mod spec_cache;
 
 use domain::record::event_draft;
 use domain::{
-    Decision, HandMove, HandMoved, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,
-    PlanMoveError,
+    Decision, JobTransitionRejection, ManualTransition, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
+    PlanId, PlanMoveError, TransitionResult,
 };
 
-use super::heads::{self, Head, tell};
-use super::jobs::{Moment, keep_queued, known_of, live_of, may_be_queued};
+use super::heads::{self, PlanHead, tell};
+use super::jobs::{WriteTime, keep_queued, known_of, live_of, may_be_queued};
 use super::ledger;
 use super::tx::Tx;
 use crate::plan_store::may_be_forgotten;
@@ -27,19 +27,19 @@ pub(super) use rows::{attempt_of, of_head};
 /// Keeps a plan after `event`, and tells of it.
 pub(super) fn keep_moved(
     tx: &Tx<'_>,
-    head: Head,
+    head: PlanHead,
     before: &Plan,
     moved: &Plan,
     event: PlanEvent,
     by: &str,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<(), StoreError> {
     rows::save(tx, head, moved)?;
     tell(tx, head, [event_draft::plan_moved(before, moved, event, by)], at.wall)
 }
 
 /// Keeps a plan whose apply was undone or stands again.
-pub(super) fn keep_undone(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+pub(super) fn keep_undone(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     rows::save(tx, head, plan)
 }
 
@@ -48,7 +48,7 @@ fn create(
     new: NewPlan,
     decisions: Vec<NewDecision>,
     job: NewJob,
-    at: Moment,
+    at: WriteTime,
 ) -> Result<Plan, PlanStoreError> {
     let head = heads::find(tx, new.id)?;
     let known = head.map_or(Ok(None), |head| of_head(tx, head))?;
@@ -59,10 +59,10 @@ fn create(
     may_be_queued(tx, &job)?;
     let head = heads::find_or_make(tx, new.id)?;
     if known_of(tx, head, job.id)?.is_some() {
-        return Err(PlanStoreError::Job(JobRefused::IdTaken { job: job.id }));
+        return Err(PlanStoreError::Job(JobTransitionRejection::IdTaken { job: job.id }));
     }
     if let Some(live) = live_of(tx, head)? {
-        return Err(PlanStoreError::Job(JobRefused::PlanBusy { job: live.id }));
+        return Err(PlanStoreError::Job(JobTransitionRejection::PlanBusy { job: live.id }));
     }
     let (first, moves) = Plan::made_for(new, job.phase, at.wall);
     let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
@@ -78,13 +78,18 @@ fn create(
     Ok(plan)
 }
 
-/// Whether these were the first decisions and a job of the plan.
-fn began_with(tx: &Tx<'_>, head: Head, decisions: &[NewDecision], job: &NewJob) -> Result<bool, StoreError> {
+/// Returns whether these were the first decisions and a job of the plan.
+fn began_with(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    decisions: &[NewDecision],
+    job: &NewJob,
+) -> Result<bool, StoreError> {
     let has_job = known_of(tx, head, job.id)?.is_some_and(|known| known.phase == job.phase);
     Ok(has_job && Decision::are(&rows::decisions(tx, head, job.plan)?, decisions))
 }
 
-fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanStoreError> {
+fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, PlanStoreError> {
     let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
     let not_found = || PlanStoreError::NotFound { plan: id };
     let head = heads::find(tx, id)?.ok_or_else(not_found)?;
@@ -94,14 +99,14 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
     }
     let known = job.map_or(Ok(None), |job| known_of(tx, head, job.id))?;
     let live = live_of(tx, head)?;
-    let asked = HandMove { version, event, job, request, decisions };
-    let moved = asked.of(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
+    let asked = ManualTransition { version, event, job, request, decisions };
+    let moved = asked.resolve(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
     match moved.map_err(|refused| from_move(id, refused))? {
-        HandMoved::Before => Ok(plan),
-        HandMoved::Now { .. } if has_open_apply(tx, head)? => {
+        TransitionResult::Before => Ok(plan),
+        TransitionResult::Now { .. } if has_open_apply(tx, head)? => {
             Err(PlanStoreError::Job(asked.refused_by_open_apply()))
         }
-        HandMoved::Now { plan: moved, job } => {
+        TransitionResult::Now { plan: moved, job } => {
             keep_moved(tx, head, &plan, &moved, event, &by, at)?;
             let decided = asked.decisions(&moved, &by);
             decisions::keep_by_hand(tx, head, id, decided, at).map_err(from_decide)?;
@@ -113,7 +118,7 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
     }
 }
 
-fn has_open_apply(tx: &Tx<'_>, head: Head) -> Result<bool, StoreError> {
+fn has_open_apply(tx: &Tx<'_>, head: PlanHead) -> Result<bool, StoreError> {
     let open = "SELECT 1 FROM applies WHERE head = ?1 AND stage = 'sealed' LIMIT 1";
     Ok(tx.one(open, [head.0], |_| Ok(()))?.is_some())
 }
@@ -132,7 +137,9 @@ fn from_decide(error: DecisionStoreError) -> PlanStoreError {
     match error {
         DecisionStoreError::Invalid(invalid) => PlanStoreError::Refused(invalid.into()),
         DecisionStoreError::NotFound { plan } => PlanStoreError::NotFound { plan },
-        DecisionStoreError::Final { state, .. } => PlanStoreError::Job(JobRefused::PlanNotReady { state }),
+        DecisionStoreError::Final { state, .. } => {
+            PlanStoreError::Job(JobTransitionRejection::PlanNotReady { state })
+        }
         DecisionStoreError::Store(error) => PlanStoreError::Store(error),
     }
 }

@@ -10,7 +10,8 @@ use super::{create, decisions, forget, move_plan, rows};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
 use crate::{
-    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError,
+    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
+    StoreError,
 };
 
 #[async_trait]
@@ -51,7 +52,7 @@ impl PlanStore for SqliteStore {
         self.read(|tx| plans.iter().map(|plan| rows::neighbours(tx, *plan)).collect())
     }
 
-    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+    async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {
         self.read(|tx| rows::ended_before(tx, before))
     }
 
@@ -96,15 +97,15 @@ impl PlanStore for SqliteStore {
     }
 
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
-        self.read(|tx| heads::told(tx, plan, after, limit))
+        self.read(|tx| heads::list_events(tx, plan, after, limit))
     }
 
     async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
-        self.read(|tx| heads::told_of(tx, plan, kind))
+        self.read(|tx| heads::list_events_of_kind(tx, plan, kind))
     }
 
     async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError> {
-        self.read(|tx| heads::last_told(tx, plan))
+        self.read(|tx| heads::last_event(tx, plan))
     }
 
     async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError> {

@@ -6,12 +6,12 @@ use rusqlite::{Row, params};
 
 use super::spec_cache::spec_of;
 use crate::plan_store::may_be_forgotten;
-use crate::sqlite::heads::Head;
+use crate::sqlite::heads::PlanHead;
 use crate::sqlite::row::{
-    Json, Text, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
+    SqlJson, SqlText, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
 };
 use crate::sqlite::tx::Tx;
-use crate::{EndedPlans, Neighbours, PlanFilter, StoreError};
+use crate::{FinishedPlans, Neighbours, PlanFilter, StoreError};
 
 macro_rules! select_plans {
     ($rest:literal) => {
@@ -54,18 +54,18 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Plan> {
 }
 
 /// The plan of this row; none when only jobs were queued for it.
-pub(in crate::sqlite) fn of_head(tx: &Tx<'_>, head: Head) -> Result<Option<Plan>, StoreError> {
+pub(in crate::sqlite) fn of_head(tx: &Tx<'_>, head: PlanHead) -> Result<Option<Plan>, StoreError> {
     tx.one(select_plans!("WHERE head = ?1"), [head.0], plan)
 }
 
 /// The plan's attempt; 1 where it counts none.
-pub(in crate::sqlite) fn attempt_of(tx: &Tx<'_>, head: Head) -> Result<u32, StoreError> {
+pub(in crate::sqlite) fn attempt_of(tx: &Tx<'_>, head: PlanHead) -> Result<u32, StoreError> {
     let attempt = tx.one("SELECT attempt FROM plans WHERE head = ?1", [head.0], |row| row.get(0))?;
     Ok(attempt.unwrap_or(1))
 }
 
-/// Where the plan stands; none when only jobs were queued for it.
-pub(super) fn state_of(tx: &Tx<'_>, head: Head) -> Result<Option<PlanState>, StoreError> {
+/// Returns where the plan stands; none when only jobs were queued for it.
+pub(super) fn state_of(tx: &Tx<'_>, head: PlanHead) -> Result<Option<PlanState>, StoreError> {
     tx.one("SELECT phase, state FROM plans WHERE head = ?1", [head.0], |row| {
         let phase: String = row.get(0)?;
         word(row, 1, |state| PlanState::parse(&phase, state))
@@ -73,25 +73,25 @@ pub(super) fn state_of(tx: &Tx<'_>, head: Head) -> Result<Option<PlanState>, Sto
 }
 
 pub(super) fn of_id(tx: &Tx<'_>, id: PlanId) -> Result<Option<Plan>, StoreError> {
-    tx.one(select_plans!("WHERE id = ?1"), [Text(id)], plan)
+    tx.one(select_plans!("WHERE id = ?1"), [SqlText(id)], plan)
 }
 
-pub(super) fn insert(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+pub(super) fn insert(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO plans VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         params![
             head.0,
-            Text(plan.id),
+            SqlText(plan.id),
             plan.title,
-            Json(&*plan.spec),
-            Json(&plan.projects),
+            SqlJson(&*plan.spec),
+            SqlJson(&plan.projects),
             plan.state.phase().as_str(),
             plan.state.word(),
             plan.attempt,
             plan.reversions,
             signed(plan.version),
-            Json(&plan.constrained_by),
-            Json(&plan.request),
+            SqlJson(&plan.constrained_by),
+            SqlJson(&plan.request),
             plan.undone_at.map(wall),
             wall(plan.created),
             wall(plan.updated),
@@ -99,13 +99,13 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreEr
     )?;
     for (no, project) in (0_i64..).zip(&plan.projects) {
         let insert = "INSERT INTO plan_projects (head, no, root, plan) VALUES (?1, ?2, ?3, ?4)";
-        tx.run(insert, (head.0, no, project.root.as_bytes(), Text(plan.id)))?;
+        tx.run(insert, (head.0, no, project.root.as_bytes(), SqlText(plan.id)))?;
     }
     Ok(())
 }
 
 /// Writes all that can change of a plan.
-pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+pub(super) fn save(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     tx.run(
         "UPDATE plans SET phase = ?2, state = ?3, attempt = ?4, reversions = ?5, version = ?6, constrained_by = ?7,
                 request = ?8, undone_at = ?9, updated = ?10
@@ -117,8 +117,8 @@ pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreErro
             plan.attempt,
             plan.reversions,
             signed(plan.version),
-            Json(&plan.constrained_by),
-            Json(&plan.request),
+            SqlJson(&plan.constrained_by),
+            SqlJson(&plan.request),
             plan.undone_at.map(wall),
             wall(plan.updated),
         ],
@@ -126,8 +126,8 @@ pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Plans that pass the filter, newest first. A plan that a newer program made is left out: one plan that cannot be read
-/// keeps nobody from the others.
+/// Plans that pass the filter, newest first. A plan that a newer program made is left out: one plan that
+/// cannot be read keeps nobody from the others.
 pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
     let PlanFilter { phase, state, root, limit } = filter;
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
@@ -158,7 +158,7 @@ pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>
     Ok(found.into_iter().flatten().collect())
 }
 
-/// How many plans pass the filter, whether or not they can be read.
+/// Returns how many plans pass the filter, whether or not they can be read.
 pub(super) fn count_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<usize, StoreError> {
     let PlanFilter { phase, state, root, limit: _ } = filter;
     match (phase, state, root) {
@@ -197,13 +197,13 @@ pub(super) fn newest(tx: &Tx<'_>, root: Option<&[u8]>) -> Result<Option<PlanId>,
 pub(super) fn neighbours(tx: &Tx<'_>, id: PlanId) -> Result<Neighbours, StoreError> {
     let before = "SELECT id FROM plans WHERE id < ?1 ORDER BY id DESC LIMIT 1";
     let after = "SELECT id FROM plans WHERE id > ?1 ORDER BY id LIMIT 1";
-    let one = |sql| tx.one(sql, [Text(id)], |row| parsed(row, 0));
+    let one = |sql| tx.one(sql, [SqlText(id)], |row| parsed(row, 0));
     Ok(Neighbours { before: one(before)?, after: one(after)? })
 }
 
 /// The plans that ended before, and whose applies have, too.
-pub(super) fn ended_before(tx: &Tx<'_>, before: WallMs) -> Result<EndedPlans, StoreError> {
-    let mut ended = EndedPlans::default();
+pub(super) fn ended_before(tx: &Tx<'_>, before: WallMs) -> Result<FinishedPlans, StoreError> {
+    let mut ended = FinishedPlans::default();
     for state in PlanState::ALL.into_iter().filter(|state| may_be_forgotten(*state)) {
         let of_state = (state.phase().as_str(), state.word(), wall(before));
         let plans = "SELECT id FROM plans
@@ -227,27 +227,28 @@ pub(super) fn like(tx: &Tx<'_>, prefix: &str, limit: usize) -> Result<Vec<PlanId
     )
 }
 
-pub(super) fn decisions(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+pub(super) fn decisions(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
     let all = "SELECT seq, decision, superseded_by, created FROM decisions WHERE head = ?1 ORDER BY seq";
     tx.all(all, [head.0], |row| {
-        Ok(Decision::kept(plan, row.get(0)?, from_json(row, 1)?, row.get(2)?, wall_at(row, 3)?))
+        Ok(Decision::from_stored(plan, row.get(0)?, from_json(row, 1)?, row.get(2)?, wall_at(row, 3)?))
     })
 }
 
-pub(super) fn insert_decision(tx: &Tx<'_>, head: Head, decision: &Decision) -> Result<(), StoreError> {
+pub(super) fn insert_decision(tx: &Tx<'_>, head: PlanHead, decision: &Decision) -> Result<(), StoreError> {
     let insert = "INSERT INTO decisions (head, seq, decision, created) VALUES (?1, ?2, ?3, ?4)";
-    tx.run(insert, (head.0, decision.seq, Json(&decision.new), wall(decision.created)))?;
+    tx.run(insert, (head.0, decision.seq, SqlJson(&decision.new), wall(decision.created)))?;
     Ok(())
 }
 
-/// Whether the plan has this decision, and nothing has taken its place.
-pub(super) fn stands(tx: &Tx<'_>, head: Head, seq: u32) -> Result<bool, StoreError> {
+/// Returns whether the plan has this decision, and nothing has taken its place.
+pub(super) fn stands(tx: &Tx<'_>, head: PlanHead, seq: u32) -> Result<bool, StoreError> {
     let live = "SELECT 1 FROM decisions WHERE head = ?1 AND seq = ?2 AND superseded_by IS NULL";
     Ok(tx.one(live, (head.0, seq), |_| Ok(()))?.is_some())
 }
 
-/// Lets all decisions but the prompt give way to number `by`, which is not kept yet; says which did, in order.
-pub(super) fn supersede(tx: &Tx<'_>, head: Head, by: u32) -> Result<Vec<u32>, StoreError> {
+/// Lets all decisions but the prompt give way to number `by`, which is not kept yet; says which did, in
+/// order.
+pub(super) fn supersede(tx: &Tx<'_>, head: PlanHead, by: u32) -> Result<Vec<u32>, StoreError> {
     let give_way =
         "UPDATE decisions SET superseded_by = ?2 WHERE head = ?1 AND seq > 1 AND superseded_by IS NULL
                     RETURNING seq";
@@ -256,7 +257,7 @@ pub(super) fn supersede(tx: &Tx<'_>, head: Head, by: u32) -> Result<Vec<u32>, St
     Ok(gave_way)
 }
 
-/// How many decisions the plan has.
-pub(super) fn decided(tx: &Tx<'_>, head: Head) -> Result<u32, StoreError> {
+/// Returns how many decisions the plan has.
+pub(super) fn count_decisions(tx: &Tx<'_>, head: PlanHead) -> Result<u32, StoreError> {
     tx.the("SELECT decisions FROM plan_heads WHERE no = ?1", [head.0], |row| row.get(0))
 }

@@ -1,5 +1,5 @@
-//! Specs that were read lately. A plan is looked at many times while it is worked on, its spec hardly ever changes, and of
-//! all that is kept of a plan it takes longest to read.
+//! Specs that were read lately. A plan is looked at many times while it is worked on, its spec hardly ever
+//! changes, and of all that is kept of a plan it takes longest to read.
 //!
 //! # Invariants
 //! 1. A spec is found by its text alone, so what is answered is what reading the text anew would have given.
@@ -13,7 +13,7 @@ use sync::primitives::{Mutex, lock};
 
 /// How many are kept.
 const SPECS_MAX: usize = 8;
-/// How long a text may be whose spec is kept.
+/// Limits how long a text may be whose spec is kept.
 const TEXT_BYTES_MAX: usize = 256 << 10;
 
 static LATELY: Mutex<VecDeque<(Box<str>, Arc<PlanSpec>)>> = Mutex::new(VecDeque::new());

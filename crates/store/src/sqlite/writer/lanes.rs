@@ -1,9 +1,9 @@
-//! Where writes wait for the writer: two bounded lanes.
+//! The queue of the writer: two bounded lanes.
 //!
 //! # Invariants
 //! 1. The first lane is emptied before the other; within a lane the order is that of arrival.
-//! 2. Whoever finds its lane full is woken as soon as there is room, and asks again: none is forgotten, also when
-//!    another that was woken no longer wants its place.
+//! 2. Whoever finds its lane full is woken as soon as there is room, and asks again: none is forgotten, also
+//!    when another that was woken no longer wants its place.
 //! 3. No foreign code (wakers, answers) runs under the lock.
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use sync::primitives::{Condvar, Mutex, lock};
 
-use super::{Bounds, Commits, Pending};
+use super::{BatchCommitter, PendingWrite, WriterBounds};
 use crate::StoreError;
 
-/// Which writes go first.
+/// The priority of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum Lane {
     /// Heartbeats and cancels: late ones do harm.
@@ -26,10 +26,10 @@ pub(in crate::sqlite) enum Lane {
     Second,
 }
 
-/// What the writer got.
-pub(super) enum Taken<C: Commits> {
+/// The batch that the writer takes from the lanes.
+pub(super) enum LaneBatch<C: BatchCommitter> {
     Writes {
-        writes: Vec<Pending<C>>,
+        writes: Vec<PendingWrite<C>>,
         /// Whether the lanes were empty before.
         waited: bool,
     },
@@ -39,15 +39,15 @@ pub(super) enum Taken<C: Commits> {
     Closed,
 }
 
-pub(super) struct Lanes<C: Commits> {
-    bounds: Bounds,
+pub(super) struct Lanes<C: BatchCommitter> {
+    bounds: WriterBounds,
     state: Mutex<State<C>>,
     arrived: Condvar,
 }
 
-struct State<C: Commits> {
-    first: VecDeque<Pending<C>>,
-    second: VecDeque<Pending<C>>,
+struct State<C: BatchCommitter> {
+    first: VecDeque<PendingWrite<C>>,
+    second: VecDeque<PendingWrite<C>>,
     /// Those that found their lane full.
     waiting: Vec<Waker>,
     closed: bool,
@@ -55,20 +55,20 @@ struct State<C: Commits> {
     refusing: Option<StoreError>,
 }
 
-impl<C: Commits> State<C> {
+impl<C: BatchCommitter> State<C> {
     fn new() -> Self {
         let (first, second) = (VecDeque::new(), VecDeque::new());
         Self { first, second, waiting: Vec::new(), closed: false, refusing: None }
     }
 
-    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Pending<C>> {
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<PendingWrite<C>> {
         match lane {
             Lane::First => &mut self.first,
             Lane::Second => &mut self.second,
         }
     }
 
-    fn take(&mut self, bounds: Bounds) -> Vec<Pending<C>> {
+    fn take(&mut self, bounds: WriterBounds) -> Vec<PendingWrite<C>> {
         let mut writes = Vec::with_capacity(self.first.len().min(bounds.batch_writes_max));
         let mut bytes: usize = 0;
         while writes.len() < bounds.batch_writes_max && bytes < bounds.batch_bytes_max {
@@ -80,13 +80,13 @@ impl<C: Commits> State<C> {
     }
 }
 
-impl<C: Commits> Lanes<C> {
-    pub(super) fn new(bounds: Bounds) -> Self {
+impl<C: BatchCommitter> Lanes<C> {
+    pub(super) fn new(bounds: WriterBounds) -> Self {
         Self { bounds, state: Mutex::new(State::new()), arrived: Condvar::new() }
     }
 
     /// Puts a write into its lane, when there is room.
-    pub(super) async fn push(&self, pending: Pending<C>) -> Result<(), StoreError> {
+    pub(super) async fn push(&self, pending: PendingWrite<C>) -> Result<(), StoreError> {
         let mut pending = Some(pending);
         let mut waker: Option<Waker> = None;
         poll_fn(|context| {
@@ -100,10 +100,11 @@ impl<C: Commits> Lanes<C> {
         .await
     }
 
-    /// Whether it was taken in; none when there was no room, and `waker`, if given, is kept until there is.
+    /// Returns whether it was taken in; none when there was no room, and `waker`, if given, is kept until
+    /// there is.
     fn try_push(
         &self,
-        pending: &mut Option<Pending<C>>,
+        pending: &mut Option<PendingWrite<C>>,
         waker: &mut Option<Waker>,
     ) -> Option<Result<(), StoreError>> {
         let mut state = lock(&self.state);
@@ -123,7 +124,7 @@ impl<C: Commits> Lanes<C> {
     }
 
     /// Waits until there is something; with `patience` no longer than that.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Taken<C> {
+    pub(super) fn take(&self, patience: Option<Duration>) -> LaneBatch<C> {
         let mut state = lock(&self.state);
         let mut waited = false;
         let writes = loop {
@@ -132,10 +133,10 @@ impl<C: Commits> Lanes<C> {
                 break writes;
             }
             if state.closed {
-                return Taken::Closed;
+                return LaneBatch::Closed;
             }
             if waited && patience.is_some() {
-                return Taken::Nothing;
+                return LaneBatch::Nothing;
             }
             waited = true;
             state = match patience {
@@ -148,7 +149,7 @@ impl<C: Commits> Lanes<C> {
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
-        Taken::Writes { writes, waited }
+        LaneBatch::Writes { writes, waited }
     }
 
     /// What is in the lanes is still written; then the writer ends.

@@ -1,9 +1,10 @@
 //! The one writer of this process: takes what is ready, writes it in one transaction, then answers.
 //!
 //! # How it goes
-//! 1. A port [submits](Writer::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels) overtake the others.
-//! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more: one write alone goes
-//!    at once, many share one commit.
+//! 1. A port [submits](StoreWriter::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels)
+//!    overtake the others.
+//! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more: one
+//!    write alone goes at once, many share one commit.
 //! 3. Each write runs in a savepoint: one that is refused, fails or panics is undone alone.
 //! 4. After the commit, and only then, everybody is answered.
 //!
@@ -15,8 +16,8 @@
 //! 5. Every write that was taken in is answered once, also when the store is dropped.
 //!
 //! # Not here
-//! What is written: the ports. SQLite: `batch`, behind [`Commits`], so that the model check in `tests/shuttle` explores
-//! this folder as it is, over commits that fail by a script. Reading: `readers`.
+//! What is written: the ports. SQLite: `batch`, behind [`BatchCommitter`], so that the model check in
+//! `tests/shuttle` explores this folder as it is, over commits that fail by a script. Reading: `readers`.
 
 mod lanes;
 
@@ -33,11 +34,11 @@ use sync::primitives::{Mutex, lock};
 
 use crate::StoreError;
 pub(super) use lanes::Lane;
-use lanes::{Lanes, Taken};
+use lanes::{LaneBatch, Lanes};
 
-/// How much waits, and how much is written at once.
+/// The limits of the queue and of one batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct WriterBounds {
     /// How many writes may wait in a lane.
     pub(super) lane_writes_max: usize,
     /// How many writes share a commit.
@@ -47,8 +48,8 @@ pub(super) struct Bounds {
 }
 
 /// Those of every store.
-pub(super) const BOUNDS: Bounds =
-    Bounds { lane_writes_max: 1024, batch_writes_max: 256, batch_bytes_max: 4 * 1024 * 1024 };
+pub(super) const BOUNDS: WriterBounds =
+    WriterBounds { lane_writes_max: 1024, batch_writes_max: 256, batch_bytes_max: 4 * 1024 * 1024 };
 
 /// After so long without a pause the writer makes one, for other processes.
 const BACK_TO_BACK_MAX: Duration = Duration::from_millis(50);
@@ -57,47 +58,48 @@ const REST: Duration = Duration::from_millis(1);
 /// After so long without a write the log is moved into the database.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// What an acknowledged write survives.
+/// The durability of an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Durability {
+pub(super) enum WriteDurability {
     /// The end of the process, however sudden.
     Process,
     /// The end of the machine's power.
     Power,
 }
 
-/// How a write is to be treated.
+/// The lane, durability and size of a write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct WriteTerms {
     pub(super) lane: Lane,
-    pub(super) durability: Durability,
+    pub(super) durability: WriteDurability,
     /// About how many bytes it writes.
     pub(super) bytes: usize,
 }
 
-/// Where batches are written, in one transaction each: SQLite, or the script of a model check.
-pub(super) trait Commits: Send + Sized + 'static {
-    /// What a write runs in.
+/// Commits batches, in one transaction each: SQLite, or the script of a model check.
+pub(super) trait BatchCommitter: Send + Sized + 'static {
+    /// The transaction in which a write runs.
     type Tx<'t>;
 
-    /// Runs each of them and commits what they wrote: whole or not at all. Those that were undone alone do not count.
-    fn commit(&mut self, writes: &mut [Pending<Self>]) -> Result<(), Undone>;
+    /// Runs each of them and commits what they wrote: whole or not at all. Those that were undone alone do
+    /// not count.
+    fn commit(&mut self, writes: &mut [PendingWrite<Self>]) -> Result<(), FailedBatch>;
 
-    /// Whether something was committed since the last [`checkpoint`](Self::checkpoint).
+    /// Returns whether something was committed since the last [`checkpoint`](Self::checkpoint).
     fn has_unmoved(&self) -> bool;
 
     /// Tidies up; there is time for it.
     fn checkpoint(&mut self);
 }
 
-/// Why a batch was not committed.
-pub(super) struct Undone {
+/// The reason why a batch was not committed.
+pub(super) struct FailedBatch {
     error: StoreError,
     /// Whether the store can be trusted with the next batch.
     broken: bool,
 }
 
-impl Undone {
+impl FailedBatch {
     pub(super) fn for_now(error: StoreError) -> Self {
         Self { error, broken: false }
     }
@@ -107,8 +109,8 @@ impl Undone {
     }
 }
 
-/// Something to be written, and somebody who waits for the answer.
-trait Write<C: Commits>: Send {
+/// A write, and the caller that waits for its answer.
+trait QueuedWrite<C: BatchCommitter>: Send {
     /// Runs it within a transaction; false when it is to be undone.
     fn run(&mut self, tx: &C::Tx<'_>) -> bool;
 
@@ -117,13 +119,13 @@ trait Write<C: Commits>: Send {
 }
 
 /// A write in a lane, or in a batch.
-pub(super) struct Pending<C: Commits> {
-    write: Box<dyn Write<C>>,
-    terms: Terms,
+pub(super) struct PendingWrite<C: BatchCommitter> {
+    write: Box<dyn QueuedWrite<C>>,
+    terms: WriteTerms,
 }
 
-impl<C: Commits> Pending<C> {
-    pub(super) fn durability(&self) -> Durability {
+impl<C: BatchCommitter> PendingWrite<C> {
+    pub(super) fn durability(&self) -> WriteDurability {
         self.terms.durability
     }
 
@@ -133,15 +135,15 @@ impl<C: Commits> Pending<C> {
     }
 }
 
-struct Asked<T, E, F> {
+struct WriteRequest<T, E, F> {
     act: Option<F>,
     came_to: Option<Result<T, E>>,
     asker: oneshot::Sender<Result<T, E>>,
 }
 
-impl<C, T, E, F> Write<C> for Asked<T, E, F>
+impl<C, T, E, F> QueuedWrite<C> for WriteRequest<T, E, F>
 where
-    C: Commits,
+    C: BatchCommitter,
     T: Send,
     E: From<StoreError> + Send,
     F: FnOnce(&C::Tx<'_>) -> Result<T, E> + Send,
@@ -171,15 +173,16 @@ fn stopped() -> StoreError {
 }
 
 /// The writer's handle. Dropping it writes what is waiting and ends the thread.
-pub(super) struct Writer<C: Commits> {
+pub(super) struct StoreWriter<C: BatchCommitter> {
     lanes: Arc<Lanes<C>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     batches: Box<dyn Fn() -> C + Send + Sync>,
 }
 
-impl<C: Commits> Writer<C> {
-    /// A writer whose thread starts with the first write, on what `batches` makes: commands that only read need none.
-    pub(super) fn new(bounds: Bounds, batches: impl Fn() -> C + Send + Sync + 'static) -> Self {
+impl<C: BatchCommitter> StoreWriter<C> {
+    /// A writer whose thread starts with the first write, on what `batches` makes: commands that only read
+    /// need none.
+    pub(super) fn new(bounds: WriterBounds, batches: impl Fn() -> C + Send + Sync + 'static) -> Self {
         let lanes = Arc::new(Lanes::new(bounds));
         Self { lanes, thread: Mutex::new(None), batches: Box::new(batches) }
     }
@@ -187,7 +190,7 @@ impl<C: Commits> Writer<C> {
     /// Writes, and answers when it is committed.
     pub(super) async fn submit<T, E>(
         &self,
-        terms: Terms,
+        terms: WriteTerms,
         act: impl FnOnce(&C::Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -196,15 +199,15 @@ impl<C: Commits> Writer<C> {
     {
         self.start()?;
         let (asker, answer) = oneshot::channel();
-        let write = Box::new(Asked { act: Some(act), came_to: None, asker });
-        self.lanes.push(Pending { write, terms }).await?;
+        let write = Box::new(WriteRequest { act: Some(act), came_to: None, asker });
+        self.lanes.push(PendingWrite { write, terms }).await?;
         answer.await.unwrap_or_else(|_| Err(stopped().into()))
     }
 
     /// The same for whoever may block.
     pub(super) fn submit_blocking<T, E>(
         &self,
-        terms: Terms,
+        terms: WriteTerms,
         act: impl FnOnce(&C::Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -228,13 +231,14 @@ impl<C: Commits> Writer<C> {
         Ok(())
     }
 
-    /// What has come is written, what comes before the thread has ended is written or refused, the rest is refused.
+    /// What has come is written, what comes before the thread has ended is written or refused, the rest is
+    /// refused.
     pub(super) fn close(&self) {
         self.lanes.close();
     }
 }
 
-impl<C: Commits> Drop for Writer<C> {
+impl<C: BatchCommitter> Drop for StoreWriter<C> {
     fn drop(&mut self) {
         self.close();
         if let Some(thread) = lock(&self.thread).take() {
@@ -244,13 +248,13 @@ impl<C: Commits> Drop for Writer<C> {
     }
 }
 
-fn write_until_closed<C: Commits>(lanes: &Lanes<C>, mut batches: C) {
-    let _ended = Ended(lanes);
+fn write_until_closed<C: BatchCommitter>(lanes: &Lanes<C>, mut batches: C) {
+    let _ended = RefuseOnExit(lanes);
     let mut since = Instant::now();
     loop {
         let patience = batches.has_unmoved().then_some(IDLE);
         match lanes.take(patience) {
-            Taken::Writes { writes, waited } => {
+            LaneBatch::Writes { writes, waited } => {
                 if waited {
                     since = Instant::now();
                 }
@@ -262,8 +266,8 @@ fn write_until_closed<C: Commits>(lanes: &Lanes<C>, mut batches: C) {
                     since = Instant::now();
                 }
             }
-            Taken::Nothing => batches.checkpoint(),
-            Taken::Closed => break,
+            LaneBatch::Nothing => batches.checkpoint(),
+            LaneBatch::Closed => break,
         }
     }
     batches.checkpoint();
@@ -273,7 +277,7 @@ fn write_until_closed<C: Commits>(lanes: &Lanes<C>, mut batches: C) {
 ///
 /// # Errors
 /// Nothing may be written any more.
-fn write<C: Commits>(batches: &mut C, mut writes: Vec<Pending<C>>) -> Result<(), StoreError> {
+fn write<C: BatchCommitter>(batches: &mut C, mut writes: Vec<PendingWrite<C>>) -> Result<(), StoreError> {
     let done = batches.commit(&mut writes);
     let answer = match &done {
         Ok(()) => Ok(()),
@@ -283,15 +287,15 @@ fn write<C: Commits>(batches: &mut C, mut writes: Vec<Pending<C>>) -> Result<(),
         pending.write.answer(answer.clone());
     }
     match done {
-        Err(Undone { error, broken: true }) => Err(error),
-        Err(Undone { broken: false, .. }) | Ok(()) => Ok(()),
+        Err(FailedBatch { error, broken: true }) => Err(error),
+        Err(FailedBatch { broken: false, .. }) | Ok(()) => Ok(()),
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
-struct Ended<'l, C: Commits>(&'l Lanes<C>);
+/// Refuses the waiting writes when the thread ends, however it ends.
+struct RefuseOnExit<'l, C: BatchCommitter>(&'l Lanes<C>);
 
-impl<C: Commits> Drop for Ended<'_, C> {
+impl<C: BatchCommitter> Drop for RefuseOnExit<'_, C> {
     fn drop(&mut self) {
         self.0.refuse(&stopped());
     }

@@ -1,4 +1,4 @@
-//! What the writer promises, tried on a real file: what is undone, what is kept, who hears what.
+//! Promises of the writer, tested on a real file: which writes are undone, which are stored, and the answers.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,42 +10,42 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::sqlite::batch::Batches;
-use crate::sqlite::contents::Files;
+use crate::sqlite::contents::ContentFiles;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{self, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
 
-struct Bench {
+struct WriterBench {
     dir: TempDir,
     path: PathBuf,
-    writer: Writer<Batches>,
+    writer: StoreWriter<Batches>,
 }
 
-type Answer<'w> = Pin<Box<dyn Future<Output = Result<i64, StoreError>> + 'w>>;
+type WriteFuture<'w> = Pin<Box<dyn Future<Output = Result<i64, StoreError>> + 'w>>;
 
-impl Bench {
+impl WriterBench {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let (path, _) = open::open(dir.path()).unwrap();
-        let writer = sqlite::writer(&path, &Files::new(dir.path().join("contents")));
+        let writer = sqlite::writer(&path, &ContentFiles::new(dir.path().join("contents")));
         Self { dir, path, writer }
     }
 
     /// Writes a row of this name.
-    fn row(&self, terms: Terms, name: impl Into<String>) -> Answer<'_> {
+    fn row(&self, terms: WriteTerms, name: impl Into<String>) -> WriteFuture<'_> {
         let name = name.into();
         self.act(terms, move |tx| insert(tx, &name))
     }
 
     fn act(
         &self,
-        terms: Terms,
+        terms: WriteTerms,
         act: impl FnOnce(&Tx<'_>) -> Result<i64, StoreError> + Send + 'static,
-    ) -> Answer<'_> {
+    ) -> WriteFuture<'_> {
         Box::pin(self.writer.submit(terms, act))
     }
 
     /// Keeps the writer from going on until the answer is sent.
-    fn hold(&self) -> (Answer<'_>, mpsc::Sender<()>) {
+    fn hold(&self) -> (WriteFuture<'_>, mpsc::Sender<()>) {
         let (go_on, held) = mpsc::channel();
         let (begun, has_begun) = mpsc::channel();
         let mut hold = self.act(FOR_PROCESS, move |_| {
@@ -70,7 +70,7 @@ fn insert(tx: &Tx<'_>, name: &str) -> Result<i64, StoreError> {
     tx.the("INSERT INTO plan_heads (plan) VALUES (?1) RETURNING no", [name], |row| row.get(0))
 }
 
-fn poll_once(answer: &mut Answer<'_>) -> Option<Result<i64, StoreError>> {
+fn poll_once(answer: &mut WriteFuture<'_>) -> Option<Result<i64, StoreError>> {
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
@@ -78,12 +78,15 @@ fn poll_once(answer: &mut Answer<'_>) -> Option<Result<i64, StoreError>> {
 }
 
 /// Waits for all, in whatever order they are answered.
-fn all(answers: Vec<Answer<'_>>) -> Vec<Result<i64, StoreError>> {
+fn all(answers: Vec<WriteFuture<'_>>) -> Vec<Result<i64, StoreError>> {
     answers.into_iter().map(block_on).collect()
 }
 
 /// Submits all while the writer is held, so that they share a batch; then waits.
-fn in_one_batch<'w>(bench: &'w Bench, mut answers: Vec<Answer<'w>>) -> Vec<Result<i64, StoreError>> {
+fn in_one_batch<'w>(
+    bench: &'w WriterBench,
+    mut answers: Vec<WriteFuture<'w>>,
+) -> Vec<Result<i64, StoreError>> {
     let (hold, go_on) = bench.hold();
     for answer in &mut answers {
         assert_eq!(poll_once(answer), None, "nobody is answered before the commit");
@@ -102,7 +105,7 @@ fn why(answer: &Result<i64, StoreError>) -> &str {
 
 #[test]
 fn a_panicking_write_is_undone_alone() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let panicking = bench.act(FOR_PROCESS, |tx| {
         insert(tx, "half")?;
         panic!("out of ideas")
@@ -118,7 +121,7 @@ fn a_panicking_write_is_undone_alone() {
 
 #[test]
 fn a_panicking_write_that_is_alone_in_its_batch_is_undone_too() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let panicking = bench.act(FOR_PROCESS, |tx| {
         insert(tx, "half")?;
         panic!("out of ideas")
@@ -130,7 +133,7 @@ fn a_panicking_write_that_is_alone_in_its_batch_is_undone_too() {
 
 #[test]
 fn a_refused_write_is_undone_alone_and_hears_its_own_refusal() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let refused = bench.act(FOR_PROCESS, |tx| {
         insert(tx, "half")?;
         Err(StoreError::Busy)
@@ -148,7 +151,7 @@ fn a_refused_write_is_undone_alone_and_hears_its_own_refusal() {
 
 #[test]
 fn a_full_disk_undoes_the_batch_and_passes_when_there_is_room_again() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let set_limit = |pages: &'static str| {
         block_on(bench.act(FOR_PROCESS, move |tx| {
             tx.the(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get(0))
@@ -171,7 +174,7 @@ fn a_full_disk_undoes_the_batch_and_passes_when_there_is_room_again() {
 
 #[test]
 fn after_a_commit_that_failed_nothing_is_written_any_more() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     // It breaks the rule that a job has a plan, which SQLite is told to look at in the commit.
     let spoils = bench.act(FOR_PROCESS, |tx| {
         tx.run("PRAGMA defer_foreign_keys = ON", [])?;
@@ -189,7 +192,7 @@ fn after_a_commit_that_failed_nothing_is_written_any_more() {
 
 #[test]
 fn a_newer_program_that_migrated_the_file_meanwhile_ends_the_writing() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     block_on(bench.row(FOR_PROCESS, "a")).unwrap();
     Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     for name in ["b", "c"] {
@@ -201,7 +204,7 @@ fn a_newer_program_that_migrated_the_file_meanwhile_ends_the_writing() {
 
 #[test]
 fn a_file_that_was_set_back_to_an_older_form_is_not_written() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     block_on(bench.row(FOR_PROCESS, "a")).unwrap();
     Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
     let answer = block_on(bench.row(FOR_PROCESS, "b"));
@@ -214,7 +217,7 @@ fn a_file_that_was_set_back_to_an_older_form_is_not_written() {
 
 #[test]
 fn one_durable_write_makes_its_batch_durable_and_no_other() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let synchronous = |terms| bench.act(terms, |tx| tx.the("PRAGMA synchronous", [], |row| row.get(0)));
     const NORMAL: i64 = 1;
     const FULL: i64 = 2;
@@ -227,7 +230,7 @@ fn one_durable_write_makes_its_batch_durable_and_no_other() {
 
 #[test]
 fn urgent_writes_overtake_the_others() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let answers = vec![
         bench.row(FOR_PROCESS, "second"),
         bench.row(FOR_PROCESS, "third"),
@@ -239,10 +242,10 @@ fn urgent_writes_overtake_the_others() {
 
 #[test]
 fn beyond_a_full_lane_writes_wait_and_none_is_forgotten() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let (hold, go_on) = bench.hold();
     let count = 3 * BOUNDS.lane_writes_max;
-    let mut answers: Vec<Answer<'_>> =
+    let mut answers: Vec<WriteFuture<'_>> =
         (0..count).map(|n| bench.row(FOR_PROCESS, format!("row {n}"))).collect();
     for answer in &mut answers {
         assert_eq!(poll_once(answer), None);
@@ -266,14 +269,14 @@ fn beyond_a_full_lane_writes_wait_and_none_is_forgotten() {
 
 #[test]
 fn what_waits_when_the_store_is_dropped_is_written() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     let (hold, go_on) = bench.hold();
     for n in 0..10 {
         poll_once(&mut bench.row(FOR_PROCESS, format!("row {n}")));
     }
     drop(hold);
     go_on.send(()).unwrap();
-    let Bench { dir, path, writer } = bench;
+    let WriterBench { dir, path, writer } = bench;
     drop(writer);
     let rows =
         Connection::open(&path).unwrap().query_row("SELECT count(*) FROM plan_heads", [], |row| row.get(0));
@@ -284,7 +287,7 @@ fn what_waits_when_the_store_is_dropped_is_written() {
 #[test]
 fn a_submit_beside_the_shutdown_is_written_or_refused() {
     for round in 1..=5 {
-        let bench = Bench::new();
+        let bench = WriterBench::new();
         let submit = |who: usize| {
             let mut kept = Vec::new();
             for n in 0.. {
@@ -321,9 +324,9 @@ fn a_submit_beside_the_shutdown_is_written_or_refused() {
 
 #[test]
 fn a_dropped_store_leaves_one_file() {
-    let bench = Bench::new();
+    let bench = WriterBench::new();
     block_on(bench.row(FOR_PROCESS, "a")).unwrap();
-    let Bench { dir, writer, .. } = bench;
+    let WriterBench { dir, writer, .. } = bench;
     drop(writer);
     let names: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

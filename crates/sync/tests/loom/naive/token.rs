@@ -1,4 +1,5 @@
-//! Naive tokens. `Event` is the bug of report #7166; `LockedEvent` is the fix it suggested, which still loses.
+//! Naive tokens. `Event` is the bug of report #7166; `LockedEvent` is the fix it suggested, which still
+//! loses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

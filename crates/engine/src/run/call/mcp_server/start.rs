@@ -1,62 +1,62 @@
 //! The start of a server: a call of its own in the plan's sandbox, with what the server changed by it.
 //!
 //! # Invariants
-//! 1. It is admitted, captured and kept like every call; its record says what the server offers, what of it is left out
-//!    and why, and the how manieth start of the node it is.
+//! 1. It is admitted, captured and kept like every call; its record says what the server offers, what of it
+//!    is left out and why, and the how manieth start of the node it is.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use actors::mcp::{McpError, McpServer};
-use actors::program::{Pipes, Program, Starts};
+use actors::program::{Pipes, ProgramSpec, ProgramStarter};
 use async_trait::async_trait;
-use domain::{ByteText, CallEnd, CallState, ErrorCategory, NewCall, RootNo, Run, ToolCall};
-use sandbox::view::View;
+use domain::{ByteText, CallEnd, CallState, CommandLine, ErrorCategory, NewCall, RootIndex, ToolCall};
+use sandbox::view::SandboxView;
 use serde_json::{Value, json};
 use sync::primitives::{Mutex, lock};
 use tokio::task::JoinHandle;
 
-use super::Reach;
+use super::ServerAccess;
 use crate::mcp_servers::ServerSettings;
 use crate::query::details::START_SERVER;
-use crate::run::Stopped;
+use crate::run::RunError;
 use crate::run::call::command;
-use crate::run::call::command::Task;
+use crate::run::call::command::CommandRequest;
 use crate::run::call::piped::line;
-use crate::run::call::sandbox_call::Access;
+use crate::run::call::sandbox_call::CallAccess;
 use crate::run::call::write_guard;
-use crate::run::context::Site;
+use crate::run::context::NodeContext;
 use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::location::log_dir;
-use crate::run::state::Ends;
-use crate::tools::kept_arguments;
+use crate::run::state::StopBehavior;
+use crate::tools::recorded_arguments;
 
 /// A server that is to be started.
-pub(crate) struct Starting<'a> {
-    pub(crate) site: &'a Site<'a>,
+pub(crate) struct ServerStart<'a> {
+    pub(crate) context: &'a NodeContext<'a>,
     pub(crate) name: &'a str,
     pub(crate) settings: &'a ServerSettings,
-    pub(crate) reach: Reach,
+    pub(crate) reach: ServerAccess,
     /// Which start of the node it is, from 1.
     pub(crate) start: u32,
 }
 
-impl Starting<'_> {
+impl ServerStart<'_> {
     /// The call: turn, admission, start, capture, record.
-    pub(crate) async fn done(&self) -> Result<McpServer, Stopped> {
-        let Site { run, live, .. } = *self.site;
+    pub(crate) async fn done(&self) -> Result<McpServer, RunError> {
+        let NodeContext { run, live, .. } = *self.context;
         // Alone unless it cannot write, so that it is known whose the changes are that are found.
         let access = match self.reach {
-            Reach::Writes => Access::Record,
-            Reach::Looks => Access::Look,
-            Reach::Watched => Access::PutBack,
+            ServerAccess::Writes => CallAccess::Record,
+            ServerAccess::Looks => CallAccess::Look,
+            ServerAccess::Watched => CallAccess::PutBack,
         };
-        let mut call = self.site.begin_call(access, self.new_call()).await?;
+        let mut call = self.context.begin_call(access, self.new_call()).await?;
         let program = self.settings.program.program(&|name| std::env::var(name).ok());
         let tool_call = call.call().clone();
-        let starts = InPlan { starting: self, call: &tool_call, thread: Mutex::default() };
+        let starts = PlanServerStarter { starting: self, call: &tool_call, thread: Mutex::default() };
         let started =
-            McpServer::start(self.name, &self.settings.program, &program, &starts, &self.site.scope).await;
+            McpServer::start(self.name, &self.settings.program, &program, &starts, &self.context.scope).await;
         let is_stopped = matches!(started, Err(McpError::Cancelled { .. }));
         if is_stopped {
             run.scope().check()?;
@@ -64,21 +64,21 @@ impl Starting<'_> {
             starts.is_dead().await;
         }
         let wrote = match self.reach {
-            Reach::Writes | Reach::Looks => None,
-            Reach::Watched => write_guard::found(self.site, &mut call).await?,
+            ServerAccess::Writes | ServerAccess::Looks => None,
+            ServerAccess::Watched => write_guard::revert_changes(self.context, &mut call).await?,
         };
         let end = self.end(&tool_call, &started, wrote.as_deref());
-        call.end(self.site, |_, _| Ok((end, None))).await?;
+        call.end(self.context, |_, _| Ok((end, None))).await?;
         match (started, wrote) {
-            (Err(McpError::Cancelled { .. }), _) => Err(Stopped::Cancelled),
-            (Err(error), _) => Err(Stopped::failed(error.category(), error).of_call(tool_call.no)),
+            (Err(McpError::Cancelled { .. }), _) => Err(RunError::Cancelled),
+            (Err(error), _) => Err(RunError::failed(error.category(), error).of_call(tool_call.no)),
             (Ok(server), Some(message)) => {
                 server.end().await;
-                Err(Stopped::failed(ErrorCategory::Tool, message).of_call(tool_call.no))
+                Err(RunError::failed(ErrorCategory::Tool, message).of_call(tool_call.no))
             }
             (Ok(server), None) => {
                 if self.writes() {
-                    live.server_started(super::end_server(self.site));
+                    live.server_started(super::end_server(self.context));
                 }
                 Ok(server)
             }
@@ -86,11 +86,11 @@ impl Starting<'_> {
     }
 
     fn writes(&self) -> bool {
-        self.reach == Reach::Writes
+        self.reach == ServerAccess::Writes
     }
 
     fn new_call(&self) -> NewCall {
-        let redactor = self.site.house.redactor.redactor();
+        let redactor = self.context.engine.redactor.redactor();
         let settings = &self.settings.program;
         let names: Vec<&String> = settings.env.keys().chain(&settings.pass_env).collect();
         let requested = json!({
@@ -98,21 +98,21 @@ impl Starting<'_> {
         });
         let effective = json!({ "writes": self.writes(), "start": self.start });
         NewCall {
-            attempt: self.site.plan.attempt,
-            node: self.site.path.to_owned(),
+            attempt: self.context.plan.attempt,
+            node: self.context.path.to_owned(),
             tool: START_SERVER.to_owned(),
-            requested: kept_arguments(redactor.as_deref(), &requested),
+            requested: recorded_arguments(redactor.as_deref(), &requested),
             effective,
         }
     }
 
     fn end(&self, call: &ToolCall, started: &Result<McpServer, McpError>, wrote: Option<&str>) -> CallEnd {
-        let house = self.site.house;
+        let engine = self.context.engine;
         let came_to = match started {
             Ok(_) if wrote.is_some() => (CallState::Failed, wrote.map(str::to_owned), Value::Null),
             Ok(server) => {
                 let left_out: Vec<String> =
-                    server.problems().iter().map(|problem| house.redactor.redact_text(problem)).collect();
+                    server.problems().iter().map(|problem| engine.redactor.redact_text(problem)).collect();
                 (CallState::Ok, None, json!({ "tools": server.tools().len(), "left_out": left_out }))
             }
             Err(error @ McpError::Cancelled { .. }) => {
@@ -123,19 +123,19 @@ impl Starting<'_> {
             }
             Err(error) => (CallState::Failed, Some(error.to_string()), Value::Null),
         };
-        house.ended(call.started, came_to)
+        engine.ended(call.started, came_to)
     }
 }
 
 /// Starts a server as a command of the plan.
-struct InPlan<'a, 'b> {
-    starting: &'a Starting<'b>,
+struct PlanServerStarter<'a, 'b> {
+    starting: &'a ServerStart<'b>,
     call: &'a ToolCall,
     /// Waits for the death of the server.
     thread: Mutex<Option<JoinHandle<Result<(), String>>>>,
 }
 
-impl InPlan<'_, '_> {
+impl PlanServerStarter<'_, '_> {
     /// Waits until nothing of the server is alive; if it was not started, at once.
     async fn is_dead(&self) {
         let thread = lock(&self.thread).take();
@@ -144,12 +144,12 @@ impl InPlan<'_, '_> {
         }
     }
 
-    async fn place(&self) -> Result<(View, PathBuf), Stopped> {
-        let place = Arc::clone(&self.starting.site.live.open).lock_owned().await;
+    async fn place(&self) -> Result<(SandboxView, PathBuf), RunError> {
+        let place = Arc::clone(&self.starting.context.live.open).lock_owned().await;
         let no = self.call.no;
         blocking(move || {
-            let open = place.as_ref().ok_or(Stopped::Cancelled)?;
-            let failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
+            let open = place.as_ref().ok_or(RunError::Cancelled)?;
+            let failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
             let logs = log_dir(open.sandbox.dir(), no);
             command::make_logs(&logs).map_err(failed)?;
             Ok((open.sandbox.view().map_err(failed)?, logs))
@@ -157,14 +157,14 @@ impl InPlan<'_, '_> {
         .await?
     }
 
-    fn task(&self, program: &Program) -> Task {
-        let Starting { site, settings, .. } = *self.starting;
+    fn task(&self, program: &ProgramSpec) -> CommandRequest {
+        let ServerStart { context, settings, .. } = *self.starting;
         let word = |text: &String| ByteText::from(text.as_str());
-        Task {
-            node: site.path.to_owned(),
+        CommandRequest {
+            node: context.path.to_owned(),
             tool: START_SERVER,
-            run: Run::Argv(program.argv.iter().map(word).collect()),
-            root: RootNo(0),
+            run: CommandLine::Argv(program.argv.iter().map(word).collect()),
+            root: RootIndex(0),
             cwd: ByteText::default(),
             timeout: None,
             network: settings.program.network,
@@ -174,26 +174,27 @@ impl InPlan<'_, '_> {
             writable: Vec::new(),
             stdin: None,
             writes: self.starting.writes(),
-            access: Access::Record,
+            access: CallAccess::Record,
             asked: None,
         }
     }
 }
 
 #[async_trait]
-impl Starts for InPlan<'_, '_> {
-    async fn start(&self, program: &Program) -> Result<Pipes, String> {
-        let Site { house, run, live, plan, .. } = *self.starting.site;
+impl ProgramStarter for PlanServerStarter<'_, '_> {
+    async fn start(&self, program: &ProgramSpec) -> Result<Pipes, String> {
+        let NodeContext { engine, run, live, plan, .. } = *self.starting.context;
         let (view, logs) = self.place().await.map_err(|stopped| stopped.shown())?;
         let task = self.task(program);
-        let spec = command::spoken_spec(house, run, plan, &task, logs).map_err(|stopped| stopped.shown())?;
-        let isolation = command::isolation(house, plan);
+        let spec = command::spoken_spec(engine, run, plan, &task, logs).map_err(|stopped| stopped.shown())?;
+        let isolation = command::isolation(engine, plan);
         let (line, speaks) = line();
-        let (waiter, call, scope) = (Arc::clone(live), self.call.clone(), self.starting.site.scope.clone());
+        let (waiter, call, scope) =
+            (Arc::clone(live), self.call.clone(), self.starting.context.scope.clone());
         let waiting = tokio::task::spawn_blocking(move || {
             let started = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled());
             let mut running = started.map_err(|error| error.to_string())?;
-            waiter.began(&call, &scope, &running.killer(), Ends::AtOnce);
+            waiter.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
             let told = line.began(&mut running);
             let ended = running.wait();
             waiter.ended(call.no);

@@ -1,40 +1,41 @@
-//! What a node is shown of its projects: once before it is first asked, and by the tools of the group `context`.
+//! The context of a node: assembled once before it is first asked, and by the tools of the group `context`.
 //!
 //! # Invariants
-//! 1. A call goes the way of all calls: permit, effect, work, record. What was given is kept before the model reads it.
-//! 2. What cannot be assembled before the prompt is a note, and the node goes on without; for a call it is an error that
-//!    the model is told, never an empty answer.
+//! 1. A call goes the way of all calls: permit, effect, work, record. What was given is kept before the model
+//!    reads it.
+//! 2. What cannot be assembled before the prompt is a note, and the node goes on without; for a call it is an
+//!    error that the model is told, never an empty answer.
 //! 3. A file that was shown whole and as it is counts as read.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use actors::tool::{
-    CallHead, ContextQuestion, FocusPlace, HistoryKind, HistoryQuestion, Performed, Place as ToolPlace,
-    ToolError,
+    CallInfo, ContextQuestion, FocusPlace, HistoryKind, HistoryQuestion, ToolError, ToolOutcome, ToolPath,
 };
 use domain::context::{
-    AssembledContext, Budget, ContextRecord, ContextRequest, FOCUS_MAX, Focus, Place, Receipt, View,
+    AssembledContext, Budget, ContextRecord, ContextRequest, ContextView, FOCUS_MAX, FileLocation, Focus,
+    Receipt,
 };
-use domain::{ContextId, ErrorCategory, Hash, Phase, RootNo};
+use domain::{ContextId, ErrorCategory, Hash, Phase, RootIndex};
 use serde_json::Value;
 use sync::Effect;
 
-use super::context_budget::Stands;
-use super::focus::Trees;
-use super::{Gate, blocking, fitting, time_limit};
+use super::context_budget::ContextPosition;
+use super::focus::ProjectTrees;
+use super::{ToolGateway, blocking, fitting, time_limit};
 use crate::context::answer::context_answer;
 use crate::context::history_search;
-use crate::context::{ContextAsk, ContextError, PipelineError, PlanSight};
-use crate::run::Stopped;
+use crate::context::{ContextAsk, ContextError, PipelineError, PlanContextView};
+use crate::run::RunError;
 use crate::run::node::prompt;
 
-/// How often a context is made smaller that is counted otherwise where it is sent.
+/// The number of times that a context is made smaller that is counted otherwise where it is sent.
 const SMALLER_MAX: u32 = 3;
 
 /// What a node is given before it is first asked.
-pub(crate) struct First<'a> {
-    /// What it is asked.
+pub(crate) struct FirstContext<'a> {
+    /// Its prompt.
     pub(crate) prompt: &'a str,
     /// `PROVIDER/NAME`.
     pub(crate) model: &'a str,
@@ -44,12 +45,12 @@ pub(crate) struct First<'a> {
     pub(crate) fits: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
-impl Gate<'_> {
+impl ToolGateway<'_> {
     /// Assembles what stands before the prompt, and keeps it; nothing where nothing is wanted.
     pub(crate) async fn first_context(
         &self,
-        first: First<'_>,
-    ) -> Result<(String, Vec<(ToolPlace, Hash)>), Stopped> {
+        first: FirstContext<'_>,
+    ) -> Result<(String, Vec<(ToolPath, Hash)>), RunError> {
         let nothing = (String::new(), Vec::new());
         let Some(desk) = self.desk.get().filter(|_| first.tokens != Some(0)) else { return Ok(nothing) };
         let effect = self.enter()?;
@@ -71,12 +72,12 @@ impl Gate<'_> {
             };
             if !(first.fits)(&given.text) {
                 request.budget.cap = Some(given.tokens / 2);
-                request.id = ContextId::from_u128(self.house.ids.ulid());
+                request.id = ContextId::from_u128(self.engine.ids.ulid());
                 continue;
             }
             reserved.spend(given.tokens);
             self.keep(&effect, &request, &given).await?;
-            desk.show(&given, Stands::BeforeThePrompt);
+            desk.show(&given, ContextPosition::BeforeThePrompt);
             let read = self.read_whole(&given);
             return Ok((given.text, read));
         }
@@ -86,20 +87,20 @@ impl Gate<'_> {
     /// `request_context`.
     pub(crate) async fn context(
         &self,
-        head: &CallHead,
+        head: &CallInfo,
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
-    ) -> Result<Performed, Stopped> {
-        let (effect, started) = (self.enter()?, self.house.wall());
+    ) -> Result<ToolOutcome, RunError> {
+        let (effect, started) = (self.enter()?, self.engine.wall());
         let answered = self.answered(&effect, question, places).await?;
         let (outcome, seen) = match answered {
             Ok(given) => (fitting(head, self.told(&given)), self.read_whole(&given)),
             Err(why) => (Err(why), Vec::new()),
         };
         let end = self.end(started, &outcome);
-        self.keep_call(&effect, self.new_call(head), end).await?;
+        self.record_call(&effect, self.new_call(head), end).await?;
         let seen = seen.into_iter().map(|(place, hash)| (place, Some(hash))).collect();
-        Ok(Performed { outcome, changed: 0, seen })
+        Ok(ToolOutcome { outcome, changed: 0, seen })
     }
 
     async fn answered(
@@ -107,13 +108,13 @@ impl Gate<'_> {
         effect: &Effect,
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
-    ) -> Result<Result<AssembledContext, ToolError>, Stopped> {
+    ) -> Result<Result<AssembledContext, ToolError>, RunError> {
         let Some(desk) = self.desk.get() else { return Ok(Err(no_desk())) };
         let reserved = match desk.reserve(question.tokens) {
             Ok(reserved) => reserved,
             Err(why) => return Ok(Err(why)),
         };
-        let mut request = self.request(self.house.redactor.redact_text(&question.query));
+        let mut request = self.request(self.engine.redactor.redact_text(&question.query));
         request.budget = Budget::fixed(reserved.granted());
         request.depth = question.depth.parse().unwrap_or_default();
         request.shown = desk.shown();
@@ -124,36 +125,36 @@ impl Gate<'_> {
         };
         reserved.spend(given.tokens);
         self.keep(effect, &request, &given).await?;
-        desk.show(&given, Stands::InAResult);
+        desk.show(&given, ContextPosition::InAResult);
         Ok(Ok(given))
     }
 
     /// `query_history`.
     pub(crate) async fn history(
         &self,
-        head: &CallHead,
+        head: &CallInfo,
         question: &HistoryQuestion,
-    ) -> Result<Performed, Stopped> {
-        let (effect, started) = (self.enter()?, self.house.wall());
-        let mut past = history_search::of_plan(&*self.house.store, self.plan.id).await?;
+    ) -> Result<ToolOutcome, RunError> {
+        let (effect, started) = (self.enter()?, self.engine.wall());
+        let mut past = history_search::of_plan(&*self.engine.store, self.plan.id).await?;
         let commits = match question.wants(HistoryKind::Commit) {
             true => self.commits(head).await?,
             false => Ok(Vec::new()),
         };
         let outcome = commits.and_then(|commits| {
             past.extend(commits);
-            let redact = |text: &str| self.house.redactor.redact_text(text);
+            let redact = |text: &str| self.engine.redactor.redact_text(text);
             fitting(head, history_search::answer(question, past, &redact))
         });
         let end = self.end(started, &outcome);
-        self.keep_call(&effect, self.new_call(head), end).await?;
-        Ok(Performed { outcome, changed: 0, seen: Vec::new() })
+        self.record_call(&effect, self.new_call(head), end).await?;
+        Ok(ToolOutcome { outcome, changed: 0, seen: Vec::new() })
     }
 
     async fn commits(
         &self,
-        head: &CallHead,
-    ) -> Result<Result<Vec<history_search::Past>, ToolError>, Stopped> {
+        head: &CallInfo,
+    ) -> Result<Result<Vec<history_search::HistoryMatch>, ToolError>, RunError> {
         let roots: Vec<_> = self.projects.iter().map(|project| project.root.clone()).collect();
         let (scope, until) = (self.scope.clone(), Instant::now() + time_limit(head));
         let found = blocking(move || {
@@ -163,7 +164,7 @@ impl Gate<'_> {
         });
         let found = found.await?;
         self.scope.check()?;
-        let failed = |error: history_search::CommitsUnread| ToolError::NoContext {
+        let failed = |error: history_search::ReadCommitsError| ToolError::NoContext {
             code: "HISTORY_UNREADABLE",
             message: format!("{error}: {}; leave `commit` out of `kinds`", error.source),
         };
@@ -171,26 +172,26 @@ impl Gate<'_> {
     }
 
     /// `get_context_budget`.
-    pub(crate) async fn context_budget(&self, head: &CallHead) -> Result<Performed, Stopped> {
-        let (effect, started) = (self.enter()?, self.house.wall());
+    pub(crate) async fn context_budget(&self, head: &CallInfo) -> Result<ToolOutcome, RunError> {
+        let (effect, started) = (self.enter()?, self.engine.wall());
         let outcome = match self.desk.get() {
             Some(desk) => fitting(head, desk.told()),
             None => Err(no_desk()),
         };
         let end = self.end(started, &outcome);
-        self.keep_call(&effect, self.new_call(head), end).await?;
-        Ok(Performed { outcome, changed: 0, seen: Vec::new() })
+        self.record_call(&effect, self.new_call(head), end).await?;
+        Ok(ToolOutcome { outcome, changed: 0, seen: Vec::new() })
     }
 
     fn request(&self, query: String) -> ContextRequest {
-        let id = ContextId::from_u128(self.house.ids.ulid());
+        let id = ContextId::from_u128(self.engine.ids.ulid());
         let view = match self.run.job().phase {
-            Phase::Strategize => View::Strategize,
-            Phase::Execute => View::Execute,
-            Phase::Apply => View::Default,
+            Phase::Strategize => ContextView::Strategize,
+            Phase::Execute => ContextView::Execute,
+            Phase::Apply => ContextView::Default,
         };
         ContextRequest {
-            at: self.house.wall(),
+            at: self.engine.wall(),
             query,
             view,
             can_ask: true,
@@ -203,7 +204,7 @@ impl Gate<'_> {
         &self,
         request: &mut ContextRequest,
         model: &str,
-    ) -> Result<Result<AssembledContext, ToolError>, Stopped> {
+    ) -> Result<Result<AssembledContext, ToolError>, RunError> {
         for _ in 0..FOCUS_MAX {
             match self.piped(request, model).await? {
                 Ok(given) => return Ok(Ok(given)),
@@ -212,13 +213,13 @@ impl Gate<'_> {
                     | PipelineError::FocusBeyond { focus, .. }
                     | PipelineError::FocusExcluded { focus },
                 )) if request.focus.contains(&focus) => request.focus.retain(|other| *other != focus),
-                Err(error) => return Ok(Err(told_error(error)?)),
+                Err(error) => return Ok(Err(tool_error(error)?)),
             }
         }
         request.focus.clear();
         self.piped(request, model)
             .await?
-            .map_or_else(|error| told_error(error).map(Err), |given| Ok(Ok(given)))
+            .map_or_else(|error| tool_error(error).map(Err), |given| Ok(Ok(given)))
     }
 
     /// The same, and what is wrong with the focus is an error, told with the nearest name that there is.
@@ -226,13 +227,13 @@ impl Gate<'_> {
         &self,
         request: &mut ContextRequest,
         model: &str,
-    ) -> Result<Result<AssembledContext, ToolError>, Stopped> {
+    ) -> Result<Result<AssembledContext, ToolError>, RunError> {
         let error = match self.piped(request, model).await? {
             Ok(given) => return Ok(Ok(given)),
             Err(error) => error,
         };
         let nearest = self.nearest(&error).await?;
-        let told = told_error(error)?;
+        let told = tool_error(error)?;
         Ok(Err(match (told, nearest) {
             (ToolError::NoContext { code, message }, Some(name)) => {
                 ToolError::NoContext { code, message: format!("{message}; did you mean `{name}`?") }
@@ -241,10 +242,10 @@ impl Gate<'_> {
         }))
     }
 
-    async fn nearest(&self, error: &ContextError) -> Result<Option<String>, Stopped> {
+    async fn nearest(&self, error: &ContextError) -> Result<Option<String>, RunError> {
         let ContextError::Pipeline(PipelineError::FocusNotFound { focus }) = error else { return Ok(None) };
-        let PlanSight { projects, .. } = self.house.plan_sight(self.plan).await?;
-        let (contexts, word, scope) = (self.house.contexts.clone(), focus.to_string(), self.scope.clone());
+        let PlanContextView { projects, .. } = self.engine.plan_context_view(self.plan).await?;
+        let (contexts, word, scope) = (self.engine.contexts.clone(), focus.to_string(), self.scope.clone());
         Ok(blocking(move || contexts.nearest(&projects, &word, &scope)).await?.ok().flatten())
     }
 
@@ -252,12 +253,12 @@ impl Gate<'_> {
         &self,
         request: &mut ContextRequest,
         model: &str,
-    ) -> Result<Result<AssembledContext, ContextError>, Stopped> {
-        let PlanSight { projects, facts } = self.house.plan_sight(self.plan).await?;
+    ) -> Result<Result<AssembledContext, ContextError>, RunError> {
+        let PlanContextView { projects, facts } = self.engine.plan_context_view(self.plan).await?;
         request.plan = Some(facts);
-        let counter = self.house.contexts.factors().counter(model);
+        let counter = self.engine.contexts.factors().counter(model);
         let ask = ContextAsk { projects, request: request.clone(), counter: Arc::new(counter) };
-        let given = self.house.contexts.assemble(ask, self.scope.clone()).await;
+        let given = self.engine.contexts.assemble(ask, self.scope.clone()).await;
         self.scope.check()?;
         Ok(given)
     }
@@ -268,18 +269,18 @@ impl Gate<'_> {
         effect: &Effect,
         request: &ContextRequest,
         given: &AssembledContext,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), RunError> {
         let record = ContextRecord::new(self.plan.id, self.node, request, given);
-        let (store, text) = (Arc::clone(&self.house.store), given.text.clone());
+        let (store, text) = (Arc::clone(&self.engine.store), given.text.clone());
         let staged = blocking(move || store.stage(&mut text.as_bytes())).await?;
-        let staged = staged.map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
-        self.house.store.keep_context(effect, &self.run.claim(), record, staged).await?;
+        let staged = staged.map_err(|error| RunError::failed(ErrorCategory::Resource, error))?;
+        self.engine.store.keep_context(effect, &self.run.claim(), record, staged).await?;
         Ok(())
     }
 
     /// The files that the strategy of this attempt names, as far as they are there.
-    async fn strategy_focus(&self) -> Result<Vec<Focus>, Stopped> {
-        let runs = self.house.store.node_runs(self.plan.id).await?;
+    async fn strategy_focus(&self) -> Result<Vec<Focus>, RunError> {
+        let runs = self.engine.store.node_runs(self.plan.id).await?;
         let Some(strategy) = prompt::strategy(self.plan, &runs) else { return Ok(Vec::new()) };
         if strategy.steps.iter().all(|step| step.paths.is_empty()) {
             return Ok(Vec::new());
@@ -293,7 +294,7 @@ impl Gate<'_> {
         &self,
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
-    ) -> Result<Vec<Focus>, Stopped> {
+    ) -> Result<Vec<Focus>, RunError> {
         if question.focus.is_empty() {
             return Ok(Vec::new());
         }
@@ -305,28 +306,28 @@ impl Gate<'_> {
         blocking(named).await
     }
 
-    async fn trees(&self) -> Result<Trees, Stopped> {
+    async fn trees(&self) -> Result<ProjectTrees, RunError> {
         let mut roots = Vec::with_capacity(self.projects.len());
         for no in (0..self.projects.len()).filter_map(|no| u16::try_from(no).ok()) {
-            roots.push(self.tree(RootNo(no)).await?);
+            roots.push(self.tree(RootIndex(no)).await?);
         }
-        Ok(Trees { projects: self.projects.clone(), roots })
+        Ok(ProjectTrees { projects: self.projects.clone(), roots })
     }
 
     /// The files that are shown whole, as they are.
-    fn read_whole(&self, given: &AssembledContext) -> Vec<(ToolPlace, Hash)> {
+    fn read_whole(&self, given: &AssembledContext) -> Vec<(ToolPath, Hash)> {
         let whole = given.fragments.iter().filter(|fragment| fragment.is_whole);
         let read =
             whole.filter_map(|fragment| Some((self.tool_place(fragment.place.as_ref()?), fragment.hash)));
         read.collect()
     }
 
-    fn tool_place(&self, place: &Place) -> ToolPlace {
+    fn tool_place(&self, place: &FileLocation) -> ToolPath {
         let several = self.projects.len() > 1;
         let alias = self.projects.get(usize::from(place.project.0)).filter(|_| several);
         let prefix = alias.map(|project| format!("{}:", project.alias)).unwrap_or_default();
         let shown = format!("{prefix}{}", place.path);
-        ToolPlace { root: place.project, path: Some(place.path.clone()), prefix, shown }
+        ToolPath { root: place.project, path: Some(place.path.clone()), prefix, shown }
     }
 
     /// As the model reads it.
@@ -336,19 +337,19 @@ impl Gate<'_> {
 }
 
 /// A file, if there is one; else what is defined under that name.
-fn named(trees: &Trees, word: String, place: Option<FocusPlace>) -> Focus {
+fn named(trees: &ProjectTrees, word: String, place: Option<FocusPlace>) -> Focus {
     match place {
-        Some(FocusPlace { place: ToolPlace { root, path: Some(path), .. }, lines: Some((from, to)) }) => {
+        Some(FocusPlace { place: ToolPath { root, path: Some(path), .. }, lines: Some((from, to)) }) => {
             Focus::Lines(root, path, from, to)
         }
         // A name with a dot in it may be a method's.
-        Some(FocusPlace { place: ToolPlace { root, path: Some(path), .. }, lines: None }) => {
+        Some(FocusPlace { place: ToolPath { root, path: Some(path), .. }, lines: None }) => {
             match word.contains('/') || trees.file(&word).is_some() {
                 true => Focus::Path(root, path),
                 false => Focus::Symbol(word),
             }
         }
-        Some(FocusPlace { place: ToolPlace { path: None, .. }, .. }) | None => match trees.file(&word) {
+        Some(FocusPlace { place: ToolPath { path: None, .. }, .. }) | None => match trees.file(&word) {
             Some((root, path)) => Focus::Path(root, path),
             None => Focus::Symbol(word),
         },
@@ -359,7 +360,14 @@ fn named(trees: &Trees, word: String, place: Option<FocusPlace>) -> Focus {
 fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
     let (text, notes) = (String::new(), vec![why.told()]);
     let receipt = Receipt { at: request.at, view: request.view, notes, ..Receipt::default() };
-    AssembledContext { id: request.id, hash: Hash::of(b""), text, tokens: 0, fragments: Vec::new(), receipt }
+    AssembledContext {
+        id: request.id,
+        hash: Hash::from_content(b""),
+        text,
+        tokens: 0,
+        fragments: Vec::new(),
+        receipt,
+    }
 }
 
 fn no_desk() -> ToolError {
@@ -370,9 +378,9 @@ fn no_desk() -> ToolError {
 }
 
 /// What the model is told; a cancel ends the node.
-fn told_error(error: ContextError) -> Result<ToolError, Stopped> {
+fn tool_error(error: ContextError) -> Result<ToolError, RunError> {
     let code = match &error {
-        ContextError::Pipeline(PipelineError::Cancelled(_)) => return Err(Stopped::Cancelled),
+        ContextError::Pipeline(PipelineError::Cancelled(_)) => return Err(RunError::Cancelled),
         ContextError::Pipeline(PipelineError::FocusNotFound { .. } | PipelineError::FocusBeyond { .. }) => {
             "FOCUS_NOT_FOUND"
         }

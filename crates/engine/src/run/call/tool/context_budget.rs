@@ -1,48 +1,48 @@
-//! What a model node may still be shown, and what it was shown already.
+//! The context budget of a model node: the room that is left, and the fragments that were delivered already.
 //!
 //! # Invariants
-//! 1. What a node asks for is reserved before anything is looked for, and settled with what was given: requests at once
-//!    never sum above what its window leaves.
-//! 2. What stands before the prompt stays there, so it is never given again. What a tool answered may be left out of the
-//!    conversation later; then it may be given again.
+//! 1. What a node asks for is reserved before anything is looked for, and settled with what was given:
+//!    requests at once never sum above what its window leaves.
+//! 2. What stands before the prompt stays there, so it is never given again. What a tool answered may be left
+//!    out of the conversation later; then it may be given again.
 
 use actors::tool::ToolError;
-use context::{ContextLedger, Left, RESERVE_MIN, Reservation};
-use domain::context::{AssembledContext, Budget, Depth, Fragment, Shown};
+use context::{ContextLedger, InsufficientTokens, RESERVE_MIN, Reservation};
+use domain::context::{AssembledContext, Budget, Depth, Fragment, PriorFragment};
 use serde_json::{Value, json};
 use sync::primitives::{Mutex, lock};
 
 /// Too little is left to be of use.
 const BUDGET_SPENT: &str = "BUDGET_SPENT";
 
-/// Keeps the account of one run of a model node.
-pub(crate) struct Desk {
+/// The context budget of one run of a model node.
+pub(crate) struct ContextBudget {
     /// `PROVIDER/NAME` of the model.
     model: String,
     budget: Budget,
     ledger: ContextLedger,
-    shown: Mutex<SoFar>,
+    shown: Mutex<DeliveredContext>,
 }
 
 #[derive(Default)]
-struct SoFar {
-    before_the_prompt: Vec<Shown>,
-    by_calls: Vec<Shown>,
+struct DeliveredContext {
+    before_the_prompt: Vec<PriorFragment>,
+    by_calls: Vec<PriorFragment>,
 }
 
 /// Where something was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stands {
+pub(crate) enum ContextPosition {
     /// It stays as long as the node.
     BeforeThePrompt,
     /// It stays until room is made.
     InAResult,
 }
 
-impl Desk {
+impl ContextBudget {
     /// Of a model with this budget.
-    pub(crate) fn new(model: &str, budget: Budget) -> Desk {
-        Desk {
+    pub(crate) fn new(model: &str, budget: Budget) -> ContextBudget {
+        ContextBudget {
             model: model.to_owned(),
             budget,
             ledger: ContextLedger::new(budget.base()),
@@ -55,8 +55,8 @@ impl Desk {
         &self.model
     }
 
-    /// What stands before the prompt may fill this. Where the node does not say how much it wants, half of what is left is
-    /// for the conversation.
+    /// What stands before the prompt may fill this. Where the node does not say how much it wants, half of
+    /// what is left is for the conversation.
     pub(crate) fn first_budget(&self, cap: Option<u32>) -> Budget {
         let kept_free = match cap {
             Some(_) => 0,
@@ -67,7 +67,7 @@ impl Desk {
 
     /// Reserves so many tokens, or what is left of them.
     pub(crate) fn reserve(&self, tokens: u32) -> Result<Reservation, ToolError> {
-        self.ledger.reserve(tokens).map_err(|Left(left)| ToolError::NoContext {
+        self.ledger.reserve(tokens).map_err(|InsufficientTokens(left)| ToolError::NoContext {
             code: BUDGET_SPENT,
             message: format!(
                 "{left} tokens are left of your context budget, and fewer than {RESERVE_MIN} are of no use; go on with \
@@ -77,18 +77,18 @@ impl Desk {
     }
 
     /// All that the node was shown.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
+    pub(crate) fn shown(&self) -> Vec<PriorFragment> {
         let so_far = lock(&self.shown);
         so_far.before_the_prompt.iter().chain(&so_far.by_calls).cloned().collect()
     }
 
     /// The node is shown this.
-    pub(crate) fn show(&self, given: &AssembledContext, stands: Stands) {
+    pub(crate) fn show(&self, given: &AssembledContext, stands: ContextPosition) {
         let pieces = given.fragments.iter().filter_map(shown);
         let mut so_far = lock(&self.shown);
         match stands {
-            Stands::BeforeThePrompt => so_far.before_the_prompt.extend(pieces),
-            Stands::InAResult => so_far.by_calls.extend(pieces),
+            ContextPosition::BeforeThePrompt => so_far.before_the_prompt.extend(pieces),
+            ContextPosition::InAResult => so_far.by_calls.extend(pieces),
         }
     }
 
@@ -109,9 +109,9 @@ impl Desk {
 }
 
 /// Of a file that is only listed no part was shown, and its content may not have been read.
-fn shown(fragment: &Fragment) -> Option<Shown> {
+fn shown(fragment: &Fragment) -> Option<PriorFragment> {
     let place = fragment.place.clone()?;
-    (fragment.depth > Depth::Listing || place.span.is_none()).then_some(Shown {
+    (fragment.depth > Depth::Listing || place.span.is_none()).then_some(PriorFragment {
         place,
         depth: fragment.depth,
         hash: fragment.hash,
@@ -122,8 +122,8 @@ fn shown(fragment: &Fragment) -> Option<Shown> {
 mod tests {
     use super::*;
 
-    fn desk(window: u32) -> Desk {
-        Desk::new("openai/m", Budget { window, response: 1_000, tools: 300, system: 200, cap: None })
+    fn desk(window: u32) -> ContextBudget {
+        ContextBudget::new("openai/m", Budget { window, response: 1_000, tools: 300, system: 200, cap: None })
     }
 
     #[test]

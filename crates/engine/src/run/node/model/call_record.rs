@@ -1,30 +1,33 @@
-//! What is kept of a turn: that the model was asked, and what it answered.
+//! The record of a turn: the question to the model, and its answer.
 //!
 //! # Invariants
-//! 1. A question is kept before it is sent, and what came of it when that is known: an answer that cannot be used, a
-//!    refusal and a failure as well as the last word. A question whose process died ends when its
+//! 1. A question is stored before it is sent, and its outcome as soon as that is known: an answer that cannot
+//!    be used, a refusal and a failure as well as the last word. A question whose process died ends when its
 //!    job moves on.
-//! 2. What is kept has lost its secrets and is bounded as the text of a node is.
+//! 2. The record is redacted, and bounded like the text of a node.
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
 
 use actors::model::{Cause, ModelAnswer, ModelError};
-use domain::{CallNo, CallState, ErrorCategory, NewCall, ToolCall};
+use domain::{CallNumber, CallState, ErrorCategory, NewCall, ToolCall};
 use serde_json::{Value, json};
-use store::By;
+use store::CallAuthority;
 use sync::{CancelReason, Effect};
 
-use super::turn::Asker;
+use super::turn::ModelCaller;
 use crate::query::details::ASK_MODEL;
 use crate::run::node::bounded;
-use crate::run::{Stopped, accounting};
+use crate::run::{RunError, accounting};
 use worker::EndedCall;
 
 /// A question that is kept and has no end yet.
-pub(crate) struct Kept(ToolCall);
+pub(crate) struct ModelCallRecord(ToolCall);
 
-impl Kept {
+impl ModelCallRecord {
     /// Keeps that the model is about to be asked.
-    pub(crate) async fn begin(asker: &Asker<'_, '_>, effect: &Effect) -> Result<Kept, Stopped> {
+    pub(crate) async fn begin(
+        asker: &ModelCaller<'_, '_>,
+        effect: &Effect,
+    ) -> Result<ModelCallRecord, RunError> {
         let node = asker.node;
         let new = NewCall {
             attempt: node.plan.attempt,
@@ -33,31 +36,31 @@ impl Kept {
             requested: json!({ "model": asker.model }),
             effective: Value::Null,
         };
-        accounting::begin(node.house, node.run, effect, new).await.map(Kept)
+        accounting::begin(node.engine, node.run, effect, new).await.map(ModelCallRecord)
     }
 
     /// Its number among the calls.
-    pub(crate) fn no(&self) -> CallNo {
+    pub(crate) fn no(&self) -> CallNumber {
         self.0.no
     }
 
     /// Keeps that it was not asked, since a limit says no.
     pub(crate) async fn not_asked(
         self,
-        asker: &Asker<'_, '_>,
+        asker: &ModelCaller<'_, '_>,
         effect: &Effect,
-        why: &Stopped,
-    ) -> Result<(), Stopped> {
+        why: &RunError,
+    ) -> Result<(), RunError> {
         self.end(asker, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
     }
 
     /// Keeps what came of it.
     pub(crate) async fn answered(
         self,
-        asker: &Asker<'_, '_>,
+        asker: &ModelCaller<'_, '_>,
         effect: &Effect,
         answer: &Result<ModelAnswer, ModelError>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), RunError> {
         let came_to = match answer {
             Ok(answer) => (CallState::Ok, None, told(asker, answer)),
             Err(error) => {
@@ -76,24 +79,24 @@ impl Kept {
 
     async fn end(
         self,
-        asker: &Asker<'_, '_>,
+        asker: &ModelCaller<'_, '_>,
         effect: &Effect,
         came_to: (CallState, Option<String>, Value),
-    ) -> Result<(), Stopped> {
-        let (house, Kept(call)) = (asker.node.house, self);
-        let end = house.ended(call.started, came_to);
-        asker.node.run.context().end_call(By::Effect(effect), EndedCall::new(&call, end)).await?;
+    ) -> Result<(), RunError> {
+        let (engine, ModelCallRecord(call)) = (asker.node.engine, self);
+        let end = engine.ended(call.started, came_to);
+        asker.node.run.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
         Ok(())
     }
 }
 
 /// The answer as it is kept. What was spent is null where nobody knows it.
-fn told(asker: &Asker<'_, '_>, answer: &ModelAnswer) -> Value {
-    let house = asker.node.house;
+fn told(asker: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
+    let engine = asker.node.engine;
     let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
-    let is_paid = asker.resolved.price.is_some() && !house.models.is_replay();
+    let is_paid = asker.resolved.price.is_some() && !engine.models.is_replay();
     json!({
-        "text": bounded(house.redactor.redact_text(&answer.text)),
+        "text": bounded(engine.redactor.redact_text(&answer.text)),
         "stop": answer.stop, "calls": tools,
         "tokens_in": answer.usage.tokens_in, "tokens_out": answer.usage.tokens_out,
         "cost_micros": is_paid.then_some(answer.usage.cost_micros),

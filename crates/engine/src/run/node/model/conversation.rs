@@ -2,20 +2,20 @@
 //!
 //! # Invariants
 //! 1. What is asked is estimated to fit the window, answer included, or is not asked.
-//! 2. The system prompt, the first message and everything that was said in words stay. To make room, results of tools are
-//!    replaced by a note, the oldest first; then long arguments of calls, the oldest first; of the newest results the
-//!    middle is left out at last.
+//! 2. The system prompt, the first message and everything that was said in words stay. To make room, results
+//!    of tools are replaced by a note, the oldest first; then long arguments of calls, the oldest first; of
+//!    the newest results the middle is left out at last.
 //! 3. When room is made, a quarter of the window is: so that what a provider caches holds for several turns.
 
-use actors::model::{Message, ModelRequest, Resolved, ToolResult, ToolSpec, ToolUse, estimate};
+use actors::model::{Message, ModelRequest, ResolvedModel, ToolResult, ToolSpec, ToolUse, estimate};
 use actors::tool::head_and_tail;
 use domain::context::Budget;
 use domain::{ErrorCategory, ModelTask};
 use serde_json::{Value, json};
 
 use super::exchange;
-use crate::run::Stopped;
-use crate::run::node::Node;
+use crate::run::RunError;
+use crate::run::node::ActiveNode;
 use crate::run::node::prompt;
 
 /// The window of a model of which nobody says how large it is.
@@ -31,10 +31,10 @@ const NEWEST_BYTES_MIN: usize = 1024;
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// A conversation.
-pub(crate) struct Talk {
+pub(crate) struct Conversation {
     request: ModelRequest,
     window_tokens: u64,
-    /// How often room was made.
+    /// The number of times that room was made.
     made_room: u32,
 }
 
@@ -44,20 +44,20 @@ pub(crate) struct Talk {
     "what it is asked has about {needed} tokens, and the model takes {window}: shorten it, or set `context_tokens` \
      of its provider if the model takes more"
 )]
-pub(crate) struct TooLong {
+pub(crate) struct ConversationTooLong {
     needed: u64,
     window: u64,
 }
 
-impl Talk {
+impl Conversation {
     /// What the model is told and asked first.
     pub(crate) fn begin(
-        node: &Node<'_>,
+        node: &ActiveNode<'_>,
         task: &ModelTask,
-        resolved: &Resolved,
+        resolved: &ResolvedModel,
         tools: Vec<ToolSpec>,
-    ) -> Result<Talk, Stopped> {
-        let secrets = &node.house.redactor;
+    ) -> Result<Conversation, RunError> {
+        let secrets = &node.engine.redactor;
         let system = [node.expand(&task.system)?, prompt::pinned(node.plan)];
         let system =
             system.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n\n");
@@ -65,7 +65,7 @@ impl Talk {
         let prompt = secrets.redact_text(&node.expand(&task.prompt)?);
         if prompt.trim().is_empty() {
             let message = format!("node {}: its prompt is empty, so there is nothing to ask", node.path);
-            return Err(Stopped::failed(ErrorCategory::InvalidInput, message));
+            return Err(RunError::failed(ErrorCategory::InvalidInput, message));
         }
         let window_tokens = resolved.context_tokens.map_or(WINDOW_TOKENS, u64::from);
         // Half of a small window is for what is read.
@@ -80,7 +80,7 @@ impl Talk {
             output: task.output.clone(),
             asker: node.path.to_owned(),
         };
-        Ok(Talk { request, window_tokens, made_room: 0 })
+        Ok(Conversation { request, window_tokens, made_room: 0 })
     }
 
     /// What the model is asked first.
@@ -91,7 +91,8 @@ impl Talk {
         }
     }
 
-    /// What is left of the window for showing things to the model, as long as nothing but the first question is asked.
+    /// What is left of the window for showing things to the model, as long as nothing but the first question
+    /// is asked.
     pub(crate) fn budget(&self) -> Budget {
         let tokens = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let all = estimate(&self.request);
@@ -105,7 +106,8 @@ impl Talk {
         }
     }
 
-    /// Whether the first question can be asked with this before it, so that there is still room to answer calls.
+    /// Returns true if the first question can be asked with this before it, so that there is still room to
+    /// answer calls.
     pub(crate) fn has_room_for(&self, context: &str) -> bool {
         let most = self.window_tokens.saturating_sub(self.needed()) / 8 * 7;
         let asked = ModelRequest { messages: vec![Message::User(context.to_owned())], ..bare() };
@@ -121,19 +123,21 @@ impl Talk {
         }
     }
 
-    /// How often earlier results were left out.
+    /// The number of times that earlier results were left out.
     pub(crate) fn made_room(&self) -> u32 {
         self.made_room
     }
 
     /// The next question, cut to the window.
-    pub(crate) fn question(&mut self) -> Result<&ModelRequest, TooLong> {
+    pub(crate) fn question(&mut self) -> Result<&ModelRequest, ConversationTooLong> {
         if self.needed() > self.window_tokens {
             self.made_room += 1;
             self.make_room(self.window_tokens / 4 * 3);
         }
         match self.needed() {
-            needed if needed > self.window_tokens => Err(TooLong { needed, window: self.window_tokens }),
+            needed if needed > self.window_tokens => {
+                Err(ConversationTooLong { needed, window: self.window_tokens })
+            }
             _ => Ok(&self.request),
         }
     }
@@ -151,17 +155,19 @@ impl Talk {
             self.request.max_tokens
         );
         self.said(text);
-        self.tell(told);
+        self.add_user_message(told);
     }
 
     /// The model's last answer is none that `output` wants.
     pub(crate) fn does_not_fit(&mut self, text: &str, why: &str) {
         self.said(text.to_owned());
-        self.tell(format!("Your answer cannot be used: {why}. Answer again, with nothing but that JSON."));
+        self.add_user_message(format!(
+            "Your answer cannot be used: {why}. Answer again, with nothing but that JSON."
+        ));
     }
 
     /// Tells the model something before its next turn.
-    pub(crate) fn tell(&mut self, text: String) {
+    pub(crate) fn add_user_message(&mut self, text: String) {
         self.request.messages.push(Message::User(text));
     }
 
@@ -250,7 +256,7 @@ fn shorten_arguments(message: &mut Message) {
 mod tests {
     use super::*;
 
-    fn talk(window_tokens: u64) -> Talk {
+    fn talk(window_tokens: u64) -> Conversation {
         let request = ModelRequest {
             model: "m".to_owned(),
             system: "s".repeat(300),
@@ -260,21 +266,21 @@ mod tests {
             output: None,
             asker: String::new(),
         };
-        Talk { request, window_tokens, made_room: 0 }
+        Conversation { request, window_tokens, made_room: 0 }
     }
 
-    fn add(talk: &mut Talk, id: &str, arguments: usize, result: usize) {
+    fn add(conversation: &mut Conversation, id: &str, arguments: usize, result: usize) {
         let call = ToolUse {
             id: id.to_owned(),
             name: "read_file".to_owned(),
             arguments: json!({ "content": "a".repeat(arguments), "path": "p" }),
         };
         let result = ToolResult { id: id.to_owned(), text: "r".repeat(result), is_error: false };
-        talk.add(format!("turn {id}"), vec![call], vec![result]);
+        conversation.add(format!("turn {id}"), vec![call], vec![result]);
     }
 
-    fn results(talk: &Talk) -> Vec<&str> {
-        let messages = talk.request.messages.iter();
+    fn results(conversation: &Conversation) -> Vec<&str> {
+        let messages = conversation.request.messages.iter();
         let of_tools = messages.filter_map(|message| match message {
             Message::Results(results) => results.first().map(|result| result.text.as_str()),
             Message::User(_) | Message::Assistant { .. } => None,
@@ -284,22 +290,22 @@ mod tests {
 
     #[test]
     fn what_fits_is_left_as_it_is() {
-        let mut talk = talk(10_000);
-        add(&mut talk, "1", 10, 6_000);
-        let before = talk.request.messages.clone();
-        assert_eq!(talk.question().unwrap().messages, before);
+        let mut conversation = talk(10_000);
+        add(&mut conversation, "1", 10, 6_000);
+        let before = conversation.request.messages.clone();
+        assert_eq!(conversation.question().unwrap().messages, before);
     }
 
     #[test]
     fn the_oldest_results_go_first_and_the_first_message_never() {
-        let mut talk = talk(6_000);
+        let mut conversation = talk(6_000);
         for id in ["1", "2", "3"] {
-            add(&mut talk, id, 10, 6_000);
+            add(&mut conversation, id, 10, 6_000);
         }
-        let request = talk.question().unwrap();
+        let request = conversation.question().unwrap();
         assert_eq!(request.messages.first(), Some(&Message::User("p".repeat(3_000))));
         assert!(estimate(request).total() <= 4_500, "a quarter of the window is free again");
-        let found = results(&talk);
+        let found = results(&conversation);
         assert!(
             found[0].starts_with("[left out to make room: an earlier result of 6000 bytes"),
             "{}",
@@ -310,34 +316,34 @@ mod tests {
 
     #[test]
     fn old_arguments_go_when_results_are_not_enough_and_then_the_middle_of_the_newest() {
-        let mut talk = talk(6_000);
-        add(&mut talk, "1", 9_000, 10);
-        add(&mut talk, "2", 10, 30_000);
-        talk.question().unwrap();
-        let Some(Message::Assistant { calls, .. }) = talk.request.messages.get(1) else { panic!() };
+        let mut conversation = talk(6_000);
+        add(&mut conversation, "1", 9_000, 10);
+        add(&mut conversation, "2", 10, 30_000);
+        conversation.question().unwrap();
+        let Some(Message::Assistant { calls, .. }) = conversation.request.messages.get(1) else { panic!() };
         assert_eq!(calls[0].arguments["content"], "[left out to make room: 9002 bytes]");
         assert_eq!(calls[0].arguments["path"], "p");
-        let newest = results(&talk)[1];
+        let newest = results(&conversation)[1];
         assert!(newest.contains("bytes left out") && newest.len() < 10_000, "{}", newest.len());
     }
 
     #[test]
     fn a_question_that_cannot_fit_is_not_asked() {
-        let mut talk = talk(1_000);
-        let error = talk.question().unwrap_err().to_string();
+        let mut conversation = talk(1_000);
+        let error = conversation.question().unwrap_err().to_string();
         assert!(error.contains("about 12") && error.contains("takes 1000"), "{error}");
     }
 
     #[test]
     fn what_was_said_at_length_is_kept_in_part_and_nothing_has_a_word_for_it() {
-        let mut talk = talk(1_000_000);
-        talk.cut_off("x".repeat(1 << 20));
-        talk.does_not_fit("", "it is no JSON");
+        let mut conversation = talk(1_000_000);
+        conversation.cut_off("x".repeat(1 << 20));
+        conversation.does_not_fit("", "it is no JSON");
         let length = |message: &Message| match message {
             Message::User(text) | Message::Assistant { text, .. } => text.len(),
             Message::Results(_) => 0,
         };
-        let lengths: Vec<usize> = talk.request.messages.iter().map(length).collect();
+        let lengths: Vec<usize> = conversation.request.messages.iter().map(length).collect();
         assert!(lengths[1] < SAID_BYTES_MAX + 100, "{lengths:?}");
         assert_eq!(lengths[3], "(nothing)".len());
     }

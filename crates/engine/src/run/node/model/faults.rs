@@ -1,4 +1,5 @@
-//! What went wrong inside a node and its model was told: written down, so that nobody has to read all calls to find it.
+//! Records the faults inside a node that its model was informed of, so that the user finds them without
+//! reading all calls.
 //!
 //! | told to the model | written down as |
 //! |---|---|
@@ -11,29 +12,29 @@
 //! 1. It changes nothing: the node goes on, no retry is counted, the plan is not errored by it.
 //! 2. At most [`FAULTS_MAX`] are written down of one run of a node. The calls themselves are kept anyway.
 
-use domain::{CallNo, ErrorCategory, ErrorId, NewError, StepId};
+use domain::{CallNumber, ErrorCategory, ErrorId, NewError, StepId};
 
-use crate::run::node::Node;
-use crate::run::{Stopped, recorded};
+use crate::run::node::ActiveNode;
+use crate::run::{RunError, record_until_stored};
 
-/// How many faults of one run of a node are written down.
+/// The number of faults of one run of a node that are recorded.
 const FAULTS_MAX: u32 = 25;
 
 /// The faults of one run of a node.
 #[derive(Default)]
-pub(crate) struct Faults {
+pub(crate) struct FaultLog {
     written: u32,
 }
 
-impl Faults {
+impl FaultLog {
     /// Writes down what the model was told.
     pub(crate) async fn note(
         &mut self,
-        node: &Node<'_>,
+        node: &ActiveNode<'_>,
         category: ErrorCategory,
         told: &str,
-        call: Option<CallNo>,
-    ) -> Result<(), Stopped> {
+        call: Option<CallNumber>,
+    ) -> Result<(), RunError> {
         if self.written >= FAULTS_MAX {
             return Ok(());
         }
@@ -42,15 +43,15 @@ impl Faults {
             FAULTS_MAX => " (what else goes wrong in this node is told by its calls alone)",
             _ => "",
         };
-        let message = node.house.redactor.redact_text(told) + more;
-        let id = ErrorId::from_u128(node.house.ids.ulid());
+        let message = node.engine.redactor.redact_text(told) + more;
+        let id = ErrorId::from_u128(node.engine.ids.ulid());
         let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
         let error = NewError::new(id, node.run.job().phase, step, category, message).handled();
         let error = match call {
             Some(call) => error.with_tool_call(call),
             None => error,
         };
-        recorded(&node.house.recovery, node.run, error).await?;
+        record_until_stored(&node.engine.recovery, node.run, error).await?;
         Ok(())
     }
 }

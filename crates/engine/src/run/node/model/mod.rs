@@ -1,21 +1,27 @@
 //! A model node: asked, answered, its tools called, until it is done.
 //!
-//! A turn is one question and its answer. Calls of tools are made in the order in which the model named them, through the
-//! gate of all calls, and what they answered is the next thing that the model reads. An answer without calls is the last.
+//! A turn is one question and its answer. Calls of tools are made in the order in which the model named them,
+//! through the gate of all calls, and what they answered is the next thing that the model reads. An answer
+//! without calls is the last.
 //!
 //! # Invariants
-//! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a second answer
-//!    that was cut off, a second one that does not fit `output`. Each of these fails it with what happened, in words.
-//! 2. What is wrong with a call is told to the model, written down (`faults`), and never an end. An answer that was cut off, and one that does not fit,
-//!    get one turn more each, which `max_turns` does not count.
-//! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools are replaced by
-//!    a note, then long arguments of old calls; what the model was asked first always stays (`talk`).
-//! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
-//! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
-//! 6. Every question and what came of it is kept, in its order among the calls (`kept`).
-//! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of tools count, and
-//!    the rests of its provider. That is a failure of the node, and tried again as one.
-//! 8. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
+//! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a
+//!    second answer that was cut off, a second one that does not fit `output`. Each of these fails it with
+//!    what happened, in words.
+//! 2. A wrong call is reported to the model and recorded (`faults`), and never ends the node. An answer that
+//!    was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
+//! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools
+//!    are replaced by a note, then long arguments of old calls; what the model was asked first always stays
+//!    (`conversation`).
+//! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it
+//!    (`budget`).
+//! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was
+//!    (`turn`).
+//! 6. Every question and its outcome is stored, in its order among the calls (`call_record`).
+//! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of
+//!    tools count, and the rests of its provider. That is a failure of the node, and tried again as one.
+//! 8. What the node is shown of its projects stands before what it is asked, and within what the window
+//!    leaves (`call::tool`).
 //!
 //! # Not here
 //! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
@@ -29,25 +35,25 @@ mod turn;
 
 use std::time::Duration;
 
-use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
-use actors::tool::{Catalog, Memory, ToolRunner, Workplace};
-use domain::{ErrorCategory, ModelTask, Plan, Usage};
+use actors::model::{Message, ModelAnswer, StopReason, ToolResult, ToolUse};
+use actors::tool::{Catalog, ReadPolicy, ToolHost, ToolRunner};
+use domain::{ErrorCategory, ModelTask, Plan, TokenUsage};
 use serde_json::Value;
 use sync::CancelReason;
 
 use super::prompt;
-use super::{Left, Node};
-use crate::models::{NoModel, told};
-use crate::run::Stopped;
+use super::{ActiveNode, NodeOutput};
+use crate::models::{ModelUnavailable, error_chain};
+use crate::run::RunError;
 use crate::run::call::mcp_server::NodeServers;
 use crate::run::call::tool;
-use crate::run::call::tool::{Desk, First, Gate, Tools};
-use conversation::Talk;
-use faults::Faults;
-use output::Wanted;
-use turn::Asker;
+use crate::run::call::tool::{ContextBudget, FirstContext, NodeTools, ToolGateway};
+use conversation::Conversation;
+use faults::FaultLog;
+use output::OutputSchema;
+use turn::ModelCaller;
 
-/// How many calls of one answer are made.
+/// The number of calls of one answer that are made.
 const CALLS_PER_TURN_MAX: usize = 64;
 /// What every model may ask for.
 const CONTEXT_GROUP: &str = "context";
@@ -55,16 +61,16 @@ const CONTEXT_GROUP: &str = "context";
 const SAID_CHARS_MAX: usize = 300;
 
 /// Lets the model of a node work until it has answered, or its time is up.
-pub(crate) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+pub(crate) async fn run(node: &ActiveNode<'_>, task: &ModelTask) -> Result<NodeOutput, RunError> {
     match node.step.timeout_s {
         Some(seconds) => in_time(node, task, seconds).await,
         None => beside_servers(node, task).await,
     }
 }
 
-async fn in_time(node: &Node<'_>, task: &ModelTask, seconds: u64) -> Result<Left, Stopped> {
+async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Result<NodeOutput, RunError> {
     let token = node.scope.child();
-    let timed = Node { scope: token.observe(), ..*node };
+    let timed = ActiveNode { scope: token.observe(), ..*node };
     let mut work = std::pin::pin!(beside_servers(&timed, task));
     let left = tokio::select! {
         biased;
@@ -77,46 +83,51 @@ async fn in_time(node: &Node<'_>, task: &ModelTask, seconds: u64) -> Result<Left
         }
     };
     match left {
-        Err(Stopped::Cancelled | Stopped::Failed { .. }) if !node.scope.is_cancelled() => {
-            let Node { path, .. } = node;
+        Err(RunError::Cancelled | RunError::Failed { .. }) if !node.scope.is_cancelled() => {
+            let ActiveNode { path, .. } = node;
             let message =
                 format!("node {path}: {} took longer than its time limit of {seconds} s", task.model);
-            Err(Stopped::failed(ErrorCategory::Timeout, message + " and was ended"))
+            Err(RunError::failed(ErrorCategory::Timeout, message + " and was ended"))
         }
         left => left,
     }
 }
 
 /// Lets it work beside the servers whose tools it may call.
-async fn beside_servers(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+async fn beside_servers(node: &ActiveNode<'_>, task: &ModelTask) -> Result<NodeOutput, RunError> {
     let servers = NodeServers::start(node).await?;
     let left = work(node, task, &servers).await;
     servers.end_after(node, left).await
 }
 
-async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
-    let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
+async fn work(
+    node: &ActiveNode<'_>,
+    task: &ModelTask,
+    servers: &NodeServers,
+) -> Result<NodeOutput, RunError> {
+    let resolved = node.engine.models.resolve(&task.model, &node.engine.redactor);
     let resolved = resolved.map_err(|error| not_asked(node, &error))?;
     let mut tools = tools_of(node, task, servers)?;
     // What may not be called is not offered; a model that calls it all the same is told why not.
     let mut offered = tools.catalog().specs();
     offered.retain(|tool| tools.workplace().forbids(tool).is_none());
     offered.iter_mut().for_each(|tool| name_projects(node.plan, &mut tool.input));
-    let mut talk = Talk::begin(node, task, &resolved, offered)?;
-    show_first(task, &mut tools, &mut talk).await?;
-    let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
-    let asker = Asker { node, model: &task.model, resolved: &resolved };
+    let mut conversation = Conversation::begin(node, task, &resolved, offered)?;
+    show_first(task, &mut tools, &mut conversation).await?;
+    let wanted =
+        task.output.as_ref().map(OutputSchema::new).transpose().map_err(|error| node.unfit(&error))?;
+    let asker = ModelCaller { node, model: &task.model, resolved: &resolved };
     let guidance_seen = node.guidance_seen;
-    let (usage, faults) = (Usage::default(), Faults::default());
-    let turns = Turns { asker, talk, tools, wanted, usage, changed: 0, guidance_seen, faults };
+    let (usage, faults) = (TokenUsage::default(), FaultLog::default());
+    let turns = ModelTurns { asker, conversation, tools, wanted, usage, changed: 0, guidance_seen, faults };
     turns.all(task.max_turns).await
 }
 
 /// Why a model cannot be asked; where that is a worker's want of a key, whose and what helps.
-fn not_asked(node: &Node<'_>, error: &NoModel) -> Stopped {
+fn not_asked(node: &ActiveNode<'_>, error: &ModelUnavailable) -> RunError {
     let category = category(error);
-    let mut message = told(error);
-    if category == ErrorCategory::Auth && node.house.models.is_of_worker() {
+    let mut message = error_chain(error);
+    if category == ErrorCategory::Auth && node.engine.models.is_of_worker() {
         message = format!(
             "{message} (the worker {} was started without it: set it and start another with `agents worker`, or go on \
              where it is set with `agents plan resume {}`)",
@@ -124,13 +135,13 @@ fn not_asked(node: &Node<'_>, error: &NoModel) -> Stopped {
             node.plan.id
         );
     }
-    Stopped::failed(category, message)
+    RunError::failed(category, message)
 }
 
-fn category(error: &NoModel) -> ErrorCategory {
+fn category(error: &ModelUnavailable) -> ErrorCategory {
     match error {
-        NoModel::Provider(actors::model::ProviderError::Key { .. }) => ErrorCategory::Auth,
-        NoModel::All(_) | NoModel::Provider(_) => ErrorCategory::InvalidInput,
+        ModelUnavailable::Provider(actors::model::ProviderError::Key { .. }) => ErrorCategory::Auth,
+        ModelUnavailable::All(_) | ModelUnavailable::Provider(_) => ErrorCategory::InvalidInput,
     }
 }
 
@@ -148,17 +159,21 @@ fn name_projects(plan: &Plan, input: &mut Value) {
     }
 }
 
-fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &'a NodeServers) -> Result<Tools<'a>, Stopped> {
+fn tools_of<'a>(
+    node: &ActiveNode<'a>,
+    task: &ModelTask,
+    servers: &'a NodeServers,
+) -> Result<NodeTools<'a>, RunError> {
     let mut all = Catalog::builtin();
     let names = servers.add_to(&mut all, &task.tools);
     let offered = all
         .only(&with_context(task, names))
         .map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
-    Ok(ToolRunner::new(Gate::beside(node, servers), offered, Memory::Strict))
+    Ok(ToolRunner::new(ToolGateway::beside(node, servers), offered, ReadPolicy::Strict))
 }
 
-/// Every model may ask for context, beside what its node names. One that is to have neither tools nor context is offered
-/// none: there are models that take none.
+/// Every model may ask for context, beside what its node names. One that is to have neither tools nor context
+/// is offered none: there are models that take none.
 fn with_context(task: &ModelTask, mut names: Vec<String>) -> Vec<String> {
     if !(names.is_empty() && task.context_tokens == Some(0)) {
         names.push(CONTEXT_GROUP.to_owned());
@@ -167,62 +182,73 @@ fn with_context(task: &ModelTask, mut names: Vec<String>) -> Vec<String> {
 }
 
 /// Puts what the node is shown of its projects before what it is asked.
-async fn show_first(task: &ModelTask, tools: &mut Tools<'_>, talk: &mut Talk) -> Result<(), Stopped> {
-    tools.workplace().open_desk(Desk::new(&task.model, talk.budget()));
-    let fits = |text: &str| talk.has_room_for(text);
-    let first = First { prompt: talk.prompt(), model: &task.model, tokens: task.context_tokens, fits: &fits };
+async fn show_first(
+    task: &ModelTask,
+    tools: &mut NodeTools<'_>,
+    conversation: &mut Conversation,
+) -> Result<(), RunError> {
+    tools.workplace().open_desk(ContextBudget::new(&task.model, conversation.budget()));
+    let fits = |text: &str| conversation.has_room_for(text);
+    let first = FirstContext {
+        prompt: conversation.prompt(),
+        model: &task.model,
+        tokens: task.context_tokens,
+        fits: &fits,
+    };
     let (text, read) = tools.workplace().first_context(first).await?;
     tools.has_read(read);
-    talk.show_first(&text);
+    conversation.show_first(&text);
     Ok(())
 }
 
 /// A conversation under way.
-struct Turns<'a, 'n> {
-    asker: Asker<'a, 'n>,
-    talk: Talk,
-    tools: Tools<'n>,
-    wanted: Option<Wanted>,
-    usage: Usage,
+struct ModelTurns<'a, 'n> {
+    asker: ModelCaller<'a, 'n>,
+    conversation: Conversation,
+    tools: NodeTools<'n>,
+    wanted: Option<OutputSchema>,
+    usage: TokenUsage,
     changed: u32,
     /// The number of the last thing that a person said which the model was told.
     guidance_seen: u32,
-    faults: Faults,
+    faults: FaultLog,
 }
 
-impl Turns<'_, '_> {
-    async fn all(mut self, max_turns: u32) -> Result<Left, Stopped> {
+impl ModelTurns<'_, '_> {
+    async fn all(mut self, max_turns: u32) -> Result<NodeOutput, RunError> {
         let mut turns = 0;
         let mut was_cut = false;
         let mut unfit: Option<String> = None;
         while turns < max_turns {
             turns += 1;
             self.tell_what_was_said().await?;
-            let made_room = self.talk.made_room();
-            let answer = self.asker.ask(&mut self.talk).await?;
-            if let Some(desk) = self.tools.workplace().desk().filter(|_| self.talk.made_room() > made_room) {
+            let made_room = self.conversation.made_room();
+            let answer = self.asker.ask(&mut self.conversation).await?;
+            if let Some(desk) =
+                self.tools.workplace().desk().filter(|_| self.conversation.made_room() > made_room)
+            {
                 desk.forget_results();
             }
             self.usage = self.usage.plus(answer.usage);
             match answer.stop {
-                Stop::Refused => return Err(self.refused(&answer)),
-                Stop::MaxTokens if was_cut => {
+                StopReason::Refused => return Err(self.refused(&answer)),
+                StopReason::MaxTokens if was_cut => {
                     return Err(self.failed("was cut off again: its answer is too long"));
                 }
-                Stop::MaxTokens => {
+                StopReason::MaxTokens => {
                     (was_cut, turns) = (true, turns - 1);
                     self.note(
                         ErrorCategory::ModelOutput,
                         "its answer was cut off: it is asked for a shorter one",
                     )
                     .await?;
-                    self.talk.cut_off(answer.text);
+                    self.conversation.cut_off(answer.text);
                 }
-                Stop::End | Stop::ToolUse if !answer.calls.is_empty() => {
+                StopReason::End | StopReason::ToolUse if !answer.calls.is_empty() => {
                     let results = self.call_all(&answer.calls).await?;
-                    self.talk.add(answer.text, answer.calls, results);
+                    self.conversation.add(answer.text, answer.calls, results);
                 }
-                Stop::End | Stop::ToolUse => match self.fits(&answer.text) {
+                StopReason::End | StopReason::ToolUse => match self.fits(&answer.text) {
                     Ok(json) => return Ok(self.left(answer.text, json)),
                     Err(why) => {
                         if unfit.as_deref() == Some(&answer.text) {
@@ -236,7 +262,7 @@ impl Turns<'_, '_> {
                         turns -= 1;
                         let told = format!("its answer does not fit `output`: {why}");
                         self.note(ErrorCategory::ModelOutput, &told).await?;
-                        self.talk.does_not_fit(&answer.text, &why);
+                        self.conversation.does_not_fit(&answer.text, &why);
                         unfit = Some(answer.text);
                     }
                 },
@@ -246,20 +272,20 @@ impl Turns<'_, '_> {
     }
 
     /// Tells the model what a person said since its last turn.
-    async fn tell_what_was_said(&mut self) -> Result<(), Stopped> {
+    async fn tell_what_was_said(&mut self) -> Result<(), RunError> {
         let node = self.asker.node;
-        let decisions = node.house.store.decisions(node.plan.id).await?;
+        let decisions = node.engine.store.decisions(node.plan.id).await?;
         let seen = self.guidance_seen;
         for decision in prompt::guidance(&decisions).filter(|decision| decision.seq > seen) {
             self.guidance_seen = decision.seq;
-            let said = node.house.redactor.redact_text(&decision.new.chosen);
-            self.talk.tell(format!("The person who asked for this says:\n{said}"));
+            let said = node.engine.redactor.redact_text(&decision.new.chosen);
+            self.conversation.add_user_message(format!("The person who asked for this says:\n{said}"));
         }
         Ok(())
     }
 
     /// Makes the calls one after the other, and says what came of each.
-    async fn call_all(&mut self, calls: &[ToolUse]) -> Result<Vec<ToolResult>, Stopped> {
+    async fn call_all(&mut self, calls: &[ToolUse]) -> Result<Vec<ToolResult>, RunError> {
         let mut results = Vec::with_capacity(calls.len());
         for (index, call) in calls.iter().enumerate() {
             let id = call.id.clone();
@@ -278,7 +304,7 @@ impl Turns<'_, '_> {
             self.changed = self.changed.saturating_add(answer.changed);
             // A result has lost its secrets where it was made; what went wrong may be in the words of a program.
             let text = match answer.is_error {
-                true => self.asker.node.house.redactor.redact_text(&answer.text),
+                true => self.asker.node.engine.redactor.redact_text(&answer.text),
                 false => answer.text,
             };
             if let Some(category) = answer.fault {
@@ -291,7 +317,7 @@ impl Turns<'_, '_> {
     }
 
     /// Writes down what the model is told of something that went wrong.
-    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), Stopped> {
+    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), RunError> {
         self.faults.note(self.asker.node, category, told, None).await
     }
 
@@ -300,14 +326,14 @@ impl Turns<'_, '_> {
         self.wanted.as_ref().map_or(Ok(Value::Null), |wanted| wanted.read(text))
     }
 
-    fn left(self, text: String, json: Value) -> Left {
-        let redactor = &self.asker.node.house.redactor;
+    fn left(self, text: String, json: Value) -> NodeOutput {
+        let redactor = &self.asker.node.engine.redactor;
         let json = match (redactor.redactor(), json) {
             (_, Value::Null) | (None, _) => Value::Null,
             (Some(redactor), json) => redactor.redact_json(&json),
         };
         let text = redactor.redact_text(&text);
-        Left {
+        NodeOutput {
             exit: None,
             text,
             json,
@@ -317,7 +343,7 @@ impl Turns<'_, '_> {
         }
     }
 
-    fn refused(&self, answer: &ModelAnswer) -> Stopped {
+    fn refused(&self, answer: &ModelAnswer) -> RunError {
         let said: String = answer.text.trim().chars().take(SAID_CHARS_MAX).collect();
         match said.is_empty() {
             true => self.failed("refused to answer"),
@@ -325,9 +351,9 @@ impl Turns<'_, '_> {
         }
     }
 
-    fn failed(&self, what: &str) -> Stopped {
-        let Asker { node, model, .. } = &self.asker;
-        Stopped::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
+    fn failed(&self, what: &str) -> RunError {
+        let ModelCaller { node, model, .. } = &self.asker;
+        RunError::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
     }
 }
 

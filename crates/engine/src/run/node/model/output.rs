@@ -5,15 +5,15 @@ use serde_json::Value;
 
 const FENCE: &str = "```";
 
-/// What the last answer has to be.
-pub(crate) struct Wanted {
+/// The schema that the last answer has to fit.
+pub(crate) struct OutputSchema {
     schema: Schema,
     shown: String,
 }
 
-impl Wanted {
-    pub(crate) fn new(schema: &Value) -> Result<Wanted, SchemaError> {
-        Ok(Wanted { schema: Schema::new(schema)?, shown: schema.to_string() })
+impl OutputSchema {
+    pub(crate) fn new(schema: &Value) -> Result<OutputSchema, SchemaError> {
+        Ok(OutputSchema { schema: Schema::new(schema)?, shown: schema.to_string() })
     }
 
     /// The JSON of an answer.
@@ -55,12 +55,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn wanted() -> Wanted {
+    fn wanted() -> OutputSchema {
         let schema = json!({
             "type": "object", "required": ["ok"], "additionalProperties": false,
             "properties": { "ok": { "type": "boolean" } },
         });
-        Wanted::new(&schema).unwrap()
+        OutputSchema::new(&schema).unwrap()
     }
 
     #[test]

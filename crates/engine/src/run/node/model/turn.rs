@@ -10,26 +10,29 @@
 //! | all else | the node fails |
 //!
 //! # Invariants
-//! 1. Every failure that is tried again was told before: of the node's retries each is counted once, so that a node makes
-//!    1 + retries calls that fail in passing, in sum.
-//! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no try. Who was
-//!    admitted and does not ask lets the next one in. A node that ends for a provider's failures ends with what the provider
-//!    last said.
+//! 1. Every failure that is tried again was told before: of the node's retries each is counted once, so that
+//!    a node makes 1 + retries calls that fail in passing, in sum.
+//! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no
+//!    try. Who was admitted and does not ask lets the next one in. A node that ends for a provider's failures
+//!    ends with what the provider last said.
 //! 3. The conversation is the same in every try of a turn.
 //!
 //! # Not here
-//! When the node is ended: its scope says so (`super::in_time`). How long one call may take: its provider's settings.
+//! When the node is ended: its scope says so (`super::in_time`). How long one call may take: its provider's
+//! settings.
 
 use std::time::Duration;
 
-use actors::model::{Admitted, Cause, ModelAnswer, ModelError, ModelRequest, Resolved, Resting, estimate};
-use domain::{Action, CallNo, ErrorCategory, ErrorClass, NodeWait, WAIT_MAX};
+use actors::model::{
+    Cause, ModelAnswer, ModelCallPermit, ModelError, ModelRequest, OpenBreaker, ResolvedModel, estimate,
+};
+use domain::{CallNumber, ErrorCategory, ErrorClass, NodeWait, RecoveryAction, WAIT_MAX};
 
-use super::budget::Reserved;
-use super::call_record::Kept;
-use super::conversation::Talk;
-use crate::run::node::Node;
-use crate::run::{Failure, Stopped, Told, tell_and_wait};
+use super::budget::SpendReservation;
+use super::call_record::ModelCallRecord;
+use super::conversation::Conversation;
+use crate::run::node::ActiveNode;
+use crate::run::{PhaseFailure, ReportedFailure, RunError, report_and_back_off};
 
 /// How long those wait at least, before they look again, who wait for the try of somebody else.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -40,25 +43,25 @@ const LOOK_SPREAD_MS: u128 = 100;
 const ASKS_ITSELF: &str = "; if the plan is resumed without `--replay`, it asks the model itself";
 
 /// Asks the model of a node.
-pub(crate) struct Asker<'a, 'n> {
-    pub(crate) node: &'a Node<'n>,
+pub(crate) struct ModelCaller<'a, 'n> {
+    pub(crate) node: &'a ActiveNode<'n>,
     /// `PROVIDER/NAME`.
     pub(crate) model: &'a str,
-    pub(crate) resolved: &'a Resolved,
+    pub(crate) resolved: &'a ResolvedModel,
 }
 
-impl Asker<'_, '_> {
+impl ModelCaller<'_, '_> {
     /// The answer to what stands in the conversation.
-    pub(crate) async fn ask(&self, talk: &mut Talk) -> Result<ModelAnswer, Stopped> {
+    pub(crate) async fn ask(&self, conversation: &mut Conversation) -> Result<ModelAnswer, RunError> {
         let node = self.node;
-        let question = talk.question().map_err(|error| node.unfit(&error))?;
+        let question = conversation.question().map_err(|error| node.unfit(&error))?;
         loop {
             let admitted = self.admitted().await?;
             let (no, answer) = self.once(admitted, question).await?;
             let error = match answer {
                 Ok(answer) => {
                     let read = answer.usage.tokens_in;
-                    node.house.contexts.factors().learn(self.model, question, read);
+                    node.engine.contexts.factors().learn(self.model, question, read);
                     return Ok(answer);
                 }
                 Err(error) => error,
@@ -66,37 +69,43 @@ impl Asker<'_, '_> {
             let message = format!("node {}: {error}", node.path);
             if !is_tried_again(&error) {
                 return Err(match error.cause {
-                    Cause::Cancelled(_) => Stopped::Cancelled,
-                    Cause::Provider => Stopped::failed(error.category, message).of_call(no),
-                    Cause::Drift(_) => Stopped::failed(error.category, message + ASKS_ITSELF).of_call(no),
+                    Cause::Cancelled(_) => RunError::Cancelled,
+                    Cause::Provider => RunError::failed(error.category, message).of_call(no),
+                    Cause::Drift(_) => RunError::failed(error.category, message + ASKS_ITSELF).of_call(no),
                 });
             }
-            let Node { house, run, plan, step, .. } = *node;
-            let failure = Failure { category: error.category, message, call: Some(no) };
-            let told = tell_and_wait(house, run, plan, Some(step), failure, error.retry_after);
-            let Told { message, recovery } = told.await;
+            let ActiveNode { engine, run, plan, step, .. } = *node;
+            let failure = PhaseFailure { category: error.category, message, call: Some(no) };
+            let told = report_and_back_off(engine, run, plan, Some(step), failure, error.retry_after);
+            let ReportedFailure { message, recovery } = told.await;
             match recovery.map(|recovery| recovery.action) {
-                Some(Action::Retry { after, .. }) => self.pause(after).await?,
-                Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
-                    return Err(Stopped::Told(message));
+                Some(RecoveryAction::Retry { after, .. }) => self.pause(after).await?,
+                Some(
+                    RecoveryAction::Revert
+                    | RecoveryAction::Ask
+                    | RecoveryAction::GiveUp
+                    | RecoveryAction::Told,
+                )
+                | None => {
+                    return Err(RunError::Reported(message));
                 }
             }
         }
     }
 
-    /// Waits until the provider admits: for its rests no longer than [`WAIT_MAX`] in sum, for the tries of others as long as
-    /// they take. Whoever is cancelled meanwhile leaves at once, and holds nothing.
-    async fn admitted(&self) -> Result<Admitted<'_>, Stopped> {
-        let mut patience = Patience::default();
+    /// Waits until the provider admits: for its rests no longer than [`WAIT_MAX`] in sum, for the tries of
+    /// others as long as they take. Whoever is cancelled meanwhile leaves at once, and holds nothing.
+    async fn admitted(&self) -> Result<ModelCallPermit<'_>, RunError> {
+        let mut patience = BreakerPatience::default();
         loop {
             let resting = match self.resolved.provider.admit() {
                 Ok(admitted) => return Ok(admitted),
                 Err(resting) => resting,
             };
             match patience.meet(&resting) {
-                Wait::TooLong(rested) => return Err(self.rests_too_long(resting, rested).await),
-                Wait::News => self.tell_waiting(&resting).await?,
-                Wait::Known => {}
+                BreakerWait::TooLong(rested) => return Err(self.rests_too_long(resting, rested).await),
+                BreakerWait::News => self.tell_waiting(&resting).await?,
+                BreakerWait::Known => {}
             }
             self.pause(resting.left.unwrap_or_else(|| self.look_again())).await?;
         }
@@ -104,36 +113,36 @@ impl Asker<'_, '_> {
 
     /// When those are to look again who wait for the try of somebody else: not all at the same moment.
     fn look_again(&self) -> Duration {
-        let spread = u64::try_from(self.node.house.ids.ulid() % LOOK_SPREAD_MS).unwrap_or(0);
+        let spread = u64::try_from(self.node.engine.ids.ulid() % LOOK_SPREAD_MS).unwrap_or(0);
         LOOK_AGAIN.saturating_add(Duration::from_millis(spread))
     }
 
-    async fn tell_waiting(&self, resting: &Resting) -> Result<(), Stopped> {
-        let Node { house, run, path, .. } = *self.node;
+    async fn tell_waiting(&self, resting: &OpenBreaker) -> Result<(), RunError> {
+        let ActiveNode { engine, run, path, .. } = *self.node;
         let effect = self.node.enter()?;
-        let why = house.redactor.redact_text(&resting.why);
+        let why = engine.redactor.redact_text(&resting.why);
         let wait = NodeWait { path: path.to_owned(), why, time: resting.left };
-        Ok(house.store.node_waits(&effect, &run.claim(), wait).await?)
+        Ok(engine.store.node_waits(&effect, &run.claim(), wait).await?)
     }
 
-    async fn rests_too_long(&self, resting: Resting, wait: Duration) -> Stopped {
-        let Node { house, run, plan, step, path, .. } = *self.node;
+    async fn rests_too_long(&self, resting: OpenBreaker, wait: Duration) -> RunError {
+        let ActiveNode { engine, run, plan, step, path, .. } = *self.node;
         let message = format!("node {path}: {}", resting.why);
-        let failure = Failure { category: ErrorCategory::Overloaded, message, call: None };
-        let told = tell_and_wait(house, run, plan, Some(step), failure, Some(wait));
-        Stopped::Told(told.await.message)
+        let failure = PhaseFailure { category: ErrorCategory::Overloaded, message, call: None };
+        let told = report_and_back_off(engine, run, plan, Some(step), failure, Some(wait));
+        RunError::Reported(told.await.message)
     }
 
     /// Asks once, and returns the number of the call with what came of it; the outer error is about the node.
     async fn once(
         &self,
-        admitted: Admitted<'_>,
+        admitted: ModelCallPermit<'_>,
         question: &ModelRequest,
-    ) -> Result<(CallNo, Result<ModelAnswer, ModelError>), Stopped> {
+    ) -> Result<(CallNumber, Result<ModelAnswer, ModelError>), RunError> {
         // Held until all is settled: who cancels waits for that, and the provider leaves at once.
         let effect = self.node.enter()?;
-        let kept = Kept::begin(self, &effect).await?;
-        let reserved = match Reserved::of(self, &effect, estimate(question)).await {
+        let kept = ModelCallRecord::begin(self, &effect).await?;
+        let reserved = match SpendReservation::reserve(self, &effect, estimate(question)).await {
             Ok(reserved) => reserved,
             Err(stopped) => {
                 drop(admitted);
@@ -148,27 +157,27 @@ impl Asker<'_, '_> {
         Ok((no, answer))
     }
 
-    async fn pause(&self, time: Duration) -> Result<(), Stopped> {
+    async fn pause(&self, time: Duration) -> Result<(), RunError> {
         tokio::select! {
             biased;
-            _ = self.node.scope.cancelled() => Err(Stopped::Cancelled),
+            _ = self.node.scope.cancelled() => Err(RunError::Cancelled),
             () = tokio::time::sleep(time) => Ok(()),
         }
     }
 }
 
-/// How long a provider is waited for that was not asked yet.
+/// The longest wait for a provider that was not asked yet.
 #[derive(Default)]
-struct Patience {
+struct BreakerPatience {
     /// The rests that were met.
     rested: Duration,
-    /// Whether the last that was met is the try of somebody else.
+    /// True if the last that was met is the try of somebody else.
     is_tried: bool,
 }
 
 /// What is done about a provider that does not admit.
 #[derive(Debug, PartialEq, Eq)]
-enum Wait {
+enum BreakerWait {
     /// It is waited for, and that is told.
     News,
     /// It is waited for, and that was told.
@@ -177,17 +186,19 @@ enum Wait {
     TooLong(Duration),
 }
 
-impl Patience {
+impl BreakerPatience {
     /// A rest counts, and each is told. A try of somebody else takes as long as it takes, and is told once.
-    fn meet(&mut self, resting: &Resting) -> Wait {
+    fn meet(&mut self, resting: &OpenBreaker) -> BreakerWait {
         let was_tried = std::mem::replace(&mut self.is_tried, resting.left.is_none());
-        let Some(left) = resting.left else { return if was_tried { Wait::Known } else { Wait::News } };
+        let Some(left) = resting.left else {
+            return if was_tried { BreakerWait::Known } else { BreakerWait::News };
+        };
         self.rested = self.rested.saturating_add(left);
-        if self.rested > WAIT_MAX { Wait::TooLong(self.rested) } else { Wait::News }
+        if self.rested > WAIT_MAX { BreakerWait::TooLong(self.rested) } else { BreakerWait::News }
     }
 }
 
-/// Whether the same question may get a better answer.
+/// Returns true if the same question may get a better answer.
 fn is_tried_again(error: &ModelError) -> bool {
     match (error.class(), &error.cause) {
         (ErrorClass::Transient, Cause::Provider) => true,
@@ -201,23 +212,27 @@ fn is_tried_again(error: &ModelError) -> bool {
 mod tests {
     use super::*;
 
-    fn resting(left: Option<Duration>) -> Resting {
-        Resting { why: "it rests".to_owned(), left }
+    fn resting(left: Option<Duration>) -> OpenBreaker {
+        OpenBreaker { why: "it rests".to_owned(), left }
     }
 
     #[test]
     fn rests_are_waited_for_up_to_a_bound_and_the_try_of_another_as_long_as_it_takes() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.meet(&resting(Some(WAIT_MAX / 2))), Wait::News);
-        assert_eq!(patience.meet(&resting(None)), Wait::News);
+        let mut patience = BreakerPatience::default();
+        assert_eq!(patience.meet(&resting(Some(WAIT_MAX / 2))), BreakerWait::News);
+        assert_eq!(patience.meet(&resting(None)), BreakerWait::News);
         // Half an hour of looking.
         let looks = Duration::from_secs(30 * 60).as_millis() / LOOK_AGAIN.as_millis();
         for _ in 0..looks {
-            assert_eq!(patience.meet(&resting(None)), Wait::Known);
+            assert_eq!(patience.meet(&resting(None)), BreakerWait::Known);
         }
-        assert_eq!(patience.meet(&resting(Some(WAIT_MAX / 2))), Wait::News, "a rest is told each time");
-        assert_eq!(patience.meet(&resting(None)), Wait::News, "and so is a try after it");
+        assert_eq!(
+            patience.meet(&resting(Some(WAIT_MAX / 2))),
+            BreakerWait::News,
+            "a rest is told each time"
+        );
+        assert_eq!(patience.meet(&resting(None)), BreakerWait::News, "and so is a try after it");
         let more = Duration::from_millis(1);
-        assert_eq!(patience.meet(&resting(Some(more))), Wait::TooLong(WAIT_MAX + more));
+        assert_eq!(patience.meet(&resting(Some(more))), BreakerWait::TooLong(WAIT_MAX + more));
     }
 }
