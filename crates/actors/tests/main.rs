@@ -19,6 +19,8 @@
 //!
 //! Servers are real ones on loopback that send the bytes which the test gives them. Nothing sleeps: a test
 //! waits for what it tests, and a watchdog ends one whose event never comes.
+//!
+//! Further modules: `peers`, `scripted`, `support`.
 
 #![allow(
     missing_docs,

@@ -23,6 +23,8 @@
 //!
 //! Time is a clock that the tests move, and threads meet at gates and channels, so nothing here depends on
 //! how fast the machine is. A watchdog ends a test whose event never comes.
+//!
+//! Further modules: `ground`, `index_golden`, `index_support`, `support`.
 
 // Under a model checker the locks are not std's; `tests/shuttle` explores this code then.
 #![cfg(not(any(loom, shuttle)))]

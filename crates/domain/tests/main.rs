@@ -6,6 +6,8 @@
 //! of changes: `net`, `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans:
 //! `plan_state`, `plan_moves`, `plan_following`, `decision`, `automation`, `plan_spec`, `validation`, `lock`,
 //! `told`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
+//!
+//! Further modules: `sample`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,8 @@
 //! The engine's parts that need no program around them.
 //!
 //! Index: `models`, `tools`, `recall` (the measures of the benchmark of that name).
+//!
+//! Further modules: `scripted`.
 
 #![allow(
     clippy::unwrap_used,

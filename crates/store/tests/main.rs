@@ -3,6 +3,8 @@
 //! Index: `conformance` (one suite for all stores; each store is one line below), `error_words`,
 //! `sqlite_contents` (large ones, on the disk and collected), `sqlite_open` (whose file, which version, found
 //! again), `sqlite_processes` (many at once, killed ones).
+//!
+//! Further modules: `sqlite_bench`.
 
 #![cfg(not(any(loom, shuttle)))]
 #![allow(

@@ -1,8 +1,8 @@
 //! The fence inside a process: what may have effects enters, and once the gate is closed nothing enters any
 //! more.
 //!
-//! One word holds `[reason: 16 | inside: 48]`; reason 0 is open. Entering is one compare-and-swap of `inside + 1`
-//! that fails on a closed word, so the test and the count cannot come apart.
+//! One word holds `[reason: 16 | inside: 48]`; reason 0 is open. Entering is one compare-and-swap
+//! of `inside + 1` that fails on a closed word, so the test and the count cannot come apart.
 //!
 //! # Invariants
 //! 1. After [`close`](EffectGate::close) returned, no [`Effect`] is handed out by `enter`.

@@ -1,4 +1,4 @@
-//! Paths in code say where a thing is: no `super::super::super`, which a reader has to count.
+//! Paths in code say where a thing is: no chain of three `super`, which a reader has to count.
 
 use super::Finding;
 

@@ -15,7 +15,8 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         Some((index + 1, name))
     });
     modules
-        .filter(|(_, name)| !header.contains(&format!("`{name}`")))
+        // The folder that has the modules has the index.
+        .filter(|(_, name)| *name != "cases" && !header.contains(&format!("`{name}`")))
         .map(|(line, name)| Finding::new(path, line, format!("the header does not name the module `{name}`")))
         .collect()
 }

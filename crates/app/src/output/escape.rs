@@ -1,7 +1,8 @@
 //! The one place where text meets a terminal: of all escape sequences only our own reach it.
 //!
 //! # How
-//! [`Paint`](super::Paint) and [`clear_line`] write their sequences *sealed*: with a random word of this process in them,
+//! [`Paint`](super::Paint) and [`clear_line`] write their sequences *sealed*: with a random word
+//! of this process in them,
 //! which no file, model or command can know. Everything that is written passes a [`EscapingStream`], which
 //! opens the seals. At a terminal it escapes all else that a terminal obeys, whatever the caller did before.
 //!

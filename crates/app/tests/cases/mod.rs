@@ -1,4 +1,14 @@
 //! The cases, by what they are about.
+//!
+//! Index: `calling`, `capture_bounds`, `choosing`, `command_walls`, `content_copies`, `context`,
+//! `context_bounds`, `data_files`, `decided`, `definitions`, `disk`, `exact`, `external`, `file_parts`,
+//! `first_day`, `for_each`, `foreign_git`, `gates`, `git_fails`, `graph`, `holes`, `home`, `hostile`,
+//! `interrupted`, `invariants`, `late`, `limits`, `many`, `mcp`, `model_context`, `model_faults`,
+//! `model_plans`, `model_world`, `models`, `moved_base`, `network`, `open_files`, `pages`, `peers`, `plans`,
+//! `policy`, `raw_text`, `recheck`, `refusals`, `scripted`, `secrets`, `servers`, `settings`, `shown`,
+//! `steps`, `stopped`, `stopping`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`,
+//! `survive_plans`, `survive_top`, `terminal`, `together`, `told`, `tools`, `top`, `trouble`, `trust`,
+//! `using_with`, `walls`, `worker_keys`, `workers`, `writers`.
 
 mod calling;
 mod capture_bounds;

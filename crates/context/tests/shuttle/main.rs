@@ -8,6 +8,8 @@
 //! | each run counts once, in a fixed order | 2 pipelines × ok, panic, hang, open; a clock; 2 workers and their replacements | counted by task and collector; lines in completion order |
 //! | a cancel counts nothing and frees the probe | a pipeline with a hung probe and one that obeys; a canceller; 2 workers | the task keeps the permit; what a cancelled task says is counted |
 //! | requests of a node at once never sum above its window | 3 askers, twice each: one spends, one half, one goes away | looks, then takes; gives back, then writes down |
+//!
+//! Index: `explored`, `ledger`, `naive`, `stage`.
 
 #![allow(
     missing_docs,

@@ -1,8 +1,8 @@
 //! Three-way merge: what the plan changed, into what is there now.
 //!
 //! [`merge_file`] decides from states alone what happens to a file; where it says
-//! [`MergeLines`](FileMerge::MergeLines), [`merge`] does it on the contents. An undo is the same with the states
-//! before and after exchanged.
+//! [`MergeLines`](FileMerge::MergeLines), [`merge`] does it on the contents. An undo is the same
+//! with the states before and after exchanged.
 //!
 //! # Invariants
 //! 1. `merge(b, b, p)` is `p`; `merge(b, n, b)` and `merge(b, x, x)` change nothing.

@@ -9,7 +9,8 @@
 //! 4. **none**: only when policy says that isolation is optional.
 //!
 //! # The processes
-//! [`Isolation::start`] runs our own program again (`__run`). That child is the *holder*: it bears the marks of the job and
+//! [`Isolation::start`] runs our own program again (`__run`). That child is the *holder*: it bears
+//! the marks of the job and
 //! waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares
 //! the backend, starts the command, waits for it, measures its time, and ends when it ends, when it is asked
 //! to, or when our end of the socket closes.

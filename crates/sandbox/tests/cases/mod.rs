@@ -1,4 +1,10 @@
 //! The cases, a file per promise.
+//!
+//! Index: `command_ends`, `command_job`, `command_kill`, `command_spoken`, `command_stage`, `commit`,
+//! `index_log`, `index_tree`, `isolation_git`, `isolation_overlay`, `isolation_walls`, `journal_apply`,
+//! `journal_links`, `journal_places`, `journal_stage`, `ladder_base`, `ladder_capture`, `ladder_git`,
+//! `ladder_kept`, `ladder_layer`, `ladder_leftovers`, `ladder_open`, `ladder_paths`, `ladder_scans`,
+//! `ladder_stage`, `ordinary_user`, `output_flood`, `recovery_edits`, `recovery_kill`, `undo`.
 
 mod command_ends;
 mod command_job;

@@ -14,6 +14,8 @@
 //!
 //! # Not here
 //! What SQLite does with a batch: the tests beside the writer, on real files.
+//!
+//! Index: `disk`, `explored`, `naive`, `writer`.
 
 #![allow(
     missing_docs,

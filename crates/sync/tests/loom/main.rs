@@ -2,6 +2,8 @@
 //!
 //! Index: `breaker` (seed #7088), `token` (#7166), `gate`, `histories` (#7333). Each body is generic, and
 //! runs on ours and on the naive twins in `naive/`, which must fail it. Run by `cargo xtask model-check`.
+//!
+//! Further modules: `naive`.
 
 #![allow(
     clippy::unwrap_used,

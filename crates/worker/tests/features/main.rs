@@ -17,6 +17,8 @@
 //!    words that cargo gives to every test binary chose none.
 //! 2. Nothing here sleeps. A wait that lasts as long as [`threads::WATCHDOG`] fails its scenario.
 //! 3. Scenarios run one after the other, so that a scenario has all cores for its own threads.
+//!
+//! Further modules: `delegated`, `house`.
 
 #![allow(
     clippy::unwrap_used,

@@ -2,6 +2,8 @@
 //!
 //! Index: `changesets` (seed #7120), `errors` (#7333), `worker` (#7166's worker, double dispatch). Bodies are
 //! generic and run on ours and on the naive twins beside them. Run by `cargo xtask model-check`.
+//!
+//! Further modules: `support`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Many plans on one screen: what is seen of each, and what the keys do.
 //!
-//! [`Top`] is a value that news and keys change; `draw` paints it, `rows` makes the rows. Whoever has the engine fulfils
-//! the [`TopCommand`]es.
+//! [`Top`] is a value that news and keys change; `draw` paints it, `rows` makes the rows. Whoever
+//! has the engine fulfils the [`TopCommand`]es.
 //!
 //! # Invariants
 //! 1. The cursor stays with its plan, wherever the plan moves in the table.

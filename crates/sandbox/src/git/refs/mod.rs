@@ -1,6 +1,7 @@
 //! Git refs that move together with the files of an apply.
 //!
-//! [`commit`] makes a commit of a plan's changes alone, whatever the user has staged or edited besides; it only adds
+//! [`commit`] makes a commit of a plan's changes alone, whatever the user has staged or edited
+//! besides; it only adds
 //! objects, which nothing points to. The ref is moved to it by the journal, as one more op: from the expected
 //! old value or not at all.
 //!
