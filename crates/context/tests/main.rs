@@ -30,6 +30,7 @@
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
     missing_docs,
+    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,

@@ -447,11 +447,11 @@ fn parallel() -> u32 {
     PARALLEL
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_empty_text(text: &ByteText) -> bool {
     text.as_bytes().is_empty()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_false(value: &bool) -> bool {
     !*value
 }
