@@ -283,14 +283,14 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
+    #[test]
     fn the_text_of_a_timestamp_is_that_which_marks_are_made_of() {
         let timestamp = Timestamp { seconds: 1, nanoseconds: 2 };
         assert_eq!(format!("{timestamp:?}"), "Moment { seconds: 1, nanoseconds: 2 }");
     }
 
-    #[test]
+    proptest! {
+        #[test]
         fn no_schedule_of_interruptions_makes_a_clock_look_set_back(
             delays in prop::collection::vec(prop_oneof![9 => 20_u32..2_000, 1 => 0_u32..500_000_000], 3..60),
             ahead in -1_000_000_000_i128..1_000_000_000_000,
