@@ -7,7 +7,7 @@ use shuttle::rand::{Rng, thread_rng};
 use sync::primitives::{Mutex, lock};
 
 use crate::StoreError;
-use crate::writer::{Commits, Pending, Undone};
+use crate::writer::{BatchCommitter, PendingWrite, FailedBatch};
 
 /// How a commit fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +77,18 @@ pub(crate) struct Transactions {
     pub(crate) has_unmoved: bool,
 }
 
-impl Commits for Transactions {
+impl BatchCommitter for Transactions {
     type Tx<'t> = RefCell<Vec<u32>>;
 
-    fn commit(&mut self, writes: &mut [Pending<Self>]) -> Result<(), Undone> {
+    fn commit(&mut self, writes: &mut [PendingWrite<Self>]) -> Result<(), FailedBatch> {
         let written = RefCell::default();
         for pending in writes {
             assert!(pending.run(&written), "a write is run once");
         }
         self.has_unmoved = true;
         self.disk.commit(written.into_inner()).map_err(|failure| match failure {
-            Failure::ForNow => Undone::for_now(failure.error()),
-            Failure::ForGood => Undone::for_good(failure.error()),
+            Failure::ForNow => FailedBatch::for_now(failure.error()),
+            Failure::ForGood => FailedBatch::for_good(failure.error()),
         })
     }
 

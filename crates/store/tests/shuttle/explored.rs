@@ -19,11 +19,11 @@ use sync::primitives::thread;
 use crate::StoreError;
 use crate::disk::{Disk, Failure, Transactions};
 use crate::naive::{AnswersFirst, EndsWhenClosed, TestsClosedFirst, WakesOneForEachPlace};
-use crate::writer::{Bounds, Durability, Lane, Terms, Writer};
+use crate::writer::{WriterBounds, WriteDurability, Lane, WriteTerms, StoreWriter};
 
 /// So small that lanes and batches are often full.
-pub(crate) const BOUNDS: Bounds =
-    Bounds { lane_writes_max: 1, batch_writes_max: 2, batch_bytes_max: 1 << 20 };
+pub(crate) const BOUNDS: WriterBounds =
+    WriterBounds { lane_writes_max: 1, batch_writes_max: 2, batch_bytes_max: 1 << 20 };
 
 /// The seed of the explored schedules; `SHUTTLE_RANDOM_SEED` sets another.
 const SEED: u64 = 7048;
@@ -47,7 +47,7 @@ pub(crate) fn stopped() -> StoreError {
     StoreError::Broken { why: "the writer has stopped".to_owned() }
 }
 
-impl Writes for Writer<Transactions> {
+impl Writes for StoreWriter<Transactions> {
     fn on(disk: Disk) -> Self {
         Self::new(BOUNDS, move || Transactions { disk: disk.clone(), has_unmoved: false })
     }
@@ -70,8 +70,8 @@ fn note(written: &RefCell<Vec<u32>>, number: u32) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn terms(lane: Lane) -> Terms {
-    Terms { lane, durability: Durability::Process, bytes: 1 }
+fn terms(lane: Lane) -> WriteTerms {
+    WriteTerms { lane, durability: WriteDurability::Process, bytes: 1 }
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -84,7 +84,7 @@ const CASES: &[Case] = &[
         seed: "7048",
         name: "2 threads submit beside a failing commit and a shutdown: answered once, after the commit",
         explore: || {
-            explore(answered_after_the_commit::<Writer<Transactions>>);
+            explore(answered_after_the_commit::<StoreWriter<Transactions>>);
             reached("written", &WRITTEN);
             reached("undone for now", &UNDONE_FOR_NOW);
             reached("undone for good", &UNDONE_FOR_GOOD);
@@ -107,7 +107,7 @@ const CASES: &[Case] = &[
         seed: "7048",
         name: "3 threads submit into a full lane and one gives up: none is forgotten",
         explore: || {
-            explore(none_is_forgotten::<Writer<Transactions>>);
+            explore(none_is_forgotten::<StoreWriter<Transactions>>);
             reached("given up before its turn", &GIVEN_UP);
         },
         twins: &[Twin {
@@ -119,7 +119,7 @@ const CASES: &[Case] = &[
     Case {
         seed: "7048",
         name: "a shutdown beside a write whose asker went away: what was taken in is written",
-        explore: || explore(what_was_taken_in_is_written::<Writer<Transactions>>),
+        explore: || explore(what_was_taken_in_is_written::<StoreWriter<Transactions>>),
         twins: &[Twin {
             name: "ends as soon as it is closed",
             symptom: "taken in, and not written",

@@ -19,7 +19,7 @@ use crate::StoreError;
 
 /// The priority of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sqlite) enum Lane {
+pub(in super::super) enum Lane {
     /// Heartbeats and cancels: late ones do harm.
     First,
     /// Everything else.
