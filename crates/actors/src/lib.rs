@@ -6,7 +6,7 @@
 //! 3. A key is never shown, stored or logged.
 //!
 //! # Not here
-//! Sandboxes, stores and context: what an actor needs of them stands here as a small trait, and the engine
+//! Sandboxes, stores and context: the part of them that an actor needs is a small trait here, and the engine
 //! implements it.
 
 #![forbid(unsafe_code)]

@@ -3,8 +3,8 @@
 //! # Where to begin
 //! - [`cli`]: the command line, a file for each command.
 //! - [`config`]: what is set, where, and who may set it.
-//! - [`definitions`]: actions and actors, found where they lie.
-//! - [`output`]: how answers are shown; [`failure`]: what a command could not do, and every code there is.
+//! - [`setup::definitions`]: actions and actors, found in their directories.
+//! - [`output`]: how answers are shown; [`errors`]: what a command could not do, and every code there is.
 //!
 //! # Invariants
 //! 1. Codes, hints and exit status are added here and nowhere below.

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. Only the user's own settings name the command: a project's file that does is refused.
-//! 2. A command that hangs or fails harms nobody: the worker goes on meanwhile, and after a while it is
-//!    killed.
-//! 3. A plan that goes on by itself needs nobody.
+//! 2. A command that hangs or fails harms no plan: the worker continues meanwhile, and after a while the
+//!    command is killed.
+//! 3. A plan that continues by itself needs no user.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 
 use crate::output::{escape_control_chars, one_line, write_err};
 
-/// How long the user's command may take.
+/// The time limit of the user's command.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
 const COMMAND_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The number of plans that wait to be told of; the rest is not worth waking anybody for.
+/// The number of plans that wait for their notification; the rest is not worth a notification.
 const WAITING_MAX: usize = 256;
 
 /// The user input that a plan needs.
@@ -36,12 +36,12 @@ pub enum Need {
     Failed,
     /// To look at the checks that it did not pass.
     Checks,
-    /// To look at what stands in its way.
+    /// To look at the conflicts that prevent its apply.
     Refused,
 }
 
 impl Need {
-    /// What a plan needs that is worked on by nobody; none when it needs nothing.
+    /// Returns the need of a plan that no process works on; `None` if it needs nothing.
     pub fn at_rest(plan: &Plan, has_changes: bool) -> Option<Need> {
         match plan.state {
             PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
@@ -61,7 +61,7 @@ impl Need {
         }
     }
 
-    /// What a plan needs by all that is known of it; none when it needs nothing.
+    /// Returns the need of a plan by all its facts; `None` if it needs nothing.
     pub fn from_plan(facts: &PlanDetails) -> Option<Need> {
         if facts.owner_is_gone {
             return Some(Need::GoOn);
@@ -77,7 +77,7 @@ impl Need {
         Need::at_rest(&facts.plan, !facts.net.is_empty())
     }
 
-    /// What it needs, in a word or two.
+    /// Returns the need in a word or two.
     pub const fn words(self) -> &'static str {
         match self {
             Need::Start => "start it",
@@ -109,7 +109,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// One that runs this command, the words of which are its arguments; without any it tells nobody.
+    /// Creates a notifier that runs this command, the words of which are its arguments; without any it does
+    /// nothing.
     pub fn begin(engine: &Engine, command: &[String]) -> Notifier {
         if command.is_empty() {
             return Notifier { telling: None };
@@ -118,15 +119,15 @@ impl Notifier {
         Notifier { telling: Some((send, tokio::spawn(tell(engine.clone(), command.to_vec(), receive)))) }
     }
 
-    /// A job of this plan has come to an end: if the plan needs a person now, they are told.
+    /// Notifies the user if the plan, of which a job has ended, needs them now.
     pub fn notify_if_needed(&self, plan: PlanId) {
         if let Some((send, _)) = &self.telling {
-            // When so many wait, one more tells nothing new.
+            // When so many wait, one more notification says nothing new.
             let _ = send.try_send(plan);
         }
     }
 
-    /// Tells what is left to be told.
+    /// Sends the notifications that are left.
     pub async fn finish(self) {
         if let Some((send, task)) = self.telling {
             drop(send);
@@ -145,7 +146,7 @@ async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<
         let name = command.first().cloned().unwrap_or_default();
         let ran = tokio::task::spawn_blocking(move || run_bounded(prepared)).await;
         if let Ok(Err(why)) = ran {
-            // The worker's log is the place where somebody looks who was not told.
+            // A user who got no notification looks into the worker's log.
             let _ = write_err(&format!("notify.command `{name}`: {why}\n"));
         }
     }

@@ -32,7 +32,7 @@ pub fn format_typed(duration: Duration) -> String {
     format_seconds(duration.as_secs())
 }
 
-/// How long something took: `41.2 s`, `3 min 05 s`, `2 h 10 min`.
+/// Formats a duration: `41.2 s`, `3 min 05 s`, `2 h 10 min`.
 pub fn format_duration(duration_ms: u64) -> String {
     let seconds = duration_ms / 1_000;
     match seconds {
@@ -42,7 +42,7 @@ pub fn format_duration(duration_ms: u64) -> String {
     }
 }
 
-/// How long ago something was, in its largest unit: `12s`, `5m`, `3h`, `2d`.
+/// Formats the age of a moment in its largest unit: `12s`, `5m`, `3h`, `2d`.
 pub fn age(then: WallMs, now: WallMs) -> String {
     let seconds = now.0.saturating_sub(then.0) / 1_000;
     let (unit, size) = DURATION_UNITS.into_iter().find(|(_, size)| seconds >= *size).unwrap_or(('s', 1));

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A run has candidates only if its outcome is [`RunOutcome::Ok`].
 //! 2. Every answer of a breaker that is worth an event is in exactly one [`StrategyRun`] or one
-//!    [`BatchCancelled`], so whoever gets these emits each event once.
+//!    [`BatchCancelled`], so the caller that receives these emits each event once.
 
 use std::time::Duration;
 
@@ -42,13 +42,14 @@ pub struct StrategyRun<C> {
     pub name: Name,
     /// Its end.
     pub outcome: RunOutcome,
-    /// What it proposed, best first, at most its limit.
+    /// The candidates that the strategy proposed, best first, at most its limit.
     pub candidates: Vec<C>,
     /// The number of candidates that it proposed beyond its limit.
     pub cut: usize,
     /// From its start to its end, or to the deadline that it missed; zero if it did not begin.
     pub elapsed: Duration,
-    /// What its circuit breaker said when the run was settled; `None` if it did not begin.
+    /// The outcome that the circuit breaker recorded when the run was settled; `None` if the run did not
+    /// begin.
     pub breaker: Option<RecordOutcome>,
 }
 

@@ -16,7 +16,7 @@ use crate::parallel::in_parallel;
 const TERMS_MAX: usize = 256;
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// What an occurrence counts for: in the text, in the name of a definition, in the path.
+/// The weight of an occurrence: in the text, in the name of a definition, in the path.
 const FIELDS: [f32; 3] = [1.0, 3.0, 5.0];
 /// Saying a word more often than this makes it no more important.
 const SAID_MAX: u16 = 3;
@@ -29,9 +29,9 @@ const SIEVE_BITS: u32 = 16;
 pub struct Term {
     /// The stemmed word.
     pub text: String,
-    /// What it is looked up by.
+    /// The hash by which the term is looked up.
     pub hash: u32,
-    /// How rare it is among the files, times how often it was said.
+    /// The rarity of the term among the files, times the number of its occurrences in the query.
     pub weight: f32,
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn lengths(facts: &Facts, path_terms: HashCounts<'_>) -> Lengths {
 }
 
 impl FieldTerms<'_> {
-    /// Tells the terms that the file holds: where, by their place in the query, and how often. What the index
-    /// tells of words is not looked up in the facts.
+    /// Calls `tell` for each query term that the file holds: the field, the place in the query and the count.
+    /// Terms that the index image answers for are not looked up in the facts.
     fn for_common(&self, asked: &QueryTerms, held: &ImageTermHits, mut tell: impl FnMut(usize, usize, u16)) {
         match held.in_content(self.facts) {
             Some(words) => words.iter().for_each(|(term, field, count)| match field {
@@ -187,7 +187,7 @@ impl QueryTerms {
         }
     }
 
-    /// Where the terms with a hash stand in the query.
+    /// Returns the places in the query of the terms with this hash.
     pub(crate) fn places(&self, hash: u32) -> impl Iterator<Item = usize> {
         let known = if self.sieve.may_hold(hash) { self.by_hash.as_slice() } else { &[] };
         let at = known.partition_point(|(known, _)| *known < hash);

@@ -15,7 +15,7 @@ const PREAMBLE_SHARE: u32 = 32;
 /// The parts of a total. In tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// What the whole text may cost.
+    /// The token limit of the whole text.
     pub total: u32,
     /// For what the plan above was given.
     pub skeleton: u32,
@@ -25,8 +25,8 @@ pub struct Split {
     pub files: u32,
 }
 
-/// Divides a budget: `max_tokens` holds where the request names no cap, `skeleton_ratio` (0..=0.5) of the
-/// total is kept for a parent's context if there is one.
+/// Divides a budget. `max_tokens` applies if the request names no cap. `skeleton_ratio` (0..=0.5) of the
+/// total is reserved for a parent's context, if there is one.
 ///
 /// ```
 /// use context::split;

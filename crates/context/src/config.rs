@@ -32,11 +32,11 @@ const SKELETON_RATIO_MAX: f32 = 0.5;
 pub struct PipelineConfig {
     /// The strategies that are asked.
     pub strategies: Vec<Name>,
-    /// How much each counts; 0..=10. What is not named counts as it is built.
+    /// The weight of each strategy; 0..=10. A strategy that is not named has its built-in weight.
     pub weights: BTreeMap<Name, f32>,
-    /// What a context may cost where the request names no cap; 0..=1000000.
+    /// The token limit of a context if the request names no cap; 0..=1000000.
     pub max_tokens: u32,
-    /// How much of a child plan's context its parent's may take; 0..=0.5.
+    /// The share of a child plan's context that its parent's context may take; 0..=0.5.
     pub skeleton_ratio: f32,
     /// The user's rules of what may be seen.
     pub views: Views,
@@ -62,7 +62,7 @@ pub enum PipelineConfigError {
     OutOfBounds {
         /// The key.
         key: String,
-        /// What it was set to.
+        /// The rejected value.
         value: String,
         /// The allowed values.
         allowed: &'static str,

@@ -44,15 +44,15 @@ pub enum Error {
         /// The number of lines it has.
         lines: u32,
     },
-    /// What the request is about is defined in too many places to say which is meant.
+    /// The focus of the request is defined in too many places to be unambiguous.
     #[error("`{symbol}` is defined in {places} places")]
     FocusAmbiguous {
         /// The name.
         symbol: String,
-        /// How many.
+        /// The number of places.
         places: usize,
     },
-    /// What the request is about may not be seen.
+    /// The focus of the request is excluded from the caller's view.
     #[error("`{focus}` is left out by the view")]
     FocusExcluded {
         /// Its subject.
@@ -79,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// How it is to be taken.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Cancelled(_) => ErrorClass::Cancelled,

@@ -2,8 +2,10 @@
 //!
 //! # Invariants
 //! 1. A file is read at most once, so what is ranked, shown and hashed is the same bytes.
-//! 2. What moved since the snapshot is scanned anew; its facts are those of the bytes that were read.
-//! 3. No lock is held while a file is read: two who ask at once may both read, and the first answer is kept.
+//! 2. A file that changed since the snapshot is scanned again; its facts are those of the bytes that were
+//!    read.
+//! 3. No lock is held while a file is read: two callers at once may both read, and the first answer is
+//!    retained.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +27,7 @@ pub(crate) type FileReadResult = Result<Arc<LoadedFile>, ExclusionReason>;
 pub(crate) struct LoadedFile {
     /// Of the bytes.
     pub(crate) hash: Hash,
-    /// What is no UTF-8 replaced.
+    /// The lines of the text; bytes that are no UTF-8 are replaced.
     pub(crate) lines: Arc<LineIndex>,
     /// The bytes themselves, where they are not those of the text.
     other_bytes: Option<Vec<u8>>,
@@ -39,7 +41,7 @@ impl LoadedFile {
         self.other_bytes.as_deref().unwrap_or(self.lines.text().as_bytes())
     }
 
-    /// Where the words of the query stand in the text. All who ask for one assembly ask with its words.
+    /// Returns the places of the query's words in the text. All callers of one assembly pass the same words.
     pub(crate) fn find_terms(&self, weigher: &PartScorer<'_>, words: &mut WordTerms) -> &TermHits {
         self.met.get_or_init(|| weigher.find_terms(self.lines.text(), words))
     }
@@ -112,7 +114,7 @@ pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
     }
 }
 
-/// What a receipt says of a file that is not looked into.
+/// Returns the reason that a receipt gives for a file that is not opened.
 pub fn left_out(why: PathOnly) -> ExclusionReason {
     match why {
         PathOnly::Secret => ExclusionReason::Secret,

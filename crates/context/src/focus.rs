@@ -32,7 +32,7 @@ pub struct Anchor {
     pub file: FileIndex,
     /// First and last line; none: the whole file.
     pub span: Option<(u32, u32)>,
-    /// Whether it was named for sure, and not just mentioned.
+    /// True if the request names the file explicitly; false if it only mentions it.
     pub is_pinned: bool,
 }
 
@@ -72,7 +72,7 @@ fn file(
         None => None,
         Some((from, to)) => {
             let known = ground.file(file);
-            // Of a file that nobody has read, the lines are not known.
+            // The lines of a file that was never read are not known.
             let last = if known.hash.is_some() { known.facts.lines } else { u32::MAX };
             let (from, to) = (from.max(1), to.min(last));
             if from > to {
@@ -106,10 +106,10 @@ fn symbol(ground: &VisibleFiles, focus: &Focus, name: &str) -> Result<Vec<Anchor
     Ok(places.into_iter().map(pinned).collect())
 }
 
-/// Where a name is defined, in the order of files; no more than `most` of them.
+/// Returns at most `most` places where a name is defined, in the order of files.
 pub(crate) fn defined(ground: &VisibleFiles, name: &str, most: usize) -> Vec<(FileIndex, (u32, u32))> {
     let mut places = Vec::new();
-    // Whoever defines the name holds all words of it.
+    // A file that defines the name holds all words of it.
     let words: Vec<u32> = terms::of_text(name).into_iter().map(|(hash, _)| hash).collect();
     let held = ImageTermHits::find(ground.numbers().map(|number| &*ground.file(number).facts), &words);
     let may_define = |facts: &Facts| match held.in_content(facts) {
@@ -135,7 +135,8 @@ fn is_ident(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// What the words of a query happen to name: paths by their ends, definitions by their names.
+/// Returns the files and definitions that the words of a query mention: paths by their ends, definitions by
+/// their names.
 pub(crate) fn mentions(ground: &VisibleFiles, query: &str) -> Vec<Anchor> {
     let mut anchors = BTreeSet::new();
     let mut looked_up = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The references between the files of a project: names that one file defines and another uses.
 //!
 //! # Invariants
-//! 1. The graph depends on the snapshot only: it is built once for it, and kept for other processes under a
-//!    key that is the snapshot's and the version's.
+//! 1. The graph depends on the snapshot only. It is built once for it, and stored for other processes under a
+//!    key of the snapshot and the version.
 //! 2. Two files are joined by at most one edge each way. Sums run in the order of identifiers, so the weights
 //!    are the same wherever, and on however many threads, it is built.
 //!
@@ -30,8 +30,8 @@ const ENDS_MAX: usize = 64;
 /// From so many letters on a name counts twice.
 const LONG_NAME_LETTERS: usize = 8;
 
-/// The version of building: what was kept by another is not used. To be raised with any change of what is
-/// joined.
+/// The version of the graph builder: a graph stored by another version is not used. Any change of the joining
+/// rules must raise it.
 const GRAPH_VERSION: u32 = 1;
 
 /// References between the files of one snapshot, both ways, by their position in it.
@@ -44,7 +44,7 @@ pub(crate) struct ReferenceGraph {
 /// Edges by file.
 #[derive(Debug, Default, PartialEq)]
 struct Lists {
-    /// Where the edges of each file begin in `edges`; one more than files.
+    /// The start of each file's edges in `edges`; one more than files.
     starts: Vec<u32>,
     edges: Vec<(u32, f32)>,
 }
@@ -104,7 +104,7 @@ impl ReferenceGraph {
         both_ways(OutgoingEdges { counts, edges })
     }
 
-    /// What the graph of a snapshot is kept under: it is that of no other files.
+    /// Returns the key under which the graph of a snapshot is stored: no other list of files has it.
     pub(crate) fn key(snapshot: &Snapshot) -> Hash {
         let mut named = [GRAPH_VERSION, FACTS_VERSION].map(u32::to_le_bytes).concat();
         for file in snapshot.files() {
@@ -117,7 +117,7 @@ impl ReferenceGraph {
         Hash::from_content(&named)
     }
 
-    /// As it is kept: for each file how many edges go from it, then all of them.
+    /// Encodes the graph for storage: the number of outgoing edges of each file, then all edges.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         let counts = self.going.starts.windows(2).map(|ends| ends[1] - ends[0]);
@@ -129,7 +129,7 @@ impl ReferenceGraph {
         out.summed()
     }
 
-    /// The graph of so many files that was kept as these bytes.
+    /// Decodes a stored graph of `files` files; `None` if the bytes are not such a graph.
     pub(crate) fn decode(bytes: &[u8], files: usize) -> Option<ReferenceGraph> {
         let mut from = Decoder::checked(bytes)?;
         let counts = from.many(u32::try_from(files).ok()?, Decoder::number)?;
@@ -168,7 +168,7 @@ struct OutgoingEdges {
 
 /// The edges of the file at hand.
 struct EdgeSums {
-    /// What they weigh so far, by their end.
+    /// The sums of the weights so far, by the end of the edge.
     sums: Vec<f32>,
     /// The ends that have a sum.
     touched: Vec<u32>,
@@ -211,7 +211,7 @@ impl OutgoingEdges {
     }
 }
 
-/// Who defines what, by the hash of the name; names that too many define are left out.
+/// Maps the hash of a name to the files that define it; names that too many files define are left out.
 fn definers(snapshot: &Snapshot) -> ByName {
     let mut definers = ByName::default();
     for (file, known) in snapshot.files().iter().enumerate() {
@@ -253,7 +253,7 @@ fn both_ways(OutgoingEdges { counts, edges }: OutgoingEdges) -> ReferenceGraph {
     ReferenceGraph { going, coming }
 }
 
-/// Where lists of these lengths begin in one list, and where the last ends.
+/// Returns the start of each list of these lengths in one list, and the end of the last.
 fn starts(counts: impl Iterator<Item = u32>) -> Vec<u32> {
     let sums = counts.scan(0, |sum, count| {
         *sum += count;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use sync::primitives::{Mutex, lock};
 
-/// Who finds less than it asked for gets what is left, if that is at least so much. In tokens.
+/// The least partial grant, in tokens: a caller that finds less than it asked for gets the rest if it is at
+/// least this.
 pub const RESERVE_MIN: u32 = 256;
 
 /// The tokens of one run of a node. Clones are the same ledger.
@@ -44,7 +45,7 @@ pub struct LedgerView {
 }
 
 impl LedgerView {
-    /// What may still be reserved.
+    /// Returns the tokens that may still be reserved.
     pub fn available(self) -> u32 {
         self.window.saturating_sub(self.used).saturating_sub(self.reserved)
     }
@@ -77,7 +78,7 @@ impl ContextLedger {
         Ok(Reservation { ledger: self.clone(), granted })
     }
 
-    /// What it holds now.
+    /// Returns the present state.
     pub fn view(&self) -> LedgerView {
         *lock(&self.state)
     }
@@ -95,7 +96,7 @@ impl fmt::Debug for ContextLedger {
     }
 }
 
-/// Tokens that nobody else can take. Dropping it returns them.
+/// Tokens that no other caller can take. Dropping it returns them.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: ContextLedger,

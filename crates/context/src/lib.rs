@@ -9,7 +9,7 @@
 //! | [`Projects`], [`IndexedContents`] | what is looked into, and where files are read |
 //! | [`TokenCounter`], [`ContextLedger`] | what a text costs, and what a node may still ask for |
 //! | [`Name`] | what a strategy is called, and the key of its breaker |
-//! | [`StopCheck`] | what a strategy looks at to learn that nobody waits for it any more |
+//! | [`StopCheck`] | the check by which a strategy learns that no caller waits for it any more |
 //! | [`SearchStrategy`] | a way to find candidates |
 //! | [`StrategyRun`], [`RunOutcome`] | what one strategy came to, and what its breaker said |
 //! | [`index`] | what is known of a project's files and commits |

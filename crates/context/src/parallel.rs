@@ -1,7 +1,7 @@
 //! The same work on many things at once, with the answers in the order of the things.
 //!
 //! # Invariants
-//! 1. The order of the answers is that of the things, whoever worked on which.
+//! 1. The order of the answers is that of the things, independent of the threads.
 //! 2. A panic of the work is the caller's, as if it had worked alone.
 
 use std::num::NonZeroUsize;

@@ -20,7 +20,7 @@ use crate::index::{ContentPart, ContentParts, Def};
 /// A part of so many words is neither long nor short.
 const USUAL_WORDS: f32 = 100.0;
 const K1: f32 = 1.2;
-/// What an occurrence in the name of a definition counts beside the one in its line.
+/// The weight of an occurrence in the name of a definition, in addition to the one in its line.
 const NAME_COUNTS: f32 = 2.0;
 
 /// Looks words up.
@@ -160,7 +160,7 @@ impl<'a> PartScorer<'a> {
         }
     }
 
-    /// How many terms the word with this hash has, and which of the query.
+    /// Returns the number of terms of the word with this hash, and those of the query among them.
     fn word<'w>(&self, hash: u64, word: &[u8], words: &'w mut WordTerms) -> (u32, &'w [u32]) {
         let WordTerms { known, splitter } = words;
         let known = known.entry(hash).or_insert_with(|| {

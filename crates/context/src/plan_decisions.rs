@@ -9,7 +9,7 @@ use domain::context::{DecisionFact, Depth, Fragment, FragmentKind};
 
 use crate::TokenCounter;
 
-/// What one may cost.
+/// The token limit of one decision.
 const DECISION_TOKENS_MAX: u64 = 120;
 /// One token in so many goes to them at most.
 const SHARE: u64 = 5;
@@ -67,7 +67,7 @@ fn line(fact: &DecisionFact, counter: &dyn TokenCounter) -> String {
         return text;
     }
     let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-    // The longest beginning that fits: what fits goes on fitting when it is cut.
+    // The longest beginning that fits: each shorter beginning fits too.
     let count = ends.partition_point(|end| fits(&text[..*end]));
     text.truncate(count.checked_sub(1).map_or(0, |last| ends[last]));
     text.push_str("…\n");

@@ -2,11 +2,10 @@
 //!
 //! # Invariants
 //! 1. This crate opens no file of a project and starts no process: it asks here.
-//! 2. What is answered may be out of date a moment later; whoever reads a file looks at the bytes it got.
+//! 2. An answer may be out of date a moment later; the reader of a file looks at the bytes it got.
 //!
 //! # Not here
-//! How a path is kept within its project, and how git is run: the crate `sandbox`; the engine brings them
-//! together.
+//! Confining a path to its project, and running git: the crate `sandbox`; the engine brings them together.
 
 use std::error::Error;
 use std::io;
@@ -27,7 +26,7 @@ pub struct FileStat {
     pub mtime_ns: i64,
     /// The time when its record changed last, in nanoseconds since 1970.
     pub ctime_ns: i64,
-    /// Which file of its file system it is.
+    /// The inode number of the file.
     pub inode: u64,
 }
 
@@ -37,14 +36,14 @@ pub type StopPoll<'a> = dyn Fn() -> bool + Sync + 'a;
 /// The end of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkSummary {
-    /// True if it came to its end: nobody stopped it.
+    /// True if the walk came to its end and was not stopped.
     pub complete: bool,
-    /// Directories that could not be read: what is below them was not told.
+    /// Directories that could not be read: files below them were not reported.
     pub unread: Vec<RelPath>,
 }
 
 impl WalkSummary {
-    /// Every file was told.
+    /// Every file was reported.
     pub fn all() -> WalkSummary {
         WalkSummary { complete: true, unread: Vec::new() }
     }
@@ -59,9 +58,9 @@ impl WalkSummary {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PortError {
-    /// What to tell people.
+    /// The message for the user.
     pub message: String,
-    /// What it was.
+    /// The cause.
     #[source]
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -80,7 +79,7 @@ pub trait FileTree: Send + Sync {
         sink: &(dyn Fn(FileStat) + Sync),
     ) -> Result<WalkSummary, PortError>;
 
-    /// How long a file is, by its record: nothing of it is read.
+    /// Returns the length of a file by its metadata; reads nothing of its content.
     ///
     /// # Errors
     /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
@@ -94,7 +93,7 @@ pub trait FileTree: Send + Sync {
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>>;
 }
 
-/// A commit, as git tells it.
+/// A commit, as git reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Its name.
@@ -103,7 +102,7 @@ pub struct Commit {
     pub at: i64,
     /// Its message.
     pub message: String,
-    /// What it changed; more than [`COMMIT_PATHS_MAX`] are told as one more than that.
+    /// The changed paths; more than [`COMMIT_PATHS_MAX`] are reported as one more than that.
     pub paths: Vec<RelPath>,
 }
 
@@ -127,10 +126,11 @@ pub trait History: Send + Sync {
     /// Git could not be asked.
     fn head(&self, stop: &StopCheck) -> Result<Option<Oid>, PortError>;
 
-    /// Where it was cut off, as a mark that is another when it is cut elsewhere; empty if it is whole.
+    /// Returns a mark of the place at which history was cut off, different for each place; empty if it is
+    /// whole.
     fn cut_at(&self) -> String;
 
-    /// At most `max` commits that are no merges, down to `stop_at`, which is not told.
+    /// Returns at most `max` commits that are no merges, down to `stop_at`, which is not included.
     ///
     /// # Errors
     /// Git could not be asked, or was stopped.

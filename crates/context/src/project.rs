@@ -4,7 +4,7 @@
 //! 1. A project is opened once for an assembly; everything is ranked by that snapshot.
 //!
 //! # Not here
-//! Updating an index, and reading files: whoever implements the ports does.
+//! Updating an index, and reading files: the implementations of the ports do that.
 
 use std::io;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub trait Projects: Send + Sync {
 pub struct OpenedProjects {
     /// The projects, in the order of their numbers.
     pub projects: Vec<IndexedRoot>,
-    /// What the update did.
+    /// The result of the update.
     pub index: IndexLine,
-    /// What did not go as it should.
+    /// The problems of the update.
     pub notes: Vec<String>,
 }
 
@@ -41,11 +41,11 @@ pub struct OpenedProjects {
 pub struct IndexedRoot {
     /// Its number in the request.
     pub no: ProjectIndex,
-    /// What it is called where several are.
+    /// The name of the project if there are several.
     pub alias: String,
-    /// What the index knows of it.
+    /// The files and commits that the index knows of it.
     pub snapshot: Arc<Snapshot>,
-    /// Where its files are read.
+    /// The reader of its files.
     pub source: Arc<dyn IndexedContents>,
     /// Its own rules, which narrow the user's.
     pub views: Views,
@@ -73,7 +73,7 @@ pub trait IndexedContents: Send + Sync {
         })
     }
 
-    /// The parts of contents, in their order; none where they are not kept.
+    /// Returns the parts of contents, in their order; `None` for those that are not stored.
     fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
         let _ = stop;
         vec![None; contents.len()]
@@ -84,7 +84,8 @@ pub trait IndexedContents: Send + Sync {
         let _ = parts;
     }
 
-    /// What followed from a snapshot and was kept under this key. Whoever keeps nothing has nothing.
+    /// Returns the stored value of this key that was derived from a snapshot. An implementation that stores
+    /// nothing returns `None`.
     fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
         let _ = key;
         None

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Every strategy has one line; every proposed file is included or counted under one reason.
-//! 2. Nothing is decided here: what the stages did is told.
+//! 2. Nothing is decided here: the receipt only reports the work of the stages.
 //! 3. The tokens add up: those of the files, also of those beyond the last line, are what was spent on files,
 //!    and with all other parts and what is free the whole.
 
@@ -35,7 +35,7 @@ pub(crate) struct ReceiptBuilder<'a> {
     pub(crate) preamble: &'a str,
     pub(crate) skeleton: &'a str,
     pub(crate) decisions: &'a [Fragment],
-    /// What all of the text costs.
+    /// The tokens of the whole text.
     pub(crate) tokens: u32,
 }
 
@@ -154,7 +154,7 @@ fn outcome(outcome: &crate::RunOutcome) -> StrategyOutcome {
     }
 }
 
-/// What is shown of a file.
+/// Returns the shown text of a file.
 fn text_of(account: &ReceiptBuilder<'_>, at: usize) -> String {
     let bought = account.packed.files.get(at).and_then(|bought| bought.as_ref().ok());
     let shown = account.items.get(at).zip(bought);
@@ -162,7 +162,7 @@ fn text_of(account: &ReceiptBuilder<'_>, at: usize) -> String {
     fragments.into_iter().map(|fragment| fragment.text).collect()
 }
 
-/// What there is no line for.
+/// Counts the files that have no line, and their tokens.
 fn more(files: &[u32]) -> MoreLine {
     let beyond = files.get(INCLUDED_LINES_MAX..).unwrap_or_default();
     MoreLine { files: beyond.len() as u32, tokens: beyond.iter().sum() }

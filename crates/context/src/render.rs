@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The texts of the fragments, one after the other, are the text of the files.
-//! 2. Lines that are shown in full stand there as they are, between a line of their numbers and one of a gap,
-//!    so they are not taken for ours; a single line stands after its number.
+//! 2. Lines that are shown in full appear as they are, between a line of their numbers and one of a gap, so
+//!    they are not taken for ours. A single line follows its number.
 //! 3. A header is one line, whatever a path or a title holds.
 
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use domain::{Hash, RelPath};
 use crate::TokenCounter;
 use crate::stages::{ContextItem, PackedItem, PartDetail};
 
-/// How much of a title is shown.
+/// The number of characters of a title that are shown.
 const TITLE_CHARS_MAX: usize = 60;
 
 /// The contents of the line that names a file.
@@ -62,7 +62,7 @@ pub(crate) fn numbers_line(from: u32, to: u32) -> String {
     format!("{from}-{to}:\n")
 }
 
-/// The line after lines that are shown in full, if the file goes on.
+/// The line after lines that are shown in full, if the file continues.
 pub(crate) fn gap_line() -> &'static str {
     "…\n"
 }

@@ -24,7 +24,7 @@ pub(crate) struct SnapshotStats {
     path_terms: (Vec<EncodedCount>, Vec<u32>),
     lengths: Vec<Lengths>,
     graph: OnceLock<ReferenceGraph>,
-    /// Where the files of each commit stand, as far as they are there.
+    /// The positions of each commit's files, as far as they exist.
     commits: OnceLock<Vec<Vec<u32>>>,
 }
 
@@ -49,7 +49,8 @@ impl SnapshotStats {
         derived
     }
 
-    /// Where the files that a commit changed stand in the snapshot; those that are gone are not among them.
+    /// Returns the positions in the snapshot of the files that a commit changed; removed files are not among
+    /// them.
     pub(crate) fn commit_files(&self, snapshot: &Snapshot, commit: usize) -> &[u32] {
         let positions = |commit: &CommitFacts| {
             commit.paths.iter().filter_map(|path| snapshot.position(path)).map(|place| place as u32).collect()
@@ -57,7 +58,7 @@ impl SnapshotStats {
         &self.commits.get_or_init(|| snapshot.commits().iter().map(positions).collect())[commit]
     }
 
-    /// What a file of the snapshot is found by, by its place.
+    /// Returns the terms by which a file of the snapshot is found, by its position.
     pub(crate) fn fields<'a>(&'a self, file: &'a File, at: usize) -> FieldTerms<'a> {
         FieldTerms { facts: &file.facts, path_terms: self.path_terms(at), lengths: self.lengths[at] }
     }
@@ -69,7 +70,7 @@ impl SnapshotStats {
         HashCounts::new(&encoded[from as usize..ends[file] as usize])
     }
 
-    /// The references, taken from where they were kept or built by whoever asks first.
+    /// Returns the references. The first caller loads the stored graph or builds it.
     pub(crate) fn graph(&self, snapshot: &Snapshot, source: &dyn IndexedContents) -> &ReferenceGraph {
         self.graph.get_or_init(|| {
             let key = ReferenceGraph::key(snapshot);
@@ -94,7 +95,8 @@ pub struct SnapshotCache {
 }
 
 impl SnapshotCache {
-    /// What follows from a snapshot. Two who ask at once may both make it; one of the two is kept.
+    /// Returns the statistics of a snapshot. Two callers at once may both make them; one of the two is
+    /// retained.
     pub(crate) fn of(&self, snapshot: &Arc<Snapshot>) -> Arc<SnapshotStats> {
         if let Some(derived) = self.find(snapshot) {
             return derived;

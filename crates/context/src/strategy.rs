@@ -39,21 +39,21 @@ use crate::{Name, StopCause, StopCheck};
 /// }
 /// ```
 pub trait SearchStrategy: Send + Sync {
-    /// What is prepared once and read by every strategy.
+    /// The input that is prepared once and read by every strategy.
     type Prepared: Send + Sync + 'static;
-    /// What is proposed.
+    /// A proposal.
     type Candidate: Send + 'static;
 
-    /// What it is called; the key of its circuit breaker. Answers at once and always the same.
+    /// Returns the name, which is the key of the circuit breaker. Answers at once and always the same.
     fn name(&self) -> &Name;
 
     /// Proposes at most `limit` candidates, the best first; what is over is cut.
     ///
-    /// Looks at `stop` after at most 1 ms of work. It has no effect but its answer, since an abandoned run
-    /// goes on beside later ones until it looks.
+    /// Looks at `stop` after at most 1 ms of work. It has no effect but its answer, because an abandoned run
+    /// continues concurrently with later ones until it looks.
     ///
     /// # Errors
-    /// What kept it from an answer. Nothing found is no error.
+    /// Returns an error if it cannot answer. Nothing found is no error.
     fn find(
         &self,
         prepared: &Self::Prepared,
@@ -65,7 +65,7 @@ pub trait SearchStrategy: Send + Sync {
 /// The error of a strategy.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
-    /// It was told to stop, and did.
+    /// The strategy was stopped.
     #[error(transparent)]
     Stopped(#[from] StopCause),
     /// Something that it needed failed.

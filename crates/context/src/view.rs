@@ -25,7 +25,7 @@ pub struct ViewRules {
     pub max_file_kb: Option<u32>,
     /// The number of files that may be in a context; 0: any.
     pub max_files: Option<u32>,
-    /// What a context may cost.
+    /// The token limit of a context.
     pub max_tokens: Option<u32>,
     /// The strategies that may run.
     pub strategies: Option<Vec<Name>>,
@@ -50,7 +50,7 @@ impl ViewRules {
 /// The rules of all views of one level: the user's, or a project's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Views {
-    /// What holds where a view is silent.
+    /// The rules for all that a view does not set.
     pub default: ViewRules,
     /// For a plan that thinks.
     pub strategize: ViewRules,

@@ -23,33 +23,33 @@ use crate::node::{self, PROMPT_BYTES_MAX};
 use crate::reader::{DefinitionReader, MapFields};
 use crate::yaml::{Yaml, YamlTree};
 
-/// How long a description may be.
+/// The limit of a description.
 const DESCRIPTION_CHARS_MAX: usize = 200;
 /// The end of a check that names none, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
-/// The word for nobody.
+/// The word for no strategist.
 const NONE: &str = "none";
 
 /// An action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// What it does, in one line; a template.
+    /// Its description in one line; a template.
     pub description: String,
     /// The task; a template.
     pub prompt: String,
-    /// When it is done.
+    /// The conditions under which it counts as done.
     pub definition_of_done: Vec<String>,
     /// Its arguments.
     pub args: BTreeMap<String, Arg>,
-    /// Who does it.
+    /// The actor that does it.
     pub actor: ActorRef,
-    /// Who thinks about it before.
+    /// The actor that strategizes before.
     pub strategist: StrategistRef,
-    /// What is checked at its end.
+    /// The checks at its end.
     pub validations: Vec<Check>,
-    /// What must hold of its changes.
+    /// The invariants that its changes must satisfy.
     pub invariants: Vec<Invariant>,
-    /// What goes on without asking.
+    /// The automation profile.
     pub automation: Option<Automation>,
     /// Its limits.
     pub limits: RequestedLimits,
@@ -57,33 +57,33 @@ pub struct Action {
     pub read_only: bool,
 }
 
-/// Who does an action.
+/// The actor of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ActorRef {
-    /// Whom the settings name.
+    /// The actor that the settings name.
     Default,
     /// The actor with this name.
     Named {
         /// Its name.
         name: String,
-        /// Where it is named.
+        /// The position of the name.
         at: SourcePosition,
     },
-    /// An actor that stands in the action.
+    /// An actor that the action defines itself.
     Inline(Box<Actor>),
 }
 
-/// Who thinks about an action.
+/// The strategist of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StrategistRef {
-    /// Nobody: the strategy is the task itself.
+    /// None: the strategy is the task itself.
     None,
     /// An actor.
     Actor(ActorRef),
 }
 
 impl ActorRef {
-    /// The actor that stands in the action.
+    /// Returns the actor that the action defines itself.
     pub fn inline(&self) -> Option<&Actor> {
         match self {
             ActorRef::Inline(actor) => Some(actor),
@@ -93,7 +93,7 @@ impl ActorRef {
 }
 
 impl StrategistRef {
-    /// Who thinks, if anybody does.
+    /// Returns the strategist, if there is one.
     pub fn actor(&self) -> Option<&ActorRef> {
         match self {
             StrategistRef::Actor(actor) => Some(actor),
@@ -109,15 +109,15 @@ pub struct Check {
     pub name: String,
     /// The command.
     pub run: CommandLine,
-    /// Whether it can block.
+    /// Says if the check can block.
     pub mode: ValidationMode,
     /// Its end, in seconds.
     pub timeout_s: u64,
-    /// Where it runs, when it says so.
+    /// Its working directory, if it names one.
     pub cwd: Option<String>,
 }
 
-/// Reads an action; none when too little of it is understood.
+/// Reads an action; `None` if too little of it is understood.
 pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Action> {
     let fields = reader.fields(tree, "an action")?;
     fields.refuse_others(reader, &[keys::ACTION]);
@@ -316,7 +316,7 @@ fn read_check(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateSc
     })
 }
 
-/// What a check says counts for its name: with the name of a rule it would speak for that.
+/// Refuses a check with the name of a rule: its result counts for its name, so it would count for the rule.
 fn refuse_name_of_rule(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str) {
     if name.starts_with(RULE_PREFIX) {
         reader.wrong(

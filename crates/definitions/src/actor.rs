@@ -24,11 +24,11 @@ pub(crate) const NODES_MAX: usize = 500;
 /// An actor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Actor {
-    /// What it is good for.
+    /// Its purpose.
     pub description: String,
     /// Its nodes, in the order of the file.
     pub nodes: Vec<NodeDef>,
-    /// Who mends what checks found.
+    /// The node that repairs the findings of checks.
     pub fix: Option<RepairNode>,
     /// The node whose text is the answer.
     pub result: String,
@@ -36,17 +36,18 @@ pub struct Actor {
     pub limits: RequestedLimits,
 }
 
-/// Who mends what checks found, as it is written. Which step that is `flatten` knows: it has the nested
-/// actors.
+/// The node that repairs the findings of checks, as it is written. `flatten` finds the step, because it has
+/// the nested actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairNode {
-    /// A node, or `ID/CHILD` within a nested actor. One that stands for an actor means who mends there.
+    /// A node, or `ID/CHILD` within a nested actor. One that represents an actor means the repair node of
+    /// that actor.
     pub node: String,
-    /// Where it is named; none when it is the only node.
+    /// The position of the name; `None` if it is the only node.
     pub at: Option<SourcePosition>,
 }
 
-/// Reads an actor; none when too little of it is understood.
+/// Reads an actor; `None` if too little of it is understood.
 pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Actor> {
     let fields = reader.fields(tree, "an actor")?;
     let nodes = match fields.get("nodes") {
@@ -165,7 +166,7 @@ fn node_called<'n>(
     found
 }
 
-/// Who mends: whom it names, or the only node if it is told the brief.
+/// Returns the repair node: the named one, or the only node if it reads the brief.
 fn fix(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, nodes: &[NodeDef]) -> Option<RepairNode> {
     let Some(tree) = fields.get("fix") else {
         return match nodes {
@@ -191,8 +192,8 @@ fn fix(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, nodes: &[NodeDef])
     Some(RepairNode { node: name, at: Some(tree.at) })
 }
 
-/// Returns true if the only node of an actor mends: it is told the brief, or is an actor, which says itself
-/// who does.
+/// Returns true if the only node of an actor repairs: it reads the brief, or it is an actor, which names its
+/// own repair node.
 fn may_mend(node: &NodeDef) -> bool {
     matches!(node.does, NodeKindDef::Actor { .. }) || is_told_the_brief(node)
 }
@@ -214,7 +215,7 @@ fn is_told_the_brief(node: &NodeDef) -> bool {
     }
 }
 
-/// What may be used; a definition can only ask for less than the user allows.
+/// Reads the limits; a definition can only ask for less than the user allows.
 pub(crate) fn limits(reader: &DefinitionReader<'_>, tree: &YamlTree) -> RequestedLimits {
     let Some(fields) = reader.fields(tree, "`limits`") else { return RequestedLimits::default() };
     fields.refuse_others(reader, &[keys::LIMITS]);

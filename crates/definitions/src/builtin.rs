@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! An agent program that can be spoken to over the Agent Client Protocol is: where that was seen to work, and
-//! where it can log in without anybody. Else it is run once as a command.
+//! where it can log in without a person. Else it is run once as a command.
 
 use actors::agents;
 

@@ -1,5 +1,5 @@
-//! Templates and conditions of a definition, held against the values that there are where they stand; and all
-//! that it names, against what there is.
+//! Templates and conditions of a definition, checked against the values that exist at their place; and all
+//! names in it, against the things that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use crate::reader::DefinitionReader;
 use crate::references;
 use crate::spans::ValueSpan;
 
-/// Which arguments an actor is known to be given.
+/// The arguments that an actor is known to be given.
 pub(crate) enum KnownArguments<'a> {
     /// These.
     These(&'a BTreeSet<String>),
-    /// Whoever uses it decides.
+    /// The user of the actor decides.
     Unknown,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn actor(
     }
 }
 
-/// The nodes that are settled before one begins. Also where needs make no sense, which was told of: what else
-/// is wrong is told beside it.
+/// The nodes that are settled before one begins. Also works if the needs make no sense, which is reported
+/// elsewhere, so that all errors are reported together.
 fn before(actor: &Actor, node: &NodeDef) -> BTreeSet<String> {
     let named: BTreeMap<&str, &NodeDef> = actor.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     let mut found = BTreeSet::new();
@@ -140,9 +140,9 @@ fn condition_holds(
 
 /// A template of a node.
 struct NodeTemplate {
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     label: String,
-    /// Where it stands, as of [`crate::NodeSpans`].
+    /// The key of its position, as of [`crate::NodeSpans`].
     key: String,
     text: String,
 }

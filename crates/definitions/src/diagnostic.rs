@@ -22,7 +22,7 @@ pub enum DiagnosticKind {
     Invalid,
     /// A placeholder names no value.
     TemplateUnknown,
-    /// A placeholder stands in a line for the shell.
+    /// A placeholder is in a line for the shell.
     TemplateInShell,
     /// Actors are made of each other.
     ActorCycle,
@@ -41,7 +41,7 @@ pub struct Diagnostic {
     pub at: SourcePosition,
     /// The rule.
     pub kind: DiagnosticKind,
-    /// What is wrong, and what was probably meant.
+    /// The error, and the probable intention.
     pub message: String,
 }
 
@@ -65,9 +65,9 @@ pub enum DefinitionError {
         kind: &'static str,
         /// The argument as it was given.
         name: String,
-        /// What was probably meant, in words.
+        /// The probable intention, in words.
         meant: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         places: Vec<String>,
     },
     /// Its file cannot be read.
@@ -85,7 +85,7 @@ pub enum DefinitionError {
     /// Its arguments are not what they have to be; all that was found.
     #[error("{}", args_headline(.0))]
     Args(Vec<ArgError>),
-    /// A task without anybody to do it.
+    /// A task without an actor to do it.
     #[error("there is no actor to do this")]
     NoActor,
 }

@@ -1,10 +1,10 @@
 //! An actor as one list of steps: nested actors put in, names made whole, arguments put where they are used.
 //!
 //! # How
-//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that stands for the actor.
-//! What a template of the nested actor calls `nodes.X` is `nodes.ID/X` then, and an argument of `with` is
-//! replaced by what was given, which is a template of the outer actor. Arguments of the plan are known by now
-//! and put in as they are.
+//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that represents the actor.
+//! A reference `nodes.X` in a template of the nested actor becomes `nodes.ID/X`, and an argument of `with` is
+//! replaced by the given value, which is a template of the outer actor. Arguments of the plan are known by
+//! now and put in as they are.
 //!
 //! # Invariants
 //! 1. A step comes after all that it needs; among those that could come next the first in the file does.
@@ -35,12 +35,12 @@ use crate::{TOOL_GROUPS, TOOL_NAMES};
 
 /// The argument that a plan of `--for-each` has: its line.
 pub(crate) const ITEM: &str = "item";
-/// How deep actors may be nested.
+/// The limit of the nesting of actors.
 pub(crate) const DEPTH_MAX: usize = 8;
 /// The tools that only read.
 const READING: [&str; 4] = ["read", TOOL_NAMES[0], TOOL_NAMES[1], TOOL_NAMES[2]];
 
-/// What part an actor has.
+/// The role of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActorRole {
     /// It works.
@@ -53,10 +53,10 @@ pub(crate) enum ActorRole {
 #[derive(Clone, Copy)]
 pub(crate) struct ActorOrigin<'a> {
     pub(crate) actor: &'a Actor,
-    /// The file that its findings are told of.
+    /// The file that its findings name.
     pub(crate) file: &'a str,
-    /// The file that answers for what it asks for: its own, or that of a definition around it that may be
-    /// somebody else's. `None` if the user or the program wrote all of them.
+    /// The file that answers for what it asks for: its own, or that of a definition around it that another
+    /// person may have written. `None` if the user or the program wrote all of them.
     pub(crate) asker: Option<&'a str>,
 }
 
@@ -64,23 +64,23 @@ pub(crate) struct ActorOrigin<'a> {
 pub(crate) struct Flattener<'a> {
     library: &'a Library,
     args: &'a BTreeMap<String, Value>,
-    /// The names of arguments; none when only those who use the actor know them.
+    /// The names of arguments; `None` if only those who use the actor know them.
     declared: Option<BTreeSet<String>>,
     part: ActorRole,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) findings: Vec<Diagnostic>,
     pub(crate) arg_errors: Vec<ArgError>,
     pub(crate) sources: Vec<DefinitionSource>,
-    /// The places of those that may be somebody else's.
+    /// The places of definitions that another person may have written.
     pub(crate) foreign: BTreeSet<String>,
-    /// What files of projects ask for, in words.
+    /// The requests of files of projects, in words.
     pub(crate) asks: BTreeSet<ForeignAsk>,
     /// The arguments of the plan that a text of a node names.
     pub(crate) used: BTreeSet<String>,
     names: Vec<String>,
-    /// The step that mends.
+    /// The repair step.
     pub(crate) fix: Option<String>,
-    /// Of each nested actor that is sound, by its step: the step that mends in it.
+    /// The repair step of each nested actor that is sound, by the actor's step.
     pub(crate) menders: BTreeMap<String, Option<String>>,
 }
 
@@ -92,11 +92,11 @@ pub(crate) struct ForeignAsk {
     pub(crate) what: String,
 }
 
-/// Where in the plan an actor stands.
+/// The position of an actor in the plan.
 struct ActorScope {
-    /// What its nodes' names begin with.
+    /// The prefix of its nodes' names.
     prefix: String,
-    /// What it was given, in the plan's own terms.
+    /// The given arguments, in the plan's own terms.
     given: BTreeMap<String, Value>,
     /// The condition of the actors around it.
     only_if: Option<Expr>,
@@ -141,7 +141,7 @@ impl<'a> Flattener<'a> {
         self.names.pop();
     }
 
-    /// Puts the nodes of an actor in; the step that mends in it.
+    /// Adds the nodes of an actor, and returns its repair step.
     fn add_nodes(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope) -> Option<String> {
         let reader = DefinitionReader::new(whose.file);
         let known = self.names_in(scope);
@@ -416,7 +416,7 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    /// What a file that came with a project wants, and only its user can allow.
+    /// Records the requests of a file that came with a project, which only its user can allow.
     fn ask(&mut self, whose: ActorOrigin<'_>, program: &RunSpec) {
         let Some(file) = whose.asker else { return };
         let network = program.network.then(|| "the network".to_owned());
@@ -462,7 +462,7 @@ impl<'a> Flattener<'a> {
 
     /// A template in the plan's own terms.
     fn text(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope, node: &NodeDef, source: &str) -> Template {
-        // What is no template was told of before.
+        // A text that is no template was reported before.
         let template = Template::parse(source).unwrap_or_default();
         let inner = template.replace_paths(&|path| match renamed(scope, path) {
             Some(path) => Some(Template::from_path(path)),
@@ -482,7 +482,7 @@ impl<'a> Flattener<'a> {
         let folded = inner.replace_paths(&|path| {
             args.get(arg_name(path)?).map(|value| Template::literal(&value_text(value)))
         });
-        // What cannot be put in now is put in when the step runs.
+        // A value that cannot be put in now is put in when the step runs.
         folded.unwrap_or(inner)
     }
 
@@ -562,7 +562,7 @@ impl<'a> Flattener<'a> {
     }
 }
 
-/// The path of a sibling's value in the plan's own terms; none when it is about no node.
+/// The path of a sibling's value in the plan's own terms; `None` if it is about no node.
 fn renamed(scope: &ActorScope, path: &TemplatePath) -> Option<TemplatePath> {
     let (node, rest) = path.node()?;
     Some(TemplatePath::of_node(&format!("{}{node}", scope.prefix), rest))
@@ -587,7 +587,7 @@ fn names_item(run: &CommandLine) -> bool {
     }
 }
 
-/// A value that was given: a text is a template, anything else stands for itself.
+/// Returns a given value as a template: a text is a template, anything else is a literal.
 fn as_template(value: &Value) -> Template {
     match value {
         Value::String(text) => Template::parse(text).unwrap_or_default(),
@@ -618,7 +618,7 @@ fn order(actor: &Actor) -> Vec<usize> {
     order
 }
 
-/// How a definition's findings name it.
+/// Returns the name of a definition in its findings.
 pub(crate) fn label<T>(loaded: &LoadedDefinition<T>) -> String {
     match loaded.origin {
         DefinitionOrigin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
@@ -626,13 +626,13 @@ pub(crate) fn label<T>(loaded: &LoadedDefinition<T>) -> String {
     }
 }
 
-/// Returns the place of a definition that may be somebody else's; `None` if it is the user's or the
+/// Returns the place of a definition that another person may have written; `None` if it is the user's or the
 /// program's.
 pub(crate) fn foreign<T>(loaded: &LoadedDefinition<T>) -> Option<String> {
     loaded.origin.is_foreign().then(|| loaded.place.clone())
 }
 
-/// What a plan keeps of where it came from.
+/// Returns the record of a definition's origin that a plan stores.
 pub(crate) fn source<T>(kind: Kind, loaded: &LoadedDefinition<T>) -> DefinitionSource {
     DefinitionSource {
         kind: kind.as_str().to_owned(),

@@ -18,7 +18,7 @@ use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosit
 use crate::flatten::{ActorOrigin, ActorRole, Flattener, ForeignAsk, ITEM, foreign, label, source};
 use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 
-/// How an actor is called that stands in an action.
+/// The name of an actor that an action defines itself.
 const INLINE: &str = "inline";
 
 /// The limits that a definition requests; `None` leaves one as it is.
@@ -34,7 +34,7 @@ pub struct RequestedLimits {
     pub tokens: Option<u64>,
     /// Millionths of a dollar.
     pub cost: Option<u64>,
-    /// Steps beside each other.
+    /// The number of steps that run concurrently.
     pub parallel: Option<u32>,
 }
 
@@ -63,10 +63,10 @@ fn smaller<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 /// The strategist of definitions that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StrategistDefault {
-    /// Nobody said anything, so nobody does; who finds a model may say otherwise.
+    /// Unset, so there is none; the code that finds a model may choose otherwise.
     #[default]
     Unset,
-    /// Nobody, as somebody said.
+    /// Explicitly none.
     Nobody,
     /// This actor.
     Named(ChosenActor),
@@ -108,15 +108,15 @@ pub struct FreezeOptions {
     pub strategist_default: StrategistDefault,
     /// `model.default`.
     pub model_default: Option<String>,
-    /// What this one of many plans is about: the argument `item`, which reaches its actor whatever that
-    /// reads.
+    /// The subject of this one of many plans: the argument `item`, which reaches its actor whether or not the
+    /// actor reads it.
     pub item: Option<String>,
 }
 
-/// A definition as a plan keeps it.
+/// A definition as a plan stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrozenDefinition {
-    /// The action's name; none for a task in words.
+    /// The action's name; `None` for a task in words.
     pub action: Option<String>,
     /// One line about it.
     pub title: String,
@@ -126,22 +126,22 @@ pub struct FrozenDefinition {
     pub prompt: String,
     /// The values of its arguments.
     pub args: BTreeMap<String, Value>,
-    /// When it is done.
+    /// The conditions under which it counts as done.
     pub definition_of_done: Vec<String>,
-    /// What execute does. Paths outside (`writable`) are as they were written; an end that is not named is
-    /// none.
+    /// The steps of execute. Paths outside (`writable`) are as they were written; an end that is not named is
+    /// `None`.
     pub steps: Vec<PlanStep>,
-    /// The step that mends.
+    /// The repair step.
     pub fix: Option<String>,
     /// The step whose text is the answer.
     pub result: String,
-    /// Who does strategize.
+    /// The actor of strategize.
     pub strategist: Option<Strategist>,
-    /// What is checked.
+    /// The checks.
     pub validations: Vec<Validation>,
-    /// What must hold.
+    /// The invariants.
     pub invariants: Vec<Invariant>,
-    /// What goes on without asking.
+    /// The automation profile.
     pub automation: Option<Automation>,
     /// Its limits.
     pub limits: RequestedLimits,
@@ -149,9 +149,10 @@ pub struct FrozenDefinition {
     pub read_only: bool,
     /// The files that it was made from.
     pub sources: Vec<DefinitionSource>,
-    /// The places of those that may be somebody else's: they came with a project, or were named as files.
+    /// The places of definitions that another person may have written: they came with a project, or were
+    /// named as files.
     pub foreign: BTreeSet<String>,
-    /// What files of projects ask for that only the user can allow, in words.
+    /// The requests of files of projects that only the user can allow, in words.
     pub asks: Vec<String>,
     /// The places of these files.
     pub asking: Vec<String>,
@@ -192,7 +193,7 @@ impl FrozenDefinition {
 /// Joins an action with its actors and these arguments.
 ///
 /// # Errors
-/// All that is wrong with any of them.
+/// Returns all that is wrong with any of them.
 pub fn freeze_action(
     library: &Library,
     loaded: &LoadedDefinition<Action>,
@@ -212,7 +213,7 @@ pub fn freeze_action(
 /// An action as it would be frozen, its arguments left open.
 ///
 /// # Errors
-/// All that is wrong with it and its actors; or nobody would do it.
+/// Returns all that is wrong with it and its actors, or an error if no actor would do it.
 pub fn preview_action(
     library: &Library,
     loaded: &LoadedDefinition<Action>,
@@ -224,7 +225,7 @@ pub fn preview_action(
 /// An actor as it would be frozen, its arguments left open.
 ///
 /// # Errors
-/// All that is wrong with it and the actors that it is made of.
+/// Returns all that is wrong with it and the actors that it is made of.
 pub fn preview_actor(
     library: &Library,
     loaded: &LoadedDefinition<Actor>,
@@ -274,7 +275,7 @@ fn join(
     joined.title_has_item = names_item(&action.description);
     joined.prompt = text(&action.prompt);
     if let Some(item) = item.filter(|_| !uses_item) {
-        // Nobody asks for it, and without it all the plans would be the same.
+        // No text names it, and without it all the plans would be the same.
         let gap = if joined.prompt.is_empty() { "" } else { "\n\n" };
         joined.prompt = format!("{}{gap}Item: {item}", joined.prompt);
     }
@@ -350,7 +351,7 @@ fn frozen(
 /// Joins a task in words, which may be empty, with an actor.
 ///
 /// # Errors
-/// All that is wrong with it; or there is nobody to do it.
+/// Returns all that is wrong with it, or an error if there is no actor to do it.
 pub fn freeze_actor(
     library: &Library,
     task: &str,
@@ -403,7 +404,7 @@ fn worded(text: &str, has_item: bool) -> String {
     template + &literal(&text[done..])
 }
 
-/// Where an action stands.
+/// The surroundings of an action.
 struct FreezeScope<'a> {
     library: &'a Library,
     args: &'a BTreeMap<String, Value>,
@@ -447,7 +448,7 @@ impl FreezeScope<'_> {
         }
     }
 
-    /// The file of the action, if it may be somebody else's.
+    /// The file of the action, if another person may have written it.
     fn asker(&self) -> Option<&str> {
         self.origin.is_foreign().then_some(self.file)
     }
@@ -490,8 +491,8 @@ impl FreezeScope<'_> {
         })
     }
 
-    /// Nobody thinks about a task for an actor that would not be told: whoever wants it all the same names a
-    /// strategist.
+    /// Returns the strategist. There is none for an actor that does not read the strategy, unless a
+    /// strategist is named.
     fn strategist(
         &self,
         named: &StrategistRef,
@@ -537,7 +538,7 @@ impl FreezeScope<'_> {
     }
 }
 
-/// Returns true if a step is told of the strategy.
+/// Returns true if a step reads the strategy.
 fn listens(step: &PlanStep) -> bool {
     let names = |text: &str| {
         let template = Template::parse(text).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! The settings that the nodes of an actor inherit from the node that stands for it.
+//! The settings that the nodes of an actor inherit from the node that represents it.
 //!
 //! An actor's node does nothing itself, so what would bound a node that works bounds each of its nodes.
 //!
 //! # Invariants
-//! A node never gets a later end than it names; what it says of retries stands.
+//! A node never gets a later end than it names; its own retries remain.
 
 use crate::node::NodeDef;
 
-/// What the nodes of an actor inherit.
+/// The settings that the nodes of an actor inherit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InheritedSettings {
     timeout_s: Option<u64>,
@@ -16,7 +16,7 @@ pub(crate) struct InheritedSettings {
 }
 
 impl InheritedSettings {
-    /// What this node, which stands for an actor and has inherited itself, hands on.
+    /// The settings that this node, which represents an actor and has inherited itself, hands on.
     pub(crate) fn from(node: &NodeDef) -> InheritedSettings {
         InheritedSettings { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
     }

@@ -11,7 +11,7 @@ pub(crate) struct KeyDoc {
     pub(crate) doc: &'static str,
 }
 
-/// What a key takes.
+/// The type of the value of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyType {
     Text,

@@ -21,13 +21,13 @@ use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosit
 use crate::reader::DefinitionReader;
 use crate::{builtin, yaml};
 
-/// How large a definition may be.
+/// The limit of the size of a definition.
 pub const DEFINITION_BYTES_MAX: u64 = 256 * 1024;
 /// The number of definitions of one folder that are looked at.
 const LISTED_MAX: usize = 1_000;
 /// The folder of a project.
 const PROJECT_FOLDER: &str = ".cleveragents";
-/// How long a name may be.
+/// The limit of the length of a name.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The kind of a definition.
@@ -35,7 +35,7 @@ const NAME_CHARS_MAX: usize = 64;
 pub enum Kind {
     /// A piece of work.
     Action,
-    /// Somebody who does it.
+    /// A performer of work.
     Actor,
 }
 
@@ -80,7 +80,7 @@ impl DefinitionOrigin {
         }
     }
 
-    /// Returns true if it may be somebody else's: what it asks for, only the user can allow.
+    /// Returns true if another person may have written it: only the user can allow what it asks for.
     pub const fn is_foreign(self) -> bool {
         match self {
             DefinitionOrigin::File | DefinitionOrigin::Project => true,
@@ -98,7 +98,7 @@ pub fn is_name(text: &str) -> bool {
         && text.split(['-', '_']).all(part)
 }
 
-/// What a name begins with that means a project's definition only.
+/// The prefix of a name that means a project's definition only.
 const PROJECT_PREFIX: &str = "project:";
 
 /// Returns true if a text can refer to a definition: a name, or `project:NAME`.
@@ -134,11 +134,11 @@ pub struct LoadedDefinition<T> {
     pub digest: String,
     /// Its text.
     pub text: String,
-    /// What it says.
+    /// The definition itself.
     pub definition: T,
 }
 
-/// What the settings describe and definitions name; none where nobody has looked.
+/// The names that the settings describe and definitions use; `None` where the settings were not read.
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredNames {
     /// Servers of tools.
@@ -147,14 +147,14 @@ pub struct ConfiguredNames {
     pub providers: Option<BTreeSet<String>>,
 }
 
-/// All places where definitions lie.
+/// All places where definitions are stored.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     pub(crate) folders: Vec<(DefinitionOrigin, PathBuf)>,
     pub(crate) configured: ConfiguredNames,
 }
 
-/// A text with its name, before anybody understood it.
+/// A text with its name, before it is parsed.
 pub(crate) struct DefinitionText {
     pub(crate) name: String,
     pub(crate) origin: DefinitionOrigin,
@@ -180,7 +180,7 @@ impl Library {
     /// The action with this name.
     ///
     /// # Errors
-    /// There is none, its file cannot be read, or it is not sound.
+    /// Returns an error if there is none, its file cannot be read, or it is not sound.
     pub fn action(&self, name: &str) -> Result<LoadedDefinition<Action>, DefinitionError> {
         self.as_action(self.source(Kind::Action, name)?)
     }
@@ -188,7 +188,7 @@ impl Library {
     /// The action in this file.
     ///
     /// # Errors
-    /// It cannot be read, or it is not sound.
+    /// Returns an error if the file cannot be read, or the definition is not sound.
     pub fn action_file(&self, path: &Path) -> Result<LoadedDefinition<Action>, DefinitionError> {
         self.as_action(source_of(Kind::Action, path, DefinitionOrigin::File)?)
     }
@@ -196,7 +196,7 @@ impl Library {
     /// The actor with this name.
     ///
     /// # Errors
-    /// There is none, its file cannot be read, or it is not sound.
+    /// Returns an error if there is none, its file cannot be read, or it is not sound.
     pub fn actor(&self, name: &str) -> Result<LoadedDefinition<Actor>, DefinitionError> {
         self.as_actor(self.source(Kind::Actor, name)?)
     }
@@ -204,7 +204,7 @@ impl Library {
     /// The actor in this file.
     ///
     /// # Errors
-    /// It cannot be read, or it is not sound.
+    /// Returns an error if the file cannot be read, or the definition is not sound.
     pub fn actor_file(&self, path: &Path) -> Result<LoadedDefinition<Actor>, DefinitionError> {
         self.as_actor(source_of(Kind::Actor, path, DefinitionOrigin::File)?)
     }
@@ -220,7 +220,7 @@ impl Library {
 
     /// That there is no actor with this name, in words.
     pub(crate) fn missing_actor(&self, name: &str) -> Option<String> {
-        // What is no name was told of.
+        // A text that is no name was reported before.
         if !is_reference(name) || is_built_in(Kind::Actor, name) || self.find(Kind::Actor, name).is_some() {
             return None;
         }

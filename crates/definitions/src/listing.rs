@@ -16,13 +16,13 @@ use crate::library::{DefinitionOrigin, DefinitionText, Kind, Library, built_in, 
 pub struct DefinitionListing {
     /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// Its origin.
     pub origin: DefinitionOrigin,
     /// Its file, or `built in`.
     pub place: String,
-    /// What it says about itself.
+    /// Its description of itself.
     pub description: String,
-    /// Whose definition of the same name is taken instead.
+    /// The origin of the definition of the same name that is taken instead.
     pub hidden_by: Option<DefinitionOrigin>,
     /// Its problems.
     pub findings: Vec<Diagnostic>,
@@ -32,7 +32,7 @@ impl Library {
     /// All definitions of a kind, by name and in the order in which they are taken.
     ///
     /// # Errors
-    /// A folder cannot be read.
+    /// Returns an error if a folder cannot be read.
     pub fn list(&self, kind: Kind) -> Result<Vec<DefinitionListing>, DefinitionError> {
         let mut listed: Vec<DefinitionListing> = Vec::new();
         for (origin, folder) in &self.folders {
@@ -82,7 +82,7 @@ impl Library {
     }
 }
 
-/// What is wrong with what a definition is made of.
+/// Returns the diagnostics of a frozen definition and its parts.
 fn diagnostics_of(frozen: Result<FrozenDefinition, DefinitionError>) -> Vec<Diagnostic> {
     match frozen {
         Err(DefinitionError::Invalid(findings)) => findings,

@@ -16,9 +16,9 @@ use crate::{TOOL_GROUPS, TOOL_NAMES};
 const CALL_TIMEOUT_S: u64 = 600;
 /// The number of times that a model is asked that names no number.
 const TURNS: u64 = 50;
-/// What a node is asked that names no prompt.
+/// The prompt of a node that names none.
 pub(crate) const BRIEF: &str = "{{prompt}}";
-/// How long a prompt may be.
+/// The limit of a prompt.
 pub(crate) const PROMPT_BYTES_MAX: usize = 64 * 1024;
 /// Tools that are steps of their own, from before there were others.
 const OLD_TOOLS: [&str; 4] = ["read", "write", "edit", "wait"];
@@ -34,9 +34,9 @@ pub struct NodeDef {
     pub places: NodeSpans,
     /// Its effect.
     pub does: NodeKindDef,
-    /// What has to be settled before it.
+    /// The nodes that have to be settled before it.
     pub needs: Vec<String>,
-    /// How that has to have ended.
+    /// The required outcome of these nodes.
     pub on: NeedsCondition,
     /// Its condition.
     pub only_if: Option<String>,
@@ -50,20 +50,20 @@ pub struct NodeDef {
     pub repeat: Option<domain::Repeat>,
 }
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeKindDef {
     /// Lets a model work.
     Model {
         /// `PROVIDER/NAME`, or `default`.
         model: String,
-        /// What it is told about its part.
+        /// The description of its part for the model.
         system: String,
         /// Its prompt.
         prompt: String,
-        /// What it may call; none: what fits its part.
+        /// The tools that it may call; `None`: those that fit its part.
         tools: Option<Vec<String>>,
-        /// How much context it gets.
+        /// The limit of its context.
         context_tokens: Option<u32>,
         /// The number of times that it is asked.
         max_turns: u32,
@@ -72,7 +72,7 @@ pub enum NodeKindDef {
     },
     /// Calls a tool.
     Tool {
-        /// Which.
+        /// The name of the tool.
         name: String,
         /// Its arguments.
         with: Value,
@@ -88,7 +88,7 @@ pub enum NodeKindDef {
     },
     /// Lets another actor work.
     Actor {
-        /// Which.
+        /// The name of the actor.
         name: String,
         /// Its arguments.
         with: Map<String, Value>,
@@ -100,9 +100,9 @@ pub enum NodeKindDef {
 pub struct RunSpec {
     /// The command.
     pub run: CommandLine,
-    /// What it reads.
+    /// The standard input.
     pub stdin: Option<String>,
-    /// Where, below the project's root.
+    /// The working directory below the project's root.
     pub cwd: Option<String>,
     /// Variables set for it.
     pub env: Vec<(String, String)>,
@@ -146,7 +146,7 @@ impl NodeDef {
         }
     }
 
-    /// Where the value of a key stands.
+    /// Returns the position of the value of a key.
     pub(crate) fn spot(&self, key: &str) -> ValueSpan {
         self.places.spot(key).cloned().unwrap_or_else(|| ValueSpan::only(self.at))
     }

@@ -1,8 +1,8 @@
 //! Takes a tree apart, key by key, and collects what is wrong with it.
 //!
 //! # Invariants
-//! Every key of a map is either taken or told as unknown; every value that is taken is of the wanted type or
-//! told as wrong.
+//! Every key of a map is either taken or reported as unknown; every value that is taken is of the wanted type
+//! or reported as wrong.
 
 use std::cell::RefCell;
 
@@ -36,7 +36,7 @@ impl<'f> DefinitionReader<'f> {
         &self.lines
     }
 
-    /// Where a value stands, and what is within it.
+    /// Returns the position of a value, and of what is within it.
     pub(crate) fn spot(&self, tree: &YamlTree) -> ValueSpan {
         match &tree.value {
             Yaml::Text(text) => self.lines.spot(tree.at, text),
@@ -62,7 +62,7 @@ impl<'f> DefinitionReader<'f> {
         self.findings.borrow_mut().push(finding);
     }
 
-    /// The fields of a map; none when it is no map.
+    /// The fields of a map; `None` if it is no map.
     pub(crate) fn fields<'t>(&self, tree: &'t YamlTree, what: &'static str) -> Option<MapFields<'t>> {
         match &tree.value {
             Yaml::Map(entries) => {
@@ -167,7 +167,7 @@ impl<'f> DefinitionReader<'f> {
         match &tree.value {
             Yaml::List(items) => {
                 let texts = items.iter().map(|item| Some((item.at, self.text(key, item)?)));
-                // All of them are looked at, so that all that is wrong is told.
+                // All of them are looked at, so that all errors are reported.
                 texts.collect::<Vec<_>>().into_iter().collect()
             }
             Yaml::Text(text) if or_one => Some(vec![(tree.at, text.clone())]),
@@ -210,7 +210,7 @@ pub(crate) struct MapFields<'t> {
 }
 
 impl<'t> MapFields<'t> {
-    /// The value of a key, the first if it stands twice.
+    /// The value of a key, the first if it occurs twice.
     pub(crate) fn get(&self, name: &str) -> Option<&'t YamlTree> {
         self.entry(name).map(|(_, tree)| tree)
     }

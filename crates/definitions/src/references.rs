@@ -12,7 +12,7 @@ use crate::server_tool::ServerTool;
 /// The model that the settings name: whose it is they know.
 const DEFAULT: &str = "default";
 
-/// Tells of what is not there, as far as anybody has looked.
+/// Reports names that do not exist, as far as the settings were read.
 pub(crate) fn outside(reader: &DefinitionReader<'_>, library: &Library, node: &NodeDef) {
     match &node.does {
         NodeKindDef::Model { model, tools, .. } => {

@@ -8,7 +8,7 @@ use crate::diagnostic::DiagnosticKind;
 use crate::flatten::{ActorOrigin, Flattener};
 
 impl Flattener<'_> {
-    /// The step that mends in an actor whose steps begin with `prefix` and are all there.
+    /// The repair step of an actor whose steps begin with `prefix` and are all there.
     pub(crate) fn mender(&mut self, whose: ActorOrigin<'_>, prefix: &str) -> Option<String> {
         let fix = whose.actor.fix.as_ref()?;
         let name = format!("{prefix}{}", fix.node);
@@ -19,7 +19,7 @@ impl Flattener<'_> {
         if !matches!(step.does, NodeKind::Actor { .. }) {
             return Some(name);
         }
-        // One that is not sound was told of.
+        // An actor that is not sound was reported before.
         let mender = self.menders.get(&name)?.clone();
         if let (None, Some(at)) = (&mender, fix.at) {
             let message = format!(

@@ -2,7 +2,7 @@
 
 use actors::tool::PLAN_DECIDE;
 
-/// What parts the name of a server from that of its tool.
+/// The separator between the name of a server and that of its tool.
 const SEPARATOR: char = '.';
 /// Stands for all tools of a server.
 const ALL: &str = "*";
@@ -17,7 +17,7 @@ pub struct ServerTool<'a> {
 }
 
 impl<'a> ServerTool<'a> {
-    /// What a name means; none when it is a tool or a group of ours.
+    /// Parses a name; `None` if it is a tool or a group of ours.
     pub fn parse(name: &'a str) -> Option<ServerTool<'a>> {
         let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
         Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })

@@ -1,9 +1,9 @@
 //! The source positions of a node's values, and of the placeholders within its texts.
 //!
 //! # How
-//! A placeholder stands in the file as it does in the text, whatever the style of that, and in the same
-//! order: the n-th `{{` of a text is the n-th from where the text begins. Where something else is found there
-//! (an escape, an alias), the place of the text is told.
+//! A placeholder is in the file as it is in the text, whatever the style of that, and in the same order: the
+//! n-th `{{` of a text is the n-th from where the text begins. Where something else is found there (an
+//! escape, an alias), the place of the text is reported.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::reader::MapFields;
 use crate::yaml::{Yaml, YamlTree};
 
 const OPEN: &str = "{{";
-/// Of how many placeholders of a text the places are looked for; of others that of the text is told.
+/// The limit of placeholders of a text whose places are looked for; for others the place of the text is
+/// reported.
 const PLACED_MAX: usize = 1_000;
 
 /// A text of a file, by the lines that it has.
@@ -43,7 +44,7 @@ impl<'f> LineOffsets<'f> {
         SourcePosition { line: line as u64, column: before.chars().count() as u64 + 1 }
     }
 
-    /// Where a text stands that begins at a place.
+    /// Returns the span of a text that begins at a place.
     pub(crate) fn spot(&self, at: SourcePosition, text: &str) -> ValueSpan {
         let Some(begin) = self.byte(at).filter(|_| text.contains(OPEN)) else {
             return ValueSpan { at, opens: Vec::new() };
@@ -58,11 +59,11 @@ impl<'f> LineOffsets<'f> {
     }
 }
 
-/// Where a value stands.
+/// The position of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ValueSpan {
     pub(crate) at: SourcePosition,
-    /// Of a text: where each `{{` stands.
+    /// Of a text: the position of each `{{`.
     opens: Vec<SourcePosition>,
 }
 
@@ -71,14 +72,14 @@ impl ValueSpan {
         ValueSpan { at, opens: Vec::new() }
     }
 
-    /// Where the placeholder stands that begins at this byte of the text.
+    /// Returns the position of the placeholder that begins at this byte of the text.
     pub(crate) fn of(&self, text: &str, byte: usize) -> SourcePosition {
         let before = text.get(..byte).map_or(0, |before| before.matches(OPEN).count());
         self.opens.get(before).copied().unwrap_or(self.at)
     }
 }
 
-/// Where the values of a node stand, by their keys: `prompt`, `tools.0`, `with.path`.
+/// The positions of the values of a node, by their keys: `prompt`, `tools.0`, `with.path`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSpans {
     spots: BTreeMap<String, ValueSpan>,
@@ -110,7 +111,7 @@ impl NodeSpans {
             }
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) => ValueSpan::only(tree.at),
         };
-        // Of a key that stands twice the first is read.
+        // If a key occurs twice, the first is read.
         self.spots.entry(key).or_insert(spot);
     }
 

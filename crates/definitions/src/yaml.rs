@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. YAML 1.2, one document, no merge keys and no tags of its own; aliases cannot blow a small file up.
-//! 2. A key that stands twice is in the tree twice: whoever reads it says so, together with all else.
+//! 2. A key that occurs twice is in the tree twice: the code that reads it reports it, together with all
+//!    else.
 
 use std::fmt;
 
@@ -39,7 +40,7 @@ pub(crate) struct YamlKey {
     pub(crate) name: String,
 }
 
-/// Where a text stops being YAML, and why.
+/// The place at which a text stops being YAML, and the reason.
 pub(crate) struct YamlError {
     pub(crate) at: SourcePosition,
     pub(crate) why: String,
@@ -69,7 +70,7 @@ pub(crate) fn parse(text: &str) -> Result<YamlTree, YamlError> {
     })
 }
 
-/// What the reader says that was made for programmers, in words for who wrote the file.
+/// Rewords a message of the YAML reader, which is meant for programmers, for the author of the file.
 fn in_our_words(why: &str) -> String {
     if why.contains("multiple YAML documents") {
         return "a file is one definition: there is a second document behind `---`".to_owned();
@@ -83,7 +84,7 @@ fn in_our_words(why: &str) -> String {
     format!("this is no YAML: {why}")
 }
 
-/// The message without the place in it: ours stands before it already.
+/// The message without the place in it: our own place comes before it already.
 fn without_place(why: &str) -> &str {
     match why.rfind(" at line ") {
         Some(end) => &why[..end],
@@ -229,7 +230,7 @@ impl YamlTree {
         }
     }
 
-    /// What it is, for a sentence.
+    /// Its kind, for a sentence.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Yaml::Null => "nothing",
@@ -241,7 +242,7 @@ impl YamlTree {
         }
     }
 
-    /// As JSON; of a key that stands twice the last one.
+    /// As JSON; of a key that occurs twice the last one.
     pub(crate) fn to_json(&self) -> Value {
         match &self.value {
             Yaml::Null => Value::Null,

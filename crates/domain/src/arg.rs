@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. A value that comes out of [`resolve`] is of its declared type and within its bounds, defaults included.
-//! 2. Every argument that was declared has a value, and none was given that was not declared; all that is
-//!    wrong is told at once.
+//! 2. Every argument that was declared has a value, and none was given that was not declared; all errors are
+//!    reported at once.
 //!
 //! # Not here
-//! How values reach templates ([`crate::template`]) and commands (`$ARG_NAME`, see [`variable`]).
+//! The use of values in templates ([`crate::template`]) and commands (`$ARG_NAME`, see [`variable`]).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub const ARG_BYTES_MAX: usize = 64 * 1024;
 pub const ARG_ITEMS_MAX: usize = 1_000;
 /// Limits how large a compiled pattern may be.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// How much of a wrong value is repeated.
+/// The limit of a wrong value that a message repeats.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// The type of an argument.
@@ -79,10 +79,10 @@ impl ArgType {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Arg {
-    /// What it is.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: ArgType,
-    /// What it is when it is not given; without one it has to be.
+    /// The default; without one the argument is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// For people.
@@ -108,9 +108,9 @@ pub enum ArgError {
     /// One has no default and was not given.
     #[error("the argument `{name}` is missing: it is {}{}", kind.in_words(), about(description))]
     Missing {
-        /// Which.
+        /// The name of the argument.
         name: String,
-        /// What it is.
+        /// The type.
         kind: ArgType,
         /// For people.
         description: String,
@@ -118,17 +118,17 @@ pub enum ArgError {
     /// There is none of this name.
     #[error("there is no argument `{name}`{meant}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What was probably meant, in words.
+        /// The probable intention, in words.
         meant: String,
     },
     /// The value breaks a rule.
     #[error("the argument `{name}` cannot be `{value}`: {rule}")]
     Invalid {
-        /// Which.
+        /// The name of the argument.
         name: String,
-        /// What was given, as far as it is repeated.
+        /// The given value, as far as it is repeated.
         value: String,
         /// The rule.
         rule: String,
@@ -147,7 +147,7 @@ pub fn variable(name: &str) -> String {
 /// The values of all arguments, from what was given as `NAME=TEXT`, lists by repeating.
 ///
 /// # Errors
-/// All that is missing, unknown or wrong.
+/// Returns all arguments that are missing, unknown or wrong.
 pub fn resolve(
     declared: &BTreeMap<String, Arg>,
     given: &[(String, String)],
@@ -232,7 +232,7 @@ impl Arg {
     /// Checks whether it can be this.
     ///
     /// # Errors
-    /// The first rule that the value breaks.
+    /// Returns the first rule that the value breaks.
     pub fn check(&self, value: &Value) -> Result<(), BrokenArgRule> {
         let broken = |rule: String| Err(BrokenArgRule { value: render_value(value), rule });
         match (self.kind, value) {

@@ -7,7 +7,7 @@
 /// The units, the largest first, and how many seconds each has.
 pub const DURATION_UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// The seconds in `30s`, `10m`, `2h`, `30d`, and such in a row, the larger unit first: `1h30m`. None for
+/// The seconds in `30s`, `10m`, `2h`, `30d`, and such in a row, the larger unit first: `1h30m`. `None` for
 /// anything else, and for what is too long to count.
 ///
 /// ```
@@ -28,7 +28,7 @@ pub fn seconds_in(text: &str) -> Option<u64> {
         let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, tail) = rest.split_at(digits);
         let unit = tail.chars().next()?;
-        // The units go on where the last one stood, so none comes twice and none out of order.
+        // The units continue where the last one was, so none comes twice and none out of order.
         let (_, seconds) = units.find(|(letter, _)| *letter == unit)?;
         total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*seconds)?)?;
         rest = &tail[unit.len_utf8()..];

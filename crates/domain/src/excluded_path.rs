@@ -1,7 +1,7 @@
 //! Paths in a project's folder that belong to no project: the files of version control and of this program.
 //!
 //! # Not here
-//! What else a plan or a view leaves out: their rules.
+//! The other paths that a plan or a view leaves out: their rules.
 
 use crate::RelPath;
 
@@ -12,8 +12,8 @@ pub const NO_PROJECT: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".clevera
 const PASSED_OVER: [std::ops::RangeInclusive<char>; 4] =
     ['\u{200c}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{206a}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
 
-/// Whether a path is, or lies in, such a directory at any depth: it is never captured, written or told, and
-/// not to be had by naming it either.
+/// Returns whether a path is, or is below, such a directory at any depth: it is never captured, written or
+/// shown, and naming it does not change that.
 ///
 /// ```
 /// use domain::{RelPath, is_of_no_project};
@@ -26,9 +26,9 @@ pub fn is_of_no_project(path: &RelPath) -> bool {
     path.as_bytes().split(|byte| *byte == b'/').any(is_name_of_no_project)
 }
 
-/// Whether a name is that of such a directory, here or on a file system that reads names otherwise: in any
-/// case, with blanks or dots at its end, with a stream, as a short name (NTFS), or with letters that are
-/// passed over (HFS+). Git refuses the same spellings of `.git` everywhere.
+/// Returns whether a name is that of such a directory, here or on a file system that reads names otherwise:
+/// in any case, with blanks or dots at its end, with a stream, as a short name (NTFS), or with letters that
+/// are passed over (HFS+). Git refuses the same spellings of `.git` everywhere.
 ///
 /// ```
 /// use domain::is_name_of_no_project;

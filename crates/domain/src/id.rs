@@ -125,7 +125,7 @@ pub enum IdError {
     Length {
         /// The kind of id that was wanted.
         what: &'static str,
-        /// How many characters there were.
+        /// The number of characters.
         found: usize,
     },
     /// A character outside Crockford's base 32.
@@ -164,8 +164,8 @@ pub struct CallNumber(pub u32);
 #[serde(transparent)]
 pub struct RootIndex(pub u16);
 
-/// Which ownership of a job a write belongs to: each new owner gets the next one, so an older owner is told
-/// apart.
+/// The ownership of a job that a write belongs to: each new owner gets the next fence, which distinguishes it
+/// from older owners.
 ///
 /// ```
 /// use domain::Fence;
@@ -177,7 +177,7 @@ pub struct RootIndex(pub u16);
 pub struct Fence(pub u64);
 
 impl Fence {
-    /// The fence of a job that nobody has owned yet.
+    /// The fence of a job that has had no owner yet.
     pub const NONE: Fence = Fence(0);
 
     /// The fence of the next owner.

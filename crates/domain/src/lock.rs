@@ -1,7 +1,7 @@
 //! Locks that are rows: who holds what, until when, under which number.
 //!
 //! # Invariants
-//! 1. A lock has one holder: taking is refused while its lease lives in this boot.
+//! 1. A lock has one holder: taking is refused while its lease is valid in this boot.
 //! 2. The fence grows with every taking and the row stays, so that a late release frees nothing of others.
 
 use std::fmt;
@@ -32,38 +32,38 @@ impl fmt::Display for LockResource {
 /// A wish to hold a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRequest {
-    /// What.
+    /// The resource to lock.
     pub resource: LockResource,
-    /// Who, in words that a person understands: `apply of plan 01J… (process 4711)`.
+    /// The owner, in words that a person understands: `apply of plan 01J… (process 4711)`.
     pub owner: String,
     /// The boot in which the lease counts.
     pub boot: BootId,
-    /// How long, if not renewed.
+    /// The time for which the lock is held if it is not renewed.
     pub lease: Duration,
 }
 
-/// A lock as it is kept.
+/// A stored lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// What.
+    /// The locked resource.
     pub resource: LockResource,
-    /// Who holds it, or held it last.
+    /// The present or last holder.
     pub owner: String,
     /// Of the present holder, or of the last one.
     pub fence: Fence,
     /// The boot in which the lease counts.
     pub boot: BootId,
-    /// Nobody holds it from this moment on.
+    /// The moment from which it has no holder.
     pub lease_until: Ms,
 }
 
-/// Somebody else holds the lock.
+/// Another holder has the lock.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{resource} is locked by {owner}")]
 pub struct LockHeld {
-    /// What.
+    /// The locked resource.
     pub resource: LockResource,
-    /// By whom.
+    /// The holder.
     pub owner: String,
 }
 
@@ -71,7 +71,7 @@ impl Lock {
     /// The lock after it was taken by `request`, given what is known of it.
     ///
     /// # Errors
-    /// Somebody else holds it.
+    /// Returns an error if it has another holder.
     pub fn take(known: Option<&Lock>, request: LockRequest, now: Ms) -> Result<Lock, LockHeld> {
         if let Some(lock) = known.filter(|lock| lock.is_held(request.boot, now)) {
             return Err(LockHeld { resource: lock.resource, owner: lock.owner.clone() });
@@ -90,7 +90,7 @@ impl Lock {
         self.resource == held.resource && self.fence == held.fence && self.owner == held.owner
     }
 
-    /// Returns whether somebody holds it in this boot.
+    /// Returns whether it has a holder in this boot.
     pub fn is_held(&self, boot: BootId, now: Ms) -> bool {
         self.boot == boot && self.lease_until > now
     }

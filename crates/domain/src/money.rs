@@ -1,20 +1,20 @@
 //! Money as users type it: dollars, stored as millionths.
 //!
 //! # Invariants
-//! 1. No floating point: what is typed is what is kept.
+//! 1. No floating point: the typed amount is stored exactly.
 //! 2. What [`format_dollars`] prints, [`parse`] reads back as the same amount.
 
 /// A dollar, in millionths.
 const DOLLAR: u64 = 1_000_000;
-/// How many places after the point count.
+/// The number of decimal places that count.
 const PLACES: usize = 6;
 /// More dollars than this are a slip.
 const DOLLARS_MAX: u64 = 1_000_000;
 
-/// What is allowed, in words that follow "it takes".
+/// The allowed amounts, in words that follow "it takes".
 pub const ALLOWED: &str = "dollars, like 20 or 0.50, up to 1000000";
 
-/// The millionths of a dollar in `20`, `0.5` or `12.345678`; none when it is no amount.
+/// The millionths of a dollar in `20`, `0.5` or `12.345678`; `None` if it is no amount.
 pub fn parse(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

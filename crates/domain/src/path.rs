@@ -5,8 +5,8 @@
 //! 2. Its shown form is unambiguous: two different paths are never shown alike, and none moves the cursor.
 //!
 //! # Not here
-//! Whether the path exists, or leads out of the root through a link: only the kernel can say, when it is
-//! opened.
+//! The checks that the path exists, and does not lead out of the root through a link: only the kernel can do
+//! them, when the path is opened.
 
 use std::fmt::{self, Write};
 
@@ -37,7 +37,7 @@ pub enum PathError {
     /// More than [`PATH_BYTES_MAX`].
     #[error("a path has at most 4096 bytes, this has {bytes}")]
     TooLong {
-        /// How many there were.
+        /// The number of bytes.
         bytes: usize,
     },
     /// It begins at the file system's root.
@@ -61,7 +61,7 @@ impl RelPath {
     /// Takes the bytes if they are a path below a root.
     ///
     /// # Errors
-    /// The first rule that they break.
+    /// Returns the first rule that the bytes break.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<RelPath, PathError> {
         let bytes = bytes.as_ref();
         if bytes.is_empty() {
@@ -100,7 +100,7 @@ impl RelPath {
         }
     }
 
-    /// The directory that it lies in; none when that is the root itself.
+    /// The directory that contains it; `None` if that is the root itself.
     pub fn parent(&self) -> Option<RelPath> {
         self.last_slash().map(|slash| RelPath(self.0[..slash].into()))
     }
@@ -116,14 +116,14 @@ impl AsRef<[u8]> for RelPath {
     }
 }
 
-/// Whether a terminal obeys a character instead of showing it: controls, and the marks that make text run the
-/// other way.
+/// Returns whether a terminal obeys a character instead of showing it: controls, and the marks that make text
+/// run the other way.
 pub fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or has no
-/// width. In prose those without width join letters and emoji, and stay.
+/// Returns whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or
+/// has no width. In prose those without width join letters and emoji, and stay.
 pub fn is_unseen(character: char) -> bool {
     is_obeyed(character)
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')

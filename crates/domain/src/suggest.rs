@@ -1,6 +1,6 @@
 //! The name that was probably meant by a word that names nothing.
 
-/// How many letters are enough of a beginning.
+/// The number of letters that are enough of a beginning.
 const BEGINNING_MIN: usize = 3;
 /// Of so many letters one may be wrong.
 const LETTERS_PER_SLIP: usize = 3;

@@ -1,4 +1,4 @@
-//! Time as the rules see it: a count of milliseconds that somebody passes in.
+//! Time as the rules see it: a count of milliseconds that the caller passes in.
 //!
 //! # Invariants
 //! Arithmetic saturates: no duration, however odd, makes a deadline wrap into the past.
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub struct Ms(pub u64);
 
 impl Ms {
-    /// The moment that lies `duration` later, in whole milliseconds.
+    /// The moment `duration` later, in whole milliseconds.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Ms {
         Ms(self.0.saturating_add(Ms::from(duration).0))
@@ -38,7 +38,7 @@ impl Ms {
     }
 }
 
-/// The moment that lies this long after the clock's beginning; parts of a millisecond are dropped.
+/// The moment this long after the clock's beginning; parts of a millisecond are dropped.
 impl From<Duration> for Ms {
     fn from(duration: Duration) -> Ms {
         Ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))

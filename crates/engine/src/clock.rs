@@ -1,7 +1,7 @@
 //! This machine's clocks as the engine needs them: the time since boot, and the wall clock.
 //!
-//! Leases are counted in time since boot, which all processes share, which goes on during sleep and which
-//! nobody can set back.
+//! Leases are counted in time since boot, which all processes share, which continues during sleep and which
+//! cannot be set back.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -20,7 +20,7 @@ const NAMES: [&str; 7] = [
     "workers/starting",
 ];
 
-/// Returns an error if something else lies where the data directory has a file.
+/// Returns an error if something else is in the place of a file of the data directory.
 pub(crate) fn refuse_others(data_dir: &Path) -> io::Result<()> {
     for path in NAMES.map(|name| data_dir.join(name)) {
         let kind = match fs::metadata(&path) {

@@ -74,7 +74,7 @@ pub enum EngineOpenError {
     /// The data directory cannot be used.
     #[error("the data directory {} cannot be used: {source}", dir.display())]
     DataDir {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
         /// Why not.
         source: std::io::Error,

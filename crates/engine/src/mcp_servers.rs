@@ -18,10 +18,10 @@ pub use actors::mcp::McpSettings;
 
 use crate::engine::EngineInner;
 
-/// How long the name of a server's tool may be.
+/// The maximum number of characters of the name of a server's tool.
 const TOOL_CHARS_MAX: usize = 128;
 
-/// What the settings say of a server.
+/// The settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Its program, and how its tools are taken.
@@ -40,7 +40,7 @@ pub(crate) fn only_reads(tool: &ServerTool<'_>, settings: &ServerSettings) -> bo
     !settings.writes || tool.tool.is_some_and(listed)
 }
 
-/// What a step names of servers.
+/// Returns the tools of servers that a step names.
 pub(crate) fn named(step: &PlanStep) -> Vec<ServerTool<'_>> {
     let names: Vec<&str> = match &step.does {
         NodeKind::Model(task) => task.tools.iter().map(String::as_str).collect(),
@@ -62,7 +62,7 @@ pub(crate) fn unknown(servers: &Servers, name: &str) -> String {
     format!("no server `{name}` is described by your settings ([mcp.{name}]){meant}")
 }
 
-/// What stands in the way of the servers that a plan needs. None is started for it.
+/// Returns the problems of the servers that a plan needs. None is started for it.
 pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     let servers = &engine.options.models.servers;
     let of_strategist = spec.strategist.iter().flat_map(|strategist| &strategist.steps);

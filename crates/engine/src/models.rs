@@ -31,26 +31,27 @@ use crate::mcp_servers::Servers;
 use crate::redaction::Secrets;
 use crate::workers::breaker_log::BreakerLog;
 
-/// What models are asked with.
+/// The parts that questions to models need.
 #[derive(Clone, Debug)]
 pub struct ModelsSetup {
-    /// What the settings say of providers, by name.
+    /// The settings of providers, by name.
     pub providers: Arc<BTreeMap<String, ProviderSettings>>,
-    /// What the settings say of prices, by `PROVIDER/NAME`.
+    /// The settings of prices, by `PROVIDER/NAME`.
     pub prices: Arc<BTreeMap<String, Price>>,
     /// The servers whose tools models may call.
     pub servers: Arc<Servers>,
-    /// Whether calls are kept, or answered from what was kept.
+    /// The mode: ask, record the calls, or answer from recorded calls.
     pub mode: RecordingMode,
-    /// What all plans together may spend on models in one day (UTC), in millionths of a dollar.
+    /// The limit of the money that all plans together spend on models in one day (UTC), in millionths of a
+    /// dollar.
     pub day_cost: Option<u64>,
-    /// How often a provider fails in a row until it is given a rest, and for how long.
+    /// The number of failures in a row after which a provider rests, and the time of the rest.
     pub breakers: BreakerConfig,
-    /// How the settings are read again; none for a process that ends with what it was started for.
+    /// The reload of the settings; `None` for a process that ends after one task.
     pub renewal: Option<SettingsReload>,
 }
 
-/// What the settings say of providers and of prices, by name.
+/// The settings of providers and of prices, by name.
 pub type ModelSettings = (Arc<BTreeMap<String, ProviderSettings>>, Arc<BTreeMap<String, Price>>);
 
 /// Reads what the settings say of models by now; none when they cannot be read.
@@ -103,7 +104,7 @@ pub(crate) enum ModelUnavailable {
     Provider(#[from] ProviderError),
 }
 
-/// Who is asked in this process.
+/// The models of this process.
 pub(crate) struct Models {
     setup: ModelsSetup,
     clock: Arc<dyn Clock>,
@@ -130,19 +131,18 @@ impl Models {
         matches!(self.setup.mode, RecordingMode::Replay(_))
     }
 
-    /// Who answers for `PROVIDER/NAME`.
+    /// Returns the model for `PROVIDER/NAME`.
     pub(crate) fn resolve(&self, model: &str, secrets: &Secrets) -> Result<ResolvedModel, ModelUnavailable> {
         Ok(self.providers(secrets).map_err(ModelUnavailable::All)?.resolve(model)?)
     }
 
-    /// Returns true if this process takes plans of whoever left them, and so has another environment than
-    /// they.
+    /// Returns true if this process takes plans of other processes, and so has another environment than they.
     pub(crate) fn is_of_worker(&self) -> bool {
         self.setup.renewal.is_some()
     }
 
-    /// Makes providers anew, if the settings say something else by now or a model cannot be asked with those
-    /// that are.
+    /// Builds the providers again, if the settings have changed or a model cannot be asked with the present
+    /// ones.
     pub(crate) fn renew(&self, spec: &PlanSpec, secrets: &Secrets) {
         let models = models_of(spec);
         let Some(SettingsReload(read)) = self.setup.renewal.as_ref().filter(|_| !models.is_empty()) else {
@@ -227,7 +227,7 @@ fn models_of(spec: &PlanSpec) -> BTreeMap<&str, &str> {
     found
 }
 
-/// What stands in the way of the models that a plan asks. Nobody is asked for it.
+/// Returns the problems of the models that a plan asks. No model is asked for it.
 pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     let models = models_of(spec);
     if models.is_empty() {
@@ -245,7 +245,7 @@ pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     unfit.chain(without_means(engine, spec)).collect()
 }
 
-/// What a limit of nothing keeps from being asked for certain: the models of steps that nothing comes before.
+/// Returns the models that a limit of zero certainly blocks: the models of steps that nothing comes before.
 fn without_means(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     let of_strategist = spec.strategist.as_ref().map_or(&[][..], |strategist| &strategist.steps);
     let all = asked_first(of_strategist).chain(asked_first(&spec.steps));
@@ -308,8 +308,7 @@ impl Engine {
         self.inner.models.providers(&self.inner.redactor).map(drop)
     }
 
-    /// The models that a plan asks and of which nobody can say what they cost: no limit of money holds for
-    /// them.
+    /// Returns the models that a plan asks and whose price is not known: no limit of money holds for them.
     pub fn unpriced(&self, spec: &PlanSpec) -> Vec<String> {
         let models = models_of(spec);
         if models.is_empty() {
@@ -320,7 +319,7 @@ impl Engine {
         models.into_keys().filter(|model| providers.is_unpriced(model)).map(str::to_owned).collect()
     }
 
-    /// How the providers of models stand, by name; nobody is asked.
+    /// Returns the states of the providers of models, by name; no provider is asked.
     ///
     /// # Errors
     /// The recording cannot be made or used.
@@ -333,7 +332,8 @@ impl Engine {
         self.inner.models.made.get()?.as_ref().ok()?.recorded_calls()
     }
 
-    /// Of a replay: how many recorded calls nobody has asked for. None when it is none, or nothing was asked.
+    /// Returns the number of recorded calls that a replay has not used. `None` if this is no replay, or
+    /// nothing was asked.
     pub fn unused_recorded_calls(&self) -> Option<usize> {
         self.inner.models.made.get()?.as_ref().ok()?.unused_calls()
     }

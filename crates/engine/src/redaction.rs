@@ -1,11 +1,11 @@
 //! The redactor of this data directory: made when it is first needed, with a key that stays.
 //!
 //! # Invariants
-//! 1. Keys of providers that stand in the environment, and passwords in their addresses, are known from the
-//!    start; keys that stand in files from the moment that this process has read them.
+//! 1. Keys of providers that are in the environment, and passwords in their addresses, are known from the
+//!    start; keys in files from the moment that this process has read them.
 //! 2. The values of variables that are passed to commands are known from the moment that a plan names them,
 //!    and to other processes by prints: keyed hashes that are stored with the data.
-//! 3. What was known stays known, and has the same mark; where no key can be kept, as long as the process.
+//! 3. A known secret stays known, and has the same mark; if no key can be stored, as long as the process.
 //! 4. Prints are of use under their own key only. So the data directory is not opened with another key
 //!    ([`check_key`]): what was known would be shown.
 
@@ -35,7 +35,7 @@ const SECRET_NAMES: [&str; 8] = [
     "GH_TOKEN",
 ];
 
-/// Names of variables that hold no secret, whoever passes them on.
+/// Names of variables that hold no secret, whichever plan passes them on.
 const PLAIN_NAMES: [&str; 24] = [
     "PATH",
     "HOME",
@@ -69,9 +69,9 @@ const KEY_FILE: &str = "redaction.key";
 /// The file with the prints of values that were passed on, and with the fingerprint of the key that they were
 /// made with.
 const PRINTS_FILE: &str = "redaction.known";
-/// How a line with a fingerprint begins.
+/// The beginning of a line with a fingerprint.
 const KEY_LINE: &str = "key ";
-/// How long a fingerprint is.
+/// The number of characters of a fingerprint.
 const FINGERPRINT_CHARS: usize = 32;
 /// The most bytes of it that are read.
 const PRINTS_BYTES_MAX: u64 = 256 * 1024;

@@ -15,20 +15,20 @@ pub struct StoredContent {
     pub hash: Hash,
     /// The number of bytes.
     pub size: u64,
-    /// True if they are text, as [`domain::is_text`] tells from the beginning and the size.
+    /// True if they are text, as [`domain::is_text`] decides from the beginning and the size.
     pub text: bool,
 }
 
 /// Stores contents by their hash.
 pub trait ContentSink: Sync {
-    /// Reads to the end and keeps what was read. The same bytes again are kept once.
+    /// Reads to the end and stores the bytes. The same bytes are stored once.
     ///
     /// # Errors
-    /// Reading or keeping failed; nothing of it counts as kept.
+    /// Returns an error if reading or storing fails; then nothing of it counts as stored.
     fn store(&self, bytes: &mut dyn Read) -> io::Result<StoredContent>;
 }
 
-/// A file that has one content, under a name that nobody writes to.
+/// A file that has one content, under a name that no process writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentFile {
     /// Its name.
@@ -42,7 +42,7 @@ pub trait ContentSource: Sync {
     /// A reader of the content with this hash.
     ///
     /// # Errors
-    /// Nothing is kept under it ([`io::ErrorKind::NotFound`]), or it cannot be read.
+    /// Returns an error if nothing is stored under it ([`io::ErrorKind::NotFound`]), or it cannot be read.
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>>;
 
     /// The file that has this content and may be hard-linked by a caller that needs the content for long;

@@ -22,9 +22,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OWN_DESCRIPTORS: u64 = 64;
 /// Descriptors of a plan whose command starts or is captured; one that only runs holds 16.
 const PLAN_DESCRIPTORS: u64 = 24;
-/// How long to wait before the next attempt.
+/// The wait before the next attempt.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// How long to wait if no command of this process runs, whose end would make room.
+/// The longest wait if no command of this process runs, whose end would make room.
 const LONELY_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The limit that this process was started with; set when it was raised.
@@ -44,7 +44,8 @@ pub fn raise_limit() {
 /// Lets `command` start with the limit that this process was started with.
 pub fn restore_limit(command: &mut Command) {
     if let Some(original) = original() {
-        // SAFETY: the closure makes one system call and allocates nothing, as a process between fork and exec must.
+        // SAFETY: the closure makes one system call and allocates nothing, as a process between fork and exec
+        // must.
         unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, original)?)) };
     }
 }

@@ -122,7 +122,7 @@ impl HiddenInProject {
     /// Returns an error if what was opened beneath `root`, perhaps through links, is hidden.
     ///
     /// # Errors
-    /// It is, or where it is cannot be told.
+    /// Returns an error if it is, or if its place cannot be determined.
     pub fn check_opened(&self, root: BorrowedFd<'_>, opened: BorrowedFd<'_>) -> io::Result<()> {
         if self.prefixes.is_empty() {
             return Ok(());

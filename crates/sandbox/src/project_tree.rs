@@ -3,12 +3,12 @@
 //!
 //! # Invariants
 //! 1. Every directory and file is opened beneath the root by the kernel, and no link is followed.
-//! 2. Only regular files are told and read: a pipe is not waited for.
-//! 3. What belongs to version control or to this program is not told, nor what is hidden; that is not read
-//!    either.
+//! 2. Only regular files are reported and read: a pipe is not waited for.
+//! 3. Files of version control, files of this program and hidden files are not reported; hidden files are not
+//!    read either.
 //!
 //! # Not here
-//! Which of the files are worth reading: that is the index's.
+//! The choice of the files that are worth reading: the index makes it.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -52,7 +52,7 @@ pub struct TreeFile {
 /// The entries that a walk shows, and those that it leaves out.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkRules<'a> {
-    /// What is ignored.
+    /// The rules for ignored paths.
     pub(crate) rules: &'a CaptureRules,
     /// True if git is asked for its index, so that what is tracked counts although it is ignored.
     pub(crate) asks_git: bool,
@@ -73,7 +73,7 @@ pub(crate) struct TreeEntry<'a> {
 /// Returns true if no caller waits any more; after that it always returns true.
 pub type WalkStopCheck<'a> = dyn Fn() -> bool + Sync + 'a;
 
-/// How many directories are listed while what lies in others is told.
+/// The number of directories that are listed ahead while the entries of others are reported.
 const DIRS_AHEAD: usize = 64;
 
 /// Fewer are listed by one thread.
@@ -88,14 +88,14 @@ const UNREAD_MAX: usize = 1000;
 /// The result of a walk: complete or cut short, and the directories that it could not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEnd {
-    /// True if it came to its end: nobody stopped it.
+    /// True if the walk came to its end and was not stopped.
     pub is_complete: bool,
-    /// Directories that could not be read; what is below them was not told.
+    /// Directories that could not be read; entries below them were not reported.
     pub unread: Vec<RelPath>,
 }
 
 impl WalkEnd {
-    /// What lies in a directory; none if it is gone, or now noted as one that cannot be read.
+    /// Returns the entries of a directory; `None` if it is gone, or is now noted as unreadable.
     fn tolerate_unreadable(
         &mut self,
         dir: Option<&RelPath>,
@@ -206,7 +206,7 @@ impl ProjectTree {
         read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
     }
 
-    /// Begins to list some directories, a few by whoever asks for them.
+    /// Begins to list some directories; the caller lists a few of them itself.
     fn list_ahead<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -226,7 +226,7 @@ impl ProjectTree {
         shares.map(begin).collect()
     }
 
-    /// What lies in each of some directories; once it is over, whatever was found by then.
+    /// Returns the entries of each of some directories; once it is over, those found by then.
     fn list_all(
         &self,
         dirs: &[Option<RelPath>],
@@ -251,7 +251,7 @@ struct ListingBatch<'scope> {
 }
 
 impl ListingBatch<'_> {
-    /// What lies in each of them.
+    /// Returns the entries of each directory of the batch.
     fn take_listings(
         self,
         tree: &ProjectTree,
@@ -272,9 +272,9 @@ struct TreeWalk<'a> {
     how: WalkRules<'a>,
     /// Directories that are not listed yet, the next one last.
     waiting: Vec<Option<RelPath>>,
-    /// How many of them were listed together last.
+    /// The number of directories that were listed together last.
     at_once: usize,
-    /// How many entries it came by.
+    /// The number of entries that the walk came by.
     looked: usize,
     end: WalkEnd,
     is_over: &'a WalkStopCheck<'a>,
@@ -282,13 +282,13 @@ struct TreeWalk<'a> {
 }
 
 impl TreeWalk<'_> {
-    /// The next to be listed: few at first, so that something is told however little time there is.
+    /// Returns the next directories to list: few at first, so that something is reported in little time.
     fn next_dirs(&mut self) -> Vec<Option<RelPath>> {
         self.at_once = (2 * self.at_once).clamp(1, DIRS_AHEAD);
         self.waiting.split_off(self.waiting.len().saturating_sub(self.at_once))
     }
 
-    /// Tells what lies in a directory; whether there was time for all of it.
+    /// Reports the entries of a directory; returns whether there was time for all of them.
     fn go_through(
         &mut self,
         dir: Option<&RelPath>,
@@ -320,7 +320,7 @@ impl TreeWalk<'_> {
         Ok(true)
     }
 
-    /// Whether an entry is a part of the project; none if there was no time to find out.
+    /// Returns whether an entry is a part of the project; `None` if there was no time to find out.
     fn counts(&mut self, path: &RelPath, entry: &ListingEntry) -> Option<bool> {
         let is_dir = entry.kind() == FileType::Directory;
         match entry.kind() {

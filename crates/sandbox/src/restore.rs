@@ -25,7 +25,7 @@ use crate::fs::sparse;
 /// Links have no more bytes than a path may have.
 const LINK_BYTES_MAX: u64 = 4096;
 
-/// How much of a content is in memory at once.
+/// The number of bytes of a content that are in memory at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The reason that a change could not be put into the sandbox. The changes before it are in.
@@ -34,39 +34,39 @@ pub enum RestoreError {
     /// No such project is open.
     #[error("the sandbox has no project {}", .root.0)]
     NoSuchRoot {
-        /// Which.
+        /// The number of the project.
         root: RootIndex,
     },
-    /// It lies in a directory that is never written.
+    /// It is in a directory that is never written.
     #[error("{path} is protected")]
     Protected {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// The user's file belongs to another, and the sandbox cannot take it over.
     #[error("{path} belongs to another user or group")]
     ForeignOwner {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// The content is not there, or cannot be read.
     #[error("the content of {path}: {source}")]
     Content {
-        /// Where.
+        /// The path.
         path: RelPath,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
     /// The content is another than was recorded.
     #[error("the content of {path} is not what was recorded")]
     WrongContent {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// The sandbox could not be written.
     #[error("the sandbox cannot be written: {source}")]
     Sandbox {
-        /// What failed.
+        /// The cause.
         #[from]
         source: BeneathError,
     },
@@ -148,7 +148,7 @@ fn mode_of_dir(change: &NetChange) -> Option<(RootIndex, &RelPath, u16)> {
     Some((change.root, &change.path, after.mode))
 }
 
-/// Lets us make and remove what lies in a directory; one that is not there is fine.
+/// Opens the permissions of a directory for changes of its entries; one that does not exist is fine.
 fn open_up(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
     let Some(stat) = crate::fs::listing::stat_beneath(tree, path)? else { return Ok(()) };
     let mode = crate::fs::listing::permission_bits(stat.st_mode);
@@ -170,7 +170,7 @@ fn removal(change: &NetChange) -> Option<(RootIndex, &RelPath)> {
     }
 }
 
-/// What the next scan compares with.
+/// Records the state that the next scan compares with.
 fn remember(memory: &mut ScanCache, change: &NetChange) {
     let mut set = |path: &RelPath, origin: Option<FileState>, last: Option<FileState>, base: Base| {
         let seen = memory.paths.entry(path.clone()).or_insert_with(|| ScannedPath::first(origin, base));
@@ -195,7 +195,7 @@ fn at(path: &RelPath) -> impl Fn(io::Error) -> RestoreError + '_ {
     }
 }
 
-/// Takes away what lies there. A directory in which something else lies stays.
+/// Removes the entry at the path. A directory that is not empty stays.
 fn remove(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
     let parent = match beneath::open_parent(tree, path) {
         Ok(parent) => parent,
@@ -259,7 +259,7 @@ fn make(
     }
 }
 
-/// Makes the directories on the way; what else lies there was removed before.
+/// Makes the directories on the way; anything else there was removed before.
 pub(crate) fn make_parents(tree: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, RestoreError> {
     match beneath::open_parent(tree, path) {
         Ok(parent) => return Ok(parent),

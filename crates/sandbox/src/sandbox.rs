@@ -1,14 +1,15 @@
 //! An open sandbox: the tree of each project as the plan sees it, what changed in it, and its end.
 //!
 //! # Invariants
-//! 1. It lives as long as this value: dropping it closes the descriptors that hold its mounts and removes its
-//!    directory. A process that is killed leaves a directory that can be swept, and no mount.
-//!    One that is to be kept leaves its directory whatever happens, until it is opened again or discarded.
+//! 1. It exists as long as this value: dropping it closes the descriptors that hold its mounts and removes
+//!    its directory. A process that is killed leaves a directory that can be swept, and no mount.
+//!    One that is to be retained leaves its directory whatever happens, until it is opened again or
+//!    discarded.
 //! 2. The first use waits until the kernel's file clock has passed the opening, so that every base is judged
 //!    rightly.
 //!
 //! # Not here
-//! How it is opened: [`open`](mod@crate::open). There is no commit: applying is the journal's business.
+//! The opening: [`open`](mod@crate::open). There is no commit: applying is the journal's business.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -169,7 +170,8 @@ impl Sandbox {
     /// Returns the changes since the last scan. No command may be running.
     ///
     /// # Errors
-    /// Something could not be read or kept. Then nothing was reported, and the next scan finds it all.
+    /// Returns an error if something could not be read or stored. Then nothing was reported, and the next
+    /// scan finds it all.
     pub fn scan(
         &mut self,
         sink: &dyn ContentSink,
@@ -184,20 +186,21 @@ impl Sandbox {
     /// nothing.
     ///
     /// # Errors
-    /// As [`Sandbox::scan`]; what was kept until then stays kept.
+    /// As [`Sandbox::scan`]; the bases that were stored until then stay stored.
     pub fn save_bases(&mut self, sink: &dyn ContentSink, rules: &CaptureRules) -> Result<(), CaptureError> {
         self.made.opened.wait();
         let scan = ScanContext { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
         capture::save_bases(&mut self.made.watched, scan)
     }
 
-    /// A file tool is about to replace or remove what lies at `path`: that becomes the base, and it is known.
+    /// Stores the entry at `path` as its known base, because a file tool is about to replace or remove it.
     /// Returns it, so that the tool can compare it with what the model has read.
     ///
-    /// On an overlay the file is brought up first: from then on nobody else changes what the tool replaces.
+    /// On an overlay the file is brought up first: from then on no other process changes the file that the
+    /// tool replaces.
     ///
     /// # Errors
-    /// It cannot be read or kept.
+    /// Returns an error if it cannot be read or stored.
     pub fn keep_base(
         &mut self,
         no: RootIndex,
@@ -209,7 +212,8 @@ impl Sandbox {
         let Some(root) = self.made.watched.iter_mut().find(|root| root.no == no) else { return Ok(None) };
         if let ScanSource::Upper(_) = root.changes {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            // Where that is refused the file is read as it is: the rule of the unchanged original then applies.
+            // Where that is refused the file is read as it is: the rule of the unchanged original then
+            // applies.
             drop(beneath::open(root.tree.as_fd(), path, flags, Mode::empty(), LinkPolicy::Refuse));
         }
         let read = read_state(root.tree.as_fd(), path, root.whose(), sink, rules.max_file_bytes)?;
@@ -231,7 +235,8 @@ impl Sandbox {
     /// A throw-away layer over the sandbox.
     ///
     /// # Errors
-    /// [`LayerError::Unavailable`] with every strategy but the overlay, and where overlays cannot be stacked further.
+    /// [`LayerError::Unavailable`] with every strategy but the overlay, and where overlays cannot be stacked
+    /// further.
     pub fn layer(&self) -> Result<Layer, LayerError> {
         self.made.opened.wait();
         let unavailable = |why: String| LayerError::Unavailable { why };
@@ -297,7 +302,7 @@ impl Sandbox {
         self.claimed.unretain()
     }
 
-    /// Ends it and removes its directory, unless it is to be kept. Dropping does the same, without saying
+    /// Ends it and removes its directory, unless it is to be retained. Dropping does the same, without saying
     /// what failed.
     ///
     /// # Errors

@@ -5,15 +5,15 @@
 //!
 //! # Invariants
 //! 1. A tree that moved is never called unmoved: a changed file has a later change time; of a removed or a
-//!    moved one tells the directory that it was in.
+//!    moved one, the directory that it was in has one.
 //! 2. A tree may be called moved though every file is as it was: a file that was touched, or a name that came
 //!    into a directory and left it again.
 //! 3. What git or the rules ignore does not count, and neither do version control's own files. A directory
-//!    that an ignored name came into, or left, is told apart: a counted file may have left it too.
+//!    that an ignored name came into, or left, is distinguished: a counted file may have left it too.
 //! 4. In another boot, over other directories, or after the clock was set back, nothing is known.
 //!
 //! # Not here
-//! What follows from it: the engine runs checks again, or says that the tree changed.
+//! The consequences: the engine runs checks again, or says that the tree changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ use crate::open::identity;
 use crate::open::lock_record::boot_id;
 use crate::project_tree::{ProjectTree, TreeEntry, WalkRules, WalkStopCheck};
 
-/// How many places are named; of more only the number is told.
+/// The most places that are named; of more, only the number is reported.
 const PLACES_MAX: usize = 200;
 
 /// The trees of some projects at the moment when a sandbox was opened over them.

@@ -30,7 +30,7 @@ pub struct BorrowedDir {
     /// The directory.
     #[serde(with = "crate::fs::exact_path")]
     pub from: PathBuf,
-    /// An empty directory beside the copy.
+    /// An empty directory next to the copy.
     #[serde(with = "crate::fs::exact_path")]
     pub at: PathBuf,
 }
@@ -39,7 +39,7 @@ impl ViewRoot {
     /// Returns what the copy borrows: the objects of git repositories. Nothing, if the tree is no copy.
     ///
     /// # Errors
-    /// The directory beside the copy cannot be read.
+    /// Returns an error if the directory next to the copy cannot be read.
     pub fn borrowed(&self) -> io::Result<Vec<BorrowedDir>> {
         let Some(copy) = &self.copy else { return Ok(Vec::new()) };
         let entries = match std::fs::read_dir(copy.with_file_name(crate::open::copy::LENT)) {

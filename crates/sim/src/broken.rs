@@ -54,9 +54,9 @@ broken! {
     DoubleClaim = "double-claim" breaks OneLiveJob,
     /// The end of a job is acknowledged without a sync.
     UnsyncedEnd = "unsynced-end" breaks OneLiveJob,
-    /// What is left is looked at first and taken later.
+    /// The remaining budget is read first and reserved later.
     OverReserve = "over-reserve" breaks LedgerHolds,
-    /// What a dead owner had reserved stays reserved.
+    /// The reservations of a dead owner stay reserved.
     UnsettledSpend = "unsettled-spend" breaks LedgerHolds,
     /// A journal is put away before its files are written.
     TornApply = "torn-apply" breaks FilesWhole,

@@ -23,7 +23,7 @@ use crate::world::SimWorld;
 /// Events are read so many at a time.
 const PAGE: usize = 7;
 
-/// Follows the events of a plan, as whoever watches it does: each number once, in order.
+/// Follows the events of a plan, as a process that watches it does: each number once, in order.
 pub(crate) async fn follow(world: Arc<SimWorld>, plan: PlanId) {
     let store = FaultyStore::new(&world, StoreUser::Person);
     let (mut seen, mut boots) = (0, world.boots());
@@ -114,7 +114,7 @@ fn entries_survive(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) 
     }
 }
 
-/// 4: errors acknowledged are kept or folded, and retries are counted.
+/// 4: errors acknowledged are stored or folded, and retries are counted.
 fn errors_count(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let facts: Vec<_> = seen.errors.iter().filter(|fact| fact.plan == plan).cloned().collect();
     let history = record.errors();
@@ -133,7 +133,7 @@ fn errors_count(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     });
 }
 
-/// 5: nothing runs when nobody does.
+/// 5: no job runs when no worker does.
 fn live_jobs(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let live = record.live_job();
     seen.check(Promise::OneLiveJob, live.is_none(), || format!("plan {plan} still has {live:?}"));
@@ -198,7 +198,7 @@ fn journals_agree(world: &SimWorld) {
     }
 }
 
-/// 8: after all times have passed, every breaker lets somebody in.
+/// 8: after all times have passed, every breaker admits a caller.
 fn breakers_return(world: &SimWorld) {
     for breaker in world.breakers().iter() {
         for view in breaker.snapshot() {

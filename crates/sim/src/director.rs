@@ -118,7 +118,7 @@ fn cancel_inside(world: &Arc<SimWorld>) {
     }
 }
 
-/// What happens around the workers.
+/// Makes the faults around the workers strike.
 async fn meddle(world: Arc<SimWorld>) {
     let lease = world.scenario.lease;
     while !world.faults().have_ended() {

@@ -1,7 +1,7 @@
 //! The one thread that runs everything: tasks in groups, of which the next one is picked by chance.
 //!
-//! A group is what dies or stands still together: a worker's process, a process of a tool. Group 0 is the
-//! stage itself.
+//! A group is a set of tasks that die or pause together: a worker's process, a process of a tool. Group 0 is
+//! the stage itself.
 //!
 //! # Invariants
 //! 1. A task runs only when it was woken. Which of the woken ones is next is decided by the number that is
@@ -11,7 +11,7 @@
 //! 4. No lock is held while a task runs or is dropped.
 //!
 //! # Not here
-//! Time: the clock wakes sleepers, and whoever steps moves it.
+//! Time: the clock wakes sleepers, and the caller of a step moves it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -154,8 +154,8 @@ impl Executor {
         lock(&self.state).running
     }
 
-    /// Runs one step of the woken task that `pick` chooses among so many; its name, or none when nobody is
-    /// woken.
+    /// Runs one step of the woken task that `pick` chooses among so many; returns its name, or `None` if none
+    /// is woken.
     pub(crate) fn step(&self, mut pick: impl FnMut(usize) -> usize) -> Option<&'static str> {
         loop {
             let (id, mut future, waker, name) = {

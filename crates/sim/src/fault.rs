@@ -33,7 +33,7 @@ faults! {
     WorkerKilled = "worker killed",
     /// All processes die, and what was not synced is gone.
     PowerLoss = "power loss",
-    /// A worker's process stands still, for up to three leases.
+    /// A worker's process is paused, for up to three leases.
     Pause = "pause",
     /// A worker is asked to stop.
     WorkerStopped = "worker stopped",
@@ -60,7 +60,7 @@ faults! {
     /// A tool fails.
     ToolFails = "tool fails",
     /// A node is stopped between its change and the capture, by its time limit or with a sibling, while the
-    /// run goes on.
+    /// run continues.
     WriterStopped = "writer stopped",
     /// The model counts requests and says wait.
     Model429 = "model 429",

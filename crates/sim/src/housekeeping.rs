@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! 1. Only what belongs to a process that is gone, or to a job that has another owner or none, is swept.
-//! 2. A journal is settled by whoever has the lock of the project's root, and put away after the store was
-//!    told.
+//! 2. The process that has the lock of the project's root settles a journal, and puts it away after the store
+//!    has recorded it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(crate) async fn sweep_plan(
     Ok(())
 }
 
-/// Brings every apply that was broken off to its end. The caller has the lock of the project's root.
+/// Brings every interrupted apply to its end. The caller has the lock of the project's root.
 pub(crate) async fn recover(
     world: &Arc<SimWorld>,
     group: TaskGroup,

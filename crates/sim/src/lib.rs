@@ -59,13 +59,13 @@ pub struct RunReport {
     pub seed: u64,
     /// Of all steps: the same seed has the same.
     pub hash: u64,
-    /// How many steps it took.
+    /// The number of steps that it took.
     pub steps: u64,
-    /// What was broken; empty for a run that passed.
+    /// The violations of promises; empty for a run that passed.
     pub violations: Vec<PromiseViolation>,
-    /// How often each fault struck, in order of [`Fault::ALL`].
+    /// The number of times that each fault struck, in order of [`Fault::ALL`].
     pub faults: Vec<u64>,
-    /// How often each promise was checked, in order of [`Promise::ALL`].
+    /// The number of times that each promise was checked, in order of [`Promise::ALL`].
     pub checks: Vec<u64>,
     /// The last steps, for people.
     pub last_steps: Vec<String>,

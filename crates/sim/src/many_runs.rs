@@ -17,26 +17,26 @@ use crate::{LAST_STEPS, RunReport, run_seed};
 pub struct RunBatch {
     /// The first seed.
     pub first: u64,
-    /// How many, one after the other.
+    /// The number of runs, one after the other.
     pub runs: u64,
     /// The program that is run.
     pub broken: Option<BrokenProgram>,
-    /// How many at once.
+    /// The number of runs at once.
     pub threads: usize,
 }
 
 /// All runs together.
 #[derive(Clone, Debug)]
 pub struct BatchReport {
-    /// How many were run.
+    /// The number of runs.
     pub runs: u64,
     /// The steps of all.
     pub steps: u64,
     /// One hash of all hashes.
     pub hash: u64,
-    /// How often each fault struck.
+    /// The number of times that each fault struck.
     pub faults: Vec<u64>,
-    /// How often each promise was checked.
+    /// The number of times that each promise was checked.
     pub checks: Vec<u64>,
     /// The run with the lowest seed that broke what it is meant to keep; for a broken program, what it is
     /// meant to break.

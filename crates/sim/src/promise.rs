@@ -36,7 +36,7 @@ promises! {
     FencesHold = 2 "fences grow, no write with an old one",
     /// Acknowledged entries survive what their durability covers, in their own changeset, without a gap.
     EntriesSurvive = 3 "acknowledged entries survive",
-    /// Errors acknowledged are errors kept or folded, and retries stay within their limit.
+    /// Errors acknowledged are errors stored or folded, and retries stay within their limit.
     ErrorsCount = 4 "errors are counted, retries bounded",
     /// One live job per plan, processing exactly while it runs, final is final.
     OneLiveJob = 5 "one live job, final is final",
@@ -69,9 +69,9 @@ pub(crate) const PROMISES: usize = Promise::ALL.len();
 /// A promise that was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// What was seen.
+    /// The observation that breaks it.
     pub what: String,
 }
 

@@ -2,13 +2,13 @@
 //! acknowledged.
 //!
 //! # Invariants
-//! 1. What it remembers is what the program was told, by the contract of each step: a step that survives a
+//! 1. It remembers the answers that the program got, by the contract of each step: a step that survives a
 //!    loss of power makes all before it survive. A loss of power takes from its memory exactly what it may
 //!    take from the store.
 //! 2. It looks at rows only, and writes none.
 //!
 //! # Not here
-//! What is checked at the end of a run: `checks`.
+//! The checks at the end of a run: `checks`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use sync::primitives::{Mutex, MutexGuard, lock};
 
 use crate::promise::{PROMISES, Promise, PromiseViolation};
 
-/// How many violations of a run are kept: a broken program breaks more and more.
+/// The most violations of a run that are stored: a broken program breaks more and more.
 const VIOLATIONS_MAX: usize = 20;
 
 /// The durability of the writes of a step.
@@ -87,7 +87,7 @@ pub(crate) struct ObservedFacts {
 }
 
 impl ObservedFacts {
-    /// The number of the step that is being told of: it is counted right after.
+    /// Returns the number of the step that is being reported: it is counted right after.
     fn next_commit(&self) -> u64 {
         self.commits + 1
     }
@@ -172,7 +172,8 @@ impl PromiseWatch {
         }
     }
 
-    /// Looks at a plan as it stands after a step; `lives` processes of it live.
+    /// Checks the state of a plan after a step. The last argument is the number of its processes that are
+    /// alive.
     pub(crate) fn inspect(&self, plan: PlanId, record: Option<&PlanRecord>, lives: usize) {
         let Some(record) = record else { return };
         let mut seen = self.seen();
@@ -212,7 +213,8 @@ impl PromiseWatch {
         });
     }
 
-    /// The owner has ended its run; `lives` processes of its calls live.
+    /// Checks the end of an owner's run. The last argument is the number of processes of its calls that are
+    /// alive.
     pub(crate) fn observe_run_end(&self, claim: &Claim, lives: usize) {
         self.seen().check(Promise::CallsRecorded, lives == 0, || {
             format!("{lives} processes of calls of job {} live when its run has ended", claim.job)

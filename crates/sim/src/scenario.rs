@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::random::Random;
 
-/// How many files the project has. A node writes at most two, so that twenty have their own.
+/// The number of files of the project. A node writes at most two, so that twenty have their own.
 pub(crate) const FILES: u32 = 40;
 const NODES_MAX: u64 = 20;
 
@@ -22,15 +22,15 @@ pub(crate) struct Scenario {
     pub(crate) idle_poll: Duration,
     pub(crate) plans: Vec<PlanScript>,
     pub(crate) policy: RecoveryPolicy,
-    /// How long faults may strike.
+    /// The time for which faults may strike.
     pub(crate) stormy: Duration,
-    /// Whether the processes of a worker die with it, as those of a pid namespace do.
+    /// True if the processes of a worker die with it, as those of a pid namespace do.
     pub(crate) has_namespaces: bool,
-    /// What all plans together may spend in a day, in tokens.
+    /// The limit of all plans together for a day, in tokens.
     pub(crate) day_tokens: Option<u64>,
-    /// Whether the model answers garbage, a hundred times and more.
+    /// True if the model answers garbage, a hundred times and more.
     pub(crate) has_flood: bool,
-    /// How often a step of the store meets a fault, in ten thousand.
+    /// The rate at which a step of the store meets a fault, in ten thousand.
     pub(crate) fault_rate: u32,
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct PlanScript {
     pub(crate) id: PlanId,
     pub(crate) begins_after: Duration,
     pub(crate) nodes: Vec<NodeScript>,
-    /// Whether it is applied without asking.
+    /// The gate decision: says whether it is applied without asking.
     pub(crate) applies: GateDecision,
-    /// How often its person says again.
+    /// The number of times that its person repeats a request.
     pub(crate) patience: u32,
-    /// What it may spend, in tokens.
+    /// The limit of its spends, in tokens.
     pub(crate) tokens_max: u64,
-    /// Whether its result is checked.
+    /// True if its result is checked.
     pub(crate) has_check: bool,
 }
 

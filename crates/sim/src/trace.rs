@@ -2,12 +2,12 @@
 //!
 //! # Invariants
 //! 1. Two runs with the same hash took the same steps in the same order at the same times.
-//! 2. The words are made only when somebody wants to read them.
+//! 2. The words are made only if a reader wants them.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// How many steps are kept to be read.
+/// The number of steps that are stored to be read.
 pub const LAST_STEPS: usize = 50;
 
 const FNV_START: u64 = 0xCBF2_9CE4_8422_2325;
@@ -44,7 +44,7 @@ pub(crate) struct RunTrace {
 }
 
 impl RunTrace {
-    /// A trace of which the last `kept` steps can be read.
+    /// Makes a trace whose last steps, as many as given, can be read.
     pub(crate) fn new(kept: usize) -> Self {
         Self { hash: FNV_START, steps: 0, kept, last: VecDeque::with_capacity(kept.min(LAST_STEPS)) }
     }

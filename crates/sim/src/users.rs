@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A command whose outcome is unknown is given again as it was, so that it happens once.
-//! 2. A person goes on to the end: as long as something can be done without being asked, it is done.
+//! 2. A person continues to the end: as long as something can be done without being asked, it is done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::scenario::PlanScript;
 use crate::worker::WorkerProcess;
 use crate::world::{SimIds, SimWorld};
 
-/// How often a command that failed is given again.
+/// The most times that a command that failed is given again.
 const AGAIN_MAX: u32 = 3;
 
 /// A person at a terminal.

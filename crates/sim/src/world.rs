@@ -213,7 +213,7 @@ impl SimWorld {
         }
     }
 
-    /// Completes when the group lives: never, when it does not.
+    /// Completes if the group is alive; never if it is not.
     pub(crate) async fn alive(&self, group: TaskGroup) {
         if !self.executor.is_alive(group) {
             std::future::pending::<()>().await;
@@ -293,7 +293,7 @@ impl SimWorld {
         self.owner_died(group);
     }
 
-    /// A worker's process stands still for a while.
+    /// Pauses a worker's process for a while.
     pub(crate) fn pause_worker(self: &Arc<Self>, group: TaskGroup, time: Duration) {
         self.executor.pause(group);
         let world = Arc::clone(self);

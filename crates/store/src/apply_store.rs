@@ -21,7 +21,7 @@ pub trait ApplyStore: Send + Sync {
 
     /// Ends an apply, once; asked again, or of an unknown one, it does nothing and says false.
     ///
-    /// Whoever holds the journal's lock says so, owner or not: the owner may be dead. In the same step
+    /// The holder of the journal's lock calls this, owner or not: the owner may be dead. In the same step
     /// - `Applied` of an apply ends the plan's sealed job as succeeded and moves the plan to applied (or
     ///   clears its `undone_at`, when it is applied already; or brings it there from errored, when its job
     ///   was given up meanwhile); of an undo sets `undone_at`;

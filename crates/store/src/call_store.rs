@@ -28,14 +28,14 @@ pub struct CallOutcome {
     pub attempt: u32,
     /// The call.
     pub no: CallNumber,
-    /// How it ended.
+    /// The way in which the call ended.
     pub end: CallEnd,
     /// The changeset that its changes go into; it has to be open, or to be closed already with these same
     /// changes. None only if there are none.
     pub changeset: Option<ChangesetId>,
-    /// What it changed, in order.
+    /// The changes of the call, in order.
     pub changes: Vec<NewChange>,
-    /// The contents that changes and outputs name, as far as they are not kept yet.
+    /// The contents that changes and outputs name, as far as they are not stored yet.
     pub contents: Vec<StagedContent>,
     /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes) keeps
     /// them.
@@ -69,7 +69,7 @@ pub trait CallStore: Send + Sync {
         record: SandboxRecord,
     ) -> Result<(), StoreError>;
 
-    /// Keeps that it was closed, and what capture left out. One that was never opened is not kept.
+    /// Records that it was closed, and what capture left out. One that was never opened is not recorded.
     async fn sandbox_closed(&self, record: SandboxRecord) -> Result<(), StoreError>;
 
     /// The sandboxes of a plan in order of attempt; none for an unknown plan.

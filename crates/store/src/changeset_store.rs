@@ -45,21 +45,22 @@ impl From<RecordError> for ChangesetStoreError {
 /// A plan that changed something, as a forecast needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedPlan {
-    /// Which plan.
+    /// The id of the plan.
     pub plan: PlanId,
     /// Its projects.
     pub projects: Vec<ProjectLink>,
     /// Its present attempt.
     pub attempt: u32,
-    /// How many entries were recorded for it in all.
+    /// The number of entries that were recorded for it in all.
     pub entries: u64,
-    /// What was stored by [`ChangesetStore::store_footprint`] for just this attempt and number of entries.
+    /// The footprint that [`ChangesetStore::store_footprint`] stored for just this attempt and number of
+    /// entries.
     pub footprint: Option<Vec<u8>>,
 }
 
 /// Keeps the changesets of plans.
 ///
-/// The open changesets of a plan are in the store, not in a list beside it, so that "start" and "becomes
+/// The open changesets of a plan are in the store, not in a separate list, so that "start" and "becomes
 /// visible", and "which is the latest" and "record into it", are one step each.
 #[async_trait]
 pub trait ChangesetStore: Send + Sync {
@@ -104,8 +105,8 @@ pub trait ChangesetStore: Send + Sync {
         how: ChangesetEnding,
     ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError>;
 
-    /// What was recorded in one attempt of a plan, in order of `no`: the entries of the changesets that were
-    /// started while the plan was in that attempt. A plan that was never created is in attempt 1.
+    /// Returns the records of one attempt of a plan, in order of `no`: the entries of the changesets that
+    /// were started while the plan was in that attempt. A plan that was never created is in attempt 1.
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
 
     /// Returns what these entries come to, without all of them in memory at once.

@@ -1,9 +1,9 @@
 //! The port for contents: bytes under their hash, stored once.
 //!
-//! Small ones lie in the database and are written with the call that made them; large ones are files, written
-//! while they are hashed. So none has to fit into memory, and none is kept half.
+//! Small ones are stored in the database and are written with the call that made them; large ones are files,
+//! written while they are hashed. So none has to fit into memory, and none is stored by halves.
 //!
-//! These calls block: whoever is on an asynchronous thread makes room first.
+//! These calls block: a caller on an asynchronous thread makes room first.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use domain::{Hash, Ms, PlanId};
 /// Above this a content is a file of its own.
 pub const INLINE_BYTES_MAX: usize = 32 * 1024;
 
-/// How long a large content that was staged waits for its name before it may be collected.
+/// The time for which a large content that was staged waits for its name before it may be collected.
 pub const STAGED_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// A content that was read and hashed, to be named by an entry.
@@ -22,9 +22,9 @@ pub const STAGED_KEPT: Duration = Duration::from_secs(60 * 60);
 pub struct StagedContent {
     /// Its hash.
     pub hash: Hash,
-    /// How many bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Whether it is text.
+    /// True if it is text.
     pub text: bool,
     /// The bytes of a small one, to be written with the call; none for a large one, whose file is there
     /// already.
@@ -36,25 +36,25 @@ pub struct StagedContent {
 pub struct StoredFile {
     /// Its name. What it names is never written again; a collection removes the name.
     pub path: PathBuf,
-    /// Whether its bytes are known to be on disk.
+    /// True if its bytes are known to be on disk.
     pub is_synced: bool,
 }
 
 /// The contents that a collection removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectedContents {
-    /// How many contents nobody names any more.
+    /// The number of contents that nothing names any more.
     pub contents: u64,
-    /// How many bytes they had.
+    /// The number of bytes that they had.
     pub bytes: u64,
 }
 
 /// The space that the store gave back to the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimedSpace {
-    /// How many bytes its file is smaller.
+    /// The number of bytes by which its file is smaller.
     pub bytes: u64,
-    /// How many bytes of its file are free and were not given back.
+    /// The number of bytes of its file that are free and were not given back.
     pub kept_bytes: u64,
     /// The reason, if that has to wait for something.
     pub kept_because: Option<String>,
@@ -71,7 +71,7 @@ pub trait ContentStore: Send + Sync {
     /// A reader of a content.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when nothing is kept under the hash.
+    /// Returns [`io::ErrorKind::NotFound`] if nothing is stored under the hash.
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>>;
 
     /// Returns the file of a large content; `None` if the content is not a file of its own, or is not stored.
@@ -103,8 +103,8 @@ pub trait ContentStore: Send + Sync {
     fn give_back(&self) -> io::Result<ReclaimedSpace>;
 }
 
-/// What was staged after this moment may still be named: by whoever stages and names at once, or by a job
-/// that runs, of which the oldest was begun at `oldest`.
+/// Returns the moment after which a staged content may still be named: by a caller that stages and names at
+/// once, or by a job that runs, of which the oldest was begun at `oldest`.
 pub(crate) fn waits_since(now: Ms, oldest: Option<Ms>) -> Ms {
     let kept = Ms(now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX)));
     // One moment before: what was staged in the same moment waits too.

@@ -1,8 +1,8 @@
 //! The port for contexts: the contexts of plan nodes, stored so that they can be shown again.
 //!
 //! # Not here
-//! The text of a context: it lies among the [contents](crate::ContentStore), and stays there as long as a
-//! context names it.
+//! The text of a context: it is stored among the [contents](crate::ContentStore), and stays there as long as
+//! a context names it.
 
 use async_trait::async_trait;
 use domain::context::ContextRecord;
@@ -15,7 +15,7 @@ use crate::content_store::StagedContent;
 /// Keeps contexts.
 #[async_trait]
 pub trait ContextStore: Send + Sync {
-    /// Keeps a context with its text, and tells of it. Asked again, it does no more.
+    /// Stores a context with its text, and records the event. A second call does no more.
     async fn keep_context(
         &self,
         effect: &Effect,
@@ -24,7 +24,7 @@ pub trait ContextStore: Send + Sync {
         text: StagedContent,
     ) -> Result<(), StoreError>;
 
-    /// The contexts of a plan, as they were kept; none for an unknown plan.
+    /// Returns the contexts of a plan, as they were stored; none for an unknown plan.
     async fn contexts(&self, plan: PlanId) -> Result<Vec<ContextRecord>, StoreError>;
 
     /// The context of this id, whichever plan's it is.

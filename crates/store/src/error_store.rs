@@ -8,11 +8,11 @@ use crate::StoreError;
 /// Keeps the error histories of plans.
 ///
 /// Recording demands no [`Effect`](sync::Effect): an error is the account of an effect that ended, and has to
-/// be kept also while the gate is closing. The claim still fences it.
+/// be stored also while the gate is closing. The claim still fences it.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
     /// Finds or creates the plan's history, appends, folds, counts and decides: one step. The same error id
-    /// again answers as the first time and merges its details, as long as the record is among those kept
+    /// again answers as the first time and merges its details, as long as the record is among those stored
     /// whole.
     async fn record_error(
         &self,

@@ -23,7 +23,7 @@ pub enum JobStoreError {
     /// Too many jobs wait already.
     #[error("the queue is full: {queued} jobs wait")]
     QueueFull {
-        /// How many wait.
+        /// The number of queued jobs.
         queued: usize,
     },
     /// The store said no.
@@ -60,13 +60,13 @@ pub enum JobEnd {
     Succeeded,
     /// The phase could not be done.
     Failed {
-        /// What stood in the way.
+        /// The reason.
         why: String,
     },
-    /// A gate or a conflict stands in the way of an apply; nothing was written. The job failed, the plan is
+    /// A gate or a conflict prevents an apply; nothing was written. The job failed, the plan is
     /// constrained.
     Constrained {
-        /// What stands in the way.
+        /// The gates or conflicts that prevent it.
         reasons: Vec<ConstraintReason>,
     },
     /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the
@@ -75,8 +75,8 @@ pub enum JobEnd {
 }
 
 impl JobEnd {
-    /// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was
-    /// unknown.
+    /// Returns whether the owner of this claim ended the job so before: then it asks again, because the
+    /// outcome was unknown.
     pub(crate) fn was_said_before(&self, job: &Job, claim: &Claim) -> bool {
         let (state, why) = match self {
             JobEnd::Succeeded => (JobState::Succeeded, None),
@@ -89,8 +89,8 @@ impl JobEnd {
     }
 }
 
-/// Whether the owner of this claim released the job before. Nobody else can have: the fence of a queued job
-/// is that of its last owner, if it had one.
+/// Returns whether the owner of this claim released the job before. No other process can have: the fence of a
+/// queued job is that of its last owner, if it had one.
 pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
     job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
 }
@@ -109,7 +109,7 @@ pub trait JobStore: Send + Sync {
     /// queued.
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError>;
 
-    /// The same for at most so many jobs; a store does it in one write. As it stands here it is for a store
+    /// The same for at most so many jobs; a store does it in one write. This default is for a store
     /// that wraps another one: what was claimed before an error is not lost by it.
     async fn claim_some(&self, request: &ClaimRequest, most: usize) -> Result<Vec<Job>, JobStoreError> {
         let mut claimed = Vec::new();
@@ -133,7 +133,7 @@ pub trait JobStore: Send + Sync {
     /// Asks for a cancel. A queued job is cancelled by it at once; a running one by its owner, later.
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError>;
 
-    /// The same, and whether nobody had asked for it before: of all who ask at once, one is told so.
+    /// The same, and true if no caller asked for it before: of all callers at once, one gets true.
     async fn cancel_first(&self, job: JobId, reason: &str) -> Result<(Job, bool), JobStoreError> {
         let is_first = self.job(job).await?.cancel.is_none();
         Ok((self.cancel(job, reason).await?, is_first))

@@ -33,7 +33,7 @@ pub enum LedgerStoreError {
         /// The id.
         spend: SpendId,
     },
-    /// Nothing is kept of such a plan.
+    /// Nothing is stored of such a plan.
     #[error("there is no plan {plan}")]
     NotFound {
         /// The one that was asked for.
@@ -74,7 +74,7 @@ impl From<ReserveError> for LedgerStoreError {
 #[async_trait]
 pub trait LedgerStore: CallStore {
     /// Reserves what the owner is about to spend, in all accounts or in none. The same id again, also under a
-    /// later claim, is the same spend as it stands; nothing is reserved twice.
+    /// later claim, returns the same spend unchanged; nothing is reserved twice.
     async fn reserve(&self, effect: &Effect, claim: &Claim, new: NewSpend)
     -> Result<Spend, LedgerStoreError>;
 
@@ -99,7 +99,7 @@ pub trait LedgerStore: CallStore {
 
     /// Keeps calls that have taken place and changed nothing, with the nodes that they settle, and counts
     /// them; or, when a limit says no to one, none of them. Such a call needs no row before it begins:
-    /// whoever finds none makes it again, and no harm is done.
+    /// an owner that finds none makes it again, and no harm is done.
     async fn keep_calls(
         &self,
         effect: &Effect,
@@ -130,7 +130,7 @@ pub trait LedgerStore: CallStore {
     /// The spends of a plan in order of id; none for an unknown one.
     async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError>;
 
-    /// What all plans spent on a day, also those that are forgotten. The limit is the one that was last asked
-    /// with.
+    /// Returns the accounts of all plans for a day, also of those that are forgotten. The limit is the one
+    /// that was last asked with.
     async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError>;
 }

@@ -1,6 +1,6 @@
 //! Stores of plans, changes, errors and jobs.
 //!
-//! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`],
+//! Ports, each an object-safe trait next to its error types: [`PlanStore`], [`ChangesetStore`],
 //! [`CallStore`], [`NodeStore`], [`ContextStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`],
 //! [`LedgerStore`], [`LockStore`], [`ApplyStore`] and [`ConsentStore`]. [`MemoryStore`] and `SqliteStore`
 //! implement all of them on the pure rules of `domain`.
@@ -14,7 +14,7 @@
 //!    again, they are others.
 //! 4. Writes that are effects of a plan demand an [`Effect`](sync::Effect) or a [`Finisher`](sync::Finisher):
 //!    code that forgot the gate does not compile.
-//! 5. What happened is told in the step in which it happened: a plan's events have no gaps and retell its
+//! 5. An event is recorded in the step in which it happened: a plan's events have no gaps and retell its
 //!    rows.
 //!
 //! # Not here
@@ -66,7 +66,7 @@ pub trait RecordStore: ChangesetStore + CallStore {}
 
 impl<S: ChangesetStore + CallStore> RecordStore for S {}
 
-/// A store for everything; whoever implements the ports has it.
+/// A store for everything; every type that implements the ports implements it.
 pub trait Store:
     PlanStore
     + RecordStore

@@ -22,10 +22,10 @@ pub enum LockStoreError {
 /// Keeps locks.
 #[async_trait]
 pub trait LockStore: Send + Sync {
-    /// Takes a lock whose lease is over, or that nobody held before.
+    /// Takes a lock whose lease is over, or that no process held before.
     async fn take_lock(&self, request: LockRequest) -> Result<Lock, LockStoreError>;
 
-    /// Renews the lease; says whether it is still this holder's.
+    /// Renews the lease; returns whether it is still this holder's.
     async fn renew_lock(&self, lock: &Lock, lease: Duration) -> Result<bool, StoreError>;
 
     /// Frees the lock, if it is still this holder's.

@@ -26,7 +26,7 @@ pub trait NodeStore: Send + Sync {
         runs: Vec<NodeRun>,
     ) -> Result<(), StoreError>;
 
-    /// Tells that a node waits. Nothing else is kept of it; asked twice it is told twice.
+    /// Records the event that a node waits. Nothing else is stored of it; two calls record two events.
     async fn node_waits(&self, effect: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError>;
 
     /// The nodes of a plan that are settled, as [`NodeRun::sort`] orders them; none for an unknown plan.

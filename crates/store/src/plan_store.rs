@@ -24,7 +24,7 @@ pub enum PlanStoreError {
     /// Somebody moved it since it was looked at.
     #[error("plan {} has moved to {} meanwhile", plan.id, plan.state)]
     Moved {
-        /// As it stands now.
+        /// The present plan.
         plan: Box<Plan>,
     },
     /// Its rules said no.
@@ -36,7 +36,7 @@ pub enum PlanStoreError {
     /// Too many jobs wait already.
     #[error("the queue is full: {queued} jobs wait")]
     QueueFull {
-        /// How many wait.
+        /// The number of queued jobs.
         queued: usize,
     },
     /// The id names another plan already.
@@ -85,7 +85,7 @@ pub enum DecisionStoreError {
     Final {
         /// The plan.
         plan: PlanId,
-        /// Where it stands.
+        /// The state of the plan.
         state: PlanState,
     },
     /// The store said no.
@@ -122,13 +122,13 @@ pub struct PlanMove {
     pub version: u64,
     /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
     pub event: PlanEvent,
-    /// Who moves it, for the record: `person`, `gate`, `recovery`.
+    /// The name of the mover, for the record: `person`, `gate`, `recovery`.
     pub by: String,
     /// The job that the move queues, in the same step.
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with this move, whatever it is.
     pub request: Value,
-    /// What is decided with the move, in the same step; see
+    /// The decisions that are recorded with the move, in the same step; see
     /// [`ManualTransition::decisions`](domain::ManualTransition::decisions).
     pub decisions: Vec<NewDecision>,
 }
@@ -209,7 +209,7 @@ pub trait PlanStore: Send + Sync {
     /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
 
-    /// Records a decision of the owner, kept as [`Decision::new`] bounds it, if [`NewDecision::check`] lets
+    /// Records a decision of the owner, bounded by [`Decision::new`], if [`NewDecision::check`] allows
     /// it.
     async fn decide(
         &self,
@@ -227,16 +227,16 @@ pub trait PlanStore: Send + Sync {
         decisions: Vec<StepDecision>,
     ) -> Result<Vec<Decision>, DecisionStoreError>;
 
-    /// Records what a person says to a plan that has not come to its end, in the attempt and the phase in
-    /// which it stands. This needs no claim. Said again, it is another.
+    /// Records a message of a person to a plan that has not come to its end, in the plan's present attempt
+    /// and phase. This needs no claim. The same message again is another decision.
     async fn add_guidance(&self, plan: PlanId, guidance: NewDecision)
     -> Result<Decision, DecisionStoreError>;
 
     /// The decisions of a plan in their order; none for an unknown plan.
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError>;
 
-    /// What happened to a plan after its record `after`, in order, at most `limit`. Nothing is told of a plan
-    /// that was never made, also when jobs ran for it.
+    /// Returns the events of a plan after its record `after`, in order, at most `limit`. There are none of a
+    /// plan that was never made, also when jobs ran for it.
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError>;
 
     /// All of one kind among them.
@@ -245,8 +245,8 @@ pub trait PlanStore: Send + Sync {
     /// The number of the last of them; 0 when there is none.
     async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError>;
 
-    /// Forgets final plans with all that is kept of them, in one step; locks, which outlive their plans, and
-    /// contents, which are collected, excepted. Returns those that were there and final.
+    /// Forgets final plans with all that is stored of them, in one step; locks, which outlive their plans,
+    /// and contents, which are collected, excepted. Returns those that were there and final.
     async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError>;
 }
 

@@ -8,7 +8,7 @@ pub enum StoreError {
     /// The claim is not, or no longer, the owner's.
     #[error(transparent)]
     LeaseLost(#[from] LeaseLost),
-    /// Others kept it busy for too long.
+    /// Other processes held it for too long.
     #[error("the store is busy")]
     Busy,
     /// There is no space left; nothing was written.
@@ -26,21 +26,21 @@ pub enum StoreError {
     /// All else can be read and written.
     #[error("the store holds what this program cannot read: {why}")]
     Unreadable {
-        /// What, and why not.
+        /// The value, and the reason.
         why: String,
     },
-    /// What it holds of a plan's changes is not what was recorded. All else can be read and written.
+    /// The stored changes of a plan are not those that were recorded. All else can be read and written.
     #[error("what is recorded of plan {plan} is damaged: {what}")]
     Damaged {
-        /// Which plan.
+        /// The id of the plan.
         plan: PlanId,
-        /// What does not go together.
+        /// The parts that do not go together.
         what: String,
     },
     /// It can no longer be trusted with writes.
     #[error("the store is broken: {why}")]
     Broken {
-        /// What happened.
+        /// The cause.
         why: String,
     },
 }

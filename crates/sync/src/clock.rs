@@ -61,7 +61,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until somebody moves it. `Clone` is the same clock.
+/// A clock that stops until a caller moves it. `Clone` is the same clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,7 +97,7 @@ impl ManualClock {
         Self::default()
     }
 
-    /// Moves the clock on and wakes whoever slept until then.
+    /// Moves the clock on and wakes the tasks that slept until then.
     pub fn advance(&self, by: Duration) {
         let woken = {
             let mut dial = lock(&self.dial);
@@ -109,7 +109,7 @@ impl ManualClock {
         wake_all(woken.into_values().collect());
     }
 
-    /// Moves the clock to the earliest instant that somebody sleeps until; false if nobody does.
+    /// Moves the clock to the earliest instant that a task sleeps until; returns false if none does.
     pub fn advance_to_next_sleeper(&self) -> bool {
         let (now, next) = {
             let dial = lock(&self.dial);

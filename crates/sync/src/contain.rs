@@ -1,4 +1,4 @@
-//! Foreign code kept from harming others: its panic is caught, and its message bounded.
+//! Foreign code that cannot harm others: its panic is caught, and its message bounded.
 //!
 //! # Invariants
 //! 1. No panic leaves [`contained`], not even that of a panic payload's own drop.
@@ -10,12 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panicked {
-    /// What it said.
+    /// The message of the panic.
     pub message: String,
 }
 
 impl Panicked {
-    /// The most bytes of a message that are kept.
+    /// The most bytes of a message that are stored.
     pub const MESSAGE_BYTES_MAX: usize = 2048;
 
     /// The panic of a payload that `catch_unwind` or a thread's `join` gave.

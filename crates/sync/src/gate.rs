@@ -141,7 +141,7 @@ impl EffectGate {
         reason_of(self.door.word.load(Ordering::Acquire))
     }
 
-    /// How many effects are inside.
+    /// Returns the number of effects that are inside.
     pub fn inside(&self) -> u64 {
         self.door.word.load(Ordering::Acquire) & INSIDE_MASK
     }

@@ -64,12 +64,12 @@ impl<K: Eq + Hash + Clone, V: Default> KeyedHistories<K, V> {
         lock(&self.map).remove(key)
     }
 
-    /// How many keys have a value.
+    /// Returns the number of keys that have a value.
     pub fn len(&self) -> usize {
         lock(&self.map).len()
     }
 
-    /// Whether no key has a value.
+    /// Returns whether no key has a value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::primitives::{Condvar, Mutex, lock};
 
-/// Where one thread waits and others wake it. `Clone` is the same seat.
+/// A seat at which one thread waits until others wake it. `Clone` is the same seat.
 ///
 /// ```
 /// let parker = sync::Parker::new();

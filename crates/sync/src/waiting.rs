@@ -37,7 +37,7 @@ impl Waiter {
     }
 }
 
-/// Wakes all, even when one of them panics; the first panic goes on afterwards.
+/// Wakes all, even when one of them panics; the first panic resumes afterwards.
 pub(crate) fn wake_all(waiters: Vec<Waiter>) {
     let mut panicked = None;
     for waiter in waiters {
@@ -65,7 +65,7 @@ struct List {
 impl Waiters {
     /// Wakes those for whom the word, already written, means the end of their waiting.
     ///
-    /// All are woken, since a waiter tests its own level again: one that still has to wait registers anew.
+    /// Wakes all, because a waiter tests its own level again: one that still has to wait registers again.
     pub(crate) fn wake(&self) {
         let woken: Vec<Waiter> = std::mem::take(&mut lock(&self.list).entries).into_values().collect();
         wake_all(woken);
@@ -86,7 +86,7 @@ impl Waiters {
 /// One word that is waited for, as one waiter sees it.
 pub(crate) trait Level {
     fn waiters(&self) -> &Waiters;
-    /// Whether the word says that waiting is over; tested under the list's lock.
+    /// Returns whether the word says that waiting is over; tested under the list's lock.
     fn is_reached(&self) -> bool;
 }
 

@@ -24,10 +24,10 @@ use crate::worker::{RunningJob, Shared, WorkerNews};
 /// So many jobs are claimed with one write, if as many hands are free.
 const CLAIMED_AT_ONCE_MAX: usize = 16;
 
-/// How long to wait before it is looked again whether a slow listener has caught up.
+/// The pause before the next look whether a slow listener has caught up.
 const LISTENER_WAIT: Duration = Duration::from_millis(10);
 
-/// Claims until the worker stops. Dropping `begun` at the end tells the heartbeats that no more will come.
+/// Claims until the worker stops. Dropping `begun` at the end signals the heartbeats that no more will come.
 pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<ClaimedRun>>) {
     let slots = Arc::new(Semaphore::new(shared.config.max_workers));
     while let Some(free) = free_slots(&shared, &slots).await {
@@ -57,7 +57,7 @@ pub(crate) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Clai
     }
 }
 
-/// What the store said when it gave no answer.
+/// Returns the error text of a store that gave no answer.
 fn failure_text(failed: Result<Result<Vec<Job>, JobStoreError>, Panicked>) -> String {
     match failed {
         Ok(Ok(_)) => String::new(),
@@ -109,7 +109,7 @@ async fn free_slots(shared: &Shared, slots: &Arc<Semaphore>) -> Option<Vec<Owned
     Some(std::iter::once(first).chain(more).take(CLAIMED_AT_ONCE_MAX).collect())
 }
 
-/// Lets whoever tells of the jobs catch up.
+/// Waits until the listener of the job news catches up.
 async fn wait_for_listener(shared: &Shared) {
     tokio::select! {
         biased;

@@ -13,12 +13,12 @@ const FENCE_DENOMINATOR: u32 = 3;
 /// The number of beats that fit into a lease.
 const BEATS_PER_LEASE: u32 = 6;
 
-/// How a worker works.
+/// The configuration of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerConfig {
     /// The number of jobs that this worker runs at once (`async.max_workers`); 1..=1024.
     pub max_workers: usize,
-    /// How long a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
+    /// The time for which a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
     pub lease: Duration,
     /// The number of jobs that may run at once in the whole store (`plan.concurrency`); 1..=1024.
     pub plan_concurrency: u32,
@@ -30,9 +30,10 @@ pub struct WorkerConfig {
     pub boot: BootId,
     /// The interval at which an idle worker looks for jobs without a hint; 10 ms..=1 min.
     pub idle_poll: Duration,
-    /// How long an ending run waits for its work and its effects before it goes on without them; 0..=1 min.
+    /// The time for which an ending run waits for its work and its effects before it continues without them;
+    /// 0..=1 min.
     pub cancel_wait: Duration,
-    /// How long a runner may wind down; 0..=10 min.
+    /// The time that a runner has to wind down; 0..=10 min.
     pub wind_down_wait: Duration,
 }
 
@@ -42,9 +43,9 @@ pub struct WorkerConfig {
 pub struct WorkerConfigError {
     /// The field.
     pub key: &'static str,
-    /// What it was set to.
+    /// The value that was set.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

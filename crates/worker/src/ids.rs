@@ -6,10 +6,10 @@ use sync::primitives::{Mutex, lock};
 
 const TIME_BITS: u32 = 48;
 const RANDOM_BITS: u32 = 80;
-/// What is left of 80 random bits when an id is to come soon after another.
+/// The number of random bits that are dropped when an id is to come soon after another.
 const RISE_SHIFT: u32 = 16;
 
-/// Makes ids that nobody else makes.
+/// Makes ids that are unique.
 pub trait Ids: Send + Sync {
     /// 48 bits of milliseconds since 1970 and 80 random bits: the 128 bits of a ULID.
     fn ulid(&self) -> u128;

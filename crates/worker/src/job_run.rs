@@ -1,22 +1,23 @@
 //! One run of one job: worked on, interrupted or not, and settled in the store exactly once.
 //!
 //! # How a run ends
-//! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner is
-//!    told to kill what lives. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
+//! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner kills
+//!    the live processes. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
 //! 2. The gate is closed, so that no effect begins, and drained. Work that is late is dropped. An effect that
-//!    is late fails a run that had succeeded; an interrupted one goes on without it, since its writes will be
+//!    is late fails a run that had succeeded; an interrupted run continues without it, since its writes will
+//!    be
 //!    refused.
 //! 3. The runner winds down: what is left is captured.
-//! 4. The job is ended or released, and with it what changesets are still open, by whoever holds the gate's
-//!    one `Finisher`. For a cancel, the commit of that is the acknowledgement.
-//! 5. The runner is told that it is over, and clears away what nobody needs any more.
+//! 4. The job is ended or released, together with its open changesets, by the holder of the gate's one
+//!    `Finisher`. For a cancel, the commit of that is the acknowledgement.
+//! 5. The runner gets a notification of the end, and clears away resources that are not needed any more.
 //!
 //! # Invariants
 //! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any
 //!    more.
 //! 2. Once the lease is lost nothing more is asked of the store: the new owner decides.
 //! 3. A write whose outcome is unknown is asked for again, until it is answered or the lease is lost.
-//! 4. The work is a task of its own: one that blocks its thread delays nobody else.
+//! 4. The work is a task of its own: one that blocks its thread delays no other run.
 //! 5. Nothing foreign is waited for without a bound, and none of its panics leaves here.
 
 use std::sync::Arc;
@@ -36,10 +37,10 @@ use crate::runtime::TaskKind;
 use crate::runtime::contained;
 use crate::worker::Ports;
 
-/// How long to wait before a failed write of the end is asked for again.
+/// The pause before a failed write of the end is repeated.
 const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How often a store without space is asked again: what it needs to write the end is little, and may be free
-/// in a moment.
+/// The maximum number of tries with a store that is full: writing the end needs little space, which may soon
+/// be free.
 const SETTLE_FULL_TRIES_MAX: u32 = 10;
 /// The longest wait for an answer to the write of the end before it is asked for again.
 const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -50,8 +51,7 @@ const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 pub struct RunFailure {
     /// The obstacle.
     pub why: String,
-    /// What an apply is constrained by: a gate or a conflict said no, and nothing was written. Empty for a
-    /// failure.
+    /// The reasons why a gate or a conflict refused an apply, and nothing was written. Empty for a failure.
     pub constrained_by: Vec<ConstraintReason>,
 }
 
@@ -61,12 +61,12 @@ impl RunFailure {
         Self { why: why.into(), constrained_by: Vec::new() }
     }
 
-    /// A gate or a conflict stands in the way of an apply.
+    /// Creates the failure of an apply that a gate or a conflict blocks.
     pub fn constrained(reasons: Vec<ConstraintReason>) -> Self {
         Self { why: why_constrained(&reasons), constrained_by: reasons }
     }
 
-    /// How the job ends by it.
+    /// Returns the end of the job for this failure.
     fn end(self) -> JobEnd {
         if self.constrained_by.is_empty() {
             JobEnd::Failed { why: self.why }
@@ -82,8 +82,8 @@ pub trait JobRunner: Send + Sync {
     /// Does the job's phase. It should return soon after `run.scope()` is cancelled; later it is dropped.
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure>;
 
-    /// The run was interrupted, or taken over to be: kill what lives of the job, without waiting for its
-    /// death.
+    /// Kills the live processes of the job, without waiting for their death: the run was interrupted, or
+    /// taken over to be interrupted.
     fn kill(&self, _run: &JobRun, _reason: CancelReason) {}
 
     /// The last effects, after the gate has closed and before the end is stored: capture what is left.
@@ -136,7 +136,7 @@ impl JobRun {
         self.gate.enter()
     }
 
-    /// What changes are recorded through.
+    /// Returns the context through which changes are recorded.
     pub fn context(&self) -> &PlanExecutionContext {
         &self.context
     }
@@ -204,7 +204,7 @@ impl ClaimedRun {
         *renewed_at = sent_at.max(*renewed_at);
     }
 
-    /// Closes the gate and keeps its finisher, as one step: whoever comes later finds it.
+    /// Closes the gate and stores its finisher, as one step: a later call finds it.
     fn close(&self, reason: CancelReason) {
         let mut kept = lock(&self.finisher);
         if let Some(finisher) = self.public.gate.close(reason) {
@@ -342,7 +342,7 @@ async fn work(run: &Arc<ClaimedRun>, ports: &Ports, time_to_end: &mut TimeToEnd<
     }
 }
 
-/// However a run came to be interrupted, what lives of it is killed first.
+/// Kills the live processes of an interrupted run first, whatever interrupted it.
 fn interrupted(run: &ClaimedRun, interruption: Interruption, ports: &Ports) -> WorkEnd {
     let _ = sync::contained(|| ports.runner.kill(&run.public, interruption.reason));
     WorkEnd::Interrupted(interruption)

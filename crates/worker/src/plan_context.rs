@@ -1,6 +1,6 @@
 //! The execution context of a plan, through which a running phase records its changes.
 //!
-//! The seed's race was a list of "active" changesets beside the store: an entry went into whatever the list
+//! The seed's race was a list of "active" changesets outside the store: an entry went into whatever the list
 //! said last, which another thread was about to change. Here there is no list. A [`ChangesetHandle`] is bound
 //! to its own changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to
 //! look up and record in one step.
@@ -39,7 +39,7 @@ pub enum PlanError {
     ChangesetClosed {
         /// The changeset.
         id: ChangesetId,
-        /// What was not recorded.
+        /// The entry that was not recorded.
         entry: Box<NewChange>,
     },
     /// The plan has been cancelled.
@@ -65,7 +65,7 @@ impl PlanError {
         matches!(self, Self::InvalidEntry(ChangesetError::CallEnded { .. }))
     }
 
-    /// How to take it.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Cancelled { .. } => ErrorClass::Cancelled,

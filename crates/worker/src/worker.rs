@@ -36,20 +36,20 @@ use crate::job_run::{ClaimedRun, JobRunner, JobSettlement};
 use crate::runtime::{Runtime, TaskKind};
 use crate::{claim_loop, heartbeat};
 
-/// How much news can wait for a slow listener: no job is claimed while more than half of it does, and each
-/// run that is claimed by then has two more.
+/// Returns the number of news items that can wait for a slow listener. No job is claimed while more than half
+/// of them wait, and each run that is claimed by then has two more.
 fn news_max(max_workers: usize) -> usize {
     4 * max_workers + 64
 }
 
-/// What a worker works with.
+/// The ports of a worker.
 #[derive(Clone)]
 pub struct Ports {
-    /// Where jobs and changesets are kept.
+    /// The store of jobs and changesets.
     pub store: Arc<dyn Store>,
-    /// What does the jobs.
+    /// The runner of the jobs.
     pub runner: Arc<dyn JobRunner>,
-    /// Where tasks run.
+    /// The runtime of the tasks.
     pub runtime: Arc<dyn Runtime>,
     /// The worker's own time.
     pub clock: Arc<dyn Clock>,
@@ -79,7 +79,7 @@ pub enum WorkerStartError {
 pub enum StopMode {
     /// Let the running jobs finish; what is not done by then is released.
     Drain {
-        /// How long they have.
+        /// The time that they have.
         deadline: Duration,
     },
     /// Give all running jobs back at once.
@@ -100,7 +100,7 @@ pub struct StopReport {
 pub struct WorkerReport {
     /// Its id, fresh for every worker.
     pub worker: WorkerId,
-    /// What runs now, in order of job id.
+    /// The running jobs, in order of job id.
     pub running: Vec<RunningJob>,
     /// Jobs that succeeded.
     pub succeeded: u64,
@@ -116,7 +116,7 @@ pub struct WorkerReport {
     pub unsettled: u64,
     /// Claims that the store failed.
     pub store_errors: u64,
-    /// What it said when it failed last.
+    /// The last error of the store.
     pub last_store_error: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct Shared {
     pub(crate) hint: Notify,
     /// Something of the worker has ended.
     pub(crate) ended: Notify,
-    /// What happened, for who wants to tell it. Nothing depends on its being heard.
+    /// The news of the worker. Nothing depends on a listener.
     pub(crate) news: broadcast::Sender<WorkerNews>,
 }
 
@@ -176,9 +176,9 @@ struct State {
     /// By job and fence: a worker that was paused past a lease may take its own job over while the old run
     /// ends.
     runs: BTreeMap<(JobId, Fence), Arc<ClaimedRun>>,
-    /// How many of the two long-lived tasks are alive.
+    /// The number of the two long-lived tasks that are alive.
     tasks: u8,
-    /// How many slots of the store it leaves to others.
+    /// The number of slots of the store that it leaves to others.
     left_free: u32,
     counts: RunCounts,
     last_store_error: Option<String>,
@@ -313,8 +313,8 @@ impl AsyncWorker {
         runs.iter().filter(|run| run.public.job().id == job).for_each(|run| run.nudged.notify_one());
     }
 
-    /// What the worker takes up and gets done from now on. A slow listener holds up further claims and misses
-    /// nothing.
+    /// Returns the news of claimed and ended jobs from now on. A slow listener delays further claims and
+    /// misses nothing.
     pub fn news(&self) -> broadcast::Receiver<WorkerNews> {
         self.shared.news.subscribe()
     }
@@ -331,7 +331,7 @@ impl AsyncWorker {
         }
     }
 
-    /// What it has done and what it does.
+    /// Returns the past and present work of the worker.
     pub fn report(&self) -> WorkerReport {
         let state = lock(&self.shared.state);
         let running = state.runs.values().map(|run| run.public.job());

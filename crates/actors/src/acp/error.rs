@@ -14,11 +14,11 @@ pub enum AcpError {
     TookTooLong {
         /// The agent.
         agent: String,
-        /// What was being done: `initialize`, `session/new`, `session/prompt`.
+        /// The step under way: `initialize`, `session/new`, `session/prompt`.
         doing: &'static str,
         /// The limit.
         seconds: u64,
-        /// What else is known, as the end of a sentence.
+        /// Further facts, as the end of a sentence.
         also: String,
     },
     /// It is gone, or the connection to it.
@@ -28,7 +28,7 @@ pub enum AcpError {
         agent: String,
         /// The operation that was under way.
         doing: &'static str,
-        /// What is known of it, as the end of a sentence.
+        /// The known facts, as the end of a sentence.
         also: String,
     },
     /// It said what the protocol does not know.
@@ -38,7 +38,7 @@ pub enum AcpError {
         agent: String,
         /// The operation that was under way.
         doing: &'static str,
-        /// What it was.
+        /// The unexpected text.
         what: String,
     },
     /// It answered that it cannot.
@@ -58,7 +58,7 @@ pub enum AcpError {
     NeedsLogin {
         /// The agent.
         agent: String,
-        /// How, as the end of a clause.
+        /// The ways to log in, as the end of a clause.
         ways: String,
     },
     /// Called off. Not a failure.
@@ -72,7 +72,7 @@ pub enum AcpError {
 }
 
 impl AcpError {
-    /// What kind of failure it is; of a cancel it says nothing.
+    /// The category of the failure; for a cancel it means nothing.
     pub const fn category(&self) -> ErrorCategory {
         match self {
             Self::TookTooLong { .. } => ErrorCategory::Timeout,
@@ -83,7 +83,7 @@ impl AcpError {
         }
     }
 
-    /// How it is to be taken.
+    /// The class of the failure.
     pub const fn class(&self) -> ErrorClass {
         match self {
             Self::Cancelled { .. } => ErrorClass::Cancelled,

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 /// Something that an agent wants to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// What it is about, in the agent's words.
+    /// Its subject, in the agent's words.
     pub title: String,
-    /// What kind of tool it wants to use, as the protocol calls it: `edit`, `execute`, `other`.
+    /// The kind of the tool that it wants to use, as the protocol calls it: `edit`, `execute`, `other`.
     pub kind: String,
 }
 
@@ -31,7 +31,7 @@ pub trait AcpHost: Send + Sync {
     /// Reads a file, or `limit` of its lines from `line` (from 1).
     ///
     /// # Errors
-    /// What was wrong, as the agent is to read it.
+    /// Returns the reason, as the agent is to read it.
     async fn read_text_file(
         &self,
         path: &str,
@@ -42,13 +42,12 @@ pub trait AcpHost: Send + Sync {
     /// Writes a whole file.
     ///
     /// # Errors
-    /// What was wrong, as the agent is to read it.
+    /// Returns the reason, as the agent is to read it.
     async fn write_text_file(&self, path: &str, content: &str) -> Result<(), String>;
 
-    /// Returns true if it may. Inside a sandbox everything may be allowed: the sandbox is what keeps it in
-    /// bounds.
+    /// Returns true if it may. Inside a sandbox everything may be allowed, because the sandbox limits it.
     fn permission(&self, asked: &Permission) -> bool;
 
-    /// Hears what the agent tells.
+    /// Receives an update of the agent.
     fn on_update(&self, update: &AcpUpdate<'_>);
 }

@@ -1,7 +1,7 @@
 //! Collects the last message of an agent, bounded.
 //!
 //! # Invariants
-//! 1. A message ends where the agent does something else; the last one that says anything is kept.
+//! 1. A message ends where the agent does something else; the last one with any text is stored.
 //! 2. At most a head and twice a tail are held, however much is said.
 
 use crate::tool::{HEAD_BYTES, TAIL_BYTES};

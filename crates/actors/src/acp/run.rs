@@ -17,25 +17,25 @@ use super::session::{AcpSession, RpcError};
 use super::wire::{AUTH_REQUIRED, Initialized, NewSession, Prompted, VERSION, initialize};
 use crate::program::{LineReader, Pipes, ProgramExit, ProgramProcess, StdinWriter};
 
-/// How long an agent that went away by itself may take to end, so that it can be said how.
+/// The time that an agent that went away by itself may take to end, so that its end can be reported.
 const GONE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The task of an agent.
 #[derive(Clone, Debug)]
 pub struct AcpTask {
-    /// What the agent is called, for messages.
+    /// The name of the agent, for messages.
     pub agent: String,
-    /// Where it works: an absolute path as the agent sees it.
+    /// Its working directory: an absolute path as the agent sees it.
     pub cwd: PathBuf,
-    /// What it is told.
+    /// The prompt.
     pub prompt: String,
     /// True if it may read and write files through us; without that it uses its own ways, inside its sandbox.
     pub offers_files: bool,
-    /// The way to log in that needs nobody, as the agent calls it; none when it has to be logged in already.
+    /// The way to log in without a person, as the agent calls it; `None` if it has to be logged in already.
     pub login: Option<String>,
-    /// How long it may take for each step until it is ready.
+    /// The time limit of each step until it is ready.
     pub start_limit: Duration,
-    /// How long it may work; without an end when none, but for the scope.
+    /// The time limit of its work; `None`: only the scope ends it.
     pub limit: Option<Duration>,
 }
 
@@ -46,7 +46,7 @@ pub struct AcpAnswer {
     pub text: String,
     /// The reason why it stopped.
     pub stop: AcpStop,
-    /// How often it used a tool of its own.
+    /// The number of calls of its own tools.
     pub tool_calls: u32,
 }
 
@@ -70,7 +70,7 @@ pub enum AcpStop {
 /// Gives the agent its task and waits for its answer; ends its processes.
 ///
 /// # Errors
-/// [`AcpError`].
+/// Returns [`AcpError`] if the agent does not finish its task.
 pub async fn run(
     pipes: Pipes,
     task: &AcpTask,
@@ -169,7 +169,7 @@ async fn end_process(
         AcpError::Gone { agent, doing, also } => {
             AcpError::Gone { agent, doing, also: format!("{also}{}", ended.told()) }
         }
-        // What it complained of often says what it waits for.
+        // Its error output often says what it waits for.
         AcpError::TookTooLong { agent, doing, seconds, also } => {
             let complaints = ProgramExit { status: None, complaints: ended.complaints.clone() }.told();
             AcpError::TookTooLong { agent, doing, seconds, also: format!("{also}{complaints}") }

@@ -4,7 +4,7 @@
 //! 1. Every request of the agent is answered, also one that is not understood.
 //! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else: what is done for
 //!    it in between ends by the scope that its doer has.
-//! 3. Once cancelled, the agent is told, and nothing is done for it any more.
+//! 3. Once cancelled, the agent gets a notice, and nothing is done for it any more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use super::wire::{
 use crate::program::{LineReader, STRAY_LINES_MAX, StdinWriter, shown};
 use crate::tool::head_and_tail;
 
-/// How long an agent that was told of a cancel may take to stop: less than whoever started it waits before it
-/// is killed.
+/// The time that an agent may take to stop after a cancel: less than the process that started it waits before
+/// it is killed.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
-/// How much of what an agent says of a failure is repeated.
+/// The limit of an agent's message about a failure that is repeated.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// So many calls of its own tools are counted and told of.
+/// The limit of calls of its own tools that are counted and reported.
 const TOOL_CALLS_MAX: usize = 10_000;
 
 /// An error of the agent's.
@@ -50,10 +50,10 @@ pub(super) struct AcpSession<'a> {
     pub(super) scope: &'a Observed,
     pub(super) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(super) writing: StdinWriter,
-    /// Whose updates are heard, once there is one.
+    /// The session whose updates are handled, once there is one.
     pub(super) session: Option<String>,
     pub(super) said: MessageCollector,
-    /// The calls of its own tools that it told of.
+    /// The calls of its own tools that it reported.
     pub(super) tool_calls: BTreeSet<String>,
     pub(super) next_id: u64,
     pub(super) stray: Option<String>,
@@ -93,7 +93,7 @@ impl AcpSession<'_> {
         }
     }
 
-    /// The next line; none when a cancel came instead, which the agent then knows of.
+    /// The next line; `None` if a cancel came instead, which the agent then knows of.
     async fn next_line(&mut self, wait: &mut ResponseWait) -> Result<Option<Vec<u8>>, AcpError> {
         let is_cancelled = self.cancelled.is_some();
         let line = tokio::select! {
@@ -183,7 +183,7 @@ impl AcpSession<'_> {
         }
     }
 
-    /// Something that the agent asks or tells.
+    /// Handles a request or a notice of the agent.
     async fn deal_with(&mut self, wait: &ResponseWait, message: &Value) -> Result<(), AcpError> {
         let method = message["method"].as_str().unwrap_or_default();
         let params = message.get("params").cloned().unwrap_or_default();
@@ -300,7 +300,7 @@ impl AcpSession<'_> {
         AcpError::Cancelled { agent: self.agent.to_owned(), reason }
     }
 
-    /// What it wrote beside messages, as the end of a sentence: a question to a person ends in no line end.
+    /// Its output that is no message, as the end of a sentence: a question to a person ends in no line end.
     fn told(&self) -> String {
         let unfinished = Some(self.lines.unfinished()).filter(|line| !line.is_empty()).map(shown);
         let stray = self.stray.clone().or(unfinished);

@@ -2,7 +2,7 @@
 //! need.
 //!
 //! # Invariants
-//! What a newer agent adds is passed over; what is not there and not needed has a default.
+//! Additions of a newer agent are passed over; a field that is missing and not needed has a default.
 //!
 //! # Not here
 //! The official crate of all messages: it turns on `serde_json/preserve_order` for the whole program, and
@@ -23,7 +23,7 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const REQUEST_CANCELLED: i32 = -32800;
-/// Somebody has to log in.
+/// A user has to log in.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
 
 pub(super) fn initialize(offers_files: bool) -> Value {
@@ -114,7 +114,7 @@ pub(super) enum SessionUpdate {
         content: ContentBlock,
     },
     ToolCall(AcpToolCall),
-    /// Some agents tell of a call for the first time when it is done.
+    /// Some agents report a call for the first time when it is done.
     #[serde(rename = "tool_call_update")]
     ToolCallChanged(AcpToolCall),
     #[serde(other)]

@@ -9,20 +9,20 @@ use tokio::io::AsyncReadExt;
 use super::table::{Agent, TestedWays};
 use crate::program::{ProgramSpec, ProgramStarter, UnsandboxedStarter};
 
-/// How long a program may take to tell its version.
+/// The time that a program may take to print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
-/// How much of what it says then is read.
+/// The limit of its output that is read then.
 const VERSION_BYTES_MAX: u64 = 4 << 10;
 const VERSION_CHARS_MAX: usize = 100;
 
 /// An agent program that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledAgent {
-    /// Where.
+    /// The path of the program.
     pub program: PathBuf,
-    /// Where the program is that speaks the Agent Client Protocol for it, if it is here too.
+    /// The path of the program that speaks the Agent Client Protocol for it, if it is installed too.
     pub acp: Option<PathBuf>,
-    /// What shows that it can reach its model: a variable that is set, or a file of somebody who logged in.
+    /// The evidence that it can reach its model: a variable that is set, or a file of a user who logged in.
     pub credential: Option<String>,
 }
 
@@ -42,8 +42,8 @@ pub fn find(
     Some(InstalledAgent { program, acp, credential })
 }
 
-/// Whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the program
-/// is on the path, and can log in without anybody. Nothing is run.
+/// Returns whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the
+/// program is on the path, and can log in without a person. Nothing is run.
 pub fn speaks(agent: &Agent, path: &OsStr, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
     match (agent.acp, agent.tried_acp) {
@@ -65,10 +65,10 @@ fn on_path(program: &str, path: &OsStr) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(program)).find(is_program)
 }
 
-/// What a program says when it is asked for its version: the first line.
+/// Returns the first line that a program prints when it is asked for its version.
 ///
 /// # Errors
-/// It cannot be started, says nothing, or does not end in time.
+/// Returns an error if the program cannot be started, prints nothing, or does not end in time.
 pub async fn version(
     agent: &Agent,
     program: &Path,

@@ -1,7 +1,7 @@
 //! The agent programs that are known: how each is found, and how it is run without a person.
 //!
 //! # Invariants
-//! 1. A row says what was seen to work, with the version that it was seen with, or that nobody has tried it.
+//! 1. A row says what was seen to work, with the version that it was seen with, or that it was not tried.
 //! 2. Their own questions and sandboxes are switched off: ours encloses them.
 //! 3. Looking for a program runs nothing; only [`version`] does, and it ends.
 //!

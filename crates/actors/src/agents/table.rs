@@ -14,7 +14,7 @@ pub enum PromptBy {
 pub struct Acp {
     /// The program, when it is not the agent's own, and its arguments.
     pub argv: &'static [&'static str],
-    /// What to type to get it, when it is not the agent's own.
+    /// The command that installs it, if it is not the agent's own.
     pub install: Option<&'static str>,
     /// A variable that holds a key, and the way to log in by it, as the agent calls it.
     pub logins: &'static [(&'static str, &'static str)],
@@ -25,10 +25,10 @@ pub struct Acp {
 pub enum TestedWays {
     /// The task was done, with this version (over the protocol: of the program that speaks it).
     Worked {
-        /// Which.
+        /// The version.
         version: &'static str,
     },
-    /// Nobody has.
+    /// It was not tested.
     No,
 }
 
@@ -37,7 +37,7 @@ pub enum TestedWays {
 pub struct Agent {
     /// The name of its actor.
     pub name: &'static str,
-    /// What people call it.
+    /// The name that people use for it.
     pub title: &'static str,
     /// The program, looked for on the path.
     pub program: &'static str,
@@ -45,9 +45,9 @@ pub struct Agent {
     pub version: &'static [&'static str],
     /// Its arguments when it does one task and ends.
     pub headless: &'static [&'static str],
-    /// How it gets the task.
+    /// The way in which it gets the task.
     pub prompt: PromptBy,
-    /// How it is spoken to by the Agent Client Protocol, where it can be.
+    /// The start of its Agent Client Protocol, if it speaks it.
     pub acp: Option<Acp>,
     /// Variables that it has to get.
     pub env: &'static [(&'static str, &'static str)],
@@ -55,22 +55,23 @@ pub struct Agent {
     pub pass_env: &'static [&'static str],
     /// The variables among them that hold a key: one of them is enough.
     pub keys: &'static [&'static str],
-    /// Files below the home directory that are there once somebody has logged in.
+    /// Files below the home directory that exist once a user has logged in.
     pub logins: &'static [&'static str],
-    /// What it writes outside the project. One that is not there is made in its own home, and thrown away.
+    /// The paths that it writes outside the project. One that does not exist is made in its own home, and
+    /// thrown away.
     pub writable: &'static [&'static str],
-    /// What it leaves in the project, and is no part of the result.
+    /// The files that it leaves in the project, and that are no part of the result.
     pub ignore: &'static [&'static str],
-    /// What to type to get it.
+    /// The command that installs it.
     pub install: &'static str,
-    /// Whether it was seen to work headless.
+    /// Says if it was seen to work headless.
     pub tried: TestedWays,
-    /// Whether it was seen to work over the Agent Client Protocol.
+    /// Says if it was seen to work over the Agent Client Protocol.
     pub tried_acp: TestedWays,
 }
 
 impl Agent {
-    /// What was seen to work, in words.
+    /// The ways that were seen to work, in words.
     pub fn tried_in_words(&self) -> String {
         let by_itself = match self.tried {
             TestedWays::Worked { version } => Some(format!("tried with {version}")),
@@ -91,7 +92,7 @@ impl Agent {
         }
     }
 
-    /// Whether it was seen to work, one way or another.
+    /// Returns whether it was seen to work, one way or another.
     pub const fn is_tried(&self) -> bool {
         matches!(self.tried, TestedWays::Worked { .. }) || matches!(self.tried_acp, TestedWays::Worked { .. })
     }
@@ -102,7 +103,8 @@ pub fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
 }
 
-/// How the program `acp` logs in by a key that it is given; none when it is not known, or needs none.
+/// The way in which the program `acp` logs in by a key that it is given; `None` if it is not known, or needs
+/// none.
 pub fn login_of(acp: &str, given: &dyn Fn(&str) -> bool) -> Option<&'static str> {
     let known = AGENTS.iter().filter_map(|agent| agent.acp).find(|known| known.argv.first() == Some(&acp))?;
     known.logins.iter().find(|(key, _)| given(key)).map(|(_, way)| *way)
@@ -122,7 +124,7 @@ pub const AGENTS: [Agent; 5] = [
             install: Some("npm install -g @zed-industries/claude-code-acp"),
             logins: &[],
         }),
-        // As root it refuses to run without questions unless it is told that it is enclosed.
+        // As root it refuses to run without questions unless a variable says that it is enclosed.
         env: &[("IS_SANDBOX", "1")],
         pass_env: &[
             "ANTHROPIC_API_KEY",
@@ -165,7 +167,7 @@ pub const AGENTS: [Agent; 5] = [
         title: "Gemini CLI",
         program: "gemini",
         version: &["--version"],
-        // Without the second it asks for approvals again in every directory that nobody has trusted.
+        // Without the second it asks for approvals again in every directory that the user has not trusted.
         headless: &["--yolo", "--skip-trust"],
         prompt: PromptBy::Stdin,
         acp: Some(Acp {

@@ -22,11 +22,11 @@ pub enum McpError {
     TookTooLong {
         /// The server.
         server: String,
-        /// What was being done: `tools/list`, `a call of NAME`.
+        /// The step under way: `tools/list`, `a call of NAME`.
         doing: String,
         /// The limit.
         seconds: u64,
-        /// What else is known, as the end of a sentence.
+        /// Further facts, as the end of a sentence.
         also: String,
     },
     /// It is gone, or the connection to it.
@@ -36,7 +36,7 @@ pub enum McpError {
         server: String,
         /// The operation that was under way.
         doing: String,
-        /// What is known of it, as the end of a sentence.
+        /// The known facts, as the end of a sentence.
         also: String,
     },
     /// It answered what is no answer.
@@ -46,7 +46,7 @@ pub enum McpError {
         server: String,
         /// The operation that was under way.
         doing: String,
-        /// What it was.
+        /// The unexpected text.
         what: String,
     },
     /// It answered that it cannot.
@@ -70,7 +70,7 @@ pub enum McpError {
 }
 
 impl McpError {
-    /// What kind of failure it is; of a cancel it says nothing.
+    /// The category of the failure; for a cancel it means nothing.
     pub const fn category(&self) -> ErrorCategory {
         match self {
             Self::NotStarted { .. } => ErrorCategory::InvalidInput,
@@ -81,7 +81,7 @@ impl McpError {
         }
     }
 
-    /// How it is to be taken.
+    /// The class of the failure.
     pub const fn class(&self) -> ErrorClass {
         match self {
             Self::Cancelled { .. } => ErrorClass::Cancelled,

@@ -7,8 +7,9 @@
 //!
 //! # Invariants
 //! 1. A server is never waited for without a limit: not to start, not to list, not to answer.
-//! 2. What a server says of itself is not believed: a tool whose schemas cannot be used is left out and told,
-//!    its others stay; its hints that a tool only reads are not read, the settings say that.
+//! 2. The statements of a server about itself are not believed: a tool whose schemas cannot be used is left
+//!    out and reported, its others stay; its hints that a tool only reads are not read, the settings say
+//!    that.
 //! 3. A line has a bound, a list has a bound, an answer has a bound.
 //! 4. A server's processes end with [`McpServer`]; its tools then answer that it has ended.
 //!

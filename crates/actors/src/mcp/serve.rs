@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Every request is answered, also one that is not understood. Arguments that do not fit a tool's schema
-//!    never reach [`ToolService::call`]; the caller is told all that is wrong.
+//!    never reach [`ToolService::call`]; the caller gets all problems.
 //! 2. An answer has at most [`ANSWER_BYTES_MAX`] bytes; a longer one becomes an error that says so.
 //! 3. At most [`CALLS_MAX`] calls are under way; one more is refused.
 //! 4. It ends when its input ends, and all calls that were under way have ended.
@@ -39,9 +39,9 @@ const INVALID_PARAMS: i32 = -32602;
 pub struct ServedTool {
     /// Its name.
     pub name: &'static str,
-    /// What it does, for a model.
+    /// Its description, for a model.
     pub description: &'static str,
-    /// What it takes: a JSON schema of an object.
+    /// Its arguments: a JSON schema of an object.
     pub input: Value,
     /// True if it only reads.
     pub reads_only: bool,
@@ -59,10 +59,10 @@ pub struct ServedResult {
 /// Serves the calls.
 #[async_trait]
 pub trait ToolService: Send + Sync + 'static {
-    /// What is offered.
+    /// The tools that are offered.
     fn offers(&self) -> Vec<ServedTool>;
 
-    /// What others should know before they use it.
+    /// The instructions for clients before they use it.
     fn instructions(&self) -> &str;
 
     /// Does a call whose arguments fit.
@@ -97,7 +97,7 @@ struct StdioServer<O> {
 /// Serves until the input ends.
 ///
 /// # Errors
-/// [`McpServeError`].
+/// Returns [`McpServeError`] if it cannot serve.
 pub async fn serve<O: ToolService>(
     offers: O,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -113,7 +113,8 @@ pub async fn serve<O: ToolService>(
     let mut lines = LineReader::new(input);
     let mut calls = JoinSet::new();
     let mut is_greeted = false;
-    // A line that is too long or cannot be read ends it as the end of the input does: nobody can be answered.
+    // A line that is too long or cannot be read ends it as the end of the input does: no request can be
+    // answered.
     while let Ok(Some(line)) = lines.next().await {
         while calls.try_join_next().is_some() {}
         let (id, method, params) = match parse_line(&line) {

@@ -25,9 +25,9 @@ use crate::model::ToolSpec;
 use crate::program::{ProgramProcess, ProgramSpec, ProgramStarter, StdinWriter};
 use crate::tool::{ForeignTool, head_and_tail};
 
-/// How long a server may take to end by itself once its input is closed.
+/// The time that a server may take to end by itself once its input is closed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How much of an unexpected answer is repeated.
+/// The limit of an unexpected answer that is repeated.
 const SHOWN_BYTES_MAX: usize = 300;
 
 /// A running server.
@@ -53,7 +53,7 @@ impl McpServer {
     /// settings name, as [`McpSettings::program`] gives it.
     ///
     /// # Errors
-    /// [`McpError`]; nothing is left of the server then.
+    /// Returns [`McpError`]; nothing is left of the server then.
     pub async fn start(
         name: &str,
         settings: &McpSettings,
@@ -101,12 +101,12 @@ impl McpServer {
         &self.tools
     }
 
-    /// What of its list is left out, and why.
+    /// The parts of its list that are left out, with reasons.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Whether it went away, or its connection did: nothing that is asked of it will be answered.
+    /// Returns whether it or its connection ended: no request to it will be answered.
     pub fn is_gone(&self) -> bool {
         self.service.is_transport_closed() || self.service.is_closed()
     }

@@ -54,14 +54,14 @@ const fn call_s() -> u32 {
 }
 
 impl McpSettings {
-    /// What is started; variables of ours are looked up by `variable`.
+    /// The program to start; `variable` looks up our variables.
     pub fn program(&self, variable: &dyn Fn(&str) -> Option<String>) -> ProgramSpec {
         let passed = self.pass_env.iter().filter_map(|name| Some((name.clone(), variable(name)?)));
         let own = self.env.iter().map(|(name, value)| (name.clone(), value.clone()));
         ProgramSpec { argv: self.command.clone(), env: passed.chain(own).collect() }
     }
 
-    /// How long it may take to start, and to list its tools.
+    /// The time limit of its start, and of the list of its tools.
     pub fn start_limit(&self) -> Duration {
         Duration::from_secs(u64::from(self.start_s.clamp(1, LIMIT_S_MAX)))
     }

@@ -1,7 +1,7 @@
 //! A call of a server's tool, and what its result becomes.
 //!
 //! # Invariants
-//! 1. A call ends within its limit, and a call that is dropped tells the server so.
+//! 1. A call ends within its limit, and a call that is dropped notifies the server.
 //! 2. A tool with an output schema gives its structured content and nothing else; one without gives text.
 //! 3. Text is bounded; pictures and sounds are named, not passed on.
 //!
@@ -22,9 +22,9 @@ use super::wire::WireErrors;
 use crate::program::ProgramProcess;
 use crate::tool::{ForeignTool, HEAD_BYTES, TAIL_BYTES, head_and_tail};
 
-/// How long a server whose connection ended may take to end by itself, so that it can be said how.
+/// The time that a server whose connection ended may take to end by itself, so that its end can be reported.
 pub(super) const GONE_PATIENCE: Duration = Duration::from_secs(2);
-/// How much of what a server says of a failure is repeated.
+/// The limit of a server's message about a failure that is repeated.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 /// A connection, as those who ask over it see it.

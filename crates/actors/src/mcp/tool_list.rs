@@ -16,7 +16,7 @@ use crate::tool::{Schema, head_and_tail};
 pub const TOOLS_MAX: usize = 256;
 /// The number of pages its list may have.
 pub const PAGES_MAX: usize = 64;
-/// How long a schema may be, as JSON.
+/// The limit of a schema, as JSON.
 pub const SCHEMA_BYTES_MAX: usize = 128 << 10;
 /// The number of patterns the schemas of one tool may have.
 const PATTERNS_MAX: usize = 64;
@@ -162,7 +162,7 @@ fn schema(field: &str, given: Option<&Value>) -> Result<Option<Value>, String> {
     Ok(Some(schema))
 }
 
-/// What a tool gives that promises nothing.
+/// The output schema of a tool that names none.
 fn text_schema() -> Value {
     json!({
         "type": "object",

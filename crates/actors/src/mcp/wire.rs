@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Text that is no JSON is taken for a log that went astray, [`STRAY_LINES_MAX`] times; then, and at once
 //!    where a line has no end or is JSON but no message, the connection ends.
-//! 2. Why it ended, and the first stray line, are kept in [`WireErrors`] for whoever waits for an answer.
+//! 2. The reason why it ended, and the first stray line, are stored in [`WireErrors`] for those that wait for
+//!    an answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +29,7 @@ struct WireErrorState {
 }
 
 impl WireErrors {
-    /// What is known, as the end of a sentence.
+    /// The known facts, as the end of a sentence.
     pub(super) fn told(&self) -> String {
         let WireErrorState { ended, stray } =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -76,7 +77,7 @@ impl Wire {
         let is_notice = value.get("method").is_some() && value.get("id").is_none();
         match serde_json::from_value(value) {
             Ok(message) => Ok(Some(message)),
-            // A notification of a kind that nobody here knows asks for nothing.
+            // A notification of an unknown kind asks for nothing.
             Err(_) if is_notice => Ok(None),
             Err(_) => Err(format!("it wrote JSON that is no message: {}", shown(line))),
         }

@@ -4,7 +4,7 @@
 //! 1. `was_sent` is false only where no token can have been spent: the request did not leave, or was turned
 //!    away.
 //! 2. A message never holds a key.
-//! 3. A cancel is told from a failure by its cause; its category says nothing.
+//! 3. The cause distinguishes a cancel from a failure; its category says nothing.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use super::Drift;
 pub struct ModelError {
     /// The kind of the failure.
     pub category: ErrorCategory,
-    /// What happened, for a person.
+    /// The message, for a person.
     pub message: String,
-    /// How long the other side asked us to wait.
+    /// The time that the other side asked us to wait.
     pub retry_after: Option<Duration>,
     /// True if tokens may have been spent.
     pub was_sent: bool,
-    /// What it comes from.
+    /// Its cause.
     #[source]
     pub cause: Cause,
 }
@@ -39,7 +39,7 @@ pub enum Cause {
     /// The scope was cancelled. Not a failure.
     #[error("cancelled: {0}")]
     Cancelled(CancelReason),
-    /// What is asked is not what was recorded.
+    /// The request differs from the recorded one.
     #[error("{0}")]
     Drift(Drift),
 }
@@ -72,7 +72,7 @@ impl ModelError {
         }
     }
 
-    /// How it is to be taken.
+    /// The class of the error.
     pub fn class(&self) -> ErrorClass {
         match &self.cause {
             Cause::Cancelled(_) => ErrorClass::Cancelled,

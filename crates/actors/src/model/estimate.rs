@@ -14,11 +14,11 @@ use serde_json::Value;
 use super::request::{Message, ModelRequest};
 
 const BYTES_PER_TOKEN: usize = 3;
-/// What providers put round each message: its role and separators.
+/// The overhead that providers add to each message: its role and separators.
 const BYTES_PER_MESSAGE: usize = 24;
-/// What providers put round each tool.
+/// The overhead that providers add to each tool.
 const BYTES_PER_TOOL: usize = 48;
-/// What providers tell a model about tools in general, once any is offered.
+/// The general text about tools that providers add once any is offered.
 const BYTES_FOR_TOOLS: usize = 1536;
 
 /// The most tokens that a call may use.
@@ -37,7 +37,7 @@ impl TokenEstimate {
     }
 }
 
-/// What `request` may use at most; the head of this file says how sure that is.
+/// Returns the most that `request` may use; the head of this file says how sure that is.
 pub fn estimate(request: &ModelRequest) -> TokenEstimate {
     let ModelRequest { model: _, system, messages, tools, max_tokens, output, asker: _ } = request;
     let messages_bytes: usize =

@@ -8,7 +8,7 @@
 //! 4. What a server says is shown without the key.
 //!
 //! # Not here
-//! What is sent and what an event means: the providers, by [`AnswerReader`].
+//! The request and the meaning of an event: the providers, by [`AnswerReader`].
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ use super::request::TextListener;
 use super::server_spec::{ServerError, ServerSpec, checked_url, headers, is_loopback};
 use super::sse::{SseDecoder, SseEvent};
 
-/// How much of an answer is read: 10 MiB.
+/// The limit of an answer that is read: 10 MiB.
 pub const ANSWER_BYTES_MAX: usize = 10 * 1024 * 1024;
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// After its last event a body usually ends at once; then the connection can be used again.
@@ -83,7 +83,7 @@ pub(super) enum Flow {
 pub(super) enum AnswerError {
     /// It makes no sense; what was found.
     Garbage(String),
-    /// The server told of a failure in the middle of it.
+    /// The server reported a failure in the middle of it.
     Told(ReportedFault),
 }
 
@@ -98,7 +98,7 @@ pub(super) trait AnswerReader: Send {
 impl ModelServer {
     pub(super) fn new(spec: ServerSpec) -> Result<ModelServer, ServerError> {
         let url = checked_url(&spec)?;
-        // Installed already, by this or by somebody else: both are fine.
+        // Installed already, by this or by other code: both are fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .user_agent(concat!("agents/", env!("CARGO_PKG_VERSION")))
@@ -225,7 +225,7 @@ impl ModelServer {
         let retry_after = http_fault::retry_after(response.headers(), SystemTime::now());
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
-        // What cannot be read of the explanation is left out; the status stands.
+        // The unreadable part of the explanation is left out; the status remains.
         while let Ok(Ok(Some(chunk))) = timeout(self.limits.idle, response.chunk()).await {
             body.extend_from_slice(&chunk);
             if body.len() >= ERROR_BYTES_MAX {
@@ -247,7 +247,7 @@ impl ModelServer {
         ModelError { retry_after, was_sent, ..ModelError::sent(category, message) }
     }
 
-    /// Which key it was that a server does not take.
+    /// Names the origin of the key that a server does not take.
     fn whose_key(&self) -> String {
         match &self.key {
             Some(key) => format!(" (asked with the key from {})", key.origin()),
@@ -321,7 +321,7 @@ fn content_type(response: &Response) -> ResponseFormat {
     }
 }
 
-/// The innermost reason, which is the one that tells something, and never the URL.
+/// The innermost reason, which is the informative one, and never the URL.
 fn reason_of(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

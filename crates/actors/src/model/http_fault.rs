@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! 1. Every status has a category; words inside a stream that are not known mean a broken answer.
-//! 2. What is told is bounded, and holds no control characters but spaces.
+//! 2. A reported message is bounded, and holds no control characters but spaces.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,12 +29,12 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct ReportedFault {
     /// A word or a number that programs know it by.
     pub(super) code: String,
-    /// What it says to people.
+    /// Its message for people.
     pub(super) message: String,
 }
 
 impl ReportedFault {
-    /// What the body of an error says, whoever wrote it.
+    /// Reads the body of an error, whatever its author.
     pub(super) fn in_body(body: &[u8]) -> ReportedFault {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => {
@@ -44,7 +44,7 @@ impl ReportedFault {
         }
     }
 
-    /// What a JSON value says, if it tells of a failure.
+    /// Reads a JSON value; `None` if it reports no failure.
     pub(super) fn in_json(value: &Value) -> Option<ReportedFault> {
         let inner = match value.get("error") {
             Some(Value::Null) | None => match value.get("detail") {
@@ -81,7 +81,7 @@ impl ReportedFault {
     }
 }
 
-/// What a status means, and whether tokens may have been spent.
+/// Returns the category of a status, and whether tokens may have been spent.
 pub(super) fn category_of_status(status: u16, told: &ReportedFault) -> (ErrorCategory, bool) {
     match status {
         401..=403 => (ErrorCategory::Auth, false),
@@ -94,7 +94,7 @@ pub(super) fn category_of_status(status: u16, told: &ReportedFault) -> (ErrorCat
     }
 }
 
-/// What a failure that is told inside a stream means.
+/// Returns the category of a failure that is reported inside a stream.
 pub(super) fn category_of_fault(told: &ReportedFault) -> ErrorCategory {
     match told.code.parse::<u16>() {
         Ok(status) => category_of_status(status, &ReportedFault::default()).0,
@@ -129,8 +129,8 @@ fn category_of_word(word: &str) -> Option<ErrorCategory> {
     })
 }
 
-/// How long the server asks to wait: in milliseconds, in seconds, or until a date. A date is taken against
-/// the server's own clock where it tells that, else against `now`.
+/// The time that the server asks to wait: in milliseconds, in seconds, or until a date. A date is taken
+/// against the server's own clock if it sends that, else against `now`.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let wait = match text("retry-after-ms").and_then(|millis| millis.parse::<u64>().ok()) {

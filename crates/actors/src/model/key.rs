@@ -7,7 +7,7 @@
 //! 3. A key has visible ASCII characters only: it fits into a header, and looks the same inside JSON.
 //!
 //! # Not here
-//! Which provider has which key: [`Providers`](super::Providers).
+//! The assignment of keys to providers: [`Providers`](super::Providers).
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const KEY_BYTES_MAX: usize = 16 * 1024;
 const OTHERS: u32 = 0o077;
-/// What stands where a key stood.
+/// The replacement of a key.
 const HIDDEN: &str = "[key]";
 
 /// A provider's key.
@@ -47,7 +47,7 @@ pub enum KeyError {
     /// The file cannot be read.
     #[error("the key file {} cannot be read", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The reason.
         #[source]
@@ -56,13 +56,13 @@ pub enum KeyError {
     /// The file is no file.
     #[error("the key file {} is not a regular file", path.display())]
     NoFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// Others may read the file.
     #[error("the key file {path} can be read by others (mode {mode:04o}): type `chmod 600 {path}`", path = path.display())]
     TooOpen {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
@@ -81,7 +81,7 @@ impl ProviderKey {
     /// A key; `from` says where it came from.
     ///
     /// # Errors
-    /// It is empty, too long, or has characters that no key has.
+    /// Returns an error if the value is empty, too long, or has characters that no key has.
     pub fn new(value: &str, from: &str) -> Result<ProviderKey, KeyError> {
         let value = value.trim();
         let malformed = |what| Err(KeyError::Malformed { from: from.to_owned(), what });
@@ -100,7 +100,7 @@ impl ProviderKey {
     /// The key in a file that only its owner may read.
     ///
     /// # Errors
-    /// It cannot be read, others may read it, or it holds no key.
+    /// Returns an error if the file cannot be read, others may read it, or it holds no key.
     pub fn from_file(path: &Path) -> Result<ProviderKey, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         // Without O_NONBLOCK a pipe in its place would wait for a writer.
@@ -120,12 +120,12 @@ impl ProviderKey {
         ProviderKey::new(&text, &path.display().to_string())
     }
 
-    /// The key itself, for a header and for the redactor. Nobody else asks.
+    /// The key itself, for a header and for the redactor only.
     pub(super) fn reveal(&self) -> &str {
         &self.value
     }
 
-    /// Where it came from: a variable of the environment, or a file.
+    /// Its origin: a variable of the environment, or a file.
     pub(crate) fn origin(&self) -> &str {
         &self.from
     }

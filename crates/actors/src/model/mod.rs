@@ -9,7 +9,7 @@
 //! ```
 //!
 //! # Invariants
-//! 1. A provider asks once. It never retries, never follows a redirect, and keeps no state between calls.
+//! 1. A provider asks once. It never retries, never follows a redirect, and has no state between calls.
 //! 2. What a server sends is bounded: [`ANSWER_BYTES_MAX`] for an answer, less for an error.
 //! 3. A cancelled scope ends a call at once and drops its connection.
 //! 4. An error says whether tokens may have been spent ([`ModelError::was_sent`]).

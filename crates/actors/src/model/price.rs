@@ -45,7 +45,7 @@ impl Price {
     /// Nothing.
     pub const FREE: Price = Price { input: 0, output: 0, cache_read: None, cache_write: None };
 
-    /// What `tokens` cost, in micro-dollars.
+    /// The cost of `tokens`, in micro-dollars.
     pub fn cost_micros(&self, tokens: &Tokens) -> u64 {
         let Price { input, output, cache_read, cache_write } = *self;
         let parts = [
@@ -93,7 +93,7 @@ impl Prices {
     /// The table of this program, with what the configuration says instead, by `PROVIDER/NAME`.
     ///
     /// # Errors
-    /// The table of this program cannot be read, which a test rules out.
+    /// Returns an error if the table of this program cannot be read, which a test rules out.
     pub fn with_overrides(overrides: &BTreeMap<String, Price>) -> Result<Prices, PricesError> {
         let PriceTable { date, mut prices } = toml::from_str(TABLE)?;
         prices.extend(overrides.iter().map(|(model, price)| (model.clone(), *price)));

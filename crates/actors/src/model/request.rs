@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string: the tool's schema refuses
-//!    it, and the model is told.
+//!    it, and the model gets the error.
 //! 2. An answer has text, or calls, or was refused: an empty one is an error of the provider.
 //!
 //! # Not here
-//! How it looks on the wire: each provider's own files.
+//! The form on the wire: each provider's own files.
 
 use async_trait::async_trait;
 use domain::TokenUsage;
@@ -22,17 +22,17 @@ use super::tool_spec::ToolSpec;
 pub struct ModelRequest {
     /// Its name at the provider.
     pub model: String,
-    /// What it is to keep to throughout; empty: nothing.
+    /// The instructions for all turns; empty: none.
     pub system: String,
-    /// What was said so far, oldest first.
+    /// The messages so far, oldest first.
     pub messages: Vec<Message>,
     /// The tools that it may call.
     pub tools: Vec<ToolSpec>,
-    /// How long its answer may be.
+    /// The limit of its answer.
     pub max_tokens: u32,
     /// The JSON schema that its last answer must fit.
     pub output: Option<Value>,
-    /// Who asks, for recordings alone: no provider is told.
+    /// The asker, for recordings alone: no provider gets it.
     pub asker: String,
 }
 
@@ -49,14 +49,14 @@ pub enum Message {
         /// The tools that it called.
         calls: Vec<ToolUse>,
     },
-    /// What the tools answered.
+    /// The answers of the tools.
     Results(Vec<ToolResult>),
 }
 
 /// A model's call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// What its result is called by.
+    /// The id that its result names.
     pub id: String,
     /// The tool.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct ToolUse {
 pub struct ToolResult {
     /// The call's id.
     pub id: String,
-    /// What is told to the model.
+    /// The text for the model.
     pub text: String,
     /// True if it failed.
     pub is_error: bool,
@@ -84,7 +84,7 @@ pub struct ModelAnswer {
     pub calls: Vec<ToolUse>,
     /// The reason why it stopped.
     pub stop: StopReason,
-    /// What it used. The cost is 0 where the price is not known.
+    /// The tokens that it used. The cost is 0 if the price is not known.
     pub usage: TokenUsage,
 }
 
@@ -111,7 +111,7 @@ pub trait Provider: Send + Sync {
     /// Asks once. `heard` gets the text as it comes; the answer has all of it again.
     ///
     /// # Errors
-    /// [`ModelError`]; also when `scope` was cancelled, which its `cause` says.
+    /// Returns [`ModelError`]; also if `scope` was cancelled, which its `cause` says.
     async fn answer(
         &self,
         request: &ModelRequest,

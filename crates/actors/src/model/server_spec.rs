@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A key goes to another machine over TLS only, unless the user says otherwise.
 //! 2. An address that is asked has no user, password or query in it. One that was only given may: it is shown
-//!    by [`shown_url`] alone, and the redactor is told of [`url_secrets`].
+//!    by [`shown_url`] alone, and the redactor gets [`url_secrets`].
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -19,7 +19,7 @@ pub enum ServerError {
     Url {
         /// The provider.
         name: String,
-        /// What was given.
+        /// The given address.
         url: String,
         /// The problem.
         why: &'static str,
@@ -90,7 +90,7 @@ pub(super) fn shown_url(url: &str) -> String {
     }
 }
 
-/// What an address has that is a secret: what stands before an `@`, whole, and the password alone.
+/// The secrets in an address: the text before an `@`, whole, and the password alone.
 pub fn url_secrets(url: &str) -> Vec<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let Some((who, _)) = rest.rsplit_once('@') else { return Vec::new() };

@@ -6,7 +6,7 @@
 //!    finds out (some servers leave the last empty line out).
 //!
 //! # Not here
-//! What is in an event, and how many bytes there may be: who reads the body bounds it.
+//! The content of an event, and the limit of bytes: the reader of the body bounds it.
 
 /// An event: its name (empty if it has none) and its data, whose lines are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// What the end of the stream leaves.
+    /// Returns the event that the end of the stream leaves.
     pub(super) fn finish(mut self) -> Result<Option<SseEvent>, NoEvent> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -86,7 +86,7 @@ impl SseDecoder {
         match field {
             b"data" => self.add_data(value),
             b"event" => self.event.name = String::from_utf8_lossy(value).into_owned(),
-            // llama.cpp's server has told of failures like this.
+            // llama.cpp's server has reported failures like this.
             b"error" => {
                 "error".clone_into(&mut self.event.name);
                 self.add_data(value);

@@ -33,12 +33,12 @@ impl ToolNames {
         names
     }
 
-    /// What the provider calls `tool`. One that is no longer offered, but was called earlier, has a name too.
+    /// The provider's name for `tool`. One that is no longer offered, but was called earlier, has a name too.
     pub(super) fn on_the_wire(&self, tool: &str) -> String {
         self.wire.get(tool).cloned().unwrap_or_else(|| plain(tool))
     }
 
-    /// What we call the tool that the model called `name`; a name that it made up stays as it is.
+    /// Our name for the tool that the model called `name`; a name that it made up stays as it is.
     pub(super) fn ours(&self, name: &str) -> String {
         self.ours.get(name).cloned().unwrap_or_else(|| name.to_owned())
     }
@@ -57,8 +57,8 @@ impl ToolNames {
     }
 }
 
-/// A name as every provider takes it. Two tools may come to the same: of those that are offered together
-/// [`ToolNames`] tells one from the other.
+/// A name as every provider takes it. Two tools may come to the same: [`ToolNames`] distinguishes those that
+/// are offered together.
 pub(crate) fn plain(name: &str) -> String {
     let allowed = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let name: String = name.chars().map(allowed).take(NAME_BYTES_MAX).collect();

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. `input` and `output` are JSON schemas of objects.
-//! 2. A provider is told the name, the description and `input`; the rest is for the gate.
+//! 2. A provider gets the name, the description and `input`; the rest is for the gate.
 //!
 //! # Not here
 //! The tools themselves, and what runs them.
@@ -15,11 +15,11 @@ use serde_json::Value;
 pub struct ToolSpec {
     /// Its name; that of a server's tool is `SERVER.tool`.
     pub name: String,
-    /// What it does, for the model.
+    /// Its description, for the model.
     pub description: String,
-    /// What it takes.
+    /// The schema of its arguments.
     pub input: Value,
-    /// What it gives.
+    /// The schema of its result.
     pub output: Value,
     /// It reads the project.
     pub reads: bool,
@@ -27,9 +27,9 @@ pub struct ToolSpec {
     pub writes: bool,
     /// It reaches beyond this machine.
     pub network: bool,
-    /// How long a call may take.
+    /// The time limit of a call.
     pub timeout_s: u32,
-    /// Where it comes from.
+    /// Its source.
     pub source: ToolSource,
 }
 

@@ -7,13 +7,13 @@
 //! | all else (rate limits, broken answers, a cancel) | nothing |
 //!
 //! # Invariants
-//! 1. Nothing is asked by who was not admitted. While the breaker is open nobody is; while one call tries
-//!    whether the provider answers again, the others are not. Who is turned away has made no call, and is
-//!    told what the last one came to, and for how long if that is known.
+//! 1. Only an admitted caller asks. While the breaker is open no caller is admitted; while one call tries
+//!    whether the provider answers again, the others are not. A caller that is turned away has made no call.
+//!    It gets the result of the last call, and the rest of the wait if that is known.
 //! 2. Who was admitted asks once, or gives the right back by dropping it: then the next one may try. A call
 //!    that is dropped or cancelled is neither success nor failure.
-//! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock. An answer that
-//!    closes nothing is told too: the breaker of another process may be the one that was heard of last.
+//! 3. A call that trips or closes the breaker reports it, once, after the fact and under no lock. An answer
+//!    that closes nothing is reported too: the last report may have been of another process's breaker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub trait BreakerListener: Send + Sync {
     }
 }
 
-/// Nobody listens.
+/// A listener that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBreakerListener;
 
@@ -56,17 +56,17 @@ struct ProviderGuard {
     name: String,
     breaker: Breaker,
     news: Arc<dyn BreakerListener>,
-    /// What the last failure said that counted, for those who are turned away.
+    /// The message of the last failure that counted, for callers that are turned away.
     last_failure: Mutex<Option<String>>,
 }
 
 /// A provider that is not asked at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBreaker {
-    /// Why, for a person.
+    /// The reason, for a person.
     pub why: String,
-    /// What is left of its rest; none while somebody tries whether it answers again, which nobody can tell
-    /// the length of.
+    /// The rest of its wait; `None` while a call tries whether it answers again, because the length of that
+    /// is unknown.
     pub left: Option<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl GuardedProvider {
     /// Asks to ask. Nothing is sent by this.
     ///
     /// # Errors
-    /// [`OpenBreaker`] while the breaker is open, or somebody tries.
+    /// Returns [`OpenBreaker`] if the breaker is open, or another call tries.
     pub fn admit(&self) -> Result<ModelCallPermit<'_>, OpenBreaker> {
         let permit = match &self.guard {
             Some(guard) => Some((guard, guard.admit()?)),
@@ -111,7 +111,7 @@ impl ModelCallPermit<'_> {
     /// Asks once, as [`Provider::answer`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors.
     pub async fn answer(
         self,
         request: &ModelRequest,
@@ -137,7 +137,8 @@ impl ProviderGuard {
     fn turned_away(&self, rejected: Rejected) -> OpenBreaker {
         let (what, left) = match rejected.why {
             RejectReason::CoolingDown => ("", Some(rejected.retry_after)),
-            // How long a probe may take is far more than it mostly does: whoever waits for that waits in vain.
+            // The limit of a probe is far more than it mostly takes: a caller that waits for it waits in
+            // vain.
             RejectReason::Probing => (", and somebody tries whether it answers again", None),
         };
         let last = lock(&self.last_failure).as_ref().map(|last| format!("; it failed with: {last}"));

@@ -1,8 +1,8 @@
-//! Reading lines that somebody else writes.
+//! Reading lines that another program writes.
 //!
 //! # Invariants
 //! 1. At most [`LINE_BYTES_MAX`] bytes are held, however long a line is.
-//! 2. A read that is dropped loses nothing: the next one goes on with the same line.
+//! 2. A read that is dropped loses nothing: the next one continues with the same line.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 16 << 10;
 /// The number of lines that are no messages and are passed over: a program that logs to its output is no
 /// rarity.
 pub(crate) const STRAY_LINES_MAX: u32 = 1000;
-/// How much of what a program wrote is repeated.
+/// The limit of a program's output that is repeated.
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// The beginning of a line, for a person.
@@ -39,7 +39,7 @@ pub enum LineError {
 pub struct LineReader<R> {
     from: R,
     held: Vec<u8>,
-    /// How much of `held` is known to have no line end.
+    /// The length of the part of `held` that is known to have no line end.
     looked: usize,
     piece: Box<[u8]>,
 }
@@ -50,10 +50,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         LineReader { from, held: Vec::new(), looked: 0, piece: vec![0; PIECE_BYTES].into_boxed_slice() }
     }
 
-    /// The next line without its end; none at the end. What stands behind the last line end is a line too.
+    /// The next line without its end; `None` at the end. Text behind the last line end is a line too.
     ///
     /// # Errors
-    /// [`LineError`]; the stream is of no use any more.
+    /// Returns [`LineError`]; the stream is of no use any more.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         loop {
             if let Some(at) = self.held[self.looked..].iter().position(|byte| *byte == b'\n') {
@@ -77,7 +77,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 }
 
 impl<R> LineReader<R> {
-    /// What has come of a line that has no end yet.
+    /// The beginning of a line that has no end yet.
     pub fn unfinished(&self) -> &[u8] {
         &self.held
     }

@@ -5,11 +5,11 @@
 //!    sandbox.
 //! 2. [`ProgramProcess::end`] returns when the program and all that it started are gone, and dropping a
 //!    process ends it too.
-//! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of what a program complains about only
-//!    the end is kept.
+//! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of the error output of a program only the
+//!    end is retained.
 //!
 //! # Not here
-//! What is said: `mcp` and `acp`.
+//! The messages: `mcp` and `acp`.
 
 mod lines;
 mod stdin_writer;
@@ -30,17 +30,17 @@ pub use unsandboxed::UnsandboxedStarter;
 pub struct ProgramSpec {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// The variables that it gets beside those of every program.
+    /// The variables that it gets in addition to those of every program.
     pub env: Vec<(String, String)>,
 }
 
 /// A program that was started.
 pub struct Pipes {
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What it writes.
+    /// Its standard output.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// What ends it.
+    /// The handle that ends it.
     pub process: Box<dyn ProgramProcess>,
 }
 
@@ -61,7 +61,7 @@ pub trait ProgramProcess: Send + Sync {
 /// The exit of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramExit {
-    /// How, where it ended by itself: `exit status: 3`.
+    /// Its status, if it ended by itself: `exit status: 3`.
     pub status: Option<String>,
     /// The end of what it wrote to its standard error.
     pub complaints: String,
@@ -83,6 +83,6 @@ pub trait ProgramStarter: Send + Sync {
     /// Starts one.
     ///
     /// # Errors
-    /// Why it cannot be started, in words.
+    /// Returns the reason why it cannot be started, in words.
     async fn start(&self, program: &ProgramSpec) -> Result<Pipes, String>;
 }

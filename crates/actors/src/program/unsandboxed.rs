@@ -21,9 +21,9 @@ use tokio::sync::watch;
 
 use super::{Pipes, ProgramExit, ProgramProcess, ProgramSpec, ProgramStarter};
 
-/// How much of what a program complains of is kept.
+/// The limit of a program's error output that is retained.
 const COMPLAINTS_BYTES_MAX: usize = 4 << 10;
-/// How long the end of the complaints is waited for when a process outside the group holds them open.
+/// The wait for the end of the error output when a process outside the group holds it open.
 const COMPLAINTS_WAIT: Duration = Duration::from_secs(1);
 
 /// Starts programs in a directory, with the variables that they are given and no others.
@@ -107,7 +107,7 @@ impl ProcessGroupGuard {
         Ok(running)
     }
 
-    /// How it ended, unless it was by us.
+    /// Ends the group and returns its status; `None` if it was killed by us.
     async fn end(&self, patience: Duration) -> Option<String> {
         let mut ended = self.ended.clone();
         let _ = tokio::time::timeout(patience, ended.wait_for(Option::is_some)).await;
@@ -124,7 +124,7 @@ impl Drop for ProcessGroupGuard {
 }
 
 impl ProcessGroup {
-    /// Whether it was killed, now or before.
+    /// Kills the group, and returns whether it was killed, now or before.
     fn kill(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_reaped {

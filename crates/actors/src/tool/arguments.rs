@@ -1,7 +1,7 @@
 //! Arguments that fit their schema, made into work: defaults filled in, paths found.
 //!
 //! # Invariants
-//! The defaults here are those that the schemas tell.
+//! The defaults here are those that the schemas state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -258,7 +258,8 @@ impl ToolCallArguments<'_> {
         Ok((ToolRequest::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
     }
 
-    /// What is a path is found below its project; what is none is the name of a definition.
+    /// Reads a context request: a path is found below its project; any other text is the name of a
+    /// definition.
     fn context(&self) -> Result<(ToolRequest, Value), ToolError> {
         let mut question: ContextQuestion = self.read_as()?;
         let places = question.focus.iter_mut().map(|focus| self.focus(focus)).collect::<Result<_, _>>()?;

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. `"format": "path"` marks every field that is a path.
-//! 2. A bound that a schema can say stands in the schema; the model reads it there.
+//! 2. A bound that a schema can say is in the schema; the model reads it there.
 
 use serde_json::{Value, json};
 
@@ -19,18 +19,18 @@ pub const DEPTH_MAX: u32 = 8;
 pub const ENTRIES_MAX: usize = 2_000;
 /// The number of matches that are given at most.
 pub const MATCHES_MAX: u32 = 1_000;
-/// How long a file may be that is written whole.
+/// The limit of a file that is written whole.
 pub const CONTENT_BYTES_MAX: usize = 8 << 20;
-/// How long a command may take unless more is asked for.
+/// The time limit of a command unless more is asked for.
 pub const RUN_TIMEOUT_S: u32 = 120;
-/// How long a command may take at most.
+/// The greatest time limit of a command.
 pub const RUN_TIMEOUT_S_MAX: u32 = 3_600;
 
-/// The tool by which a model tells of a choice. It changes no file, and is in no group: a node that may call
+/// The tool by which a model records a choice. It changes no file, and is in no group: a node that may call
 /// it names it.
 pub const PLAN_DECIDE: &str = "plan.decide";
 
-/// How long a tool that starts no process may take.
+/// The time limit of a tool that starts no process.
 const FILE_TIMEOUT_S: u32 = 60;
 const CONTEXT_MAX: u32 = 5;
 const MATCHES: u32 = 200;
@@ -268,7 +268,7 @@ fn plan_decide() -> ToolSpec {
     );
     let mut chosen = said("What was chosen.");
     chosen["minLength"] = json!(1);
-    // A confidence out of bounds, and a number that the plan does not have, are told by whoever keeps decisions.
+    // The store of decisions reports a confidence out of bounds, and a number that the plan does not have.
     let input = object(
         &["question", "chosen", "rationale"],
         json!({

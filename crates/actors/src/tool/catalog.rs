@@ -20,10 +20,10 @@ use crate::model::{ToolSpec, wire_name};
 /// The groups by which an actor names tools.
 pub const GROUPS: [&str; 4] = ["read", "write", "shell", "context"];
 
-/// How much of a name that names nothing is repeated.
+/// The limit of an unknown name that is repeated.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The names of the tools of a group; none when there is no such group.
+/// The names of the tools of a group; `None` if there is no such group.
 pub fn group(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "read" => Some(&["read_file", "list_directory", "search_files"]),
@@ -40,13 +40,13 @@ pub trait ForeignTool: Send + Sync {
     /// Does one call.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// Returns the reason of the failure, in words.
     async fn call(&self, arguments: Value) -> Result<Value, String>;
 }
 
 /// A tool that can be called.
 pub struct Tool {
-    /// What it is.
+    /// Its specification.
     pub spec: ToolSpec,
     input: OnceLock<Result<Schema, SchemaError>>,
     output: OnceLock<Result<Schema, SchemaError>>,
@@ -66,20 +66,20 @@ impl Tool {
         self.output.get_or_init(|| Schema::new(&self.spec.output)).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether the arguments fit.
+    /// Checks that the arguments fit.
     ///
     /// # Errors
-    /// [`ToolError::InvalidArguments`] with all that is wrong.
+    /// Returns [`ToolError::InvalidArguments`] with all that is wrong.
     pub fn check_input(&self, arguments: &Value) -> Result<(), ToolError> {
         let problems = problems(self.input(), arguments);
         let tool = self.spec.name.clone();
         if problems.is_empty() { Ok(()) } else { Err(ToolError::InvalidArguments { tool, problems }) }
     }
 
-    /// Whether the result fits.
+    /// Checks that the result fits.
     ///
     /// # Errors
-    /// [`ToolError::BadOutput`] with all that is wrong.
+    /// Returns [`ToolError::BadOutput`] with all that is wrong.
     pub fn check_output(&self, result: &Value) -> Result<(), ToolError> {
         let problems = problems(self.output(), result);
         let tool = self.spec.name.clone();
@@ -87,7 +87,7 @@ impl Tool {
     }
 }
 
-/// What is wrong with the value; a schema that cannot be used fits nothing.
+/// The problems of the value; a schema that cannot be used fits nothing.
 fn problems(schema: Result<&Schema, SchemaError>, value: &Value) -> Vec<String> {
     match schema {
         Ok(schema) => schema.problems(value),
@@ -119,7 +119,7 @@ impl Catalog {
     /// Adds a tool that is none of ours. One with its name stays.
     ///
     /// # Errors
-    /// Its schemas cannot be used.
+    /// Returns an error if its schemas cannot be used.
     pub fn add(&mut self, spec: ToolSpec, does: Arc<dyn ForeignTool>) -> Result<(), SchemaError> {
         let tool = Tool::new(spec, Some(does));
         tool.input()?;
@@ -133,7 +133,7 @@ impl Catalog {
     /// Only these: names of tools, and of groups.
     ///
     /// # Errors
-    /// [`ToolError::UnknownTool`] for the first that names neither.
+    /// Returns [`ToolError::UnknownTool`] for the first that names neither.
     pub fn only(&self, names: &[String]) -> Result<Catalog, ToolError> {
         let mut tools: Vec<Arc<Tool>> = Vec::new();
         for name in names {
@@ -158,7 +158,7 @@ impl Catalog {
     /// The tool of this name.
     ///
     /// # Errors
-    /// [`ToolError::UnknownTool`] with the name that was probably meant.
+    /// Returns [`ToolError::UnknownTool`] with the name that was probably meant.
     pub fn find(&self, name: &str) -> Result<&Arc<Tool>, ToolError> {
         self.tools.iter().find(|tool| tool.spec.name == name).ok_or_else(|| self.unknown(name))
     }
@@ -167,7 +167,7 @@ impl Catalog {
     /// offered has no other name there, so that who calls it all the same is found to mean it.
     ///
     /// # Errors
-    /// [`ToolError::UnknownTool`], which names only what is `offered`.
+    /// Returns [`ToolError::UnknownTool`], which names only what is `offered`.
     pub fn meant(&self, name: &str, offered: &dyn Fn(&ToolSpec) -> bool) -> Result<&Arc<Tool>, ToolError> {
         let by_wire = || self.tools.iter().find(|tool| wire_name(&tool.spec.name) == name);
         let found = self.tools.iter().find(|tool| tool.spec.name == name).or_else(by_wire);
@@ -186,7 +186,7 @@ impl Catalog {
         ToolError::UnknownTool { name, meant, offered }
     }
 
-    /// What a model is offered.
+    /// The specifications that a model is offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.tools.iter().map(|tool| tool.spec.clone()).collect()
     }

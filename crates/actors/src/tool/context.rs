@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. All of them only read.
-//! 2. The defaults and bounds that the schemas tell are those that are used.
+//! 2. The defaults and bounds that the schemas state are those that are used.
 //!
 //! # Not here
-//! What they find: the workplace asks the pipeline and the store.
+//! The results: the workplace asks the pipeline and the store.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub const CONTEXT_TOKENS: u32 = 2_048;
 pub const CONTEXT_TOKENS_MIN: u32 = 256;
 /// The most tokens that can be asked for at once.
 pub const CONTEXT_TOKENS_MAX: u32 = 16_384;
-/// How long a query may be.
+/// The limit of a query.
 const QUERY_CHARS_MAX: usize = 16_384;
 /// The number of things a request may be about for sure.
 const FOCUS_MAX: usize = 64;
@@ -27,10 +27,10 @@ const FOCUS_MAX: usize = 64;
 pub const HISTORY_MATCHES: u32 = 20;
 /// The number of matches of the history that are given at most.
 pub const HISTORY_MATCHES_MAX: u32 = 100;
-/// How long the text of a match is at most, in characters.
+/// The limit of the text of a match, in characters.
 pub const HISTORY_TEXT_CHARS_MAX: usize = 300;
 
-/// How much of a thing is shown at most, as a model says it.
+/// The greatest depths at which a thing is shown, as a model names them.
 pub const DEPTHS: [&str; 4] = ["listing", "outline", "signatures", "full"];
 
 /// The kind of an entry in a plan's history.
@@ -41,7 +41,7 @@ pub enum HistoryKind {
     Decision,
     /// Something that failed.
     Error,
-    /// What a node was given.
+    /// The context of a node.
     Context,
     /// A commit of a project.
     Commit,
@@ -73,7 +73,7 @@ pub struct ContextQuestion {
     /// The number of tokens it may fill.
     #[serde(default = "some_tokens")]
     pub tokens: u32,
-    /// How much of a thing may be shown; one of [`DEPTHS`].
+    /// The greatest depth at which a thing is shown; one of [`DEPTHS`].
     #[serde(default = "all_of_it")]
     pub depth: String,
 }

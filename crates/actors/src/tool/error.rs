@@ -11,7 +11,7 @@ pub enum ToolError {
     /// There is no such tool.
     #[error("there is no tool `{name}`{meant}; the tools are {}", .offered.join(", "))]
     UnknownTool {
-        /// What was called.
+        /// The name that was called.
         name: String,
         /// The name that was probably meant, as the end of a sentence.
         meant: String,
@@ -23,7 +23,7 @@ pub enum ToolError {
     InvalidArguments {
         /// The tool.
         tool: String,
-        /// Which field, what was wrong, what is allowed.
+        /// The fields, their errors, and the allowed values.
         problems: Vec<String>,
     },
     /// The tool may not be used here.
@@ -42,7 +42,7 @@ pub enum ToolError {
         /// As it was given.
         path: String,
     },
-    /// The path lies where nothing is written.
+    /// The path is in a place where nothing is written.
     #[error("{path} is protected: read it, but change something else")]
     ProtectedPath {
         /// As it was given.
@@ -59,7 +59,7 @@ pub enum ToolError {
     InTheWay {
         /// As it was given.
         path: String,
-        /// What, and the way on.
+        /// The obstacle, and advice.
         what: String,
     },
     /// The file was not read before it was to be replaced.
@@ -89,7 +89,7 @@ pub enum ToolError {
     NotUnique {
         /// As it was given.
         path: String,
-        /// How often.
+        /// The number of occurrences.
         count: usize,
     },
     /// The file is no text.
@@ -98,7 +98,7 @@ pub enum ToolError {
         /// As it was given.
         path: String,
     },
-    /// A mark stands for a secret that the file does not have.
+    /// A mark represents a secret that the file does not have.
     #[error(
         "{mark} stands for a secret that {path} does not have: leave what is around it as it is, or write another value"
     )]
@@ -108,7 +108,7 @@ pub enum ToolError {
         /// The mark.
         mark: String,
     },
-    /// What was decided cannot be recorded.
+    /// The decision cannot be recorded.
     #[error("{why}; leave out what you do not know")]
     DecisionInvalid {
         /// The problem.
@@ -137,15 +137,15 @@ pub enum ToolError {
     Repeated {
         /// The tool.
         tool: String,
-        /// How often in a row.
+        /// The number of calls in a row.
         times: u32,
     },
     /// There is no context to give, or none is left.
     #[error("{message}")]
     NoContext {
-        /// Which case it is.
+        /// The code of the case.
         code: &'static str,
-        /// What, and the way on.
+        /// The reason, and advice.
         message: String,
     },
     /// Anything else went wrong.
@@ -153,13 +153,13 @@ pub enum ToolError {
     Failed {
         /// The tool.
         tool: String,
-        /// What.
+        /// The reason.
         message: String,
     },
 }
 
 impl ToolError {
-    /// Its code, which stands before its message.
+    /// Its code, which comes before its message.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::UnknownTool { .. } => "UNKNOWN_TOOL",
@@ -184,9 +184,8 @@ impl ToolError {
         }
     }
 
-    /// What kind of fault it is: the model's, which made a call that cannot be made, or the tool's. None
-    /// where it belongs to the work that something is not there, not read yet, or not as it was thought to
-    /// be.
+    /// The category of the fault: the model's, which made a call that cannot be made, or the tool's. `None`
+    /// if it is a normal part of the work: a thing does not exist, is not read yet, or is not as expected.
     pub const fn fault(&self) -> Option<ErrorCategory> {
         match self {
             Self::UnknownTool { .. }

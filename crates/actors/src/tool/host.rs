@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. `perform` admits, runs, captures and stores: when it has returned, the call and all that it changed are
-//!    kept.
-//! 2. What the node has seen ([`FileKnowledge`]) is compared in the same step that writes: nobody gets
-//!    between.
+//!    stored.
+//! 2. The knowledge of the node ([`FileKnowledge`]) is compared in the same step that writes: no other write
+//!    comes between.
 //! 3. Results come redacted and bounded.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::resolve_path::{ToolPath, ToolProject};
 /// The data that a call is recorded by.
 #[derive(Clone, Debug)]
 pub struct CallInfo {
-    /// The tool; none when there is no such tool.
+    /// The tool; `None` if there is no such tool.
     pub tool: Option<Arc<Tool>>,
     /// Its name, as it was called.
     pub name: String,
@@ -46,9 +46,9 @@ pub enum CommandText {
 /// A path that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FocusPlace {
-    /// Where.
+    /// The path.
     pub place: ToolPath,
-    /// First and last line; none: all of the file.
+    /// First and last line; `None`: all of the file.
     pub lines: Option<(u32, u32)>,
 }
 
@@ -57,7 +57,7 @@ pub struct FocusPlace {
 pub enum ToolRequest {
     /// Reads lines of a file.
     Read {
-        /// Which.
+        /// The file.
         place: ToolPath,
         /// The first line, from 1.
         offset: u64,
@@ -66,7 +66,7 @@ pub enum ToolRequest {
     },
     /// Lists a directory.
     List {
-        /// Which.
+        /// The directory.
         place: ToolPath,
         /// The number of levels.
         depth: u32,
@@ -75,9 +75,9 @@ pub enum ToolRequest {
     },
     /// Searches files.
     Search {
-        /// Where.
+        /// The path to search in.
         place: ToolPath,
-        /// What for, a regular expression.
+        /// The pattern, a regular expression.
         pattern: String,
         /// In which files.
         glob: Option<String>,
@@ -88,65 +88,65 @@ pub enum ToolRequest {
     },
     /// Writes a whole file.
     Write {
-        /// Which.
+        /// The file.
         place: ToolPath,
-        /// What is in it then.
+        /// The new content.
         content: String,
-        /// What the node has seen of it.
+        /// The node's knowledge of the file.
         known: FileKnowledge,
     },
     /// Replaces a piece of a file.
     Edit {
-        /// Which.
+        /// The file.
         place: ToolPath,
         /// The piece.
         old: String,
-        /// What takes its place.
+        /// The replacement.
         new: String,
         /// Every occurrence, not the only one.
         replace_all: bool,
-        /// What the node has seen of it.
+        /// The node's knowledge of the file.
         known: FileKnowledge,
     },
     /// Removes a file or a directory.
     Delete {
-        /// Which.
+        /// The file or directory.
         place: ToolPath,
         /// A directory with all that is in it.
         recursive: bool,
     },
     /// Moves a file or a directory.
     Move {
-        /// Which.
+        /// The file or directory.
         from: ToolPath,
-        /// Where to.
+        /// The target path.
         to: ToolPath,
         /// In place of what is there.
         overwrite: bool,
     },
     /// Runs a command.
     Run {
-        /// Which.
+        /// The command.
         command: CommandText,
-        /// Where.
+        /// The working directory.
         cwd: ToolPath,
         /// Its time limit.
         timeout_s: u32,
         /// Variables that it sees.
         env: Vec<(String, String)>,
-        /// What it reads.
+        /// The standard input.
         stdin: Option<String>,
     },
     /// Records a choice.
     Decide {
-        /// What the node says of it.
+        /// The arguments of the node about the choice.
         said: Value,
     },
     /// Assembles a context.
     Context {
-        /// What is asked.
+        /// The question.
         question: ContextQuestion,
-        /// The place of each thing in focus; none: it is the name of a definition.
+        /// The place of each thing in focus; `None`: it is the name of a definition.
         places: Vec<Option<FocusPlace>>,
     },
     /// Looks through the past.
@@ -155,7 +155,7 @@ pub enum ToolRequest {
     ContextBudget,
     /// Calls a tool that is none of ours.
     Foreign {
-        /// Who does it.
+        /// The tool.
         tool: Arc<dyn ForeignTool>,
         /// Its arguments.
         arguments: Value,
@@ -169,23 +169,23 @@ pub struct ToolOutcome {
     pub outcome: Result<Value, ToolError>,
     /// The number of files that changed.
     pub changed: u32,
-    /// What files are known to be now; none: gone.
+    /// The known present states of files; `None`: the file is gone.
     pub seen: Vec<(ToolPath, Option<Hash>)>,
 }
 
 /// Runs the tools.
 #[async_trait]
 pub trait ToolHost: Send + Sync {
-    /// What ends the run of the node itself: a cancel, a limit, a store that fails.
+    /// The reason that ends the run of the node itself: a cancel, a limit, a store that fails.
     type Stopped: Send;
 
     /// The projects.
     fn projects(&self) -> &[ToolProject];
 
-    /// Returns the reason why the tool may not be used now; none when it may.
+    /// Returns the reason why the tool may not be used now; `None` if it may.
     fn forbids(&self, tool: &ToolSpec) -> Option<String>;
 
-    /// Keeps a call that was not let begin.
+    /// Stores a call that was refused before it began.
     async fn refused(&self, call: CallInfo, why: &ToolError) -> Result<(), Self::Stopped>;
 
     /// Does the work of a call.

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! # Invariants
-//! 1. A wrong call is an answer, never an end: the model is told what was wrong and what is allowed.
-//! 2. Every call reaches the [`ToolHost`], which keeps it: also one that was refused.
+//! 1. A wrong call is an answer, never an end: the model gets the error and the allowed values.
+//! 2. Every call reaches the [`ToolHost`], which stores it: also one that was refused.
 //! 3. A node that makes the same call again and again, and gets the same answer, is stopped
 //!    ([`REPEATS_MAX`]).
 //!

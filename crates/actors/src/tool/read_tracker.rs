@@ -1,8 +1,8 @@
 //! Tracks the files that a node has seen: the hash that it last read or wrote.
 //!
 //! # Invariants
-//! Only whole files are remembered as they were when somebody looked; what a command changes is not followed,
-//! so that a file that it changed is stale.
+//! Only whole files are remembered as they were when the node last read or wrote them; changes by a command
+//! are not followed, so that a file that it changed is stale.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum FileKnowledge {
     Unread,
     /// The node has seen it with this content.
     As(Hash),
-    /// Nobody has to have seen it: a person wrote the call.
+    /// The node need not have seen it: a person wrote the call.
     Whatever,
 }
 

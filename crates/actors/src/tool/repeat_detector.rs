@@ -1,14 +1,14 @@
 //! Notices a model that runs in a circle.
 //!
 //! # Invariants
-//! Only the same call with the same result, in a row, counts: whoever waits for something that changes is no
-//! loop.
+//! Only the same call with the same result, in a row, counts: a node that waits for something that changes is
+//! no loop.
 
 use domain::Hash;
 
-/// How often in a row the same call with the same result is answered, until it is answered with an error.
+/// The number of times in a row from which the same call with the same result is answered with an error.
 pub const REPEATS_TOLD: u32 = 3;
-/// How often in a row, until the node ends.
+/// The number of times in a row at which the node ends.
 pub const REPEATS_MAX: u32 = 5;
 
 /// The last call, and how often it was made in a row.

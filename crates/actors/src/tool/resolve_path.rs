@@ -5,7 +5,7 @@
 //! 2. An absolute path below a project's root means the path below it; any other absolute path leads out.
 //!
 //! # Not here
-//! Whether links on the way lead out: only the kernel can say, when the path is opened.
+//! The check that no link on the way leads out: only the kernel can do it, when the path is opened.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::error::ToolError;
 /// A project as tools see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolProject {
-    /// What its paths begin with, where there are several.
+    /// The prefix of its paths, if there are several projects.
     pub alias: String,
     /// Its root, as commands see it.
     pub root: PathBuf,
@@ -29,9 +29,9 @@ pub struct ToolProject {
 pub struct ToolPath {
     /// The project.
     pub root: RootIndex,
-    /// Where in it; none for its root.
+    /// The path in it; `None` for its root.
     pub path: Option<RelPath>,
-    /// What shown paths of the project begin with: its alias, where there are several projects.
+    /// The prefix of shown paths of the project: its alias, if there are several projects.
     pub prefix: String,
     /// As it is shown.
     pub shown: String,

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A call is made by one at a time: a runner is not shared.
-//! 2. What is wrong with a call is found before anything begins, and kept.
+//! 2. Errors of a call are found before anything begins, and stored.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::model::{ToolSource, ToolSpec, ToolUse};
 
 /// Arguments longer than this are refused unread.
 const ARGUMENTS_BYTES_MAX: usize = 18 << 20;
-/// How much of a name that names nothing is kept.
+/// The limit of an unknown name that is stored.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The files that a node must have read before it writes.
@@ -42,7 +42,7 @@ pub struct ToolAnswer {
     pub is_error: bool,
     /// The number of files it changed.
     pub changed: u32,
-    /// What kind of fault it was; none when it went well, or as work goes.
+    /// The category of the fault; `None` if it succeeded, or failed as a normal part of the work.
     pub fault: Option<ErrorCategory>,
 }
 
@@ -55,7 +55,7 @@ pub enum Halt<S> {
     Loop {
         /// The tool that it calls.
         tool: String,
-        /// How often it did in a row.
+        /// The number of repeats in a row.
         times: u32,
     },
 }
@@ -80,7 +80,7 @@ impl<W: ToolHost> ToolRunner<W> {
         &self.catalog
     }
 
-    /// Where it works.
+    /// Returns the host of its calls.
     pub fn workplace(&self) -> &W {
         &self.workplace
     }
@@ -93,7 +93,7 @@ impl<W: ToolHost> ToolRunner<W> {
     /// Makes a call and says what came of it.
     ///
     /// # Errors
-    /// [`Halt`]: the node ends.
+    /// Returns [`Halt`] if the node ends.
     pub async fn call(&mut self, call: &ToolUse) -> Result<ToolAnswer, Halt<W::Stopped>> {
         let performed = match self.prepare(call) {
             Ok((head, work)) => self.workplace.perform(head, work).await.map_err(Halt::Stopped)?,

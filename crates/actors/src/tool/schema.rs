@@ -10,13 +10,13 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-/// How large a pattern may be once it is compiled, and what is remembered while it is matched.
+/// The limit of a compiled pattern, and of the memory of its matching.
 const PATTERN_BYTES_MAX: usize = 256 << 10;
-/// How often the matching of a pattern may go back.
+/// The limit of steps back in the matching of a pattern.
 const BACKTRACK_STEPS_MAX: usize = 100_000;
-/// The number of problems that are told at once.
+/// The number of problems that are reported at once.
 const PROBLEMS_MAX: usize = 8;
-/// How long one of them may be.
+/// The limit of one of them.
 const PROBLEM_CHARS_MAX: usize = 400;
 
 /// The reason why a schema cannot be used.
@@ -37,7 +37,7 @@ impl Schema {
     /// Compiles it.
     ///
     /// # Errors
-    /// It is not a schema, or refers to something elsewhere.
+    /// Returns an error if it is not a schema, or refers to something elsewhere.
     pub fn new(schema: &Value) -> Result<Schema, SchemaError> {
         let patterns = PatternOptions::fancy_regex()
             .size_limit(PATTERN_BYTES_MAX)
@@ -55,7 +55,7 @@ impl Schema {
     /// All that is wrong with the value; nothing when it fits.
     pub fn problems(&self, value: &Value) -> Vec<String> {
         if let Value::String(text) = value {
-            // What a model wrote as arguments and nobody could read stays a string.
+            // Arguments of a model that could not be parsed stay a string.
             let why = serde_json::from_str::<Value>(text).err();
             let why = why.map(|error| format!(": {error}")).unwrap_or_default();
             return vec![format!("they have to be a JSON object, and are not valid JSON{why}")];

@@ -4,9 +4,9 @@
 //! 1. What is left has at most head and tail, and one line that says how many bytes are missing.
 //! 2. No character is cut.
 
-/// How much of the beginning is shown.
+/// The length of the beginning that is shown.
 pub const HEAD_BYTES: usize = 16 << 10;
-/// How much of the end is shown.
+/// The length of the end that is shown.
 pub const TAIL_BYTES: usize = 48 << 10;
 
 /// The text, or its beginning and its end.

@@ -39,7 +39,7 @@ impl ActionCommand {
 }
 
 pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
-    // What is shown is what is written, whoever could be asked.
+    // `show` prints a definition as it is written, independent of the available providers.
     let with_providers = match command {
         ActionCommand::List | ActionCommand::Check { .. } => WithProviders::Yes,
         ActionCommand::Show { .. } => WithProviders::No,

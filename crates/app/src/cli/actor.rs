@@ -39,7 +39,7 @@ impl ActorCommand {
 }
 
 pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<CommandReport, CommandError> {
-    // What is shown is what is written, whoever could be asked.
+    // `show` prints a definition as it is written, independent of the available providers.
     let with_providers = match command {
         ActorCommand::List | ActorCommand::Check { .. } => WithProviders::Yes,
         ActorCommand::Show { .. } => WithProviders::No,

@@ -48,7 +48,7 @@ pub(super) fn run(command: ConfigCommand, invocation: &Invocation) -> Result<Com
     }
 }
 
-/// The settings as they hold in the project that the person stands in.
+/// Returns the settings that apply in the project of the user's directory.
 fn settings(invocation: &Invocation) -> Result<Settings, CommandError> {
     let projects = project::find_all(&[], &invocation.here)?;
     invocation.settings(Vec::new(), &projects)

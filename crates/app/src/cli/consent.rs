@@ -32,7 +32,7 @@ use crate::render::diff::counted;
 
 /// The number of commands a question shows; the rest is counted.
 const COMMANDS_SHOWN_MAX: usize = 30;
-/// How much of each command it shows, in characters.
+/// The number of characters of each command that the question shows.
 const COMMAND_CHARS_MAX: usize = 1_000;
 
 /// The permissions that a plan needs from its user.
@@ -200,7 +200,7 @@ impl Consent {
         Ok(true)
     }
 
-    /// What its definitions run and ask for, a line for each.
+    /// Returns a line for each thing that its definitions run or ask for.
     pub(super) fn lines(&self) -> Vec<String> {
         let asks = self.asks.iter().map(|ask| format!("asks for {ask}"));
         question_lines(&self.runs).into_iter().map(|run| format!("runs {run}")).chain(asks).collect()
@@ -310,7 +310,7 @@ async fn grant(engine: &Engine, root: &[u8], digests: &[String]) -> Result<(), C
 /// time.
 ///
 /// # Errors
-/// They say no, or nobody can be asked.
+/// Returns an error if the user says no, or if no user can be asked.
 pub(super) fn to_hidden_project(
     root: &Path,
     hidden: &Path,

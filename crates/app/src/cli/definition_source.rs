@@ -27,7 +27,7 @@ use crate::setup::default_actor::ReplayedRecording;
 use crate::setup::definitions;
 use crate::setup::definitions::{NOBODY, WithProviders};
 
-/// How long a task may be.
+/// The length limit of a task.
 const TASK_BYTES_MAX: usize = 64 * 1024;
 /// The argument that a plan of `--for-each` has by itself.
 const ITEM: &str = "item";
@@ -51,7 +51,7 @@ pub(super) struct PlanSource {
     args: Vec<(String, String)>,
     /// The actor that was asked for, as it was typed.
     asked: Option<String>,
-    /// What was typed, for advice.
+    /// The typed word, for advice.
     word: String,
 }
 
@@ -59,12 +59,12 @@ pub(super) struct PlanSource {
 enum SourceMeaning {
     /// An action, by its name or its file.
     Action(Box<LoadedDefinition<Action>>),
-    /// What is to be done, in words.
+    /// The task, in words.
     Task(String),
 }
 
 impl PlanSource {
-    /// Finds it, and whoever does it; none when a command or steps were typed.
+    /// Finds the source, and the actor that does it; `None` if a command or steps were typed.
     pub(super) async fn find(
         words: SourceWords<'_>,
         settings: &Settings,
@@ -122,7 +122,7 @@ impl PlanSource {
         Ok(Some((PlanSource { library, what, surroundings, args, asked, word }, notes)))
     }
 
-    /// Who is in it, for a recording.
+    /// Returns the participants, for a recording.
     pub(super) fn cast(&self) -> Participants {
         let FreezeOptions { actor_default, model_default, strategist_default, .. } = &self.surroundings;
         let strategist = match strategist_default {
@@ -137,8 +137,8 @@ impl PlanSource {
         }
     }
 
-    /// Why a line of `--for-each` is no value of the argument `item`; all else that may be wrong tells
-    /// `freeze`.
+    /// Returns the reason why a line of `--for-each` is no value of the argument `item`; `freeze` reports all
+    /// other errors.
     pub(super) fn wrong_item(&self, item: &str) -> Option<String> {
         let Err(DefinitionError::Args(errors)) = self.joined(Some(item)) else { return None };
         let of_item = |error: &&ArgError| matches!(error, ArgError::Invalid { name, .. } if name == ITEM);
@@ -154,7 +154,7 @@ impl PlanSource {
         }
     }
 
-    /// What a plan keeps of it; `item` is its line of `--for-each`.
+    /// Returns the definition that a plan stores; `item` is its line of `--for-each`.
     pub(super) fn freeze(&self, item: Option<&str>) -> Result<FrozenDefinition, CommandError> {
         let frozen = self.joined(item).map_err(|error| match &self.what {
             SourceMeaning::Task(_) => advised(&error, &self.word, None),

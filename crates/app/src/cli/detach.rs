@@ -1,10 +1,10 @@
-//! `--detach`: leaves a plan to a worker, and starts one in the background when none lives.
+//! `--detach`: leaves a plan to a worker, and starts one in the background if none runs.
 //!
 //! # Invariants
-//! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock
-//!    meanwhile, until the worker is there.
-//! 2. Where none that lives was started with the keys of a plan, one is started from here, if they are here:
-//!    it takes any plan, like every other.
+//! 1. Of many commands that find no worker at once, one starts one. The command that looks and starts holds a
+//!    lock until the worker is there.
+//! 2. If no running worker was started with the keys of a plan, one is started from here, if they are here.
+//!    It takes any plan, like every other.
 //! 3. The plan is left to the workers before it is looked for one, so that no worker goes without having seen
 //!    it.
 
@@ -25,15 +25,15 @@ use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::setup::paths;
 
-/// How long a worker lives that was started here and has nothing to do.
+/// The idle time after which a worker that was started here ends.
 const UNTIL_IDLE: &str = "60s";
-/// How long a worker may take to be there.
+/// The time within which a worker must be ready.
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A longer log begins anew.
+/// A longer log is started again from empty.
 pub(super) const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Sees to it that a worker lives that can do the plan that was left to it, and tells how that is followed
+/// Makes sure that a worker runs that can do the plan that was left to it. Reports how the plan is followed
 /// and stopped.
 pub(super) async fn detach(
     invocation: &Invocation,
@@ -84,7 +84,7 @@ async fn wait_on(began: Instant, log: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Starts a worker in the background when none lives that has these variables; says whether it did.
+/// Starts a worker in the background if none runs that has these variables. Returns whether it did.
 pub(super) async fn start_worker(
     invocation: &Invocation,
     engine: &Engine,

@@ -61,7 +61,7 @@ pub(super) async fn run(invocation: &Invocation) -> Result<CommandReport, Comman
 }
 
 /// The providers: where they are, whether there is a key, and what to set. The key itself is never shown, and
-/// nobody is asked.
+/// no provider is asked.
 fn provider_findings(providers: &[ProviderView]) -> Vec<DoctorFinding> {
     let finding = |view: &ProviderView| {
         let detail = match (&view.lacks, view.has_key) {
@@ -154,7 +154,7 @@ async fn open_line(open: &UnsettledApply, engine: &Engine) -> Result<String, Com
     Ok(format!("open {kind} of plan {id} to {}{since}: {advice}\n", projects.join(", ")))
 }
 
-/// How user namespaces are allowed where they usually are not.
+/// The way to allow user namespaces where they usually are not.
 const NAMESPACES_HINT: &str = "install bubblewrap, or allow user namespaces: `sysctl -w user.max_user_namespaces=10000`, and on \
      Ubuntu 24.04 and later also `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`";
 

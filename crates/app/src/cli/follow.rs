@@ -1,9 +1,10 @@
 //! While a plan works: what is shown of it, and what a request to stop does.
 //!
 //! # Invariants
-//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the
-//!    second ends the program as soon as the cancel is written down, and the kernel kills what lives of the
-//!    plan with it. So the next command knows that it has a cancel to finish. The third waits for nothing.
+//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more. The
+//!    second ends the program as soon as the cancel is written down, and the kernel kills the plan's
+//!    processes with it. So the next command knows that it has a cancel to finish. The third waits for
+//!    nothing.
 //! 2. An apply that cannot be cancelled any more is finished, not abandoned. One that waits is stopped, and
 //!    its plan is as it was: work that is done is not thrown away by an impatient Ctrl-C.
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
@@ -27,12 +28,12 @@ use crate::output::OutputNote;
 use crate::render;
 use crate::render::progress::ProgressPrinter;
 
-/// How often progress is looked at.
+/// The interval at which progress is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a cancel by a signal waits for its acknowledgement: longer than the owner takes, by default, to
-/// kill what lives and to store what it changed.
+/// The time for which a cancel by a signal waits for its acknowledgement. It is longer than the owner takes,
+/// by default, to kill the processes and to store their changes.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
-/// How much of what a command printed is looked at for its last line.
+/// The bytes of a command's output that are searched for its last line.
 const LAST_BYTES: usize = 16 * 1024;
 /// The number of events that are read at a time.
 const EVENTS_MAX: usize = 100;

@@ -3,11 +3,11 @@
 //! # Invariants
 //! 1. All lines are read, and held against the argument that they are given for, before the first plan is
 //!    made: a file that cannot be read makes none, nor does one with a line that is no value.
-//! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were
-//!    made or are on their way are told of.
-//! 3. A line is bytes, as a file name is; where it stands in a text, it is text.
-//! 4. It reaches whoever does the plan: as `$ITEM`, as `{{item}}`, or at the end of the task where nobody
-//!    names it.
+//! 2. The first plan that cannot be made ends it, as a signal does. None is begun any more, and all that were
+//!    made or are on their way are reported.
+//! 3. A line is bytes, as a file name is; inside a text, it is text.
+//! 4. It reaches the actor of the plan: as `$ITEM`, as `{{item}}`, or at the end of the task if nothing names
+//!    it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,9 +30,9 @@ use crate::setup::text_file;
 const ITEM: &str = "ITEM";
 /// So many plans are made at once, so that they share the disk's time.
 const AT_ONCE: usize = 256;
-/// How much is read: more than as many plans as may wait need.
+/// The number of bytes that are read: more than the largest number of waiting plans needs.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// So many lines that cannot be used are told of.
+/// The number of unusable lines that are reported.
 const WRONG_TOLD_MAX: usize = 20;
 /// So many are named to programs.
 const WRONG_NAMED_MAX: usize = 1000;
@@ -69,7 +69,7 @@ pub(super) async fn detach_all(
     let mut keys = BTreeSet::new();
     let mut made = std::pin::pin!(made.buffered(AT_ONCE));
     let mut outcome = Ok(());
-    // To its end, whatever happens: those that are on their way are made, and are told of.
+    // To its end, whatever happens: those that are on their way are made, and are reported.
     loop {
         let next = tokio::select! {
             next = made.next() => next,
@@ -115,9 +115,9 @@ pub(super) async fn detach_all(
 pub(super) struct NonEmptyLines {
     /// The file, as it was typed.
     file: String,
-    /// What stands on each.
+    /// The content of each line.
     pub(super) items: Vec<ByteText>,
-    /// Where each stands, from 1; as many as there are items.
+    /// The number of each line, from 1; as many as there are items.
     numbers: Vec<usize>,
 }
 
@@ -125,7 +125,7 @@ impl NonEmptyLines {
     /// Refuses lines that are no values of the argument that they are given for.
     ///
     /// # Errors
-    /// There are some: they are told with their numbers.
+    /// Returns an error if there are some: it names them with their numbers.
     pub(super) fn check(&self, source: &PlanSource) -> Result<(), CommandError> {
         let lines = self.numbers.iter().zip(&self.items);
         let wrong =

@@ -1,4 +1,4 @@
-//! The plans that a plan meets, ready to be told.
+//! The plans that a plan overlaps with, ready for output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) struct OverlappingPlans<T> {
     pub(super) not_compared: usize,
 }
 
-/// What the plan meets, by the order of the other plans' ids.
+/// Returns the plans that the plan overlaps with, by the order of their ids.
 pub(super) async fn find_overlaps(
     engine: &Engine,
     plan: &NamedPlan,
@@ -29,7 +29,7 @@ pub(super) async fn find_overlaps(
     Ok(OverlappingPlans { mets, not_compared: forecasts.left_out() })
 }
 
-/// What all plans meet.
+/// Returns the overlaps of all plans.
 pub(super) async fn find_all_overlaps(
     engine: &Engine,
 ) -> Result<OverlappingPlans<BTreeMap<PlanId, Vec<OverlappingPlan>>>, CommandError> {

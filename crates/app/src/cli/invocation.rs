@@ -29,11 +29,11 @@ use crate::setup::project;
 pub struct Invocation {
     /// The options of every command.
     pub global: Global,
-    /// How answers look.
+    /// The style of answers.
     pub look: OutputStyle,
     /// The environment.
     pub env: Env,
-    /// Where it was made.
+    /// The directory of the invocation.
     pub here: PathBuf,
     /// The only projects that may be worked in and looked at; none allows all.
     pub(super) only: Option<Vec<PathBuf>>,
@@ -48,7 +48,7 @@ pub struct Invocation {
 /// A plan that was named.
 #[derive(Clone, Debug)]
 pub struct NamedPlan {
-    /// Which.
+    /// The id of the plan.
     pub id: PlanId,
     /// The shortest text that names it.
     pub short: String,
@@ -150,7 +150,7 @@ impl Invocation {
         self.open_engine(options).await
     }
 
-    /// The same; what models are asked is kept, or answered from what was kept, as the flags say.
+    /// Opens the engine as above, and records the models' answers or replays recorded ones, as the flags say.
     ///
     /// # Errors
     /// The data directory, the store or the recording cannot be used.
@@ -194,7 +194,7 @@ impl Invocation {
         Ok(engine)
     }
 
-    /// What the engine is opened with.
+    /// Returns the options for opening the engine.
     ///
     /// # Errors
     /// There is no data directory, or a setting cannot be.
@@ -245,7 +245,7 @@ impl Invocation {
         Ok(data_dir)
     }
 
-    /// Where data is kept, whether or not it is there.
+    /// Returns the data directory, whether or not it exists.
     ///
     /// # Errors
     /// Nothing says where.
@@ -253,7 +253,7 @@ impl Invocation {
         paths::data_dir(self.global.data_dir.as_deref(), &self.env)
     }
 
-    /// What contexts are made with.
+    /// Returns the setup of the contexts.
     pub(super) fn contexts(&self, settings: &Settings) -> ContextsSetup {
         let rules = FileRules { env: self.env.clone(), user_file: paths::user_config(&self.env) };
         contexts_setup(settings, rules)
@@ -347,7 +347,7 @@ impl Invocation {
             .hint(format!("the person who starts it may add `--project {}` to `agents mcp`", root.display())))
     }
 
-    /// Tells something at once, beside the answer.
+    /// Prints a note at once, in addition to the answer.
     pub fn tell(&self, note: &OutputNote) {
         let message = self.words_without_secrets(note.message.clone());
         output::tell(&OutputNote { message, ..note.clone() }, &self.look);

@@ -185,7 +185,7 @@ fn failed(error: &JobStoreError, word: &str) -> CommandError {
     }
 }
 
-/// How long the owner still owns it without being heard of; none when nobody does.
+/// Returns the time for which the owner still owns the job without a heartbeat; `None` if it has no owner.
 fn lease(engine: &Engine, job: &Job) -> Option<String> {
     let left = job.lease_until.since(Ms::from(BootClock.now()));
     match job.state {

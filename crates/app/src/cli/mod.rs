@@ -1,8 +1,8 @@
 //! The command line: what can be typed, and which file does it.
 //!
 //! # Invariants
-//! 1. A command line is read whole before anything is opened. What cannot be understood is told in the format
-//!    that was asked for, with exit 2.
+//! 1. A command line is read whole before anything is opened. Arguments that cannot be understood are
+//!    reported in the format that was asked for, with exit 2.
 //! 2. A command answers with a [`CommandReport`] or a [`CommandError`]; secrets are taken out of it and it is
 //!    written here, once.
 //! 3. Commands that only read have one thread; those that run plans have several.
@@ -64,7 +64,7 @@ pub struct Cli {
     command: Option<Command>,
 }
 
-/// How long the end of the program waits for sandboxes that are being removed.
+/// The time for which the end of the program waits for sandboxes that are being removed.
 const CLEAR_WAIT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
@@ -229,7 +229,7 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, 
     invocation.without_secrets(answer)
 }
 
-/// Runs what works on many plans beside each other.
+/// Runs a command that works on many plans concurrently.
 fn working<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     block_on(runtime, command)
@@ -264,7 +264,8 @@ fn refuse(error: &clap::Error, args: &[OsString], started: CommandStart) -> Exit
     output::write(&CommandReport::from(usage_failure(error, args)), "agents", timing(started), &look)
 }
 
-/// How the program ends that printed its help. Nobody is left to tell when the output is closed.
+/// Returns the exit of a program that printed its help. If the output is closed, no reader is left for an
+/// error.
 fn exit_after_printing(printed: std::io::Result<()>, look: &OutputStyle) -> Exit {
     match printed.and_then(|()| std::io::stdout().flush()) {
         Ok(()) => Exit::Done,
@@ -300,7 +301,7 @@ fn named_command(args: &[OsString]) -> (clap::Command, String) {
     (command, path)
 }
 
-/// What clap says, in our words' order: facts first, then how it is called.
+/// Converts clap's error into our order of words: facts first, then the usage.
 fn usage_failure(error: &clap::Error, args: &[OsString]) -> CommandError {
     let (command, path) = named_command(args);
     let see = format!("see `{path} --help`");

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A plan's spec is frozen here from flags and settings: later changes of either do not touch it.
-//! 2. The command begins where the person stands, in the sandbox.
+//! 2. The command begins in the user's directory, in the sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ use crate::time::parse_duration;
 const TIMEOUT_DEFAULT: &str = "30m";
 /// The bounds of a command's end, in seconds.
 const TIMEOUT_MAX_S: u64 = 86_400;
-/// How much of a title is read: all of it, so that its secrets are found before it is cut.
+/// The characters of a title that are read: all of it, so that its secrets are found before it is cut.
 const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
 /// The end of a check that `--check` names, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
@@ -159,9 +159,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(super) struct PendingPlan {
     pub(super) request: NewPlanRequest,
     pub(super) settings: Settings,
-    /// What its user has to say yes to before it is made.
+    /// The consent that the user must give before the plan is made.
     pub(super) consent: Consent,
-    /// What programs are told with the answer; people are told at once.
+    /// The notes that programs receive with the answer; they are printed for people at once.
     pub(super) notes: Vec<OutputNote>,
     task: TaskArgs,
     source: Option<PlanSource>,
@@ -197,7 +197,7 @@ impl PendingPlan {
         Ok(request)
     }
 
-    /// Who is in it, for a recording.
+    /// Returns the participants, for a recording.
     pub(super) fn cast(&self) -> Participants {
         self.source.as_ref().map(PlanSource::cast).unwrap_or_default()
     }
@@ -222,7 +222,7 @@ impl PendingPlan {
     /// Tells of models whose price is not known.
     ///
     /// # Errors
-    /// A limit of money that somebody set could not be kept.
+    /// Returns an error if a limit of money that the user set cannot be enforced.
     pub(super) fn tell_unpriced(
         &mut self,
         engine: &Engine,
@@ -430,7 +430,7 @@ impl TaskArgs {
             keys: BTreeSet::new(),
         };
         if let Some(frozen) = frozen {
-            // An action is about the project; whoever only names an actor stands where it is to work.
+            // An action is about the project; a user who only names an actor is in the directory of the work.
             let like = match frozen.action {
                 Some(_) => CommandTask { cwd: ByteText::default(), ..task },
                 None => task,
@@ -487,7 +487,7 @@ impl TaskArgs {
         }
     }
 
-    /// What the command line says of all commands, for one of a definition.
+    /// Applies the command line's options for all commands to one command of a definition.
     fn complete(&self, step: &mut PlanStep, like: &CommandTask, invocation: &Invocation) {
         let Some(task) = step.command_mut() else { return };
         if task.cwd.as_bytes().is_empty() {
@@ -508,7 +508,7 @@ impl TaskArgs {
         task.writable = found.chain(like.writable.iter().cloned()).collect();
     }
 
-    /// What is to be done; `like` is the command after `--`, and how commands are run.
+    /// Returns the steps of the plan; `like` is the command after `--`, and the way to run commands.
     fn steps(&self, like: CommandTask) -> Result<Vec<PlanStep>, CommandError> {
         if self.step.is_empty() {
             return Ok(vec![PlanStep::only(like)]);
@@ -524,7 +524,7 @@ impl TaskArgs {
         Ok((1..).zip(&self.step).map(step).collect())
     }
 
-    /// Where the person stands below the first project's root.
+    /// Returns the user's directory below the first project's root.
     fn cwd(&self, projects: &[ProjectLink], here: &Path) -> ByteText {
         let asked = self.project.first().map_or_else(|| here.to_owned(), |project| here.join(&project.dir));
         let root = projects.first().map(|project| path_of(project.root.as_bytes())).unwrap_or_default();
@@ -533,7 +533,8 @@ impl TaskArgs {
         ByteText(below.map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default())
     }
 
-    /// Paths outside, absolute; one that is not there would be made by nobody.
+    /// Returns the absolute paths of `--writable`. Returns an error if one does not exist, because nothing
+    /// would create it.
     fn writable_paths(&self, invocation: &Invocation) -> Result<Vec<ByteText>, CommandError> {
         let find = |path: &PathBuf| {
             let named =

@@ -1,9 +1,8 @@
-//! Models of which nobody can say what they cost.
+//! Models without a known price.
 //!
 //! # Invariants
-//! 1. A limit of money that somebody set, and that could not be kept, is refused before a plan is made.
-//! 2. Where only the limit stands that everybody has, it is told that it does not hold; that of the tokens
-//!    does.
+//! 1. A limit of money that the user set, and that cannot be enforced, is refused before a plan is made.
+//! 2. If only the default limit applies, a note says that it does not hold; that of the tokens does.
 
 use domain::PlanSpec;
 use engine::Engine;
@@ -13,10 +12,11 @@ use crate::config::{SettingKey, SettingOrigin, Settings};
 use crate::errors::{CommandError, codes};
 use crate::output::OutputNote;
 
-/// What is told of the models of a plan that is about to be made; none when all prices are known.
+/// Returns a note about the unpriced models of a plan that is about to be made; `None` if all prices are
+/// known.
 ///
 /// # Errors
-/// A limit could not be kept.
+/// Returns an error if a limit that the user set cannot be enforced.
 pub(super) fn check_price(asked: &PendingPlan, engine: &Engine) -> Result<Option<OutputNote>, CommandError> {
     let spec = &asked.request.spec;
     let models = engine.unpriced(spec);
@@ -39,7 +39,7 @@ pub(super) fn check_price(asked: &PendingPlan, engine: &Engine) -> Result<Option
         .hint(format!("or lift the limit: {}", lifted(limit))))
 }
 
-/// The limit of money that somebody set.
+/// Returns the limit of money that the user set; `None` if there is none.
 fn limit_set(spec: &PlanSpec, settings: &Settings) -> Option<&'static str> {
     let (usual, origin) = (settings.money(SettingKey::LimitsCost), settings.get(SettingKey::LimitsCost).1);
     let is_own =

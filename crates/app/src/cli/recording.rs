@@ -1,4 +1,4 @@
-//! `--record` and `--replay`: what models were asked and answered, kept and repeated.
+//! `--record` and `--replay`: questions to models and their answers, recorded and repeated.
 //!
 //! # Invariants
 //! 1. A recording is made, or read, before any work begins.
@@ -31,7 +31,7 @@ pub(super) struct RecordingArgs {
 }
 
 impl RecordingArgs {
-    /// What is repeated, seen from `here`.
+    /// Returns the recording to replay, seen from `here`; `None` without `--replay`.
     ///
     /// # Errors
     /// The recording cannot be read.
@@ -41,7 +41,7 @@ impl RecordingArgs {
         Ok(Some(ReplayedRecording { file: file.clone(), cast }))
     }
 
-    /// How models are asked, seen from `here`; `cast` is who is in the run.
+    /// Returns the mode in which models are asked, seen from `here`; `cast` is the participants of the run.
     pub(super) fn mode(&self, here: &Path, cast: Participants) -> RecordingMode {
         match (&self.record, &self.replay) {
             (Some(file), _) => RecordingMode::Record { path: here.join(file), cast },
@@ -50,7 +50,7 @@ impl RecordingArgs {
         }
     }
 
-    /// Refuses to record within one of the projects, and tells of a recording that lies there.
+    /// Refuses to record within one of the projects, and reports a recording that is there.
     pub(super) fn refuse_inside_projects(
         &self,
         projects: &[ProjectLink],
@@ -110,7 +110,7 @@ fn unusable(error: &dyn std::error::Error) -> CommandError {
     CommandError::new(&codes::PREFLIGHT_FAILED, format!("{error}{cause}"))
 }
 
-/// Whether a file that may not be there yet lies below the root of a project.
+/// Returns whether a file that may not exist yet is below the root of a project.
 fn lies_in(file: &Path, project: &ProjectLink) -> bool {
     let parent = file.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
     let root = std::fs::canonicalize(path_of(project.root.as_bytes())).ok();

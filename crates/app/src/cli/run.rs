@@ -6,7 +6,7 @@
 //! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here
 //!    decides it.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
-//! 4. What a plan answers that changed nothing is its result, and stands at the end of the output.
+//! 4. The answer of a plan that changed nothing is its result, and comes at the end of the output.
 //! 5. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
 
 use std::path::PathBuf;
@@ -134,7 +134,7 @@ async fn apply(
     }
 }
 
-/// The answer with what programs are not told meanwhile.
+/// Returns the answer with the notes that programs did not receive meanwhile.
 pub(super) fn with_notes(
     report: CommandReport,
     notes: Vec<OutputNote>,
@@ -144,7 +144,7 @@ pub(super) fn with_notes(
     notes.into_iter().filter(|_| is_told_now).fold(report, CommandReport::note)
 }
 
-/// The plan as it stands, and why it did not come further when it should have.
+/// Reports the state of the plan, and the reason why it did not come further if it should have.
 pub(super) fn plan_report(facts: &PlanDetails, plan: &NamedPlan, invocation: &Invocation) -> CommandReport {
     let mut text = render::plan::to_text(facts, &plan.short, &invocation.look).into_bytes();
     text.extend(render::plan::answer_text(facts).into_iter().flatten());

@@ -42,7 +42,7 @@ impl StopSignal {
         }
     }
 
-    /// What ends the program without waiting.
+    /// Returns the words for the signal that ends the program without waiting.
     pub(super) fn once_more(self) -> &'static str {
         match self {
             StopSignal::Interrupt => "Ctrl-C again",

@@ -45,7 +45,7 @@ pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Comma
         ToolCommand::Show { tool } => show(&catalog.find(&tool).map_err(|error| failure(&error))?.spec),
         ToolCommand::Check { tool, arguments } => {
             let found = catalog.find(&tool).map_err(|error| failure(&error))?;
-            // What is no JSON is told as a model would be told.
+            // Arguments that are no JSON get the same error that a model would get.
             let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
             found.check_input(&arguments).map_err(|error| failure(&error))?;
             Ok(CommandReport::new(

@@ -1,13 +1,13 @@
 //! `agents top`: all plans on one screen, live; without a terminal the table once.
 //!
 //! # Invariants
-//! 1. The store is the truth: what is shown was read, and is read again when somebody says that a plan moved,
-//!    and soon after anyway. Nothing that is read often costs more than what changed.
-//! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for
-//!    its end.
+//! 1. The store is the truth: everything on the screen was read from it. It is read again when a notification
+//!    says that a plan moved, and soon after anyway. Nothing that is read often costs more than what changed.
+//! 2. One errand at a time: a cancel or an apply continues while the table is shown. A user who quits
+//!    meanwhile waits for its end.
 //! 3. A forecast is made on a thread of its own, one at a time, and rests longer than it took: keys are
 //!    answered meanwhile.
-//! 4. A store that fails for a moment is told of, and the table stays as it was last seen.
+//! 4. A store that fails for a moment is reported, and the table stays as it was last seen.
 
 use std::future::Future;
 use std::io::Write;
@@ -42,16 +42,17 @@ use crate::tui::screen::{Keys, Screen};
 use crate::tui::top;
 use crate::tui::top::{PageKind, PlanGroup, Summary, Top, TopCommand, TopRow};
 
-/// How often the store is looked at while a plan is worked on: of its steps nobody is told.
+/// The interval at which the store is read while a plan is worked on: its steps send no notification.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often while none is: who begins or ends something says so, and this is for hints that are lost.
+/// The interval while none is: a process that begins or ends something notifies, and this is for lost
+/// notifications.
 const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(2);
 /// However much happens, no more often than this.
 const LOOK_APART: Duration = Duration::from_millis(100);
-/// A forecast is made anew at most so often, and rests ten times as long as it took.
+/// A forecast is made again at most so often, and rests ten times as long as it took.
 const FORECAST_EVERY: Duration = Duration::from_secs(1);
 const FORECAST_RESTS: u32 = 10;
-/// How many printed lines are kept on the screen.
+/// The number of printed lines that the screen retains.
 const LOG_LINES_MAX: usize = 1_000;
 const LOG_BYTES_MAX: usize = 256 * 1024;
 
@@ -110,7 +111,7 @@ struct PlanTable {
     forecasts: Forecasts,
     making: Option<ForecastTask>,
     breakers: Vec<ProviderBreakerChange>,
-    /// Whether something happened since the forecast was made.
+    /// True if something happened since the forecast was made.
     is_stale: bool,
     forecast_due: Instant,
     all: bool,
@@ -186,21 +187,21 @@ struct TopView<'a> {
     invocation: &'a Invocation,
     engine: Engine,
     sight: PlanTable,
-    /// What was seen last.
+    /// The last snapshot.
     seen: Option<OverviewSnapshot>,
     top: Top,
     with_colour: bool,
-    /// Whether the terminal rings when a plan comes to need a person.
+    /// True if the terminal rings when a plan comes to need the user.
     rings: bool,
-    /// Who needed a person when last looked at; none before the first look.
+    /// The plans that needed the user at the last look; `None` before the first look.
     waiting: Option<Vec<PlanId>>,
     errand: Option<PlanActionFuture>,
-    /// Whether the errand goes on without this process: a cancel that is asked for does, an apply does not.
+    /// True if the errand continues without this process: a cancel that is asked for does, an apply does not.
     may_leave_errand: bool,
 }
 
 impl TopView<'_> {
-    /// Lives until the person quits; the answer is what is told after the screen is gone.
+    /// Runs until the user quits. Returns the text to print after the screen is gone.
     async fn live(mut self) -> std::io::Result<String> {
         let mut keys = Keys::begin()?;
         let mut screen = Screen::enter()?;
@@ -339,7 +340,7 @@ impl TopView<'_> {
         Ok(())
     }
 
-    /// The plan, when nothing stands in its way; else that is told, before anybody goes through its changes.
+    /// Returns the plan if it has no conflicts. Otherwise reports them, before the user reviews its changes.
     async fn without_conflicts(&mut self, plan: PlanId) -> Option<NamedPlan> {
         let previewed = async {
             let named = self.named(plan).await?;
@@ -365,7 +366,8 @@ impl TopView<'_> {
         None
     }
 
-    /// The changes of a plan, as a review of this kind; none when they cannot be shown, which is told.
+    /// Returns the changes of a plan, as a review of this kind; `None` if they cannot be shown, which it
+    /// reports.
     async fn changes(
         &mut self,
         plan: PlanId,

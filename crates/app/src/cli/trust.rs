@@ -29,10 +29,10 @@ use crate::setup::definitions::WithProviders;
 use crate::setup::project;
 use crate::setup::project::ProjectArg;
 
-/// How much of a command is shown, in characters.
+/// The number of characters of a command that are shown.
 const COMMAND_CHARS_MAX: usize = 1_000;
 
-/// Who does an action that names nobody, where the settings name nobody either.
+/// The actor of an action if neither it nor the settings name one.
 const MODEL_ACTOR: &str = "coder";
 
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,4 @@
-//! `agents worker`: takes plans that were left to the workers, until it is told to stop or nothing is left to
-//! do.
+//! `agents worker`: takes plans that were left to the workers, until it is stopped or nothing is left to do.
 //!
 //! # Invariants
 //! 1. The first signal lets what runs finish for `async.drain`, the second gives it back at once. Neither
@@ -28,7 +27,7 @@ use crate::output::{CommandReport, OutputNote, write_err};
 use crate::render::diff::counted;
 use crate::time::{local, now, parse_duration, stamp};
 
-/// How many jobs one process may run at once.
+/// The most jobs that one process may run at once.
 const MAX_ALLOWED: usize = 1024;
 /// Two requests to stop are all that count.
 const STOPS_MAX: usize = 2;
@@ -149,7 +148,7 @@ fn report_served(report: &ServeReport) -> CommandReport {
 struct EventPrinter {
     is_quiet: bool,
     is_for_programs: bool,
-    /// Whether each line begins with its time, as in a log.
+    /// True if each line begins with its time, as in a log.
     has_times: bool,
     drain: Duration,
 }

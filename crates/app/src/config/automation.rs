@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Only the user's file defines profiles, and none takes the name of one that comes with the program.
 //! 2. The user's strongest level names the profile; a project only tightens it, field by field.
-//! 3. A name that nobody knows is an error at every level, also at one that lost.
+//! 3. An unknown name is an error at every level, also at one that lost.
 
 use ::definitions::is_name;
 use domain::{Automation, GateDecision};
@@ -22,7 +22,7 @@ pub(super) const DEFAULT: &str = "default";
 const GATES: &str = "one of ask, auto";
 const BELOW: &str = "a number from 0 to 1";
 
-/// Reads a profile. What it does not say is as in `review`. `place` tells where a key stands.
+/// Reads a profile. Fields that it does not set are as in `review`. `place` returns the location of a key.
 pub(super) fn profile(
     name: &str,
     table: &Table,
@@ -106,10 +106,10 @@ impl Profiles {
         self.0.iter().map(|profile| profile.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Refuses a file that names a profile which nobody knows.
+    /// Refuses a file that names an unknown profile.
     ///
     /// # Errors
-    /// It does.
+    /// Returns an error if it does.
     pub(super) fn check(&self, file: &ConfigFile) -> Result<(), ConfigError> {
         let said = file.values.iter().filter(|(key, ..)| *key == SettingKey::Automation);
         for (_, value, place) in said {
@@ -121,7 +121,7 @@ impl Profiles {
     /// The profile that holds, and who made it so. `levels` are all that name one, the strongest first.
     ///
     /// # Errors
-    /// A level names one that nobody knows.
+    /// Returns an error if a level names an unknown profile.
     pub(super) fn joined(
         &self,
         levels: &[SettingsLevel],
@@ -152,7 +152,7 @@ impl Profiles {
 }
 
 impl SettingOrigin {
-    /// Where it is written down.
+    /// Returns the location of the setting; `None` if it is in no file and no variable.
     fn file(&self) -> Option<SettingLocation> {
         match self {
             SettingOrigin::Flag | SettingOrigin::Default => None,

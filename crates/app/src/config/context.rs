@@ -1,8 +1,8 @@
 //! The context settings in the engine's form, for each project separately.
 //!
 //! # Invariants
-//! 1. The user's rules and a project's are kept apart: what is shown must pass both, so neither list is lost
-//!    in the other.
+//! 1. The user's rules and a project's are separate: a file that is shown must pass both, so neither list is
+//!    lost in the other.
 //! 2. What one project says holds for no other.
 //!
 //! # Not here
@@ -52,7 +52,7 @@ impl ContextRules for FileRules {
     }
 }
 
-/// What the settings of projects and their user come to.
+/// Returns the combined settings of projects and their user.
 fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
     let user = ContextLevel { settings, root: None };
     let pipeline = PipelineConfig {
@@ -74,7 +74,7 @@ fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
     }
 }
 
-/// What is set and has no effect: whoever set it is told, and nothing is sent anywhere.
+/// Returns warnings about settings that have no effect: nothing is sent anywhere.
 fn unused(settings: &Settings) -> Vec<String> {
     let keys = [SettingKey::ContextEmbeddingUrl, SettingKey::ContextEmbeddingModel];
     let set = keys.into_iter().filter(|key| *settings.get(*key).0 != key.entry().default_value());
@@ -84,7 +84,7 @@ fn unused(settings: &Settings) -> Vec<String> {
     .collect()
 }
 
-/// What the contexts of a process are made with.
+/// Returns the setup of a process's contexts.
 pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
     let hidden = home_paths::hidden(settings, &rules.env);
     // A strategy never has longer than all of them.
@@ -104,8 +104,8 @@ pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
     }
 }
 
-/// How often a provider or a strategy may fail, and how long it then rests. No rest is shorter than the
-/// first.
+/// Returns the number of failures that a provider or a strategy may have, and the time for which it then
+/// rests. No rest is shorter than the first.
 pub fn breakers(settings: &Settings) -> BreakerConfig {
     let usual = BreakerConfig::default();
     let cool_down = Duration::from_secs(settings.count(SettingKey::BreakerCoolDown));
@@ -148,7 +148,7 @@ fn index(settings: &Settings, root: &Path) -> IndexConfig {
     }
 }
 
-/// What holds for one project, whatever others say.
+/// Returns the value that applies to one project, whatever others say.
 fn of_project(settings: &Settings, key: SettingKey, root: &Path) -> SettingValue {
     let user = ContextLevel { settings, root: None }.said(key).cloned();
     let user = user.unwrap_or_else(|| key.entry().default_value());
@@ -306,8 +306,8 @@ impl<'a> ContextLevel<'a> {
         }
     }
 
-    /// What the user says of tokens and strategies where no view does is the pipeline's default, and no
-    /// bound.
+    /// Returns the user's default view. Its tokens and strategies are the pipeline's default if no view sets
+    /// them, and no bound.
     fn default_view(self) -> ViewRules {
         ViewRules { max_tokens: None, strategies: None, ..self.view(&DEFAULT) }
     }

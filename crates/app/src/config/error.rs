@@ -14,9 +14,9 @@ pub enum ConfigError {
     /// There is no such setting.
     #[error("there is no setting `{key}`{}", at(place))]
     KeyUnknown {
-        /// What was asked for.
+        /// The unknown key.
         key: String,
-        /// Where it stands; none when it was typed.
+        /// The location of the key; `None` if it was typed.
         place: Option<SettingLocation>,
     },
     /// The setting cannot have this value.
@@ -24,11 +24,11 @@ pub enum ConfigError {
     ValueInvalid {
         /// The setting.
         key: String,
-        /// What it was to be.
+        /// The rejected value.
         value: String,
-        /// What it can be.
+        /// The allowed values.
         allowed: String,
-        /// Where it stands, or the variable that says so; none when it was typed.
+        /// The location of the value, or its variable; `None` if it was typed.
         place: Option<SettingLocation>,
     },
     /// A project sets what only its user may set.
@@ -36,13 +36,13 @@ pub enum ConfigError {
     NotAllowedHere {
         /// The setting.
         key: String,
-        /// Where it stands.
+        /// The location of the setting.
         place: SettingLocation,
     },
     /// A file is no TOML.
     #[error("{place}: {why}")]
     FileInvalid {
-        /// Where it stops being TOML.
+        /// The location at which it stops being TOML.
         place: SettingLocation,
         /// The reason.
         why: String,
@@ -64,7 +64,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The same of what was typed, which stands nowhere.
+    /// Returns the same error for a typed setting, which has no location.
     pub(super) fn typed(self) -> ConfigError {
         match self {
             ConfigError::KeyUnknown { key, .. } => ConfigError::KeyUnknown { key, place: None },

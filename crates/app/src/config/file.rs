@@ -1,4 +1,4 @@
-//! A config file, read: its settings and validations, each with the line that it stands on.
+//! A config file, read: its settings and validations, each with its line.
 //!
 //! # Invariants
 //! 1. A file is read whole and checked whole before anything of it is used.
@@ -24,7 +24,7 @@ use super::servers::MCP;
 use super::value::{SettingValue, ValueShape};
 use crate::setup::text_file;
 
-/// How large a file of settings may be: one that came with a project may be anything.
+/// The size limit of a file of settings: one that came with a project may be anything.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The table in which validations stand, several of them.
 const VALIDATION: &str = "validation";
@@ -69,11 +69,11 @@ pub struct ConfigFile {
     pub validations: Vec<Validation>,
     /// The profiles of its `[automation.NAME]` tables.
     pub profiles: Vec<(Automation, SettingLocation)>,
-    /// What it says of providers.
+    /// The settings of providers.
     pub providers: Vec<NamedTable<ProviderSettings>>,
-    /// What it says of prices, by `PROVIDER/NAME`.
+    /// The prices, by `PROVIDER/NAME`.
     pub prices: Vec<NamedTable<Price>>,
-    /// What it says of servers.
+    /// The settings of servers.
     pub servers: Vec<NamedTable<ServerSettings>>,
     /// The lines of its tables, as they are shown: `providers.box.url`.
     pub lines: Vec<NamedTable<String>>,
@@ -96,7 +96,7 @@ impl ConfigFile {
         }
     }
 
-    /// Reads what stands in `text`, which came from `path`.
+    /// Parses `text`, which came from `path`.
     ///
     /// # Errors
     /// It is no TOML, or says something that is not allowed.
@@ -191,7 +191,7 @@ impl ConfigReader<'_> {
             return Err(ConfigError::KeyUnknown { key: name.to_owned(), place: Some(here) });
         };
         if entry.shape == ValueShape::Invariants {
-            // Of a list over many lines the one that is wrong is told, and why.
+            // Of a list over many lines the wrong line is reported, with the reason.
             let all = invariants::take(value).map_err(|wrong| {
                 let here = wrong.span.map_or(here.clone(), |span| place(self.path, self.text, Some(span)));
                 invalid(name, value, wrong.why, here)
@@ -296,7 +296,7 @@ impl ConfigReader<'_> {
     }
 }
 
-/// What the name of a check may be, in words that follow "it takes".
+/// Returns the allowed names of a check, in words that follow "it takes".
 fn not_of_a_rule() -> String {
     format!("a text that does not begin with `{RULE_PREFIX}`, as the checks of invariants do")
 }

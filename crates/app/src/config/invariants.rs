@@ -1,4 +1,4 @@
-//! `invariants`: what must hold, as it stands in a file and is typed.
+//! `invariants`: the conditions that must hold, as they are written in a file and typed.
 //!
 //! # Invariants
 //! 1. What is read is sound: a rule has globs that are some, a sentence has words.
@@ -12,7 +12,7 @@ use std::ops::Range;
 use domain::{INVARIANTS_MAX, Invariant, InvariantRule, InvariantScope};
 use toml_edit::{Array, InlineTable, Value};
 
-/// What the setting takes, in words that follow "it takes".
+/// The allowed values of the setting, in words that follow "it takes".
 pub(super) const ALLOWED: &str = "a list of sentences and of rules, like [\"Keep the public interface\", \
      { never = [\"vendor/**\"] }], a rule with one of never, only, max_files, max_lines, and a text if you like";
 
@@ -85,7 +85,7 @@ fn globs(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The list as it stands in a file.
+/// Returns the list in the form of a file.
 pub(super) fn to_toml(invariants: &[Invariant]) -> Value {
     Value::Array(invariants.iter().map(one_to_toml).collect())
 }

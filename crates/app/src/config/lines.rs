@@ -1,7 +1,7 @@
 //! The lines of tables such as `[providers.NAME]`, as they are shown and as they are typed.
 //!
 //! # Invariants
-//! 1. What may be a secret is not shown: the variables of a server, and who stands before an `@` in an
+//! 1. A possible secret is not shown: the variables of a server, and the user information before an `@` in an
 //!    address.
 //! 2. A line that is typed is written as a file would have it; whether it is allowed, reading the file says.
 
@@ -10,7 +10,7 @@ use toml_edit::{Item, Value};
 use super::file::SettingLocation;
 use super::models::{NamedTable, PRICES, PROVIDERS};
 
-/// What stands for a value that is not shown.
+/// The placeholder for a value that is not shown.
 const HIDDEN: &str = "…";
 /// The keys whose values are numbers or truths.
 const PLAIN: [&str; 4] = ["stream_usage", "allow_plain_http", "context_tokens", "answer_tokens"];
@@ -22,9 +22,9 @@ pub struct TableLine {
     pub table: &'static str,
     /// Whose.
     pub name: String,
-    /// Which line.
+    /// The key of the line.
     pub key: String,
-    /// What it is to be.
+    /// The new value.
     pub value: Value,
 }
 

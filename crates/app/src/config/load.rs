@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Of what guards the user, nothing a project says makes it looser, whatever the other levels say.
-//! 2. Every level that named a setting is kept with the answer, also one that lost.
+//! 2. Every level that named a setting is stored with the answer, also one that lost.
 //! 3. A check that several levels ask for is run once, and is required if one of them requires it. It needs
 //!    the user's trust if projects alone ask for it.
 
@@ -53,7 +53,7 @@ impl SettingOrigin {
         }
     }
 
-    /// Where exactly.
+    /// Returns the exact location.
     pub fn place(&self) -> String {
         match self {
             SettingOrigin::Flag | SettingOrigin::Default => String::new(),
@@ -66,16 +66,16 @@ impl SettingOrigin {
 /// The settings of one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsLevel {
-    /// Who.
+    /// The origin of the value.
     pub origin: SettingOrigin,
-    /// What.
+    /// The value.
     pub value: SettingValue,
 }
 
 /// The sources of settings.
 #[derive(Debug, Default)]
 pub struct Sources<'a> {
-    /// What the command line sets.
+    /// The settings of the command line.
     pub flags: Vec<(SettingKey, SettingValue)>,
     /// The environment.
     pub env: BTreeMap<String, String>,
@@ -91,17 +91,17 @@ pub struct Settings {
     values: BTreeMap<SettingKey, (SettingValue, SettingOrigin, Vec<SettingsLevel>)>,
     /// Checks that files ask for.
     pub validations: Vec<Validation>,
-    /// What goes on without asking.
+    /// The decisions that are made without asking.
     pub automation: Automation,
-    /// What the user's file says of providers, by name.
+    /// The providers of the user's file, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
-    /// What it says of prices, by `PROVIDER/NAME`.
+    /// The prices of the user's file, by `PROVIDER/NAME`.
     pub prices: BTreeMap<String, Price>,
-    /// What it says of servers whose tools models may call, by name.
+    /// The servers of the user's file whose tools models may call, by name.
     pub servers: Servers,
     /// The lines of tables that are set, as they are shown: the user's, then each project's.
     pub lines: Vec<(String, String, SettingOrigin)>,
-    /// What is odd and still no error.
+    /// Oddities that are no errors.
     pub warnings: Vec<String>,
 }
 
@@ -153,10 +153,10 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
             let key = format!("automation.{}", profile.name);
             return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
         }
-        // Whoever names an address is sent what the plan reads, and the key.
+        // A level that names an address gets all that the plan reads sent there, and the key.
         let providers = file.providers.iter().map(|(name, _, at)| (PROVIDERS, name, at));
         let prices = file.prices.iter().map(|(name, _, at)| (PRICES, name, at));
-        // And whoever names a program has it run with the user's variables.
+        // And a level that names a program has it run with the user's variables.
         let servers = file.servers.iter().map(|(name, _, at)| (MCP, name, at));
         if let Some((table, name, at)) = providers.chain(prices).chain(servers).next() {
             return Err(ConfigError::NotAllowedHere { key: format!("{table}.{name}"), place: at.clone() });
@@ -166,7 +166,7 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
     Ok(files)
 }
 
-/// What the user says, the strongest level first; the default is the last.
+/// Returns the user's levels, the strongest first; the default is the last.
 fn own_levels(
     entry: &SettingEntry,
     sources: &Sources<'_>,
@@ -298,7 +298,7 @@ impl Settings {
         &self.values[&key].2
     }
 
-    /// What must hold, by whom the levels are, the strongest first. What a variable says is the user's.
+    /// Returns the invariants of all levels, the strongest first. Those of a variable are the user's.
     pub fn invariants(&self) -> Vec<Invariant> {
         let of_level = |level: &SettingsLevel| {
             let scope = match level.origin {

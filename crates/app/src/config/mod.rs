@@ -11,10 +11,10 @@
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the
 //!    user: keys of scope [`SettingScope::User`] are refused in a project's file, keys of scope
 //!    [`SettingScope::Tighten`] only become stricter there.
-//! 2. A key that nobody knows and a value that is not allowed are errors, never ignored.
+//! 2. An unknown key and a value that is not allowed are errors, never ignored.
 //!
 //! # Not here
-//! Where the files lie: [`crate::places`].
+//! The locations of the files: [`crate::setup::paths`].
 
 mod automation;
 mod context;

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A project's file has neither: a clone names no address and no key.
-//! 2. The value of a key never stands in a file of settings: only the variable or the file that has it.
+//! 2. The value of a key is never in a file of settings: only the variable or the file that has it.
 
 use std::path::{Path, PathBuf};
 
@@ -172,7 +172,8 @@ impl TableField<'_> {
         text.map(str::to_owned).ok_or_else(|| self.refused("the name of a model there, like qwen3-coder"))
     }
 
-    /// A name, so that nobody takes it for the place of the key itself.
+    /// Reads the name of a variable; it must be a name, so that it is not mistaken for the place of the key
+    /// itself.
     fn variable(&self) -> Result<String, ConfigError> {
         let is_name = |text: &&str| {
             let begins_well = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
@@ -229,7 +230,7 @@ impl TableField<'_> {
     }
 }
 
-/// An amount as it stands in a file: a number or a text.
+/// Returns an amount as it is written in a file: a number or a text.
 pub(super) fn money_text(value: &toml_edit::Value) -> Option<String> {
     match value {
         toml_edit::Value::String(text) => Some(text.value().clone()),

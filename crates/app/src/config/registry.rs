@@ -125,24 +125,24 @@ pub enum SettingKey {
 /// The description of a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingEntry {
-    /// Which.
+    /// The key.
     pub key: SettingKey,
     /// Its name in files and commands.
     pub name: &'static str,
-    /// What it can be.
+    /// The shape of its values.
     pub shape: ValueShape,
-    /// What it is when nobody set it, as it would be typed.
+    /// The default value, as it would be typed.
     pub default: &'static str,
-    /// Who may set it.
+    /// The levels that may set it.
     pub scope: SettingScope,
-    /// What it does, in one line.
+    /// The effect of the setting, in one line.
     pub doc: &'static str,
 }
 
 impl SettingKey {
-    /// What is known of it.
+    /// Returns the description of the setting.
     pub fn entry(self) -> &'static SettingEntry {
-        // A test holds the table against the enum: each key stands at its own place.
+        // A test holds the table against the enum: each key is at its own place.
         &ENTRIES[self as usize]
     }
 }
@@ -153,7 +153,7 @@ impl SettingEntry {
         format!("CLEVERAGENTS_{}", self.name.replace(['.', '-'], "_").to_uppercase())
     }
 
-    /// What it is when nobody set it.
+    /// Returns the default value.
     pub fn default_value(&self) -> SettingValue {
         // A test holds every default against its shape, so the second half is never taken.
         self.shape.parse(self.default).unwrap_or_else(|_| SettingValue::Word(self.default.to_owned()))

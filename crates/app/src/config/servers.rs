@@ -14,7 +14,7 @@ use super::models::{NamedTable, TableField, TableSource};
 /// The table of servers.
 pub(super) const MCP: &str = "mcp";
 
-/// How long a server may take to start, and a call, where nothing is said.
+/// The default time limits of a server's start, and of a call.
 const START_S: u32 = 30;
 const CALL_S: u32 = 60;
 

@@ -1,8 +1,8 @@
 //! Writes settings into the user's file: all of them or none, whatever happens meanwhile.
 //!
 //! # Invariants
-//! 1. The file is at every moment the old one or the new one, whole: the new one is written beside it, synced
-//!    and renamed over it.
+//! 1. The file is at every moment the old one or the new one, whole. The new one is written next to it,
+//!    synced and renamed over it.
 //! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote:
 //!    the lock is the kernel's, so it goes with a process that is killed.
 //! 3. Comments, order and everything else in the file stay as they are.
@@ -43,7 +43,7 @@ pub enum SettingChange {
 /// # Errors
 /// The file is no valid config file, or cannot be read or written; then it is as before.
 pub fn set(path: &Path, changes: &[SettingChange]) -> Result<(), ConfigError> {
-    // A link to a file that lies elsewhere (a folder of dotfiles) stays a link.
+    // A link to a file elsewhere (a folder of dotfiles) stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = target.parent().unwrap_or(Path::new("/"));
     let written = |error| ConfigError::io(path, "written")(error);
@@ -55,12 +55,12 @@ pub fn set(path: &Path, changes: &[SettingChange]) -> Result<(), ConfigError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(ConfigError::io(path, "read")(error)),
     };
-    // What is wrong in the file already is told with its line, before anything is added to it.
+    // An error that is in the file already is reported with its line, before anything is added to it.
     ConfigFile::parse(path, &text)?;
     let edited = edit(path, &text, changes)?;
-    // What is wrong now was typed: it stands on no line of any file yet.
+    // An error now was typed: it is on no line of any file yet.
     let file = ConfigFile::parse(path, &edited).map_err(ConfigError::typed)?;
-    // A profile that nobody knows was typed only if one was: else it stood there before.
+    // An unknown profile was typed only if one was: else it was there before.
     let is_typed =
         changes.iter().any(|change| matches!(change, SettingChange::Setting(SettingKey::Automation, _)));
     let checked = Profiles::from_file(&file).check(&file);
@@ -121,7 +121,7 @@ fn put_line(root: &mut Table, line: &TableLine) {
     });
     let Some(tables) = tables.as_table_like_mut() else { return };
     let whose = tables.entry(&line.name).or_insert_with(|| Item::Table(Table::new()));
-    // What else stands there is told when the file is read.
+    // Other content there is reported when the file is read.
     if let Some(table) = whose.as_table_like_mut() {
         replace_value(table.entry(&line.key).or_insert(Item::None), line.value.clone());
     }
@@ -149,8 +149,8 @@ fn replace_value(item: &mut Item, mut value: toml_edit::Value) {
     *item = Item::Value(value);
 }
 
-/// Writes beside and renames over. The name beside is fixed: who holds the lock finds at most one left by a
-/// writer that was killed, and writes over it.
+/// Writes a file next to the target and renames it over the target. The temporary name is fixed: the holder
+/// of the lock finds at most one file left by a killed writer, and writes over it.
 fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = beside(target);
     let mode = fs::metadata(target).map_or(NEW_FILE_MODE, |found| found.permissions().mode() & 0o7777);

@@ -69,11 +69,11 @@ pub enum ValueShape {
     },
     /// Some of these words; a project can only take some away.
     Chosen(&'static [&'static str]),
-    /// Globs; those of a project hold beside the user's.
+    /// Globs; those of a project apply in addition to the user's.
     Globs,
     /// As another shape has it, or `inherit` for what holds elsewhere.
     OrInherit(&'static ValueShape),
-    /// What must hold: sentences and rules.
+    /// Conditions that must hold: sentences and rules.
     Invariants,
 }
 
@@ -94,14 +94,14 @@ pub enum SettingValue {
     Money(Option<u64>),
     /// Hundredths.
     Decimal(u32),
-    /// What holds elsewhere.
+    /// The value of the other level.
     Inherit,
-    /// What must hold.
+    /// The conditions that must hold.
     Invariants(Vec<Invariant>),
 }
 
 impl ValueShape {
-    /// What is allowed, in words that follow "it takes".
+    /// Returns the allowed values, in words that follow "it takes".
     pub fn allowed(&self) -> String {
         match self {
             ValueShape::Word(words) => format!("one of {}", words.join(", ")),
@@ -135,7 +135,7 @@ impl ValueShape {
     /// takes".
     pub fn why_not(&self, text: &str) -> String {
         match self {
-            // Of several the one that is wrong is told.
+            // Of several invariants the wrong one is reported.
             ValueShape::Invariants => invariants::parse(text).err().unwrap_or_else(|| self.allowed()),
             ValueShape::Word(_)
             | ValueShape::Count { .. }
@@ -243,8 +243,8 @@ impl ValueShape {
         }
     }
 
-    /// The stricter of two values: the earlier word, the smaller number, all words of both lists; of lists
-    /// that choose what stands in both.
+    /// Returns the stricter of two values: the earlier word, the smaller number, all words of both lists; of
+    /// lists that choose, the words in both.
     pub fn tightened(&self, by_user: &SettingValue, by_project: &SettingValue) -> SettingValue {
         if let ValueShape::OrInherit(shape) = self {
             return match (by_user, by_project) {
@@ -376,7 +376,7 @@ impl SettingValue {
         }
     }
 
-    /// As it stands in a file.
+    /// Returns the value in the form of a file.
     pub fn to_toml(&self) -> toml_edit::Value {
         match self {
             SettingValue::Word(text) | SettingValue::Path(text) => text.as_str().into(),

@@ -5,7 +5,7 @@
 //! 2. `docs/errors.md` is printed from here: see [`markdown`].
 //!
 //! # Not here
-//! The sentences that a failure is told in: they name the object, so they are written where it is known.
+//! The messages of failures: they name the object, so they are written where it is known.
 
 /// The exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub enum Exit {
     Failed,
     /// It was called wrongly.
     Usage,
-    /// What it was asked about is not there.
+    /// The object of the command does not exist.
     NotFound,
     /// A gate or a conflict said no.
     Refused,
@@ -74,7 +74,7 @@ pub struct Code {
     pub exit: Exit,
     /// The time when it happens.
     pub cause: &'static str,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: &'static str,
 }
 

@@ -46,7 +46,7 @@ fn pipeline(error: &PipelineError) -> CommandError {
     }
 }
 
-/// Settings that cannot be used are told as they are told everywhere.
+/// Settings that cannot be used are reported in the same way everywhere.
 fn rules(error: RulesError) -> CommandError {
     match error.source.downcast::<ConfigError>() {
         Ok(error) => CommandError::from(*error),

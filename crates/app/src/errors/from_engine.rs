@@ -41,7 +41,7 @@ pub fn store(error: &StoreError) -> CommandError {
     }
 }
 
-/// Somebody else has kept it for longer than anybody waits.
+/// Another process has held the store for longer than any command waits.
 fn store_busy() -> CommandError {
     CommandError::new(
         &codes::STORE_BUSY,
@@ -401,7 +401,7 @@ pub fn apply(error: &ApplyError, id: &str) -> CommandError {
     }
 }
 
-/// The plan or a project could not be kept from others.
+/// The plan or a project could not be locked.
 fn locks(error: &LocksError, id: &str) -> CommandError {
     match error {
         LocksError::Held { .. } => busy(id, &error.to_string()),
@@ -429,7 +429,7 @@ fn selection(error: &SelectionError, id: &str) -> CommandError {
     }
 }
 
-/// It stands already, and another choice was asked for.
+/// The plan is applied already, and another choice was asked for.
 fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> CommandError {
     let message = format!(
         "plan {id} is applied already, with {files} of {of} files and another choice; nothing was done"
@@ -442,7 +442,7 @@ fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> Co
         .hint(format!("undo it first: `agents plan undo {id}`, then choose anew: `agents plan apply {id}`"))
 }
 
-/// Nothing was set aside.
+/// Converts the error of an apply that could not be abandoned.
 pub fn set_aside(error: &AbandonError, id: &str) -> CommandError {
     match error {
         AbandonError::NotOpen { .. } => {

@@ -24,7 +24,7 @@ use crate::output::{Paint, escape_control_chars};
 /// The reason why a command did not do what it was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandError {
-    /// Which kind: the name that is searched for.
+    /// The code: the name that is searched for.
     pub code: &'static Code,
     /// The facts, in one sentence.
     pub message: String,
@@ -32,7 +32,7 @@ pub struct CommandError {
     pub lines: Vec<String>,
     /// The same facts for programs; null when there are none.
     pub detail: Value,
-    /// What to do, each beginning with a small letter.
+    /// The remedies, each beginning with a small letter.
     pub hints: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl CommandError {
         text
     }
 
-    /// As it stands among the messages of the envelope.
+    /// Returns the error in its form among the messages of the envelope.
     pub fn to_json(&self) -> Value {
         let detail = match (&self.detail, self.lines.is_empty()) {
             (Value::Null, false) => json!(self.lines),

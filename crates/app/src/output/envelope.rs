@@ -19,7 +19,7 @@ use super::escape::escape_json;
 pub struct Timing {
     /// When, in UTC.
     pub started: String,
-    /// How long.
+    /// The duration.
     pub duration_ms: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Envelope<'a> {
     pub data: &'a Value,
     /// When, and how long.
     pub timing: Timing,
-    /// What is told beside it.
+    /// The messages in addition to it.
     pub messages: Vec<Value>,
 }
 

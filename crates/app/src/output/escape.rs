@@ -36,7 +36,7 @@ pub fn clear_line() -> String {
     sealed("[2K")
 }
 
-/// How much is held back at most until a line ends.
+/// The most bytes that are held back until a line ends.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 /// Longer than a sequence of our own and a letter: what is cut further from the end than this cuts none of
 /// them.
@@ -105,7 +105,8 @@ impl<W: Write> EscapingStream<W> {
         }
     }
 
-    /// Where what is held back can be cut: behind a line, or else where no sequence and no letter is.
+    /// Returns the place at which the held bytes can be cut: after a line, or else outside of sequences and
+    /// letters.
     fn cut(&self) -> usize {
         if let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') {
             return end + 1;

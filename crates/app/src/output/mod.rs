@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and
 //!    `yaml` the output is one envelope, whatever happened.
-//! 2. Nothing is told by colour alone.
+//! 2. Nothing is shown by colour alone.
 //! 3. A reader that goes away early (`| head`) ends the program in silence.
 //!
 //! # Not here
@@ -49,7 +49,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether a program reads it.
+    /// Returns whether the format is for programs.
     pub const fn is_for_programs(self) -> bool {
         match self {
             Format::Json | Format::Yaml => true,
@@ -58,12 +58,12 @@ impl Format {
     }
 }
 
-/// Something that is told beside the answer.
+/// A message in addition to the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputNote {
-    /// What.
+    /// The message.
     pub message: String,
-    /// Whether it deserves attention.
+    /// True if it deserves attention.
     pub is_warning: bool,
 }
 
@@ -78,7 +78,7 @@ impl OutputNote {
         Self { message: message.into(), is_warning: true }
     }
 
-    /// As it stands among the messages of the envelope.
+    /// Returns the note in its form among the messages of the envelope.
     pub fn to_json(&self) -> Value {
         let level = if self.is_warning { "warning" } else { "info" };
         json!({ "level": level, "code": null, "message": self.message, "detail": null, "suggestions": [] })
@@ -98,19 +98,19 @@ pub struct CommandReport {
     pub data: Value,
     /// For people, as it is written: bytes, since file contents need not be UTF-8.
     pub text: Vec<u8>,
-    /// How the program ends.
+    /// The exit of the program.
     pub exit: Exit,
-    /// What is told beside it.
+    /// The messages in addition to it.
     pub notes: Vec<OutputNote>,
     /// Why it did not end well, when it did not: the answer is shown all the same.
     pub failure: Option<CommandError>,
     /// The answer, where it is made while it is written; then `data` and `text` are empty.
     pub body: Option<StreamedBody>,
-    /// Whether its secrets are to be shown.
+    /// True if its secrets are to be shown.
     pub is_revealed: bool,
 }
 
-/// An answer that is made piece by piece while it is written, so that it never lies in memory whole.
+/// An answer that is made piece by piece while it is written, so that it is never in memory whole.
 #[derive(Clone)]
 pub struct StreamedBody(Arc<WriteBody>);
 
@@ -119,14 +119,14 @@ type WriteBody = dyn Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<OutputNote>>
 /// The form in which an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// What people read.
+    /// Text for people.
     Text,
-    /// What programs read: one JSON value.
+    /// Data for programs: one JSON value.
     Data,
 }
 
 impl StreamedBody {
-    /// What `write` writes. It returns what is told beside it.
+    /// Creates a body that `write` writes. `write` returns the messages in addition to it.
     pub fn new(
         write: impl Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<OutputNote>> + Send + Sync + 'static,
     ) -> Self {
@@ -191,7 +191,7 @@ impl CommandReport {
         Self { body: Some(body), ..Self::new(Value::Null, Vec::new()) }
     }
 
-    /// The same answer as one value, for whoever cannot write it piece by piece.
+    /// Returns the same answer as one value, for callers that cannot write it piece by piece.
     ///
     /// # Errors
     /// It could not be made.
@@ -211,7 +211,7 @@ impl CommandReport {
         self
     }
 
-    /// The answer stands, and yet this went wrong.
+    /// Adds a failure to an answer that is shown all the same.
     #[must_use]
     pub fn failed(mut self, failure: CommandError) -> Self {
         self.exit = failure.exit();
@@ -287,7 +287,7 @@ pub fn write(report: &CommandReport, command: &str, timing: Timing, look: &Outpu
     }
 }
 
-/// Says that an answer could not be written, where there is somebody to hear it.
+/// Reports that an answer could not be written, if the error output is open.
 pub fn tell_unwritten(error: &io::Error, look: &OutputStyle) {
     let failure = CommandError::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
     let _ = write_err(&failure.render(look.err_paint));
@@ -354,12 +354,12 @@ fn write_for_people(report: &CommandReport, look: &OutputStyle) -> io::Result<()
     written
 }
 
-/// Writes a line beside the answer at once, while the command still works; programs read it from the envelope
-/// only.
+/// Prints a note in addition to the answer at once, while the command still works; programs read it from the
+/// envelope only.
 pub fn tell(note: &OutputNote, look: &OutputStyle) {
     if !look.format.is_for_programs() {
         let gone = if look.is_live { clear_line() } else { String::new() };
-        // Nobody can be told that nobody can be told.
+        // If the error output is closed, that cannot be reported either.
         let _ = write_err(&format!("{gone}{}", note.render(look.err_paint)));
     }
 }

@@ -22,7 +22,7 @@ fn answered(question: &str, input: &mut impl BufRead, output: &mut impl Write) -
     let mut line = String::new();
     input.read_line(&mut line)?;
     if !line.ends_with('\n') {
-        // The end of the input moves no cursor, and what is told next begins a line.
+        // The end of the input moves no cursor, and the next output begins a line.
         writeln!(output)?;
     }
     let answer = line.trim().to_lowercase();

@@ -36,9 +36,9 @@ pub struct OutputStyle {
     pub err_paint: Paint,
     /// Columns of the screen; none when the output is no terminal, then nothing is cut.
     pub width: Option<usize>,
-    /// Whether the error output is a terminal that a live line can be drawn on.
+    /// True if the error output is a terminal that a live line can be drawn on.
     pub is_live: bool,
-    /// Whether a person can be asked.
+    /// True if a person can be asked.
     pub can_ask: bool,
 }
 
@@ -74,7 +74,7 @@ impl OutputStyle {
         OutputStyle { paint: Paint::OFF, err_paint: Paint::OFF, width: None, ..*self }
     }
 
-    /// The text, cut to what is left of the screen beside `taken` columns.
+    /// Cuts the text to the columns of the screen that are left after `taken` columns.
     pub fn cut(&self, text: &str, taken: usize) -> String {
         match self.width {
             Some(width) => cut(text, width.saturating_sub(taken).max(10)),
@@ -83,7 +83,7 @@ impl OutputStyle {
     }
 }
 
-/// How much of a command or a check is shown where it is only named.
+/// The characters of a command or a check that are shown where it is only named.
 const NAMED_CHARS_MAX: usize = 80;
 
 /// A command, a check or a title on one line of bounded length.
@@ -122,37 +122,37 @@ impl Paint {
     /// Always colour.
     pub const ON: Paint = Paint { on: true };
 
-    /// Whether words get colour.
+    /// Returns whether words get colour.
     pub const fn is_on(self) -> bool {
         self.on
     }
 
-    /// What is bad, or taken away.
+    /// Marks text as bad, or removed.
     pub fn red(self, text: &str) -> String {
         self.wrap("31", text)
     }
 
-    /// What is good, or added.
+    /// Marks text as good, or added.
     pub fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
-    /// What deserves attention.
+    /// Marks text that deserves attention.
     pub fn yellow(self, text: &str) -> String {
         self.wrap("33", text)
     }
 
-    /// What leads on.
+    /// Marks text that leads to a next step.
     pub fn cyan(self, text: &str) -> String {
         self.wrap("36", text)
     }
 
-    /// What stands out.
+    /// Emphasises text.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    /// What stands back.
+    /// Makes text less prominent.
     pub fn dim(self, text: &str) -> String {
         self.wrap("2", text)
     }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn colour_is_off_where_it_cannot_be_shown_or_is_not_wanted() {
-        // The output of a test is no terminal, unless somebody looks at it.
+        // The output of a test is no terminal, unless a person runs it at one.
         assert!(!look(Some(Format::Plain), ColorWhen::Auto, &[]).paint.is_on());
         assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("NO_COLOR", "1")]).paint.is_on());
         assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("TERM", "dumb")]).paint.is_on());

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A decision is named by the beginning of its id that no other of its plan has, of at least 10 letters.
-//! 2. What is nested below a decision follows from it; an arrow names what it rests upon beside that.
+//! 2. A decision that is nested below another follows from it; an arrow names its other grounds.
 //! 3. Every answer about one decision has the command that corrects it.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::output::{OutputStyle, escape_control_chars, one_line};
 use crate::time::stamp;
 
-/// How much of a choice stands on its line.
+/// The characters of a choice that its line shows.
 const CHOSEN_CHARS: usize = 72;
 
 /// The names of a plan's decisions.
@@ -81,13 +81,13 @@ pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &DecisionNames, lo
     text
 }
 
-/// What the decision hangs below in the picture; none when that is not shown.
+/// Returns the decision above this one in the picture; `None` if that is not shown.
 fn parent(decision: &Decision, shown: &[Decision]) -> Option<u32> {
     decision.new.parent.filter(|parent| shown.iter().any(|other| other.seq == *parent))
 }
 
-/// A decision and what follows from it. `place` is what stands before its line, and whether it is the last
-/// there.
+/// Draws a decision and those that follow from it. `place` is the text before its line, and whether it is the
+/// last there.
 fn branch(
     decision: &Decision,
     shown: &[Decision],
@@ -120,12 +120,12 @@ pub fn to_json(decision: &Decision, names: &DecisionNames) -> Value {
     })
 }
 
-/// What hangs on a decision, for programs.
+/// Returns the decisions and files that depend on a decision, for programs.
 pub fn affected_json(affected: &Affected) -> Value {
     json!({ "decisions": affected.decisions, "files": affected.files })
 }
 
-/// What is typed to correct a decision of the plan.
+/// Returns the command that corrects a decision of the plan; `None` if it cannot be corrected any more.
 fn correction(facts: &DecisionDetails, id: &str) -> Option<String> {
     let may = !facts.plan.state.is_final() && facts.decision.is_live();
     may.then(|| crate::render::failure::say_differently(&facts.plan, id))

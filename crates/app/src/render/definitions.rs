@@ -55,7 +55,7 @@ pub(crate) fn list(
     Ok(CommandReport::new(json!({ folder: all }), text))
 }
 
-/// What a line says: that something is wrong, or that another is taken, before all else.
+/// Returns the text of a line: first that something is wrong, or that another is taken, then all else.
 fn about(line: &DefinitionListing, kind: Kind) -> String {
     let faults = match &line.findings[..] {
         [] => String::new(),
@@ -132,7 +132,7 @@ impl Checked {
     }
 }
 
-/// Checks all that are named, or all that there are; one failure tells all that is wrong with all of them.
+/// Checks all that are named, or all that exist; one failure reports every error of all of them.
 pub(crate) fn check_all(
     library: &Library,
     kind: Kind,

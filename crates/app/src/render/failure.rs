@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Every error names something to type, chosen by what went wrong and where.
-//! 2. A plan that a person has to speak about says so, and is not merely told to be tried again.
+//! 2. A plan that needs a message from the user says so, and does not merely suggest a retry.
 //!
 //! # Not here
 //! What can be done with a plan that is well (`next_steps`); the whole history of its errors
@@ -19,13 +19,13 @@ use super::usage;
 use crate::errors::{CommandError, codes, from_engine};
 use crate::output::one_line;
 
-/// What the engine says of a command that failed without the network and printed that it wants it.
+/// The engine's words for a command that failed without the network and printed that it wants it.
 const NETWORK_WORDS: &str = "it probably wanted the network";
 
-/// What the store says of a plan that it gave up because it took its workers with it.
+/// The store's words for a plan that it gave up because the plan took its workers with it.
 const WORKER_DIED_WORDS: &str = "its worker died ";
 
-/// The error that the plan stands at.
+/// Returns the error at which the plan stopped; `None` if it is in no error state.
 pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
     let is_errored = matches!(
         facts.plan.state,
@@ -147,10 +147,10 @@ pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
     ))
 }
 
-/// Nothing is left to go on with or to stop in a plan that was taken back.
+/// Refuses a plan that was rolled back: nothing is left to continue or to stop.
 ///
 /// # Errors
-/// It was.
+/// Returns an error if it was.
 pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> {
     match facts.plan.undone_at {
         None => Ok(()),
@@ -162,7 +162,7 @@ pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> 
     }
 }
 
-/// What to type about an error of the plan.
+/// Returns the command to type about an error of the plan.
 pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
     if facts.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
         return "agents doctor".to_owned();
@@ -200,7 +200,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Strin
     }
 }
 
-/// What to know or do about an error of the plan.
+/// Returns the hint about an error of the plan.
 pub fn hint_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
     if let Some(why) = asks_for_word(record, facts) {
         return format!(
@@ -221,7 +221,7 @@ pub fn hint_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
     }
 }
 
-/// What a person does about what no other try can mend.
+/// Returns the user's remedy for an error that no retry can repair.
 fn not_by_itself(record: &ErrorRecord, id: &str) -> Option<String> {
     let category = record.error.category();
     if record.error.phase() == Phase::Apply {
@@ -238,7 +238,7 @@ fn not_by_itself(record: &ErrorRecord, id: &str) -> Option<String> {
     }
 }
 
-/// Returns true if a person has to say how it goes on.
+/// Returns true if the user has to say how the plan continues.
 pub fn asks(facts: &PlanDetails) -> bool {
     last_error(facts).is_some_and(|record| record.recovery.action == RecoveryAction::Ask)
         || wants_word(facts).is_some()
@@ -250,25 +250,25 @@ fn wants_word(facts: &PlanDetails) -> Option<AskReason> {
     facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
 }
 
-/// The same for one of its errors: only the last one is what it stands at.
+/// Returns the same for one of its errors: the plan stopped only at the last one.
 fn asks_for_word(record: &ErrorRecord, facts: &PlanDetails) -> Option<AskReason> {
     let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
     wants_word(facts).filter(|_| is_last)
 }
 
-/// What is typed to have a plan done another way: thought out anew where somebody thinks, else heeded by who
-/// does it.
+/// Returns the command that has a plan done another way: with a new strategy if it has a strategist, else
+/// heeded by its actor.
 pub fn say_differently(plan: &Plan, id: &str) -> String {
     let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
     format!("agents plan prompt {id} \"…\"{replan}")
 }
 
-/// Returns true if this went wrong for want of the network, as far as what the command printed tells.
+/// Returns true if the command failed for want of the network, as far as its output shows.
 pub fn wants_network(record: &ErrorRecord, facts: &PlanDetails) -> bool {
     !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
 }
 
-/// What is typed to ask anew: what the plan was made from is frozen in it.
+/// Returns the command to ask again: the sources of the plan are frozen in it.
 pub fn ask_again_command(facts: &PlanDetails) -> String {
     let spec = &facts.plan.spec;
     let actor = spec.sources.iter().find(|source| source.kind == "actor");

@@ -18,11 +18,11 @@ const PATHS_SHOWN_MAX: usize = 3;
 /// A plan that meets another one, as the other one sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverlappingPlan {
-    /// Which plan is met.
+    /// The other plan.
     pub other: PlanId,
     /// The shortest text that names it.
     pub short: String,
-    /// Where, and how, as far as it is listed.
+    /// The paths and kinds of the overlap, as far as they are listed.
     pub paths: Arc<[ForecastPath]>,
     /// The number of further paths that are in conflict.
     pub more_conflicts: usize,
@@ -33,7 +33,7 @@ pub struct OverlappingPlan {
 }
 
 impl OverlappingPlan {
-    /// What `plan` meets in a forecast; none when it has no part in it.
+    /// Returns the overlap of `plan` in a forecast; `None` if it has no part in it.
     pub fn by(
         plan: PlanId,
         forecast: &Forecast,
@@ -58,7 +58,7 @@ impl OverlappingPlan {
 
     /// On one line.
     pub fn line(&self) -> String {
-        // What is in the way comes first; what goes together is only told when nothing is in the way.
+        // Conflicts come first; changes that go together are only shown if there is no conflict.
         let conflicts: Vec<&ForecastPath> =
             self.paths.iter().filter(|path| path.kind.is_conflict()).collect();
         if conflicts.is_empty() {
@@ -89,7 +89,7 @@ fn named(paths: &[String], not_listed: usize) -> String {
     }
 }
 
-/// How much was not looked at, on one line; none when all was.
+/// Returns the number of plans that were not compared, on one line; `None` if all were.
 pub fn not_compared_line(count: usize) -> Option<String> {
     (count > 0).then(|| format!("{count} more not compared with other plans"))
 }

@@ -17,7 +17,7 @@ const RUNGS: [&str; 4] = ["namespaces", "bubblewrap", "landlock", "none"];
 /// The number of notes a line has.
 const NOTES_MAX: usize = 3;
 
-/// What kept the command of a call apart; none for what ran no command.
+/// Returns the isolation of a call's command; `None` if the call ran no command.
 pub fn of(call: &ToolCall) -> Option<&Value> {
     call.end.as_ref()?.isolation.as_ref()
 }
@@ -56,7 +56,7 @@ pub fn line(used: &Value) -> Option<String> {
     ))
 }
 
-/// How far from the best it is. An unknown rung counts as the last.
+/// Returns the distance from the best rung. An unknown rung counts as the last.
 fn place(used: &Value) -> usize {
     let rung = used.get("rung").and_then(Value::as_str);
     RUNGS.iter().position(|known| Some(*known) == rung).unwrap_or(RUNGS.len())

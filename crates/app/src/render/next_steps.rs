@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. Whatever the plan's state, there is a next step.
-//! 2. A plan that waits for its turn is never told to be started, and one that waits for a person always
-//!    names what to type.
+//! 2. A plan that waits for its turn never suggests a start, and one that waits for a person always names a
+//!    command.
 //!
 //! # Not here
-//! What went wrong and how it is mended (`failure`); how a plan looks (`plan`).
+//! Errors and their remedies (`failure`); the form of a plan (`plan`).
 
 use domain::{ApplyState, AskReason, ErrorCategory, PlanState, Validation, WallMs, WorkState, format_wait};
 use engine::{PlanDetails, QueuePlace};
@@ -23,11 +23,11 @@ use crate::time::now;
 pub struct NextStep {
     /// The reason.
     pub why: &'static str,
-    /// What to type.
+    /// The command to type.
     pub command: String,
 }
 
-/// What can be done with the plan now.
+/// Returns the commands that are possible for the plan now.
 pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
     let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
     let again = NextStep {
@@ -121,7 +121,7 @@ fn untrusted_root(facts: &PlanDetails) -> Option<&[u8]> {
     Some(plan.projects.get(usize::from(check.root.0))?.root.as_bytes())
 }
 
-/// Whether the plan waits for its turn, and not for a person.
+/// Returns whether the plan waits for its turn, and not for a person.
 pub fn is_in_queue(facts: &PlanDetails) -> bool {
     facts.place.is_some_and(|place| place.is_served || !place.is_held)
 }
@@ -142,7 +142,7 @@ fn before(place: &QueuePlace) -> String {
     }
 }
 
-/// What a plan in the queue waits for; none when it waits for a person.
+/// Returns the reason why a plan waits in the queue; `None` if it waits for a person.
 pub fn queue_words(facts: &PlanDetails) -> Option<String> {
     let place = facts.place.filter(|_| is_in_queue(facts))?;
     Some(match waits_for_slot(&place) {
@@ -164,7 +164,7 @@ pub fn wanted_keys(facts: &PlanDetails) -> Option<String> {
     Some(job.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
-/// What a node of the plan waits for that passes by itself, and how long still.
+/// Returns the reason why a node of the plan waits, if the wait ends by itself, and the time left.
 pub fn waits_words(facts: &PlanDetails, now: WallMs) -> Option<String> {
     let waits = facts.waits.as_ref()?;
     let left = waits.left(now).map(|left| format!(" (for {} more)", format_wait(left)));
@@ -209,13 +209,12 @@ pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
     json!({ "reason": reason, "command": command })
 }
 
-/// Returns the reason why a person is asked at the gate where the plan stands, if their yes is all that it
-/// waits for.
+/// Returns the reason why a person is asked at the plan's gate, if their yes is all that it waits for.
 pub fn asked_at_gate(facts: &PlanDetails) -> Option<AskReason> {
     facts.gate?.asks().filter(|why| why.is_settled_by_a_yes())
 }
 
-/// What is typed to say yes at that gate.
+/// Returns the command that says yes at that gate.
 fn yes_command(facts: &PlanDetails, id: &str) -> String {
     match facts.plan.state {
         PlanState::Execute(WorkState::Complete) => format!("agents plan apply {id}"),

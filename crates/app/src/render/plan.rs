@@ -5,7 +5,7 @@
 //! 2. There is always a way on: what can be typed next is part of the answer.
 //!
 //! # Not here
-//! What can be typed next (`next_steps`); what went wrong and how it is mended (`failure`).
+//! The commands that can be typed next (`next_steps`); errors and their remedies (`failure`).
 
 use domain::{
     ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, Phase, Plan,
@@ -81,7 +81,7 @@ pub fn to_json(facts: &PlanDetails, id: &str) -> Value {
     })
 }
 
-/// How a step ended, in the words of [`NodeOutcome`], or that it is at work.
+/// Returns the outcome of a step, in the words of [`NodeOutcome`], or that it is at work.
 fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
     let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone;
     let by_call = match step.state {
@@ -91,7 +91,7 @@ fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
     };
     match step.outcome {
         Some(outcome) => outcome.as_str(),
-        // A check is one call. Any other step that has not settled goes on after a call that ended.
+        // A check is one call. Any other step that has not settled continues after a call that ended.
         None if is_check(&step.node) && step.state != CallState::Running => by_call.as_str(),
         None if is_worked_on => "running",
         None if by_call == NodeOutcome::Failed => by_call.as_str(),
@@ -104,7 +104,7 @@ fn is_check(node: &str) -> bool {
     node.starts_with("validate/") || node.starts_with("recheck/")
 }
 
-/// What the checks of the apply that stands are worth; none when none does.
+/// Returns the worth of the checks of the present apply; `None` if there is none.
 fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
     let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
     let of_apply =
@@ -113,7 +113,7 @@ fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
     serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
 }
 
-/// What the checks of an apply are worth, in words; none when there are none.
+/// Returns the worth of an apply's checks in words; `None` if there are no checks.
 pub fn checked_words(checks: &ChecksAtApply) -> Option<&'static str> {
     match checks.on {
         CheckedTree::None => None,
@@ -133,7 +133,7 @@ pub fn projects_words(plan: &Plan) -> String {
     roots.join(", ")
 }
 
-/// What a plan that changed nothing answers to what it was asked in words: then that is its result.
+/// Returns the answer of a plan that changed nothing to its prompt: then that is its result.
 pub fn answer_text(facts: &PlanDetails) -> Option<Vec<u8>> {
     let is_asked = !facts.plan.spec.prompt.is_empty() && facts.net.is_empty();
     let is_done = facts.plan.state == PlanState::Execute(WorkState::Complete);
@@ -148,7 +148,7 @@ fn sandbox_json(facts: &PlanDetails) -> Value {
     json!({ "rung": sandbox.rung, "passed_over": passed })
 }
 
-/// What a plan that was thought out waits for, on a line of its own.
+/// Returns a line for the gate that a plan waits at after its strategy is complete.
 fn gate_line(facts: &PlanDetails) -> Option<String> {
     let is_thought_out = facts.plan.state == PlanState::Strategize(WorkState::Complete) && !facts.goes_on;
     let why = asked_at_gate(facts).filter(|_| is_thought_out)?;
@@ -170,7 +170,7 @@ pub fn to_text(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     body(facts, id, look) + &next_line(facts, id, look.paint)
 }
 
-/// The same with its times and what it used, for whoever asks how it stands.
+/// Returns the same with its times and its usage, for `agents plan status`.
 pub fn to_text_with_times(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     let used = usage::used_line(&facts.ledger, look.paint);
     body(facts, id, look) + &timeline::to_text(facts, look.paint) + &used + &next_line(facts, id, look.paint)
@@ -225,7 +225,7 @@ fn body(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     text
 }
 
-/// What changed in the user's tree while the plan ran, and not by it.
+/// Returns words about changes in the user's tree that happened while the plan ran, and not by it.
 pub fn tree_words(facts: &PlanDetails) -> Option<String> {
     let tree = facts.sandbox.as_ref()?.tree.as_ref().filter(|tree| tree.has_moved())?;
     let named =
@@ -246,7 +246,7 @@ fn broken_line(facts: &PlanDetails) -> String {
     )
 }
 
-/// What went wrong, and what to type.
+/// Returns the error, and the command to type.
 fn error_lines(facts: &PlanDetails, id: &str) -> String {
     let Some(record) = last_error(facts) else { return String::new() };
     let command = command_for(record, facts, id);
@@ -354,7 +354,7 @@ fn names(checks: &[String]) -> String {
     escape_control_chars(&checks.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", "))
 }
 
-/// What the checks took that have ended. They are a part of the phase that they run in.
+/// Returns the time of the checks that have ended. It is a part of the phase that they run in.
 fn check_time(facts: &PlanDetails) -> String {
     let steps = facts.steps.iter().filter(|step| is_check(&step.node) && step.state != CallState::Running);
     let times: Vec<u64> = steps.filter_map(|step| step.duration_ms).collect();

@@ -79,7 +79,7 @@ impl ProgressPrinter {
         self.becomes(words.to_owned());
     }
 
-    /// Draws the live line anew.
+    /// Redraws the live line.
     pub fn beat(&mut self, last_line: Option<&str>) {
         if self.how == ProgressMode::Live {
             let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -116,7 +116,7 @@ fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width
     text.chars().take(width.saturating_sub(1)).collect()
 }
 
-/// How long a node waits, as the end of a sentence; nothing where nobody can tell.
+/// Returns the time for which a node waits, as the end of a sentence; empty if it is unknown.
 pub fn for_how_long(event: &EventRecord) -> String {
     let ms = event.data["ms"].as_u64();
     ms.map(|ms| format!(" (for {})", domain::format_wait(Duration::from_millis(ms)))).unwrap_or_default()
@@ -127,7 +127,7 @@ fn describe(event: &EventRecord) -> Option<String> {
     let word =
         |key: &str| event.data.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     match event.kind {
-        // Waiting and ending are told by the answer; what is seen meanwhile is what is being done.
+        // The answer reports waiting and ending; meanwhile the line shows the current work.
         EventKind::PlanMoved => word("to").strip_suffix("/processing").map(str::to_owned),
         EventKind::ToolStarted => {
             let node = word("node");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::output::Paint;
 use crate::time::{local, stamp};
 
-/// How long the phase was worked on in its newest attempt; none before it ended once.
+/// Returns the working time of the phase in its newest attempt; `None` before it ended once.
 pub fn worked(facts: &PlanDetails, phase: Phase) -> Option<u64> {
     newest(facts, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
 }
@@ -52,13 +52,13 @@ pub fn to_text(facts: &PlanDetails, paint: Paint) -> String {
     format!("{}  {}\n", paint.dim("times"), parts.join(", "))
 }
 
-/// Moments as they are told one after the other.
+/// Writes moments in sequence.
 struct TimelineWriter {
     day: String,
 }
 
 impl TimelineWriter {
-    /// The moment, with its day unless that was told just before.
+    /// Returns the moment, with its day unless the previous moment had the same.
     fn moment(&mut self, at: WallMs) -> String {
         let whole = local(at);
         match whole.split_once(' ') {

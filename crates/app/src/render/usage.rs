@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::output::Paint;
 use crate::time::{format_duration, format_typed};
 
-/// What every plan is told of; tokens and cost only those that used some.
+/// The kinds that every plan reports; tokens and cost only if the plan used some.
 const ALWAYS_TOLD: [SpendKind; 3] = [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls];
 
-/// What was used, on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`.
+/// Returns the usage on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`.
 pub fn used_line(ledger: &Ledger, paint: Paint) -> String {
     let is_told = |kind: &SpendKind| ALWAYS_TOLD.contains(kind) || ledger.account(*kind).taken() > 0;
     let parts: Vec<String> =
@@ -59,7 +59,7 @@ pub fn to_json(ledger: &Ledger) -> Value {
     Value::Object(SpendKind::ALL.into_iter().map(of).collect())
 }
 
-/// What was used, by kind: only the numbers.
+/// Returns the usage by kind: only the numbers.
 pub fn usage_json(ledger: &Ledger) -> Value {
     let used = |kind| ledger.account(kind).used;
     json!({
@@ -68,8 +68,8 @@ pub fn usage_json(ledger: &Ledger) -> Value {
     })
 }
 
-/// What lets a plan go on that a limit stopped, and not just for one call: twice as much of it, or as much
-/// more as two calls reserve if that is more. None for another error.
+/// Returns the command that lets a plan continue after a limit stopped it, and not just for one call. It asks
+/// for twice as much, or as much more as two calls reserve if that is more. `None` for another error.
 pub fn raise_command(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Option<String> {
     let kind = LimitReached::kind_in(record.error.detail());
     let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;

@@ -4,10 +4,10 @@
 //! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never
 //!    overruled.
 //! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they
-//!    have, for one second at most. It starts no program and asks nobody over a network. For a replay it asks
-//!    nobody at all.
-//! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where
-//!    nobody is there, what would do is told.
+//!    have, for one second at most. It starts no program and sends nothing over a network. For a replay it
+//!    asks no server at all.
+//! 3. A note names the chosen actor with the reason and the way to another, also when a project chose. If no
+//!    actor is available, the error names the possible ones.
 //!
 //! # Not here
 //! What the actors are: `definitions`.
@@ -57,22 +57,22 @@ impl ActorChoice {
 pub struct ReplayedRecording {
     /// Its location.
     pub file: PathBuf,
-    /// Who was in the run; none in recordings from before that was kept.
+    /// The participants of the run; `None` in older recordings that do not store them.
     pub cast: Option<Participants>,
 }
 
 impl ReplayedRecording {
-    /// Who did it, if the recording says so.
+    /// Returns the actor of the recording; `None` if the recording does not name it.
     fn actor(&self) -> Option<&str> {
         self.cast.as_ref().and_then(|cast| cast.asked.as_deref().or(cast.actor.as_deref()))
     }
 }
 
-/// Names whom the settings leave open, and says whom; nothing when the user names somebody. Of what is
-/// `replayed` the recording has named whom it could.
+/// Chooses the actor and model that the settings leave open, and notes them; does nothing if the user names
+/// an actor. For a replay, `replayed` has named those that the recording knows.
 ///
 /// # Errors
-/// Nobody is there.
+/// Returns an error if no actor is available.
 pub async fn choose(
     surroundings: &mut FreezeOptions,
     settings: &Settings,
@@ -113,7 +113,7 @@ pub async fn choose(
     ))))
 }
 
-/// Whose it is, when a project set it: what its user did not say is told as such.
+/// Returns the project's location if a project set the value: the note says that the user did not.
 fn of_project(settings: &Settings, key: SettingKey) -> Option<String> {
     match settings.get(key).1 {
         SettingOrigin::Project(place) => Some(format!("of the project, {place}")),
@@ -124,7 +124,7 @@ fn of_project(settings: &Settings, key: SettingKey) -> Option<String> {
     }
 }
 
-/// What is named: by the settings, or by a key.
+/// Returns the choice that the settings or a key make.
 fn chosen(
     model_default: Option<&str>,
     settings: &Settings,
@@ -169,7 +169,7 @@ fn program(env: &Env) -> Option<ActorChoice> {
     Some(ActorChoice { actor: agent.name, model: None, why })
 }
 
-/// A recording that names nobody, where the settings do not either.
+/// Returns the error for a recording without an actor, if the settings name none either.
 fn untold(replayed: &ReplayedRecording) -> CommandError {
     let file = replayed.file.display();
     CommandError::new(&codes::NO_ACTOR, format!("the recording {file} does not say who did it, and nobody is named"))
@@ -177,7 +177,7 @@ fn untold(replayed: &ReplayedRecording) -> CommandError {
         .hint("recordings that are made now say both")
 }
 
-/// What to set, on one screen.
+/// Returns the error that lists what to set, on one screen.
 fn nobody(offers: &[UsableProvider]) -> CommandError {
     let keys: Vec<&str> = KEYED.iter().map(|(name, _)| *name).collect();
     let programs: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();

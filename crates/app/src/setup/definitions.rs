@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A word that names an action or an actor is a file iff it ends with `.yaml` or has a slash.
-//! 2. Every finding of a definition is told, with its place.
+//! 2. Every finding of a definition is reported, with its place.
 //!
 //! # Not here
 //! What definitions mean (`definitions`).
@@ -22,9 +22,9 @@ use super::paths::Env;
 use crate::config::{SettingKey, SettingOrigin, Settings};
 use crate::errors::{Code, CommandError, codes};
 
-/// The word for nobody, where an actor is named.
+/// The word for no actor.
 pub const NOBODY: &str = "none";
-/// Who thinks before a model works, unless somebody says otherwise.
+/// The default strategist of a model's work.
 pub const STRATEGIST: &str = "strategist";
 
 /// The definitions that hold for these projects.
@@ -36,7 +36,7 @@ pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
     Library::new(&roots, user)
 }
 
-/// What the settings say about actors and models; `actor` is the one that was asked for.
+/// Returns the settings of actors and models; `actor` is the one that was asked for.
 pub fn surroundings(settings: &Settings, actor: Option<LoadedDefinition<Actor>>) -> FreezeOptions {
     let named = |key| Some(settings.word(key)).filter(|word| !word.is_empty()).map(str::to_owned);
     let model_default = named(SettingKey::ModelDefault);
@@ -88,8 +88,8 @@ pub fn cast(surroundings: &mut FreezeOptions, cast: &Participants) {
     }
 }
 
-/// What the settings describe and definitions name. Providers are left out where a run may do without: one
-/// that is needed is asked for when it is known whether it is.
+/// Returns the names that the settings describe and definitions use. Providers are left out if a run may do
+/// without: a provider that is needed is asked for once the need is known.
 pub fn configured(settings: &Settings, with_providers: WithProviders) -> ConfiguredNames {
     let providers =
         || builtin_providers().map(str::to_owned).chain(settings.providers.keys().cloned()).collect();
@@ -140,7 +140,7 @@ pub fn actor(library: &Library, word: &str, here: &Path) -> Result<LoadedDefinit
     }
 }
 
-/// Returns the reason why there is no definition, as people and programs are told.
+/// Returns the reason why there is no definition, for people and programs.
 pub fn failure(error: &DefinitionError) -> CommandError {
     match error {
         DefinitionError::NotFound { kind, places, .. } => {

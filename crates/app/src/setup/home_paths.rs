@@ -19,7 +19,7 @@ use super::paths;
 use super::paths::Env;
 use crate::config::{SettingKey, Settings};
 
-/// Returns the home that `~` stands for in the lists; empty if there is none.
+/// Returns the home that `~` means in the lists; empty if there is none.
 pub fn home(env: &Env) -> ByteText {
     env.get("HOME").map(|home| ByteText::from(home.as_str())).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
 //! Reads the instructions of projects to their workers: the `AGENTS.md` in their roots.
 //!
 //! # Invariants
-//! 1. At most [`BYTES_MAX`] bytes of a file are taken; what is cut ends in a line that says so, and its user
-//!    is told.
-//! 2. A file that leads out of its project is not read: what lies elsewhere is none of the project's to tell.
+//! 1. At most [`BYTES_MAX`] bytes of a file are taken; a cut text ends in a line that says so, and a note
+//!    informs the user.
+//! 2. A file that leads out of its project is not read: files elsewhere are not the project's to disclose.
 //!
 //! # Not here
-//! Who is told, and when: the brief of the actors.
+//! The recipients of the instructions, and the time: the brief of the actors.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,12 +16,12 @@ use domain::{Instructions, ProjectLink};
 
 use crate::output::OutputNote;
 
-/// How much of a file is taken.
+/// The most bytes of a file that are taken.
 pub const BYTES_MAX: usize = 32 * 1024;
 /// The file, below a project's root.
 const FILE: &str = "AGENTS.md";
 
-/// What the projects say, and what is to be told about it.
+/// Returns the instructions of the projects, and the notes about them.
 pub fn read_all(projects: &[ProjectLink]) -> (Vec<Instructions>, Vec<OutputNote>) {
     use std::os::unix::ffi::OsStrExt;
     let (mut found, mut notes) = (Vec::new(), Vec::new());

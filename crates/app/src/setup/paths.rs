@@ -43,7 +43,7 @@ pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, CommandError>
 
 /// The file that plans are stored in.
 const STORE: &str = "agents.db";
-/// How the names begin that this program gives in its data directory; and what a file system has at its root.
+/// The prefixes of this program's names in its data directory, and the names at the root of a file system.
 const NAMES: [&str; 12] = [
     STORE,
     "breakers.jsonl",

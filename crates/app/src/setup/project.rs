@@ -4,7 +4,7 @@
 //! that holds `.cleveragents` or `.git`, else DIR itself.
 //!
 //! # Invariants
-//! 1. Roots are absolute and free of links, no two are alike, and none lies inside another.
+//! 1. Roots are absolute and free of links, no two are alike, and none is inside another.
 //! 2. Aliases are unique, and none holds a colon or a slash: `ALIAS:path` is read one way only.
 //!
 //! # Not here
@@ -20,7 +20,7 @@ use domain::{ByteText, ProjectLink};
 
 use crate::errors::{CommandError, codes};
 
-/// How long an alias may be.
+/// The length limit of an alias.
 const ALIAS_CHARS_MAX: usize = 64;
 /// A project as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct ProjectArg {
     pub alias: Option<String>,
     /// The directory that was given.
     pub dir: PathBuf,
-    /// Whether it is only read.
+    /// True if the project is only read.
     pub read_only: bool,
 }
 
@@ -68,7 +68,7 @@ fn is_alias_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "._-".contains(letter)
 }
 
-/// The root of the project that `dir` lies in.
+/// Returns the root of the project that contains `dir`.
 ///
 /// # Errors
 /// There is no such directory.
@@ -88,8 +88,8 @@ pub fn root_of(dir: &Path) -> Result<PathBuf, CommandError> {
     Ok(marked.map_or_else(|| real.clone(), Path::to_owned))
 }
 
-/// Whether this is the root of a project. An empty `.git`, as some programs leave in places that they guard,
-/// is none.
+/// Returns whether this is the root of a project. An empty `.git`, as some programs leave in places that they
+/// guard, is none.
 fn is_marked(place: &Path) -> bool {
     let there = |name: &str| place.join(name).symlink_metadata().is_ok();
     there(".cleveragents") || place.join(".git").is_file() || there(".git/HEAD")
@@ -98,7 +98,7 @@ fn is_marked(place: &Path) -> bool {
 /// The projects of a plan, in their order; `here` when none was asked for.
 ///
 /// # Errors
-/// One is not there, two share a name, or one lies inside another.
+/// Returns an error if one does not exist, two share a name, or one is inside another.
 pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, CommandError> {
     let this = [ProjectArg { alias: None, dir: PathBuf::from("."), read_only: false }];
     let args = if args.is_empty() { &this[..] } else { args };
@@ -170,10 +170,10 @@ const SYSTEM_DIRS: [&str; 33] = [
 /// Below these nothing is a project either.
 const SYSTEM_TREES: [&str; 4] = ["/boot", "/dev", "/proc", "/sys"];
 
-/// Where every user may make directories in memory.
+/// The directory in which every user may make directories in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Whether this is a directory of the system, the user's home, or a directory that the home is in.
+/// Returns whether this is a directory of the system, the user's home, or a directory that the home is in.
 pub fn is_system_dir(root: &Path, home: Option<&Path>) -> bool {
     let home = home.and_then(|home| fs::canonicalize(home).ok());
     // Directories for all, as those below `/tmp`, only in memory.

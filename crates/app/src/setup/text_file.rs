@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is read without a bound, so that `/dev/zero` or a wrong file eats no memory.
-//! 2. Nothing is waited for: what is no file, as a pipe that nobody writes to, is refused.
+//! 2. Nothing is waited for: anything but a file, such as a pipe without a writer, is refused.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! 1. The terminal is as it was before when a [`Screen`] is dropped, however that comes about.
-//! 2. No key is read that nobody waits for: what was typed after the last wait belongs to what comes then.
+//! 2. No key is read unless a caller waits for it: keys typed after the last wait belong to the next one.
 
 use std::io::{self, Stderr};
 use std::sync::mpsc as blocking;
@@ -70,14 +70,14 @@ impl std::fmt::Debug for Screen {
     }
 }
 
-/// What happens at the terminal, read one at a time by a thread of its own: reading cannot be broken off.
-/// That thread is not waited for; it ends with this, or with the program when it waits for a key that nobody
-/// presses.
+/// The events of the terminal, read one at a time by a thread of its own: reading cannot be interrupted. That
+/// thread is not waited for; it ends with this, or with the program if it waits for a key that is never
+/// pressed.
 #[derive(Debug)]
 pub struct Keys {
     wanted: blocking::Sender<()>,
     read: mpsc::Receiver<io::Result<Event>>,
-    /// True if one is being read that somebody waited for and gave up.
+    /// True if a key is being read for a caller that gave up waiting.
     is_asked: bool,
 }
 
@@ -95,8 +95,8 @@ impl Keys {
         Ok(Keys { wanted, read: receive, is_asked: false })
     }
 
-    /// What happens next: a key, or none of ours, as when the screen has another size. Whoever stops waiting
-    /// loses nothing: the next one gets it.
+    /// Returns the next event: a key, or `None` for another event, such as a new size of the screen. A caller
+    /// that stops waiting loses nothing: the next call returns the key.
     ///
     /// # Errors
     /// The terminal cannot be read.
@@ -126,7 +126,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // The terminal is gone when this fails, and nobody is left to tell.
+        // If this fails, the terminal is gone, and the error cannot be shown.
         let _ = execute!(io::stderr(), LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }

@@ -24,9 +24,9 @@ const STRATEGY_DEADLINE_MIN: Duration = Duration::from_millis(1);
 pub struct ExecutorConfig {
     /// Strategies that run at once, over all calls; 1..=32.
     pub max_workers: usize,
-    /// How long a batch may take; 50 ms..=60 s. A request may ask for less.
+    /// The time limit of a batch; 50 ms..=60 s. A request may ask for less.
     pub deadline: Duration,
-    /// How long one strategy may take from its start; 1 ms..=`deadline`.
+    /// The time limit of one strategy from its start; 1 ms..=`deadline`.
     pub strategy_deadline: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Default for ExecutorConfig {
 pub struct ExecutorConfigError {
     /// The field.
     pub key: &'static str,
-    /// What it was set to.
+    /// The rejected value.
     pub value: String,
     /// The allowed values.
     pub allowed: &'static str,

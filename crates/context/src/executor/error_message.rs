@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use sync::Panicked;
 
-/// The most causes of an error that are told.
+/// The most causes of an error that are reported.
 const CAUSES_MAX: usize = 16;
 
 /// An error with its causes in one line.

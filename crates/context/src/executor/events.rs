@@ -1,8 +1,8 @@
-//! The strategies of the context pipeline behind their circuit breakers, with the breakers' moves told as
+//! The strategies of the context pipeline behind their circuit breakers, with the breakers' moves reported as
 //! events.
 //!
 //! # Invariants
-//! 1. A breaker that opens or closes is told exactly once, however many pipelines share it: the executor
+//! 1. A breaker that opens or closes is reported exactly once, however many pipelines share it: the executor
 //!    hands every change to exactly one caller.
 //! 2. A sink that panics harms neither the assembly nor the breaker.
 
@@ -22,7 +22,7 @@ pub enum Event {
     BreakerChanged {
         /// Its name.
         name: String,
-        /// What it did.
+        /// The move of the breaker.
         to: BreakerMove,
     },
 }
@@ -40,7 +40,7 @@ pub enum BreakerMove {
 }
 
 impl BreakerMove {
-    /// The move that an answer of the breaker tells of, if any.
+    /// Returns the move that an answer of the breaker reports; `None` if there is none.
     pub(crate) fn from_recorded(recorded: sync::RecordOutcome) -> Option<Self> {
         match recorded {
             sync::RecordOutcome::Tripped { cool_down } | sync::RecordOutcome::Reopened { cool_down } => {
@@ -58,7 +58,7 @@ pub trait EventSink: Send + Sync {
     fn emit(&self, event: &Event);
 }
 
-/// Emits, and contains a sink that panics: the event is lost to that sink, and to nobody else.
+/// Emits an event. If the sink panics, the event is lost to that sink only.
 pub(crate) fn emit(sink: &dyn EventSink, event: &Event) {
     let _ = contained(|| sink.emit(event));
 }

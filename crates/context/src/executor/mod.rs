@@ -12,8 +12,8 @@
 //!
 //! # Time
 //! A batch is due at the sooner of its caller's deadline and `deadline`. A strategy is due when the batch is,
-//! or `strategy_deadline` after its start. Who is late is told to stop by a token of its own and not waited
-//! for: nothing is joined, so the answer comes at the deadline even if a strategy hangs for ever.
+//! or `strategy_deadline` after its start. A late strategy is stopped by a token of its own and not waited
+//! for. Nothing is joined, so the answer comes at the deadline even if a strategy hangs for ever.
 //!
 //! # Invariants
 //! 1. Only the collector settles permits, and each permit has left its slot when it does: a run counts
@@ -24,7 +24,7 @@
 //!    happens under either.
 //!
 //! # Not here
-//! Which strategies run and with what share; events: whoever gets the lines emits them.
+//! The choice of strategies and their shares. Events: the caller that receives the lines emits them.
 
 mod config;
 mod error_message;
@@ -50,7 +50,7 @@ pub use events::{BreakerMove, ContextStrategies, Event, EventSink};
 
 /// Strategies to run together.
 pub struct Batch<S: SearchStrategy + ?Sized> {
-    /// What all of them read.
+    /// The input that all strategies read.
     pub prepared: Arc<S::Prepared>,
     /// The strategies, in the order in which their lines come back.
     pub tasks: Vec<StrategyTask<S>>,
@@ -127,9 +127,9 @@ impl<S: SearchStrategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
 
     /// Runs a batch and blocks until each strategy has ended or a deadline has passed.
     ///
-    /// One line per task, in their order. What arrived by the deadline is kept. In an async runtime this
-    /// belongs on a thread that may block. A strategy must not call it on its own executor: it would wait for
-    /// the thread it occupies.
+    /// Returns one line per task, in their order. Answers that arrive by the deadline are retained. In an
+    /// async runtime this belongs on a thread that may block. A strategy must not call it on its own
+    /// executor: it would wait for the thread it occupies.
     ///
     /// # Errors
     /// [`BatchCancelled`] if the batch's [`StopCheck`] is cancelled before all lines are there. A deadline is no
@@ -204,14 +204,14 @@ impl<S: SearchStrategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
             if harvest.next_look.is_none() {
                 return Ok(runs.into_iter().flatten().collect());
             }
-            // Registered anew for each park; cancelled meanwhile, there is nothing to park for.
+            // Registered again for each park; cancelled meanwhile, there is nothing to park for.
             if let Some(_registration) = stop.observed().unpark_on_cancel(collector) {
                 self.clock.park_until(collector, harvest.next_look);
             }
         }
     }
 
-    /// If its strategy has not returned: tells it to stop, and gives its thread's seat to another.
+    /// If the strategy has not returned, cancels its token and gives its thread's seat to another.
     fn release_thread(&self, end: &SlotEnd<S::Candidate>) {
         match end {
             SlotEnd::Overdue(started) => {

@@ -1,8 +1,8 @@
 //! The threads of an executor, and the queue before them.
 //!
-//! A thread is *live* until it ends or its run is *abandoned*: nobody waits for that run any more, the thread
-//! belongs to it alone and ends when it returns, and another thread takes its seat. A live thread that has no
-//! run is about to look for one.
+//! A thread is *live* until it ends or its run is *abandoned*: no caller waits for that run any more. The
+//! thread then belongs to the run alone and ends when it returns, and another thread takes its seat. A live
+//! thread that has no run is about to look for one.
 //!
 //! # Invariants
 //! 1. `running ≤ live ≤ max_workers`. Threads beyond that are abandoned ones.
@@ -10,7 +10,7 @@
 //! 3. A run is in `running` or in `abandoned` from the moment its job leaves the queue until its thread comes
 //!    back, never in both. So abandoning a run that has returned does nothing, and cannot hit the thread's
 //!    next one.
-//! 4. A name with [`HUNG_AFTER`] abandoned runs is not begun: its job is told so. Each name leaks at most
+//! 4. A name with [`HUNG_AFTER`] abandoned runs is not begun: its job is refused. Each name leaks at most
 //!    `HUNG_AFTER - 1 + max_workers` threads.
 //! 5. While a job is queued, a thread is live; where none can be had, the queue is emptied.
 //! 6. Jobs run, threads start and jobs are dropped outside the lock. No other lock is taken under it.
@@ -184,7 +184,7 @@ impl<J: PoolJob> WorkerThreads<J> {
             if state.live == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() }
         };
         for job in stranded {
-            // A job that panics when it hears this has nobody to tell.
+            // If a job panics on this refusal, no caller is left to report to.
             let _ = contained(|| job.refuse(JobRejection::NoThread));
         }
     }
@@ -193,7 +193,7 @@ impl<J: PoolJob> WorkerThreads<J> {
     fn work(&self) {
         let mut returned = None;
         while let Some(next) = self.next(returned.take()) {
-            // A job tells its own end; a panic in its last drops is of no use to anybody.
+            // A job reports its own end; a panic in its last drops is of no use to any caller.
             let _ = match next {
                 ThreadStep::Run(run, job) => {
                     returned = Some(run);
@@ -204,7 +204,7 @@ impl<J: PoolJob> WorkerThreads<J> {
         }
     }
 
-    /// Waits for something to do; `None` tells the thread to end.
+    /// Waits for something to do; `None` if the thread must end.
     fn next(&self, returned: Option<RunId>) -> Option<ThreadStep<J>> {
         let mut state = lock(&self.state);
         if let Some(run) = returned
@@ -261,7 +261,7 @@ mod tests {
         Was(JobRejection),
     }
 
-    /// Says what became of it, and panics afterwards if told so.
+    /// Reports the outcome of its run, and panics afterwards if asked to.
     struct Probe {
         name: Name,
         did: Sender<ProbeOutcome>,

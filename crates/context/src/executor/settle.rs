@@ -13,8 +13,8 @@
 //! So neither a caller in a hurry nor a full queue opens a breaker for others.
 //!
 //! # Invariants
-//! 1. How long a run took that missed its deadline is counted to the deadline, not to whenever somebody
-//!    looked: a busy machine turns no hurried caller into a failing strategy.
+//! 1. The time of a run that missed its deadline is counted to the deadline, not to the moment at which a
+//!    caller looked. A busy machine turns no hurried caller into a failing strategy.
 //! 2. No lock is held here.
 
 use std::time::Duration;

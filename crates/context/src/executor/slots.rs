@@ -17,9 +17,9 @@
 //!    who holds the permit of a run has taken it out, so a run is settled exactly once.
 //! 2. What comes to a slot that was taken is late and changes nothing.
 //! 3. The clock and the cancellation are read under the lock. So a strategy that starts after a `take` starts
-//!    no earlier than the instant of that `take`; an answer at or after its due instant is late, and one
-//!    after a cancel is cancelled, whoever looks first: what a strategy says because it was told to stop
-//!    never counts.
+//!    no earlier than the instant of that `take`. An answer at or after its due instant is late, and one
+//!    after a cancel is cancelled, independent of the order of the looks. An answer that a strategy gives
+//!    because it was stopped never counts.
 //! 4. Lock order: a batch's slots, then the clock's or the breakers' own lock, which are leaves. Nothing else
 //!    runs under the lock but moves: no candidate, permit or token is dropped there.
 //! 5. Every change that the collector waits for is followed by an `unpark`.
@@ -103,9 +103,9 @@ enum BatchSlot<C> {
 
 /// The result of [`Slots::take`].
 pub(super) struct TakenSlots<C> {
-    /// What is over, with the index of its slot.
+    /// The runs that are over, with the index of each slot.
     pub(super) ends: Vec<(usize, SlotEnd<C>)>,
-    /// When to look again if nobody unparks; `None` if every slot was taken.
+    /// The time of the next look if no thread unparks; `None` if every slot was taken.
     pub(super) next_look: Option<Duration>,
     /// The reason why the batch was cancelled, if it was: then every slot was taken.
     pub(super) cancelled: Option<CancelReason>,
@@ -179,8 +179,8 @@ impl<C> Slots<C> {
         self.collector.unpark();
     }
 
-    /// Leaves the answer of a strategy; one that came too late is given back, to be dropped by whoever made
-    /// it.
+    /// Leaves the answer of a strategy. An answer that came too late is given back, so that the thread that
+    /// made it drops it.
     pub(super) fn end(&self, index: usize, answer: StrategyAnswer<C>) -> Option<StrategyAnswer<C>> {
         let late = {
             let mut slots = lock(&self.slots);

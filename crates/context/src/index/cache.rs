@@ -1,7 +1,7 @@
 //! The indexes of all projects that a process works on, within one bound of memory.
 //!
 //! # Invariants
-//! 1. A project has one index at a time, whoever asks.
+//! 1. A project has one index at a time, for all callers.
 //! 2. Of more snapshots than memory is given for, the longest unused go; who holds one keeps it.
 
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use crate::ports::WallClock;
 
 /// The indexes of a process.
 pub struct IndexCache {
-    /// Where they are kept; none for in memory.
+    /// The directory of the indexes; `None` if they are in memory only.
     dir: Option<PathBuf>,
     config: IndexConfig,
     memory_bytes_max: usize,
@@ -28,7 +28,7 @@ pub struct IndexCache {
 }
 
 impl IndexCache {
-    /// Indexes that are kept in a directory, or in memory only.
+    /// Creates indexes that are stored in a directory, or in memory only.
     pub fn new(
         dir: Option<PathBuf>,
         config: IndexConfig,
@@ -59,19 +59,19 @@ impl IndexCache {
         index
     }
 
-    /// Forgets a project and removes what is kept of it; whether that could be done. It cannot while anybody
-    /// uses it.
+    /// Forgets a project and removes its stored index. Returns whether that succeeded: it fails while the
+    /// index is in use.
     pub fn clear(&self, root: &Path) -> bool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(path, _)| path != root);
         self.path_of(root).is_none_or(|path| !path.exists() || remove(&path))
     }
 
-    /// How many are held.
+    /// Returns the number of open indexes.
     pub fn held(&self) -> usize {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Where the index of a project is kept.
+    /// Returns the path of a project's index; `None` if indexes are in memory only.
     pub fn path_of(&self, root: &Path) -> Option<PathBuf> {
         let name = Hash::from_content(root.as_os_str().as_bytes()).to_string();
         self.dir.as_ref().map(|dir| dir.join(format!("{}.sqlite", &name[..16])))

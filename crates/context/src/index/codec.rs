@@ -1,12 +1,12 @@
 //! Facts, outlines and what followed from snapshots as bytes: for the disk, and of facts in memory too.
 //!
 //! # Invariants
-//! 1. What was written reads back equal; anything else, cut short or changed, reads as nothing: a sum over
-//!    all bytes stands before them.
+//! 1. Bytes that were written read back equal; anything else, cut short or changed, reads as nothing: a
+//!    checksum over all bytes precedes them.
 //! 2. Lists of hashes are searched as they were written.
 //!
 //! # Not here
-//! Which version wrote them: a column beside the bytes.
+//! The version that wrote the bytes: it is in a column next to them.
 
 use super::PathOnly;
 use super::facts::{Def, DefKind, EncodedCount, HashCounts, ScanResult};
@@ -16,7 +16,7 @@ use super::outline::{Outline, OutlineBy, OutlineItem};
 /// are there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FactsLayout {
-    /// Where each of the three lists begins and how many hashes it has.
+    /// The start of each of the three lists and the number of its hashes.
     lists: [(u32, u32); 3],
     defs: u32,
 }
@@ -69,8 +69,8 @@ pub(crate) fn encode_facts(found: &ScanResult) -> (Vec<u8>, FactsLayout) {
     (out.summed(), layout)
 }
 
-/// What stands before the lists of encoded facts, and where they lie; none if the bytes are not as they were
-/// written.
+/// Decodes the header of encoded facts and finds the places of their lists; `None` if the bytes are not as
+/// they were written.
 pub(crate) fn layout(encoded: &[u8]) -> Option<(ScanResult, FactsLayout)> {
     let mut from = Decoder::checked(encoded)?;
     let place = |from: &Decoder<'_>| (encoded.len() - from.0.len()) as u32;
@@ -266,7 +266,7 @@ impl<'b> Decoder<'b> {
     }
 }
 
-/// How long a sum is.
+/// The length of a checksum.
 pub(crate) const SUM_BYTES: usize = 8;
 
 /// A sum over bytes, eight at a time: against decay, not against malice.

@@ -11,13 +11,13 @@ pub struct IndexConfig {
     pub file_bytes_max: u64,
     /// The most files; of more the first by path.
     pub files_max: usize,
-    /// The most bytes of the index on disk, with those of other projects beside it.
+    /// The most bytes of the index on disk, together with those of other projects in the same directory.
     pub disk_bytes_max: u64,
-    /// How long facts that no file has are kept.
+    /// The days for which facts without a file are retained.
     pub keep_days: u32,
-    /// How long one update may take.
+    /// The time limit of one update.
     pub update_deadline: Duration,
-    /// How many of the newest commits are looked at; 0 is none.
+    /// The number of the newest commits that are read; 0 is none.
     pub history_commits: u32,
     /// The number of threads that read and scan.
     pub threads: usize,

@@ -4,8 +4,8 @@
 //! 1. A write is one transaction: a process that is killed leaves whole batches.
 //! 2. A row of a file is replaced or removed only by who looked at the file later: rows never go back in
 //!    time.
-//! 3. A file that is damaged or of another version is made anew, by who has it alone: whoever uses it holds a
-//!    shared lock on the file beside it.
+//! 3. A file that is damaged or of another version is recreated, by a process that has it alone. Every
+//!    process that uses it holds a shared lock on the lock file next to it.
 //! 4. A body is bound to the key that it is stored under: under another it cannot be read.
 //! 5. The directory has mode 0700, the file 0600; SQLite gives its helper files the mode of the file.
 //!
@@ -41,16 +41,16 @@ const APPLICATION_ID: i32 = 0x6167_6978;
 /// The version of the tables.
 const SCHEMA_VERSION: i32 = 3;
 
-/// For no more is memory set aside before anything is read.
+/// The most bytes of memory that are reserved before anything is read.
 const BODIES_BYTES_MAX: usize = 1 << 30;
 
-/// How much of what followed from snapshots is kept: that of the project, and of a few plans that changed it.
+/// The number of derived values that are stored: that of the project, and of a few plans that changed it.
 const KEPT_MAX: u32 = 4;
 
 /// More that followed from a snapshot is found again.
 const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long another process may keep the file before this one goes on without it.
+/// The time for which another process may hold the file before this one continues without it.
 const BUSY: Duration = Duration::from_secs(2);
 
 const TABLES: &str = "
@@ -79,7 +79,7 @@ pub(crate) enum DiskError {
     /// The file is damaged, or not of this version.
     #[error("it is damaged or of another version")]
     Unusable,
-    /// Others kept it for too long.
+    /// Other processes held it for too long.
     #[error("another process keeps it busy")]
     Busy,
     /// There is no room left.
@@ -104,7 +104,7 @@ impl From<rusqlite::Error> for DiskError {
                 _ => Self::Sqlite(error),
             },
             Error::SqlInputError { .. } => Self::Unusable,
-            // What stands there is nothing that we write.
+            // The stored value is nothing that we write.
             Error::FromSqlConversionFailure(..)
             | Error::IntegralValueOutOfRange(..)
             | Error::InvalidColumnType(..)
@@ -115,7 +115,7 @@ impl From<rusqlite::Error> for DiskError {
     }
 }
 
-/// A file as it was when somebody looked.
+/// A file as it was at the time of a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexRow {
     pub(crate) size: u64,
@@ -173,7 +173,7 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
     }
 }
 
-/// Removes an index; whoever calls holds its lock alone.
+/// Removes an index. The caller must hold its lock exclusively.
 pub(super) fn remove_files(path: &Path) -> io::Result<()> {
     // The image first: without the tables it is of no use.
     let images = [image::EXTENSION, image::UNFINISHED];
@@ -206,7 +206,7 @@ fn connect(path: &Path) -> Result<Connection, DiskError> {
     Ok(connection)
 }
 
-/// Whether the tables are there.
+/// Returns whether the tables exist.
 fn is_ours(connection: &Connection) -> Result<bool, DiskError> {
     let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     match (pragma("application_id")?, pragma("user_version")?) {
@@ -242,7 +242,7 @@ fn read_all(
 ) -> Result<(Vec<IndexRow>, Option<usize>), DiskError> {
     let image = image::read(path).filter(|image| image.newest_ns <= now_ns);
     let Some(ReadImage { mut rows, newest_ns }) = image else {
-        // What the file says of itself is not to be relied on: no more is set aside than is usual.
+        // The file's own numbers are not to be relied on: no more memory is reserved than usual.
         let expected = file_bytes(connection)?.min(BODIES_BYTES_MAX);
         return Ok((load(connection, i64::MIN, expected, file_bytes_max)?, None));
     };
@@ -272,7 +272,7 @@ fn paths(connection: &Connection) -> Result<HashSet<RelPath>, DiskError> {
     Ok(paths)
 }
 
-/// All rows of a later look whose facts are there too. For so many bytes of facts memory is set aside.
+/// Loads all rows of a later look whose facts exist too. Reserves memory for `expected` bytes of facts.
 fn load(
     connection: &Connection,
     after_ns: i64,
@@ -323,7 +323,7 @@ pub(super) fn facts_alone(path: &Path, hash: &Hash, language: Language) -> Optio
     Some(bound(hash, body))
 }
 
-/// How large the file is: what is read from it is not larger.
+/// Returns the size of the file: nothing read from it is larger.
 fn file_bytes(connection: &Connection) -> Result<usize, DiskError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     Ok(usize::try_from(number("PRAGMA page_count")? * number("PRAGMA page_size")?).unwrap_or(0))
@@ -337,10 +337,10 @@ struct StoredRow {
     ctime_ns: i64,
     inode: u64,
     seen_ns: i64,
-    /// None: the file was not read. None within: what stands there is no hash.
+    /// The hash of the content. `None` if the file was not read; `Some(None)` if the stored value is no hash.
     hash: Option<Option<[u8; 32]>>,
     language: u8,
-    /// Where the facts lie among all that were read.
+    /// The range of the facts among all bytes that were read.
     body: Range<usize>,
 }
 
@@ -364,7 +364,7 @@ impl StoredRow {
 }
 
 impl DiskIndex {
-    /// Takes what lies in the log into the file, as far as nobody is about it; waits for nobody.
+    /// Moves the log into the file as far as no other connection uses it, without waiting.
     pub(super) fn take_log_in(&mut self) -> Result<(), DiskError> {
         Ok(self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
@@ -408,7 +408,7 @@ impl DiskIndex {
         Ok(transaction.commit()?)
     }
 
-    /// Removes rows that nobody has looked at since `before_ns`.
+    /// Removes rows that no process has looked at since `before_ns`.
     pub(crate) fn remove<'p>(
         &mut self,
         paths: impl Iterator<Item = &'p RelPath>,
@@ -471,7 +471,7 @@ impl DiskIndex {
         })
     }
 
-    /// What followed from a snapshot and is kept under this key.
+    /// Returns the value derived from a snapshot that is stored under this key; `None` if there is none.
     pub(crate) fn load_derived(&self, key: &Hash) -> Result<Option<Vec<u8>>, DiskError> {
         let mut select = self.connection.prepare_cached("SELECT body FROM kept WHERE key = ?1")?;
         let body: Option<Vec<u8>> =
@@ -496,15 +496,15 @@ impl DiskIndex {
         Ok(transaction.commit()?)
     }
 
-    /// How many contents are known, and how many bytes the file has.
+    /// Returns the number of known contents and the size of the file in bytes.
     pub(crate) fn size(&self) -> Result<(u64, u64), DiskError> {
         let count = "SELECT count(*) FROM facts";
         let facts = self.connection.query_row(count, [], |row| row.get::<_, i64>(0))?;
         Ok((facts.unsigned_abs(), file_bytes(&self.connection)? as u64))
     }
 
-    /// Writes what can be found again, unless another process is writing: whoever asks is about to answer,
-    /// and waits for nobody.
+    /// Writes data that can be found again, unless another process is writing. The caller is about to answer,
+    /// so it does not wait.
     fn at_once(
         &mut self,
         act: impl FnOnce(&mut DiskIndex) -> Result<(), DiskError>,
@@ -556,8 +556,8 @@ fn put_parts(
     put_beside_facts(transaction, "parts", (hash, language, PARTS_VERSION), parts.encoded().to_vec())
 }
 
-/// Stores what belongs to facts, only beside them: with those it goes, and what a plan wrote in its sandbox
-/// leaves nothing here.
+/// Stores data that belongs to facts, only if the facts exist. It is removed with them, and text that a plan
+/// wrote in its sandbox leaves nothing here.
 fn put_beside_facts(
     transaction: &Transaction<'_>,
     table: &str,

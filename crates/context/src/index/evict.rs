@@ -16,13 +16,13 @@ use super::disk::{DiskError, DiskIndex, remove_files};
 use super::image;
 use super::lock::{lock_path, open_lock, take_lock};
 
-/// Where the day is kept on which old facts were looked for last.
+/// The key of the day of the last search for old facts.
 const EVICTED_DAY: &str = "evicted_day";
 
 /// The number of facts that go at a time.
 const FACTS_AT_ONCE: i64 = 1000;
 
-/// What is kept of a content beside its facts.
+/// The tables with data that belongs to the facts of a content.
 const OF_FACTS: [&str; 2] = ["outline", "parts"];
 
 const UNUSED: &str = "hash NOT IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
@@ -82,7 +82,7 @@ pub(super) fn evict(
     Ok(())
 }
 
-/// Whether this or another process has looked for what is too old today: the look goes over all facts.
+/// Returns whether this or another process has searched for old facts today: the search visits all facts.
 fn was_done(disk: &DiskIndex, today: i64) -> Result<bool, DiskError> {
     let mut select = disk.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let day: Option<String> = select.query_row([EVICTED_DAY], |row| row.get(0)).optional()?;
@@ -102,8 +102,8 @@ struct SiblingIndex {
     used: SystemTime,
 }
 
-/// Removes the indexes beside `own` that were not opened for `keep_days`, then the longest unopened until all
-/// together have at most `bytes_max`.
+/// Removes the indexes next to `own` that were not opened for `keep_days`, then the longest unopened until
+/// all together have at most `bytes_max`.
 pub(super) fn sweep(own: &Path, now_ns: i64, keep_days: u32, bytes_max: u64) {
     let Some(dir) = own.parent() else { return };
     let mut others = beside(dir);

@@ -5,12 +5,12 @@
 //!    share them.
 //! 2. The lists of terms and identifiers are sorted by hash, and name each hash once.
 //! 3. Definitions are sorted by line; `start ≤ line ≤ end`, and no two of them overlap.
-//! 4. Facts lie in memory as they lie on disk, so that thousands of them are read without being taken apart:
-//!    lists are searched where they lie, definitions are made when somebody first asks. Those of an image are
+//! 4. Facts have the same layout in memory as on disk, so that thousands of them are read without being taken
+//!    apart. Lists are searched in place, definitions are decoded at their first use. Those of an image are
 //!    not even read before.
 //!
 //! # Not here
-//! Where the file lies, and the module name that follows from it: [`super::module_name`].
+//! The path of the file, and the module name that follows from it: [`super::module_name`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -25,7 +25,7 @@ pub(crate) const FACTS_VERSION: u32 = 2;
 
 /// The facts about a content.
 pub struct Facts {
-    /// What it is written in.
+    /// The language of the content.
     pub language: Language,
     /// Its length.
     pub bytes: u32,
@@ -39,12 +39,12 @@ pub struct Facts {
     pub terms_len: u32,
     /// None within: it is lost.
     body: OnceLock<Option<FactsBody>>,
-    /// Where the body is read from when somebody first asks for it.
+    /// The image from which the body is read at its first use.
     kept: Option<ImageFacts>,
     defs: OnceLock<Vec<Def>>,
 }
 
-/// All that is known of a content beside the few numbers.
+/// All facts of a content except the few numbers.
 struct FactsBody {
     encoded: Encoded,
     layout: FactsLayout,
@@ -117,7 +117,7 @@ pub(crate) type EncodedCount = [u8; 6];
 pub struct Def {
     /// Its name; of a heading the text.
     pub name: Box<str>,
-    /// What it is.
+    /// The kind of the definition.
     pub kind: DefKind,
     /// The line of its name, from 1.
     pub line: u32,
@@ -158,7 +158,7 @@ pub enum DefKind {
     Service,
     /// A call of a service.
     Rpc,
-    /// What implements something for a type.
+    /// A block that implements something for a type.
     Impl,
     /// A heading of a text.
     Heading,
@@ -252,7 +252,7 @@ impl Facts {
         self.body().is_none()
     }
 
-    /// Returns true if somebody has found them lost.
+    /// Returns true if a reader has found them lost.
     pub(crate) fn was_lost(&self) -> bool {
         matches!(self.body.get(), Some(None))
     }
@@ -298,13 +298,13 @@ impl Facts {
         self.kept.as_ref().map_or_else(counted, |kept| kept.def_terms_len)
     }
 
-    /// What it defines.
+    /// Returns the definitions of the content.
     pub fn defs(&self) -> &[Def] {
         let decoded = || self.body().and_then(|body| decode_defs(body.layout.defs(&body.encoded)));
         self.defs.get_or_init(|| decoded().unwrap_or_default())
     }
 
-    /// How much memory they take, about.
+    /// Returns the approximate memory of the facts, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let names = |defs: &Vec<Def>| defs.iter().map(|def| size_of::<Def>() + def.name.len()).sum();
         let body = self.body.get().and_then(Option::as_ref).map_or(0, |body| body.encoded.len());
@@ -358,7 +358,7 @@ impl<'f> HashCounts<'f> {
         self.0.is_empty()
     }
 
-    /// How often a hash occurs; 0 if it does not.
+    /// Returns the number of occurrences of a hash; 0 if it does not occur.
     pub fn get(self, hash: u32) -> u16 {
         self.0
             .binary_search_by_key(&hash, |encoded| Self::decode(*encoded).0)

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A published snapshot never changes; readers of an older one are not disturbed.
-//! 2. One update at a time has the writer. Who comes meanwhile waits for it until their own deadline, then
-//!    goes on with what is published.
+//! 2. One update at a time has the writer. Another update waits for it until its own deadline, then continues
+//!    with the published snapshot.
 //! 3. Three locks, never two at once, and only for a clone, a swap, a hand-over or to lay changes over a
 //!    snapshot: no file is read under any.
 
@@ -26,10 +26,10 @@ use crate::{StopCause, StopCheck};
 /// An update that ended less than this ago is not repeated.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a request waits for what is kept of parts: about as long as it takes to find them again.
+/// The time for which a request waits for stored parts: about as long as it takes to find them again.
 const PARTS_WAIT: Duration = Duration::from_millis(50);
 
-/// How often somebody who waits for the writer looks whether they are still to wait.
+/// The interval at which a caller that waits for the writer checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The index of a project.
@@ -67,10 +67,10 @@ pub struct Index {
     clock: Arc<dyn Clock>,
     wall: Arc<dyn WallClock>,
     current: Mutex<Arc<Snapshot>>,
-    /// None while somebody has it.
+    /// `None` while a caller has it.
     writer: Mutex<Option<IndexWriter>>,
     returned: Condvar,
-    /// What plans changed.
+    /// The views of the project that plans changed.
     changed: Mutex<ChangedViews>,
 }
 
@@ -81,9 +81,9 @@ pub struct IndexUpdate {
     pub snapshot: Arc<Snapshot>,
     /// The number of files that are not as they were.
     pub changed: u32,
-    /// There was no time for all: the next update goes on.
+    /// There was no time for all files: the next update continues.
     pub is_unfinished: bool,
-    /// What people should know: what was left out, and where the index is kept.
+    /// Messages for the user: the files that were left out, and the place of the index.
     pub notes: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ pub struct IndexSize {
 }
 
 impl Index {
-    /// An index that is kept in a file, which is made when there is none.
+    /// Opens an index that is stored in a file; creates the file if there is none.
     pub fn in_file(
         path: PathBuf,
         config: IndexConfig,
@@ -163,15 +163,16 @@ impl Index {
         &self.config
     }
 
-    /// What was published last; nothing before the first update.
+    /// Returns the last published snapshot; an empty one before the first update.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&lock(&self.current))
     }
 
-    /// Brings the index up to date and publishes what is there, unless somebody just did.
+    /// Brings the index up to date and publishes a snapshot, unless another caller just did.
     ///
-    /// At `stop`'s deadline, or the index's own, what is there by then is published as partial, and the next
-    /// call goes on. Files and git that cannot be read, and an index that cannot be written, are notes.
+    /// At `stop`'s deadline, or the index's own, the files read by then are published as partial, and the
+    /// next call continues. Files and git that cannot be read, and an index that cannot be written, are
+    /// notes.
     ///
     /// # Errors
     /// Only a cancel.
@@ -260,9 +261,9 @@ impl Index {
         lock(&self.changed).take(base, changes)
     }
 
-    /// The outlines of texts that are about to be shown, each given with its hash and facts. Those that were
-    /// made before come from the disk; others are made on all cores and kept in one write, unless somebody is
-    /// busy with it.
+    /// Returns the outlines of texts that are about to be shown, each given with its hash and facts. Stored
+    /// outlines come from the disk. Others are made on all cores and stored in one write, unless another
+    /// caller has the writer.
     pub fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
         let lent = if stop.should_stop() { None } else { self.try_lock_writer() };
         let stored: Vec<Option<Arc<Outline>>> = match lent {
@@ -272,7 +273,7 @@ impl Index {
             }
             None => texts.iter().map(|_| None).collect(),
         };
-        // Nobody waits for the writer while texts are parsed.
+        // The writer is free while texts are parsed.
         let outlines = in_parallel(texts.len(), 1, |at| {
             let (_, text, facts) = texts[at];
             stored[at].clone().unwrap_or_else(|| Arc::new(outline(text, facts)))
@@ -289,7 +290,7 @@ impl Index {
         outlines
     }
 
-    /// The parts of contents, as far as they are kept and nobody is busy with the index for long.
+    /// Returns the stored parts of contents, unless another caller has the index for long.
     pub fn parts(&self, contents: &[(Hash, Language)], stop: &StopCheck) -> Vec<Option<ContentParts>> {
         match self.lock_writer(&self.within(PARTS_WAIT, stop)) {
             Some(lent) => {
@@ -299,32 +300,33 @@ impl Index {
         }
     }
 
-    /// Keeps the parts of contents, unless somebody is busy with the index.
+    /// Stores the parts of contents, unless another caller has the index.
     pub fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
         if let Some(mut lent) = self.try_lock_writer() {
             lent.writer.put_parts(parts);
         }
     }
 
-    /// What followed from a snapshot and is kept under this key, unless somebody is busy with the index.
+    /// Returns the stored value of this key that was derived from a snapshot; `None` if another caller has
+    /// the index.
     pub fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
         self.try_lock_writer().and_then(|lent| lent.writer.load_derived(key))
     }
 
-    /// Keeps what followed from a snapshot, unless somebody is busy with the index.
+    /// Stores a value derived from a snapshot, unless another caller has the index.
     pub fn store_derived(&self, key: &Hash, bytes: &[u8]) {
         if let Some(mut lent) = self.try_lock_writer() {
             lent.writer.store_derived(key, bytes);
         }
     }
 
-    /// How much it holds.
+    /// Returns the size of the index.
     pub fn size(&self, stop: &StopCheck) -> IndexSize {
         let size = self.lock_writer(stop).map(|lent| lent.writer.size());
         size.map(|(facts, bytes)| IndexSize { facts, bytes }).unwrap_or_default()
     }
 
-    /// How much memory its snapshots take, about.
+    /// Returns the approximate memory of its snapshots, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.snapshot().memory_bytes() + lock(&self.changed).memory_bytes()
     }
@@ -354,13 +356,13 @@ impl Index {
         snapshot
     }
 
-    /// The writer, unless somebody else has it.
+    /// Returns the writer; `None` if another caller has it.
     fn try_lock_writer(&self) -> Option<WriterGuard<'_>> {
         let writer = lock(&self.writer).take()?;
         Some(WriterGuard { index: self, writer })
     }
 
-    /// The writer, once nobody else has it; none if `stop` came first.
+    /// Returns the writer once it is free; `None` if `stop` came first.
     fn lock_writer(&self, stop: &StopCheck) -> Option<WriterGuard<'_>> {
         let mut writer = lock(&self.writer);
         loop {
@@ -393,7 +395,7 @@ fn cancelled(stop: &StopCheck) -> Result<(), StopCause> {
     stop.observed().reason().map_or(Ok(()), |reason| Err(StopCause::Cancelled(reason)))
 }
 
-/// A poisoned lock is taken over: whoever panicked left a whole value behind.
+/// Locks a mutex. A poisoned lock is taken over: a panic leaves a whole value behind.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
 //! The newest commits: which words their messages have, and which paths changed together.
 //!
 //! # Invariants
-//! 1. What is kept after any number of updates is what a look at all of history would give. Where new commits
-//!    are not all younger than the known ones, HEAD does not descend from where it was, or a clone was made
-//!    deeper, history is read anew.
-//! 2. Only commits of 1 to [`COMMIT_PATHS_MAX`] paths are kept; the others count in the ranks.
+//! 1. The stored history after any number of updates equals the result of a look at all of history. History
+//!    is read again from the beginning if new commits are not all younger than the known ones. The same holds
+//!    if HEAD does not descend from its former commit, or a clone was made deeper.
+//! 2. Only commits of 1 to [`COMMIT_PATHS_MAX`] paths are stored; the others count in the ranks.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::terms;
 use crate::StopCheck;
 use crate::ports::{COMMIT_PATHS_MAX, Commit, History, PortError};
 
-/// How much of a message is indexed.
+/// The number of bytes of a message that are indexed.
 const MESSAGE_BYTES_MAX: usize = 600;
 
-/// How much of its first line is kept.
+/// The number of bytes of its first line that are stored.
 const SUBJECT_BYTES_MAX: usize = 200;
 
 /// The known part of a history.
@@ -29,16 +29,16 @@ const SUBJECT_BYTES_MAX: usize = 200;
 pub(super) struct KnownHistory {
     /// The newest commit at that time.
     pub(super) head: Option<Oid>,
-    /// Where it was cut off then.
+    /// The mark of the place at which history was cut off then.
     pub(super) cut_at: String,
     /// The number of commits that were asked for.
     pub(super) max: u32,
-    /// The time when the youngest of all was made, those included that are not told.
+    /// The time of the youngest of all commits, including those that are not reported.
     pub(super) youngest_at: Option<i64>,
     pub(super) commits: Arc<[CommitFacts]>,
 }
 
-/// What is new; none if nothing is.
+/// Returns the updated history; `None` if nothing changed.
 pub(super) fn refresh(
     history: &dyn History,
     known: &KnownHistory,

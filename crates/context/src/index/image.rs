@@ -1,18 +1,18 @@
 //! The index of all files as one file on disk; a request reads only the sections that it needs.
 //!
-//! The tables hold what is known; the image is a copy of them as they were, laid out for a reader: the facts
-//! of each content by themselves, for each word the contents that hold it, and a row for each file. A process
-//! reads the rows; the facts of a file when somebody looks at them; of the words those of a query.
+//! The tables hold all that is known; the image is a copy of them as they were, laid out for a reader. It has
+//! the facts of each content by themselves, for each word the contents that hold it, and a row for each file.
+//! A process reads the rows, the facts of a file at their first use, and of the words those of a query.
 //!
 //! # Invariants
-//! 1. An image is written under another name, then renamed, and never changed: whoever has one open has all
-//!    of it.
-//! 2. An old image is right where it is believed: newer rows of the tables go before its own, and like those
-//!    each stands only as long as its file is as it was.
-//! 3. Each piece stands behind a sum of its own. What is damaged is taken from the tables, or found from what
-//!    is not; and the image is taken away, so that the next process draws another.
-//! 4. An image with rows from the future is neither drawn nor read: which rows of the tables are newer could
-//!    not be told.
+//! 1. An image is written under another name, then renamed, and never changed: a process that has one open
+//!    has all of it.
+//! 2. An old image is right where it is believed: newer rows of the tables take precedence over its own. Like
+//!    those, each row is valid only as long as its file is as it was.
+//! 3. Each piece has a checksum of its own before it. Damaged pieces are taken from the tables, or found from
+//!    undamaged ones; and the image is removed, so that the next process draws another.
+//! 4. An image with rows from the future is neither drawn nor read: the newer rows of the tables could not be
+//!    distinguished.
 //! 5. Whoever draws one, all can read it: which files are too large is said by who looks at them, as of the
 //!    rows of the tables.
 //!
@@ -38,7 +38,7 @@ use super::{File, Language, PathOnly};
 /// The version of the layout: an image of another is not used.
 const IMAGE_VERSION: u32 = 2;
 
-/// Words are kept together by so many bits of their hash.
+/// The number of bits of a word's hash by which words are grouped.
 const SHELF_BITS: u32 = 10;
 const SHELVES: usize = 1 << SHELF_BITS;
 
@@ -56,7 +56,7 @@ const END_BYTES: usize = 16;
 pub(crate) struct IndexImage {
     path: PathBuf,
     file: OsFile,
-    /// How long the file is.
+    /// The length of the file.
     bytes: u64,
     /// The contents, by their numbers.
     facts: Vec<(Hash, ImageSection)>,
@@ -78,16 +78,16 @@ pub(crate) struct ReadImage {
     pub(crate) newest_ns: i64,
 }
 
-/// Where the image of the index at `path` is.
+/// Returns the path of the image of the index at `path`.
 fn image_path(path: &Path) -> PathBuf {
     path.with_extension(EXTENSION)
 }
 
-/// What the name of an image ends in, and of one that is being written.
+/// The extension of an image, and of one that is being written.
 pub(super) const EXTENSION: &str = "image";
 pub(super) const UNFINISHED: &str = "image-new";
 
-/// How long the image of the index at `path` is.
+/// Returns the length of the image of the index at `path`; 0 if there is none.
 pub(super) fn bytes(path: &Path) -> u64 {
     fs::metadata(image_path(path)).map_or(0, |found| found.len())
 }
@@ -182,7 +182,7 @@ impl IndexImage {
         self.discard_if_missing(whole).or_else(in_tables)
     }
 
-    /// Which contents hold each of some words; none if that is damaged.
+    /// Returns the contents that hold each of some words; `None` if the image is damaged there.
     fn holders(&self, hashes: &[u32]) -> Option<Vec<Holders>> {
         let mut holders = vec![Holders::default(); hashes.len()];
         let shelves: HashSet<usize> = hashes.iter().map(|hash| shelf(*hash)).collect();
@@ -226,8 +226,8 @@ fn shelf(hash: u32) -> usize {
     (hash >> (u32::BITS - SHELF_BITS)) as usize
 }
 
-/// Writes the image of these rows beside the index at `path`, unless another process is about it. Rows whose
-/// facts are lost are left out.
+/// Writes the image of these rows next to the index at `path`, unless another process is writing it. Rows
+/// whose facts are lost are left out.
 pub(crate) fn write<'r>(path: &Path, rows: impl Iterator<Item = &'r IndexRow>) -> io::Result<()> {
     let unfinished = path.with_extension(UNFINISHED);
     let Some(file) = begin(&unfinished)? else { return Ok(()) };
@@ -240,7 +240,8 @@ pub(crate) fn write<'r>(path: &Path, rows: impl Iterator<Item = &'r IndexRow>) -
     written
 }
 
-/// The file to write to, emptied of what somebody left who was killed; none if somebody is writing.
+/// Opens the file to write to and empties it of what a killed process left; `None` if another process is
+/// writing.
 fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(unfinished)?;
     if file.try_lock().is_err() {
@@ -254,7 +255,7 @@ fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
     Ok(Some(file))
 }
 
-/// Returns true if a file that is open still lies at a path.
+/// Returns true if an open file is still at a path.
 pub(super) fn is_at(file: &OsFile, path: &Path) -> bool {
     let place = |found: fs::Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(place), fs::metadata(path).map(place));
@@ -396,7 +397,7 @@ pub(crate) enum TermField {
 }
 
 impl ImageTermHits {
-    /// What the images of these facts tell about words.
+    /// Looks the words up in the images of these facts.
     pub(crate) fn find<'f>(facts: impl Iterator<Item = &'f Facts>, hashes: &[u32]) -> ImageTermHits {
         let mut images: Vec<&Arc<IndexImage>> = Vec::new();
         for (image, _) in facts.filter_map(Facts::image) {
@@ -408,7 +409,7 @@ impl ImageTermHits {
         ImageTermHits(held.collect())
     }
 
-    /// The words that a content holds; none if no image tells: then its facts are to be looked at.
+    /// Returns the words that a content holds; `None` if no image has it: then its facts must be searched.
     pub(crate) fn in_content(&self, facts: &Facts) -> Option<&[(u32, TermField, u16)]> {
         let (image, number) = facts.image()?;
         let (_, held) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, image))?;

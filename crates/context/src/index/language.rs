@@ -79,7 +79,7 @@ pub enum Language {
     Xml,
     /// Rules of make.
     Make,
-    /// How a container image is built.
+    /// Instructions to build a container image.
     Docker,
 }
 
@@ -154,12 +154,12 @@ impl Language {
             .unwrap_or(Language::Text)
     }
 
-    /// What it is called in a header.
+    /// Returns the name of the language in a header.
     pub fn name(self) -> &'static str {
         LANGUAGES.iter().find(|(language, ..)| *language == self).map_or("text", |(_, _, name)| name)
     }
 
-    /// What files of it are for.
+    /// Returns the kind of its files.
     pub fn kind(self) -> FileKind {
         match self {
             Self::Text => FileKind::Text,
@@ -193,12 +193,12 @@ impl Language {
         }
     }
 
-    /// The number that stands for it on disk.
+    /// Returns the number of the language on disk.
     pub(crate) fn code(self) -> u8 {
         LANGUAGES.iter().find(|(language, ..)| *language == self).map_or(0, |(_, code, _)| *code)
     }
 
-    /// The language that a stored number stands for.
+    /// Returns the language of a stored number; `None` if the number is unknown.
     pub(crate) fn from_code(code: u8) -> Option<Language> {
         LANGUAGES.iter().find(|(_, known, _)| *known == code).map(|(language, ..)| *language)
     }
@@ -260,7 +260,7 @@ fn by_extension(lower: &[u8]) -> Option<Language> {
     Some(language)
 }
 
-/// How much of a first line is looked at.
+/// The number of bytes of a first line that are read.
 const FIRST_LINE_BYTES_MAX: usize = 128;
 
 /// The program of a `#!` line, without its version.

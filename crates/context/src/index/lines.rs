@@ -10,7 +10,7 @@ use memchr::memchr_iter;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineIndex {
     text: String,
-    /// Where each line ends, its end of line included.
+    /// The end of each line, its end of line included.
     ends: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl LineIndex {
         Some(line)
     }
 
-    /// A line as it stands, from 1; the last may have no end.
+    /// Returns a line with its end of line, counted from 1; the last may have no end.
     pub fn with_end(&self, number: usize) -> Option<&str> {
         let to = *self.ends.get(number.checked_sub(1)?)?;
         Some(&self.text[self.start(number)..to])
@@ -68,7 +68,7 @@ impl LineIndex {
         if from == 0 || from > to { "" } else { &self.text[self.start(from)..self.ends[to - 1]] }
     }
 
-    /// Where a line that is there begins.
+    /// Returns the start of a line that exists.
     fn start(&self, number: usize) -> usize {
         if number < 2 { 0 } else { self.ends[number - 2] }
     }

@@ -1,10 +1,11 @@
-//! The file beside an index that says who uses it: shared by all who do, alone for who makes it anew or
-//! removes it.
+//! The lock file next to an index that says which processes use it. All users share it, and the process that
+//! recreates or removes the index has it alone.
 //!
 //! # Invariants
-//! 1. A lock counts only while its file lies at its path. Who removes an index removes its lock last; who
-//!    opened that before and takes it later sees that it is gone, and opens it again.
-//! 2. Nobody is waited for.
+//! 1. A lock counts only while its file is at its path. A process that removes an index removes its lock
+//!    last. A process that opened the lock file before and locks it later sees that it is gone, and opens it
+//!    again.
+//! 2. No caller waits.
 
 use std::fs::{DirBuilder, File as OsFile, OpenOptions, TryLockError};
 use std::io;
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use super::disk::DiskError;
 use super::image::is_at;
 
-/// How often a lock is opened again that was removed before it was taken.
+/// The number of times that a lock is opened again if it was removed before it was taken.
 const TRIES_MAX: u32 = 8;
 
 /// Holds the file that says who uses the index; its time says when it was last opened.
@@ -39,8 +40,7 @@ pub(super) fn open_lock(path: &Path) -> io::Result<OsFile> {
     how.read(true).write(true).create(true).truncate(false).mode(0o600).open(lock_path(path))
 }
 
-/// Takes the lock; none if the file was removed since it was opened: a lock that nobody can find keeps nobody
-/// away.
+/// Takes the lock; `None` if the file was removed since it was opened: no other process could find that lock.
 pub(super) fn take_lock(
     lock: OsFile,
     path: &Path,

@@ -1,15 +1,15 @@
-//! A project as a plan sees it: its snapshot with some files read from another tree, kept for as long as that
-//! is what is asked for.
+//! A project as a plan sees it: its snapshot with some files read from another tree, cached for as long as it
+//! is asked for.
 //!
 //! # Invariants
 //! 1. Equal base and equal contents give the same snapshot, so what follows from it is made once.
-//! 2. A content that the base or a kept view has at all is not scanned again.
+//! 2. A content that the base or a cached view has at all is not scanned again.
 //! 3. A path is in a view only if something is there, also one that is never opened: whether it is there is
 //!    asked first.
-//! 4. At most [`VIEWS_MAX`] are kept, the latest used; nothing is written to the disk.
+//! 4. At most [`VIEWS_MAX`] are cached, the latest used; nothing is written to the disk.
 //!
 //! # Not here
-//! What a plan changed: whoever asks says it.
+//! The list of a plan's changes: the caller passes it.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ use super::path_only::{PathOnly, before_reading};
 use super::{Facts, File, Language, Scanner, Snapshot};
 use crate::ports::FileTree;
 
-/// The number of views that are kept: plans that work on one project at once.
+/// The number of views that are cached: plans that work on one project at once.
 const VIEWS_MAX: usize = 4;
 
 /// The files at the changed paths; `None` if the path no longer exists.
@@ -40,17 +40,17 @@ struct CachedView {
     snapshot: Arc<Snapshot>,
 }
 
-/// Contents with their facts, of the views that are kept.
+/// Contents with their facts, of the cached views.
 pub(super) type Scanned = HashMap<(Hash, Language), Arc<Facts>>;
 
 impl ChangedViews {
-    /// What need not be scanned again.
+    /// Returns the contents that need not be scanned again.
     pub(super) fn scanned(&self) -> Scanned {
         let files = self.kept.iter().flat_map(|kept| &kept.changes).filter_map(|(_, file)| file.as_ref());
         files.filter_map(|file| Some(((file.hash?, file.facts.language), Arc::clone(&file.facts)))).collect()
     }
 
-    /// The base with these changes: the snapshot that is kept, or a new one.
+    /// Returns the base with these changes: the cached snapshot, or a new one.
     pub(super) fn take(&mut self, base: &Arc<Snapshot>, changes: OverlayFiles) -> Arc<Snapshot> {
         let is_it =
             |kept: &CachedView| Weak::as_ptr(&kept.base) == Arc::as_ptr(base) && kept.changes == changes;
@@ -69,7 +69,7 @@ impl ChangedViews {
         snapshot
     }
 
-    /// How much memory they take beside their bases, about.
+    /// Returns the approximate memory of the views without their bases, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let of = |kept: &CachedView| {
             let facts = kept.changes.iter().filter_map(|(_, file)| file.as_ref());

@@ -23,7 +23,7 @@ pub struct ContentParts(Vec<u8>);
 /// One part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentPart<'p> {
-    /// Which of the file's definitions it belongs to.
+    /// The index of the definition that the part belongs to.
     pub def: Option<usize>,
     /// Its stemmed words.
     pub terms: HashCounts<'p>,

@@ -20,9 +20,9 @@ pub enum PathOnly {
     TooLarge,
     /// It is no text.
     Binary,
-    /// It says that a program wrote it and that nobody should edit it.
+    /// The file says that a program wrote it and that it must not be edited.
     Generated,
-    /// Its lines are so long that nobody wrote them.
+    /// The lines are too long to be written by hand.
     LongLines,
     /// It records versions for a package manager.
     LockFile,
@@ -50,7 +50,7 @@ const MEAN_PARAGRAPH_BYTES_MAX: usize = 2000;
 /// The number of lines that may say that a file is generated.
 const MARK_LINES: usize = 5;
 
-/// How far those lines are read.
+/// The number of bytes of those lines that are read.
 const MARK_BYTES_MAX: usize = 2048;
 
 const LOCK_FILES: [&[u8]; 24] = [

@@ -179,7 +179,7 @@ impl Scanner {
         }))
     }
 
-    /// Where a line ends, from 1; before the first nothing is.
+    /// Returns the end of a line, counted from 1; the default for line 0.
     fn end_of(&self, line: u32) -> LineEnd {
         line.checked_sub(1).map_or(LineEnd::default(), |line| self.lines[line as usize])
     }
@@ -213,7 +213,7 @@ pub(super) fn lines(bytes: &[u8]) -> u32 {
     u32::try_from(ended + open).unwrap_or(u32::MAX)
 }
 
-/// A distinct word of a file: where it first stands, and how often it occurs.
+/// A distinct word of a file: the place of its first occurrence, and its count.
 #[derive(Clone, Copy)]
 struct DistinctWord {
     hash: u64,

@@ -6,7 +6,7 @@
 //! 3. A file has a hash exactly if it was read; without one its facts know only its size.
 //!
 //! # Not here
-//! How it is brought up to date: `update`. Where it is kept: `disk`.
+//! Updating it: `update`. Storing it: `disk`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use domain::{Hash, RelPath};
 use super::path_only::{PathOnly, before_reading};
 use super::{Facts, Language, Scanner};
 
-/// The longest file that is read, unless somebody says otherwise.
+/// The length of the longest file that is read by default.
 pub const FILE_BYTES_MAX_DEFAULT: u64 = 512 * 1024;
 
 /// A file of a project.
@@ -25,9 +25,9 @@ pub const FILE_BYTES_MAX_DEFAULT: u64 = 512 * 1024;
 pub struct File {
     /// Its location.
     pub path: RelPath,
-    /// Which content it has; none if it was not read.
+    /// The hash of the content; `None` if the file was not read.
     pub hash: Option<Hash>,
-    /// What is known of the content.
+    /// The facts of the content.
     pub facts: Arc<Facts>,
     /// The reason why only its path matters, if so.
     pub path_only: Option<PathOnly>,
@@ -42,7 +42,7 @@ pub struct Oid(Box<str>);
 pub struct CommitFacts {
     /// Its name.
     pub oid: Oid,
-    /// The number of commits that are newer, those included that are not told.
+    /// The number of newer commits, including those that are not reported.
     pub rank: u32,
     /// The time when it was made, in seconds since 1970.
     pub at: i64,
@@ -50,7 +50,7 @@ pub struct CommitFacts {
     pub subject: String,
     /// The terms of its message, sorted by hash.
     pub terms: Vec<(u32, u16)>,
-    /// What it changed, sorted.
+    /// The paths that the commit changed, sorted.
     pub paths: Vec<RelPath>,
 }
 
@@ -182,7 +182,7 @@ impl Snapshot {
         &self.files
     }
 
-    /// Where a file stands in [`Snapshot::files`].
+    /// Returns the position of a file in [`Snapshot::files`].
     pub fn position(&self, path: &RelPath) -> Option<usize> {
         self.files.binary_search_by(|file| file.path.cmp(path)).ok()
     }
@@ -197,7 +197,7 @@ impl Snapshot {
         &self.commits
     }
 
-    /// Whether its commits are these, and no copy of them.
+    /// Returns whether its commits are these, and no copy of them.
     pub(crate) fn is_of(&self, commits: &Arc<[CommitFacts]>) -> bool {
         Arc::ptr_eq(&self.commits, commits)
     }
@@ -207,7 +207,7 @@ impl Snapshot {
         self.partial
     }
 
-    /// How much memory it takes, about.
+    /// Returns the approximate memory of the snapshot, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let file = |file: &File| size_of::<File>() + file.path.as_bytes().len() + file.facts.memory_bytes();
         let commit = |commit: &CommitFacts| {

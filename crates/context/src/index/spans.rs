@@ -11,7 +11,7 @@ use super::{Def, Facts, LineIndex};
 /// A longer span is cut.
 pub const SPAN_LINES_MAX: u32 = 80;
 
-/// How long a piece of a file without definitions is.
+/// The number of lines of a piece of a file without definitions.
 pub const WINDOW_LINES: u32 = 40;
 
 /// Lines that are shown together, from 1, both ends included.
@@ -21,9 +21,9 @@ pub struct LineSpan {
     pub from: u32,
     /// The last line.
     pub to: u32,
-    /// Which of the file's definitions it belongs to.
+    /// The index of the definition that the span belongs to.
     pub def: Option<usize>,
-    /// What it is.
+    /// The kind of the span.
     pub kind: SpanKind,
 }
 
@@ -37,7 +37,7 @@ impl LineSpan {
 /// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanKind {
-    /// What comes before the first definition.
+    /// The lines before the first definition.
     Head,
     /// The beginning of a definition, its name in it.
     Def,
@@ -51,7 +51,7 @@ pub fn spans(lines: &LineIndex, facts: &Facts) -> Vec<LineSpan> {
     partition_lines(lines, &starts)
 }
 
-/// Where a definition begins and the line of its name.
+/// Returns the first line of a definition and the line of its name.
 pub(super) fn starts(def: &Def) -> (u32, u32) {
     (def.start, def.line)
 }

@@ -15,7 +15,7 @@ use memchr::memrchr;
 
 use super::stem::{SHORT_LETTERS, stem};
 
-/// A longer run of letters is no word that somebody looks for: an encoded blob, a digest.
+/// A longer run of letters is no word to search for: an encoded blob, a digest.
 pub(crate) const WORD_BYTES_MAX: usize = 64;
 
 /// A word in it that is asked for.
@@ -23,9 +23,9 @@ pub(crate) const WORD_BYTES_MAX: usize = 64;
 pub struct QueryTerm {
     /// The stemmed word.
     pub text: String,
-    /// What it is looked up by.
+    /// The hash by which the term is looked up.
     pub hash: u32,
-    /// How often it was said.
+    /// The number of occurrences in the query.
     pub count: u16,
 }
 
@@ -69,7 +69,7 @@ impl PathTerms {
     /// The terms of a path and how often each occurs, sorted by hash.
     pub(crate) fn of(&mut self, path: &RelPath) -> Vec<(u32, u16)> {
         let path = path.as_bytes();
-        // No word goes on beyond the end of a folder's name.
+        // No word continues beyond the end of a folder's name.
         let (folder, name) = path.split_at(memrchr(b'/', path).map_or(0, |end| end + 1));
         if self.folder != folder {
             self.folder = folder.to_vec();
@@ -82,7 +82,7 @@ impl PathTerms {
     }
 }
 
-/// What a query asks for, in the order in which it is said, without the words that say nothing.
+/// Returns the terms of a query, in its order, without the words that say nothing.
 ///
 /// ```
 /// use context::index::terms::query_terms;
@@ -260,8 +260,8 @@ impl Beginnings {
         known
     }
 
-    /// Whether the stem of a part may be one of the terms. A stem begins as its word does, but for `flies`
-    /// and `fly`.
+    /// Returns whether the stem of a part may be one of the terms. A stem begins as its word does, but for
+    /// `flies` and `fly`.
     fn may_hold(&self, part: &[u8]) -> bool {
         let (word, bit) = Self::place(part);
         self.0[word] & bit != 0 || part.len() == SHORT_LETTERS + 1
@@ -273,7 +273,7 @@ impl Beginnings {
         (bits >> 6, 1 << (bits & 63))
     }
 
-    /// What a word of ASCII letters comes to.
+    /// Returns the shape of a word of ASCII letters.
     pub(crate) fn shape(&self, word: &[u8]) -> WordShape {
         let mut shape = WordShape::default();
         let mut parts = 0;
@@ -319,7 +319,7 @@ fn is_told(part: &[u8]) -> bool {
     part.len() >= 2 && class(part[0]) != ByteClass::Digit
 }
 
-/// Where the part that begins at `from` ends: at an underscore, at a hump, or with the word.
+/// Returns the end of the part that begins at `from`: at an underscore, at a hump, or with the word.
 fn part_end(word: &[u8], from: usize) -> usize {
     let first = class(word[from]);
     let mut at = from + 1;
@@ -353,8 +353,8 @@ const STOP_WORDS: &str = "a about add after again all allow also always am an an
 /// None of them is longer.
 const STOP_WORD_BYTES_MAX: usize = 9;
 
-/// Whether a name is a word of everyday English: where it is defined, comments and texts elsewhere still do
-/// not mean it.
+/// Returns whether a name is a word of everyday English: even if it is defined, comments and texts elsewhere
+/// do not mean the definition.
 pub fn is_everyday(name: &str) -> bool {
     static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
     if name.len() > STOP_WORD_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_lowercase()) {

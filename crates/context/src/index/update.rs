@@ -1,6 +1,6 @@
 //! Bringing an index up to date: walk, compare, read what may have changed, publish.
 //!
-//! # When a row stands
+//! # When a row is valid
 //! Size, both times and inode are what they were, and both times lie at least [`YOUNG_NS`] before the look: a
 //! write in the same tick as a look leaves no trace but the content. Everything else is read and hashed; a
 //! known content is not scanned again.
@@ -8,9 +8,10 @@
 //! # Invariants
 //! 1. What is known after any number of updates equals what an update from nothing would find.
 //! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
-//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update
-//!    goes on. A walk that met something to read has half of the time, so that however many files there are,
-//!    some are read; one that met nothing to read goes on: what an earlier update read is passed by.
+//! 3. At the deadline what is done stays done: files not reached retain their old facts, and the next update
+//!    continues. A walk that met something to read has half of the time, so that however many files there
+//!    are, some are read. One that met nothing to read continues: it passes by files that an earlier update
+//!    read.
 //! 4. Only a walk that came to its end removes anything, and nothing below a directory that it could not
 //!    read.
 
@@ -32,7 +33,7 @@ use super::{File, Language, Scanner};
 use crate::StopCheck;
 use crate::ports::{FileStat, FileTree, History, PortError, WalkSummary};
 
-/// How old the times of a file must be for a row to be believed.
+/// The least age of a file's times for its row to be believed.
 const YOUNG_NS: i64 = 2_000_000_000;
 
 /// The number of files that are written at once.
@@ -66,7 +67,7 @@ pub(super) struct UpdateSummary {
     pub(super) has_new_history: bool,
     /// Files may be missing.
     pub(super) is_partial: bool,
-    /// There was no time for all: the next update goes on.
+    /// There was no time for all files: the next update continues.
     pub(super) is_unfinished: bool,
     pub(super) notes: Vec<String>,
 }
@@ -202,7 +203,7 @@ fn walk(rows: &Rows, work: &UpdateInputs<'_>, done: &mut UpdateSummary) -> (Vec<
     (met, walked)
 }
 
-/// A walk that failed told nothing of what is gone.
+/// Notes a walk that failed; it says nothing about removed files.
 fn note_failed_walk(done: &mut UpdateSummary, why: &str) -> WalkSummary {
     done.notes.push(format!("the files could not be listed: {why}"));
     WalkSummary::stopped()
@@ -215,7 +216,7 @@ fn first_by_path(met: &mut Vec<FileStat>, files_max: usize) {
     }
 }
 
-/// A poisoned lock is taken over: whoever panicked left a whole value behind.
+/// Locks a mutex. A poisoned lock is taken over: a panic leaves a whole value behind.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -225,7 +226,7 @@ fn is_to_read(rows: &Rows, work: &UpdateInputs<'_>, stat: &FileStat) -> bool {
         && !rows.get(&stat.path).is_some_and(|row| is_unchanged(row, stat))
 }
 
-/// Which files have to be read; those that are not to be read are taken over at once.
+/// Returns the files that must be read; the others are taken over at once.
 fn compare<'m>(
     writer: &mut IndexWriter,
     work: &UpdateInputs<'_>,
@@ -352,7 +353,7 @@ impl PendingRows {
     }
 }
 
-/// What a thread does: claims a few files, looks at them, tells.
+/// The work of one thread: claims a few files, looks at them, reports them.
 fn look_at_each(
     work: &UpdateInputs<'_>,
     to_read: &[&FileStat],

@@ -1,8 +1,8 @@
 //! The index of a project in the memory of one process, and its way to the disk.
 //!
 //! # Invariants
-//! 1. The rows in memory are right without the disk: whatever cannot be written is kept, told, and tried
-//!    again.
+//! 1. The rows in memory are right without the disk: whatever cannot be written is retained, reported, and
+//!    tried again.
 //! 2. Equal contents share their facts.
 //!
 //! # Not here
@@ -22,13 +22,14 @@ use super::history::KnownHistory;
 use super::image;
 use super::{ContentParts, Facts, Language, Outline};
 
-/// How long a day is.
+/// The length of a day.
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
 /// For fewer files there is no image: the tables are read as fast.
 const IMAGE_FILES_MIN: usize = 256;
 
-/// An image is written anew when one of so many files is not as it has it, and [`IMAGE_FILES_MIN`] at least.
+/// An image is rewritten when more than one in so many files differs from it, and more than
+/// [`IMAGE_FILES_MIN`].
 const IMAGE_SHARE: usize = 16;
 
 /// The contents that are known, with their facts.
@@ -164,7 +165,7 @@ impl IndexWriter {
         self.history = known;
     }
 
-    /// Writes what could not be written before, and throws away what nobody needs.
+    /// Writes rows that could not be written before, and removes data that is no longer needed.
     pub(super) fn settle(&mut self, config: &IndexConfig, now_ns: i64, has_changed: bool) {
         self.facts.retain(|_, facts| Arc::strong_count(facts) > 1);
         let today = now_ns / DAY_NS;
@@ -206,7 +207,7 @@ impl IndexWriter {
             let unsaved = std::mem::take(&mut self.unsaved);
             let rows: Vec<IndexRow> =
                 unsaved.iter().filter_map(|path| self.rows.get(path).cloned()).collect();
-            // Their parts are found again when somebody asks.
+            // Their parts are found again at the next request.
             let facts = RowContent::Facts(None);
             if !self.on_disk(|disk| disk.save(rows.iter().map(|row| (row, &facts)), today)) {
                 self.unsaved = unsaved;
@@ -247,7 +248,7 @@ impl IndexWriter {
         self.on_disk(|disk| disk.save_parts(parts));
     }
 
-    /// What followed from a snapshot and is kept under this key.
+    /// Returns the value derived from a snapshot that is stored under this key.
     pub(super) fn load_derived(&self, key: &Hash) -> Option<Vec<u8>> {
         match &self.place {
             IndexLocation::Open(disk, _) => disk.load_derived(key).ok().flatten(),
@@ -260,7 +261,7 @@ impl IndexWriter {
         self.on_disk(|disk| disk.store_derived(key, bytes));
     }
 
-    /// How many contents are known, and how many bytes are on disk.
+    /// Returns the number of known contents and the bytes on disk.
     pub(super) fn size(&self) -> (u64, u64) {
         match &self.place {
             IndexLocation::Open(disk, path) => {
@@ -271,7 +272,7 @@ impl IndexWriter {
         }
     }
 
-    /// What there is to tell since it was last asked.
+    /// Takes the notes since the last call.
     pub(super) fn notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }

@@ -41,9 +41,9 @@ use crate::{
 /// Everything that a pipeline works with; each part may be shared with others.
 #[derive(Clone)]
 pub struct PipelineParts {
-    /// What can be set.
+    /// The settings.
     pub config: PipelineConfig,
-    /// What is looked into.
+    /// The projects that are searched.
     pub projects: Arc<dyn Projects>,
     /// All strategies that there are.
     pub strategies: Vec<Arc<dyn ContextStrategy>>,
@@ -55,7 +55,7 @@ pub struct PipelineParts {
     pub redactor: Arc<Redactor>,
     /// For the deadline of a request.
     pub clock: Arc<dyn Clock>,
-    /// What followed from snapshots; one for all pipelines of a process.
+    /// Values derived from snapshots; one cache for all pipelines of a process.
     pub cache: Arc<SnapshotCache>,
 }
 
@@ -317,7 +317,7 @@ fn note_unshown(request: &ContextRequest, shelf: &PackedFiles, notes: &mut Vec<S
     }));
 }
 
-/// What the view, or else the configuration, enables, and no project takes away.
+/// Returns the strategies that the view, or else the configuration, enables and no project disables.
 fn enabled(
     config: &PipelineConfig,
     request: &ContextRequest,

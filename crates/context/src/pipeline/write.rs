@@ -1,10 +1,10 @@
 //! Stages 8 to 10: from what was bought to the text, until the tokens are spent.
 //!
 //! # How the tokens are spent
-//! The packer sums lines, which is never less than a text costs and often more: parts that touch share one
-//! line of numbers, empty lines cost nothing beside others, and what is said first seldom takes all of its
-//! reserve. So what is still free once the text is counted goes to the packer again. If that was too much,
-//! the latest steps are undone.
+//! The packer sums lines, which is never less than a text costs and often more. Parts that touch share one
+//! line of numbers, empty lines next to others cost nothing, and the preamble seldom takes all of its
+//! reserve. So the tokens that are still free once the text is counted go to the packer again. If that was
+//! too much, the latest steps are undone.
 //!
 //! # Invariants
 //! 1. The text costs at most the request's tokens, by the counter's own count of all of it.
@@ -20,7 +20,7 @@ use crate::request_inputs::RequestInputs;
 use crate::stages::{PackRequest, PackResult, PreambleFacts};
 use crate::{OpenedProjects, Split, StrategyRun};
 
-/// How often what is free is spent: each time a tenth of it stays, about.
+/// The number of times that free tokens are spent: each time a tenth of them stays, about.
 const FILLS_MAX: usize = 3;
 /// Fewer tokens buy nothing.
 const FREE_MIN: u32 = 8;
@@ -79,7 +79,7 @@ impl TextWriter<'_> {
         if self.fits(&written) { (written, shelf) } else { self.undo(shelf) }
     }
 
-    /// What free tokens come to in the packer's sum, which was `cost` for the others; a little less, so that
+    /// Converts free tokens into the packer's sum, which was `cost` for the others; a little less, so that
     /// seldom anything has to be undone.
     fn worth(&self, free: u32, cost: u64) -> u64 {
         let used = u64::from(self.split.total - free).max(1);
@@ -154,7 +154,7 @@ impl TextWriter<'_> {
         WrittenContext { preamble, fragments: shown, skeleton, order }
     }
 
-    /// What is kept of the context of the plan above.
+    /// Returns the retained part of the parent plan's context.
     fn skeleton(&self, shelf: &PackedFiles, order: &[usize]) -> String {
         let Some(parent) = self.request.parent.as_ref().filter(|_| self.split.skeleton > 0) else {
             return String::new();

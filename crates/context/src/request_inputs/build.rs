@@ -1,8 +1,8 @@
 //! Makes what all strategies of one request read.
 //!
 //! # Invariants
-//! 1. Every file is scored by its words; the best are scored by their parts too, as the index has kept them.
-//!    Only files whose parts it has not are read, as far as there is time.
+//! 1. Every file is scored by its words; the best are scored by their parts too, as the index has stored
+//!    them. Only files whose parts it does not have are read, as far as there is time.
 //! 2. The score of a file depends on the snapshot and the query only, and, if time was short, on which were
 //!    read.
 //!
@@ -31,9 +31,9 @@ const TOKENS_PER_RANKED: usize = 12;
 const RANKED_MIN: usize = 80;
 /// The number of files that are scored by their parts at most.
 const RANKED_MAX: usize = 120;
-/// What the best parts of a file count for beside all of it.
+/// The weight of a file's best parts, relative to the whole file.
 const PARTS_COUNT: f32 = 1.5;
-/// What the second part of a file counts for beside the best.
+/// The weight of a file's second part, relative to the best.
 const SECOND_PART: f32 = 0.3;
 /// No index looks into larger files.
 const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -143,7 +143,7 @@ fn with_parts(prepared: &RequestInputs, tokens: u32, stop: &StopCheck) -> Vec<f3
     scores
 }
 
-/// What the best parts of each file are worth; 0 where there is no time for them, or they cannot be known.
+/// Returns the score of each file's best parts; 0 if there is no time for them, or they cannot be known.
 fn part_scores(prepared: &RequestInputs, files: &[FileIndex], stop: &StopCheck) -> Vec<f32> {
     let weigher = PartScorer::new(&prepared.terms);
     let kept = kept_parts(prepared, files, stop);
@@ -170,7 +170,7 @@ fn part_scores(prepared: &RequestInputs, files: &[FileIndex], stop: &StopCheck) 
     scores
 }
 
-/// The parts of files as their projects have kept them.
+/// Returns the parts of files that their projects have stored.
 fn kept_parts(prepared: &RequestInputs, files: &[FileIndex], stop: &StopCheck) -> Vec<Option<ContentParts>> {
     let mut kept = vec![None; files.len()];
     for (number, known) in prepared.ground.known.iter().enumerate() {

@@ -52,7 +52,7 @@ pub(crate) struct IndexedProject {
 #[derive(Default)]
 pub(crate) struct VisibleFiles {
     pub(crate) known: Vec<IndexedProject>,
-    /// Which project, and where in its snapshot.
+    /// The project of each file, and its position in that project's snapshot.
     pub(crate) files: Vec<(u32, u32)>,
 }
 
@@ -81,7 +81,7 @@ impl VisibleFiles {
         &self.known[self.files[file.0 as usize].0 as usize]
     }
 
-    /// Where it stands in its project's snapshot.
+    /// Returns the position of a file in its project's snapshot.
     pub(crate) fn position(&self, file: FileIndex) -> u32 {
         self.files[file.0 as usize].1
     }
@@ -140,7 +140,7 @@ impl RequestInputs {
         self.ground.files.len()
     }
 
-    /// What the index knows of a file.
+    /// Returns the indexed facts of a file.
     ///
     /// # Panics
     /// The number is none of this request's.
@@ -153,7 +153,7 @@ impl RequestInputs {
         FileLocation::file(self.ground.known(file).project.no, self.file(file).path.clone())
     }
 
-    /// Where a path stands.
+    /// Returns the status of a path.
     pub fn standing(&self, project: ProjectIndex, path: &RelPath) -> PathStatus {
         self.ground.standing(project, path)
     }
@@ -163,7 +163,7 @@ impl RequestInputs {
         &self.terms
     }
 
-    /// How well a file matches the words of the query; 0 if not at all.
+    /// Returns the score of a file against the words of the query; 0 if it does not match.
     pub fn lexical(&self, file: FileIndex) -> f32 {
         self.lexical.get(file.0 as usize).copied().unwrap_or(0.0)
     }
@@ -178,7 +178,7 @@ impl RequestInputs {
         self.lexical.iter().any(|score| *score > 0.0)
     }
 
-    /// What the request is about.
+    /// Returns the files that the request is about.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
     }
@@ -193,7 +193,7 @@ impl RequestInputs {
         self.breadth
     }
 
-    /// What is known of the plan that asks.
+    /// Returns the facts of the requesting plan; `None` if there is no plan.
     pub fn plan(&self) -> Option<&PlanFacts> {
         self.plan.as_ref()
     }

@@ -6,7 +6,7 @@
 
 use super::SelectedStrategy;
 
-/// What a line that lists a file costs, about: a share proposes no more files than it could list.
+/// The approximate tokens of a line that lists a file: a share proposes no more files than it could list.
 const LISTED_COSTS: u32 = 8;
 const PROPOSALS_MIN: usize = 32;
 const PROPOSALS_MAX: usize = 400;
@@ -69,7 +69,7 @@ fn divide(tokens: u32, values: &[f64], names: &[&str]) -> Vec<u32> {
         if left == 0 {
             break;
         }
-        // Who counts for nothing gets nothing, unless nobody counts.
+        // A strategy without weight gets nothing, unless none has weight.
         if values[at] > 0.0 || sum <= 0.0 {
             shares[at] += 1;
             left -= 1;

@@ -4,7 +4,7 @@
 //! 1. It costs at most its reserve, and without a parent there is nothing to tell.
 //!
 //! # Not here
-//! Reading files again: only what the parent was given is told.
+//! Reading files again: only the files that the parent was given are named.
 
 use std::collections::BTreeSet;
 

@@ -19,7 +19,7 @@ use crate::request_inputs::{FileIndex, PathStatus, RequestInputs};
 pub struct DeduplicatedHits {
     /// The files, by number.
     pub hits: Vec<Hit>,
-    /// What is not gone on with.
+    /// The files that are excluded.
     pub left_out: Vec<ExcludedFile>,
     /// The number of proposals of each run that had no score or no file.
     pub dropped: Vec<u32>,
@@ -122,7 +122,7 @@ fn best_by_file(
 fn without_twins(prepared: &RequestInputs, hits: Vec<Hit>) -> (Vec<Hit>, Vec<ExcludedFile>) {
     let pinned: BTreeSet<FileIndex> =
         prepared.anchors().iter().filter(|anchor| anchor.is_pinned).map(|anchor| anchor.file).collect();
-    // What is named for sure stays beside its twin.
+    // A file that the request names is retained together with its twin.
     let worth = |hit: &Hit| if pinned.contains(&hit.file) { f32::INFINITY } else { hit.fused() };
     let mut best: HashMap<domain::Hash, usize> = HashMap::new();
     let mut is_twin = vec![false; hits.len()];

@@ -39,10 +39,10 @@ const OPEN_MIN: usize = 14;
 const TOKENS_PER_OUTLINE: usize = 128;
 const OUTLINES_MIN: usize = 8;
 const FILES_AT_A_TIME: usize = 2;
-/// What a part of a named file is worth at least, of the best part.
+/// The least score of a part of a named file, relative to the best part.
 const NAMED_FILE_PART: f32 = 0.5;
 
-/// What a definition is called whose name holds a secret.
+/// The name shown for a definition whose name holds a secret.
 const NAME_WITHHELD: &str = "(a secret)";
 
 /// The settings for making text of files.
@@ -63,7 +63,7 @@ pub struct TextSettings<'a> {
 pub struct ResolvedItems {
     /// The files, by number.
     pub items: Vec<ContextItem>,
-    /// What cannot be shown.
+    /// The files that cannot be shown.
     pub left_out: Vec<ExcludedFile>,
 }
 
@@ -142,8 +142,8 @@ fn files_max(tokens: u32) -> usize {
     (tokens as usize / TOKENS_PER_FILE_OF_MORE).clamp(FILES_OF_MANY, FILES_MAX)
 }
 
-/// Which of the hits are opened: those that the request is about or whose lines were proposed, and the best
-/// of the others that were not given before.
+/// Returns for each hit whether it is opened. Hits that the request is about or whose lines were proposed
+/// are, and the best of the others that were not given before.
 fn select_opened(prepared: &RequestInputs, hits: &[Hit], means: &TextSettings<'_>) -> Vec<bool> {
     let mut left = (means.tokens as usize / TOKENS_PER_OPEN).clamp(OPEN_MIN, files_max(means.tokens));
     let is_meant =
@@ -191,8 +191,8 @@ impl ReadableFile {
     }
 }
 
-/// Outlines of the first `count` of the files that hold no secret: what is kept of them elsewhere was made of
-/// the bytes as they are.
+/// Returns outlines of the first `count` of the files that hold no secret: outlines stored elsewhere were
+/// made of the bytes as they are.
 fn parse_outlines(
     prepared: &RequestInputs,
     looked: &[FileReading],
@@ -220,8 +220,8 @@ fn parse_outlines(
     outlines
 }
 
-/// The outline by the scanner's definitions. Their names are of the bytes as they are, so one whose line lost
-/// a secret is told only as far as the line still has it.
+/// Returns the outline by the scanner's definitions. Their names are of the bytes as they are. So a name
+/// whose line lost a secret is shown only as far as the line still has it.
 fn scan_outline(open: &ReadableFile) -> Outline {
     let mut outline = scanned_outline(open.lines(), &open.read.facts);
     if open.is_redacted() {
@@ -282,7 +282,8 @@ impl FileInspector<'_> {
         let file = self.prepared.file(hit.file);
         let read = match self.why_not(hit.file).map_or_else(|| self.prepared.reading(hit.file), Err) {
             Ok(read) => read,
-            // What is named for sure is named at least, unless it is gone; that there is a secret is told.
+            // A file that the request names is at least listed, unless it is gone; that there is a secret is
+            // reported.
             Err(reason)
                 if reason == ExclusionReason::Secret
                     || self.is_pinned && reason != ExclusionReason::Changed =>
@@ -318,7 +319,7 @@ impl FileInspector<'_> {
             lines: Some(read.facts.lines),
             title: title.map(|def| &*def.name).filter(|_| !is_redacted),
         };
-        // What is named for sure is told as it is, even if there is room for no more.
+        // A file that the request names gets its full header, even if there is room for no more.
         let listed = if self.is_pinned { header_line(&header) } else { listed_line(&header) };
         ContextItem {
             file: hit.file,
@@ -432,7 +433,7 @@ fn weigh_named(prepared: &RequestInputs, items: &mut [ContextItem]) {
             for anchor in &anchors {
                 share = match anchor.span {
                     None => share.max(NAMED_FILE_PART),
-                    // What stands round named lines explains them.
+                    // The lines around named lines explain them.
                     Some(span) if meet(span, of) => {
                         piece.is_pinned |= anchor.is_pinned && meet(span, own);
                         1.0

@@ -16,10 +16,10 @@ const NAME_CHARS_MAX: usize = 120;
 const BRIEF_BYTES: usize = 100;
 /// A token has about three and a half bytes.
 const HUNDREDTHS_PER_BYTE: u64 = 29;
-/// What stands beside a part: the number of its line, or of its lines.
+/// The bytes next to a part: the number of its line, or of its lines.
 const BESIDE_BYTES: usize = 6;
 
-/// What a file of a language is shown as.
+/// Returns the fragment kind of a file's language.
 pub(super) fn kind(facts: &Facts) -> FragmentKind {
     match facts.language.kind() {
         FileKind::Code => FragmentKind::Code,
@@ -30,7 +30,7 @@ pub(super) fn kind(facts: &Facts) -> FragmentKind {
 }
 
 impl ContextItem {
-    /// Whether the file is named for sure, and no lines of it.
+    /// Returns whether the request names the file explicitly, and no lines of it.
     pub(crate) fn is_named_whole(&self) -> bool {
         self.is_pinned && !self.pieces.iter().any(|piece| piece.is_pinned)
     }
@@ -56,8 +56,9 @@ impl ContextItem {
         Some(format!("{}: {text}\n", defined.line))
     }
 
-    /// What a part costs so, from nothing; its lines with the line before them that tells their numbers and
-    /// the one after them. All who ask for one assembly ask with its counter.
+    /// Returns the cost of showing a part at this detail, from nothing. The cost of lines includes the line
+    /// of their numbers before them and the one after them. All callers of one assembly pass the same
+    /// counter.
     pub(crate) fn part_cost(&self, piece: &ItemPart, showing: PartDetail, counter: &dyn TokenCounter) -> u64 {
         *piece.costs[showing as usize].get_or_init(|| match showing {
             PartDetail::Lines => self.lines_cost(piece, counter),
@@ -114,10 +115,11 @@ impl ContextItem {
     }
 }
 
-/// What stands after the first lines of a signature that has more.
+/// The mark after the first lines of a signature that has more.
 const MORE: &str = " …";
 
-/// The first lines of the signature: what tells it from others costs little, so more of them can be shown.
+/// Returns the first lines of the signature: they distinguish it at little cost, so more signatures can be
+/// shown.
 fn brief(item: &OutlineItem) -> String {
     let (signature, beginning) = (item.signature.trim_end(), beginning(item));
     if beginning.len() < signature.len() {

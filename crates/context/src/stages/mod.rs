@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! 1. A stage is a function of what it is given: it keeps nothing between requests.
-//! 2. A file that comes in goes on or is named in a [`ExcludedFile`]; none is lost.
+//! 2. A file that comes in reaches the next stage or is named in a [`ExcludedFile`]; none is lost.
 
 mod allocate;
 mod compress;
@@ -54,25 +54,25 @@ use crate::request_inputs::FileIndex;
 /// The stages of a pipeline.
 #[derive(Clone)]
 pub struct Stages {
-    /// Which strategies run.
+    /// Selects the strategies to run.
     pub select: Arc<dyn StrategySelector>,
-    /// What share each has.
+    /// Divides the budget among them.
     pub allocate: Arc<dyn BudgetAllocator>,
     /// Runs them.
     pub execute: Arc<dyn StrategyExecutor>,
     /// Brings what they found together by file.
     pub deduplicate: Arc<dyn FragmentDeduplicator>,
-    /// What each file costs at which depth.
+    /// Computes the cost of each file at each depth.
     pub depth: Arc<dyn DetailDepthResolver>,
-    /// What each file is worth.
+    /// Scores each file.
     pub score: Arc<dyn FragmentScorer>,
-    /// What is bought for the tokens.
+    /// Chooses the files and depths that fit into the tokens.
     pub pack: Arc<dyn BudgetPacker>,
     /// In which order it is shown.
     pub order: Arc<dyn FragmentOrderer>,
-    /// What is said first.
+    /// Writes the preamble.
     pub preamble: Arc<dyn PreambleGenerator>,
-    /// What is kept of the context of the plan above.
+    /// Shortens the context of the parent plan.
     pub compress: Arc<dyn SkeletonCompressor>,
 }
 
@@ -107,7 +107,7 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// What the strategies think of it together.
+    /// Returns the combined score of the strategies.
     pub fn fused(&self) -> f32 {
         self.parts.iter().map(|(_, weight, share)| weight * share).sum()
     }
@@ -120,7 +120,7 @@ pub struct ExcludedFile {
     pub place: domain::context::FileLocation,
     /// The reason.
     pub reason: ExclusionReason,
-    /// What the strategies thought of it together.
+    /// The combined score of the strategies.
     pub score: f32,
 }
 
@@ -131,7 +131,7 @@ pub struct ContextItem {
     pub file: FileIndex,
     /// Its location.
     pub place: domain::context::FileLocation,
-    /// What it is made of.
+    /// The kind of its content.
     pub kind: FragmentKind,
     /// The line that names it, before what is shown of it.
     pub header: CostedText,
@@ -139,14 +139,14 @@ pub struct ContextItem {
     pub listed: CostedText,
     /// Its parts, by line.
     pub pieces: Vec<ItemPart>,
-    /// What is said of its parts where their lines are not shown.
+    /// The outline, which describes its parts if their lines are not shown.
     pub outline: Arc<Outline>,
     /// Its lines as they may be shown.
     pub lines: Arc<LineIndex>,
-    /// Of the bytes that were read, or of a file that was not opened those that the index knows; none if
-    /// nobody read it.
+    /// The hash of the bytes that were read, or the one in the index if the file was not opened; `None` if it
+    /// was never read.
     pub hash: Option<Hash>,
-    /// Whether its lines are those of the file, without a mark or a replaced byte.
+    /// True if its lines are those of the file, without a mark or a replaced byte.
     pub is_verbatim: bool,
     /// True if a secret was taken out.
     pub is_redacted: bool,
@@ -156,9 +156,9 @@ pub struct ContextItem {
     pub only_listed: Option<ExclusionReason>,
     /// From 0 to 1, set by the scorer.
     pub score: f32,
-    /// What the score is made of.
+    /// The terms of the score.
     pub why: Vec<(String, f32)>,
-    /// What the strategies think of it together.
+    /// The combined findings of the strategies.
     pub hit: Hit,
 }
 
@@ -173,13 +173,13 @@ pub struct ItemPart {
     pub is_head: bool,
     /// True if the request names it for sure.
     pub is_pinned: bool,
-    /// How well it matches the query, from 0 to 1.
+    /// The score of its match with the query, from 0 to 1.
     pub score: f32,
     /// First and last line of what it was cut from, itself if it was not cut.
     pub of: (u32, u32),
-    /// Which of the outline's items it begins with.
+    /// The index of the outline's item that it begins with.
     pub defines: Option<usize>,
-    /// What it costs at each depth, from the least; counted when somebody first asks.
+    /// The cost at each depth, from the least; counted at the first use.
     pub costs: [OnceLock<u64>; 4],
 }
 
@@ -188,16 +188,16 @@ pub struct ItemPart {
 pub struct CostedText {
     /// Whole lines.
     pub text: String,
-    /// What they cost.
+    /// The cost of the lines.
     pub cost: u64,
 }
 
 /// The result of packing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PackResult {
-    /// What is shown of each item, by its place; none: nothing, and why.
+    /// The shown parts of each item, by its place; the reason if nothing is shown.
     pub files: Vec<Result<PackedItem, ExclusionReason>>,
-    /// What it costs at most, in hundredths of a token.
+    /// The upper bound of the cost, in hundredths of a token.
     pub cost: u64,
     /// The steps in the order in which they were bought: what is over is given back from the end.
     pub steps: Vec<PackStep>,
@@ -206,7 +206,7 @@ pub struct PackResult {
 /// The shown part of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedItem {
-    /// What is shown of each piece; none: nothing.
+    /// The detail at which each piece is shown; `None` if it is not shown.
     pub pieces: Vec<Option<PartDetail>>,
 }
 
@@ -253,15 +253,15 @@ pub enum PackStep {
     Show {
         /// The item.
         item: usize,
-        /// Which of its pieces.
+        /// The index of the piece.
         piece: usize,
-        /// What is shown of it since.
+        /// The detail at which the piece is shown from this step on.
         showing: PartDetail,
     },
 }
 
 impl PackStep {
-    /// Which item it is about.
+    /// Returns the index of the item of the step.
     pub const fn item(self) -> usize {
         match self {
             PackStep::List { item } | PackStep::Show { item, .. } => item,

@@ -1,7 +1,7 @@
 //! Stage 8: orders the files.
 //!
 //! # Invariants
-//! 1. Every file that was bought stands in the order once.
+//! 1. Every file that was bought is in the order once.
 
 use super::{ContextItem, PackResult};
 

@@ -24,16 +24,16 @@ use crate::TokenCounter;
 
 const LISTING: f64 = 0.65;
 const SIGNATURE: f64 = 0.6;
-/// What is said about a part is worth less than that it is there, and than its lines.
+/// The value of a part's description: less than that of its name, and of its lines.
 const DESCRIBED: f64 = 0.05;
 const FULL: f64 = 0.15;
-/// What a part that does not match at all is worth beside the best.
+/// The value of a part that does not match at all, relative to the best.
 const PART_MIN: f64 = 0.03;
-/// How much more a better file is worth: between showing the best in full and naming many.
+/// The exponent of a file's score: a balance between showing the best in full and naming many.
 const SCORE_POWER: f64 = 1.7;
 /// Of the tokens, files that are named whole leave one part of so many to all others.
 const WHOLE_FILES_LEAVE: u64 = 4;
-/// What is guessed to cost so many times what is left is not counted.
+/// A step whose guessed cost is so many times the tokens left is not counted exactly.
 const GUESS_TIMES_TOO_MUCH: u64 = 2;
 
 /// The limits of a packing.
@@ -118,7 +118,7 @@ struct PackState<'a> {
     left: u64,
     heap: BinaryHeap<PackCandidate>,
     files: Vec<Result<PackedItem, ExclusionReason>>,
-    /// Whether an earlier answer named the file.
+    /// True if an earlier answer named the file.
     was_listed: Vec<bool>,
     steps: Vec<PackStep>,
 }
@@ -251,7 +251,7 @@ impl<'a> PackState<'a> {
         self.heap.push(PackCandidate { density, item, line, step });
     }
 
-    /// Whether there is more of a part to show so, it may be shown so deep, and was not before.
+    /// Returns whether this detail shows more of a part, is allowed, and was not shown before.
     fn is_offered(&self, item: usize, piece: usize, showing: PartDetail) -> bool {
         let part = &self.items[item].pieces[piece];
         let is_more = match &self.files[item] {
@@ -290,7 +290,7 @@ impl<'a> PackState<'a> {
         }
     }
 
-    /// What a step adds to the cost of the text; none if it would take away.
+    /// Returns the tokens that a step adds to the cost of the text; 0 if it would reduce it.
     fn cost(&self, step: PackStep) -> u64 {
         self.added(step, |item, piece, showing| item.part_cost(piece, showing, self.request.counter))
     }
@@ -323,8 +323,8 @@ impl<'a> PackState<'a> {
         self.is_likely(step, self.left) && self.buy(step)
     }
 
-    /// Whether a step may cost no more than `left`. Blanks cost next to nothing, so what seems too dear is
-    /// looked at without them.
+    /// Returns whether a step may cost no more than `left`. Blanks cost next to nothing, so a step that seems
+    /// too dear is guessed without them.
     fn is_likely(&self, step: PackStep, left: u64) -> bool {
         let may_fit = |guess: u64| guess / GUESS_TIMES_TOO_MUCH <= left;
         may_fit(self.guess(step)) || may_fit(self.added(step, ContextItem::guess_cost_unindented))
@@ -380,7 +380,8 @@ pub(crate) fn is_of(shown: &PriorFragment, item: &ContextItem) -> bool {
     same_place && item.hash.is_none_or(|hash| hash == shown.hash)
 }
 
-/// Which items are among the best `max_files`: those named for sure, then by score, then by path.
+/// Returns for each item whether it is among the best `max_files`: those named explicitly, then by score,
+/// then by path.
 fn within(items: &[ContextItem], max_files: Option<u32>) -> Vec<bool> {
     let Some(max) = max_files else { return vec![true; items.len()] };
     let mut order: Vec<usize> = (0..items.len()).collect();
@@ -395,7 +396,7 @@ fn within(items: &[ContextItem], max_files: Option<u32>) -> Vec<bool> {
 }
 
 impl PackResult {
-    /// What was bought by the first `steps` steps alone.
+    /// Returns the result of the first `steps` steps alone.
     #[must_use]
     pub fn first(&self, items: &[ContextItem], steps: usize) -> PackResult {
         let mut files: Vec<Result<PackedItem, ExclusionReason>> = self

@@ -1,8 +1,8 @@
 //! Stage 6: scores each file.
 //!
-//! Beside what the strategies think of a file it counts how near it lies to what the request is about, and
-//! whether it is a test: tests say the words of what they test, and more of them, so without a discount they
-//! stand before it.
+//! In addition to the scores of the strategies it counts the nearness of a file to the focus. It also counts
+//! whether the file is a test. Tests say the words of the code that they test, and more of them, so without a
+//! discount they come before it.
 //!
 //! # Invariants
 //! 1. Scores are from 0 to 1, and sums run in the order of the runs.
@@ -14,9 +14,9 @@ use domain::context::{FileLocation, ProjectIndex};
 use super::ContextItem;
 use crate::request_inputs::{PathStatus, RequestInputs};
 
-/// What lying near to what the request is about counts for.
+/// The weight of nearness to the focus of the request.
 const NEARNESS_COUNTS: f32 = 0.3;
-/// What a test counts beside what is none, unless tests are asked for.
+/// The factor of a test, unless the query asks for tests.
 const TEST_COUNTS: f32 = 0.9;
 
 /// Decides what files are worth.
@@ -57,7 +57,7 @@ impl FragmentScorer for WeightedCompositeScorer {
     }
 }
 
-/// What the request is about for sure, and what its plan has changed.
+/// Returns the explicit focus of the request, and the files that its plan has changed.
 fn near_what(prepared: &RequestInputs) -> Vec<FileLocation> {
     let about = prepared.anchors().iter().map(|anchor| prepared.place(anchor.file));
     let touched = prepared.plan().into_iter().flat_map(|plan| &plan.touched);

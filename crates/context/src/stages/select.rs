@@ -15,7 +15,7 @@ use crate::Error;
 use crate::request_inputs::RequestInputs;
 use crate::strategies::{Confidence, ContextStrategy};
 
-/// What a preferred strategy weighs more.
+/// The factor of a preferred strategy's weight.
 const PREFERRED: f32 = 1.5;
 const WEIGHT_MAX: f32 = 10.0 * PREFERRED;
 
@@ -28,7 +28,7 @@ pub struct StrategyPreferences<'a> {
     pub only: &'a [Name],
     /// Those that weigh more.
     pub prefer: &'a [Name],
-    /// What the configuration has them weigh.
+    /// The weights of the configuration.
     pub weights: &'a BTreeMap<Name, f32>,
 }
 
@@ -41,7 +41,7 @@ pub struct SelectedStrategy {
     pub name: Name,
     /// Above 0, at most 1.
     pub confidence: f32,
-    /// How much it counts.
+    /// The weight of the strategy.
     pub weight: f32,
 }
 
@@ -50,7 +50,7 @@ pub struct SelectedStrategy {
 pub struct SkippedStrategy {
     /// Its name.
     pub name: Name,
-    /// How much it would count.
+    /// The weight that the strategy would have.
     pub weight: f32,
     /// The reason.
     pub why: String,

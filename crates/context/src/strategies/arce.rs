@@ -1,5 +1,5 @@
-//! Further rounds over what the other strategies found. Not built: the rounds gained less than half a point
-//! of recall when they were tried, so the strategy stands in every receipt as unavailable.
+//! Further rounds over the findings of the other strategies. Not built: the rounds gained less than half a
+//! point of recall when they were tried, so every receipt lists the strategy as unavailable.
 
 use domain::context::{Candidate, Name};
 

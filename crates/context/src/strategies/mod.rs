@@ -5,7 +5,7 @@
 //! | [`SimpleKeyword`] | the words of the query |
 //! | [`BreadthDepthNavigator`] | references between files, from what matches or is named |
 //! | [`TemporalArchaeology`] | messages of commits, and files that changed together |
-//! | [`PlanDecisionContext`] | what the plan changed, was told and decided |
+//! | [`PlanDecisionContext`] | the files of the plan's changes, messages and decisions |
 //! | [`SemanticEmbedding`] | nothing yet: no embedding model can be configured |
 //! | [`Arce`] | nothing yet: further rounds over what the others found |
 //!
@@ -36,10 +36,10 @@ use crate::request_inputs::{FileIndex, RequestInputs};
 
 /// A strategy of the context pipeline.
 pub trait ContextStrategy: SearchStrategy<Prepared = RequestInputs, Candidate = Candidate> {
-    /// How sure it is to be of use for this request.
+    /// Returns the confidence that the strategy is of use for this request.
     fn confidence(&self, prepared: &RequestInputs) -> Confidence;
 
-    /// How much it counts unless the configuration says otherwise.
+    /// Returns the weight of the strategy if the configuration sets none.
     fn weight(&self) -> f32;
 }
 

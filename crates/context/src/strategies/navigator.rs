@@ -17,13 +17,13 @@ use crate::{SearchStrategy, StopCheck, StrategyError};
 const SEEDS_MAX: usize = 20;
 /// Named files weigh so much more than the best match.
 const NAMED_COUNTS: f32 = 2.0;
-/// How often a walk begins anew.
+/// The probability that a walk restarts.
 const RESTART: f32 = 0.5;
 const ROUNDS_MAX: usize = 30;
 /// The walk has settled when all files together changed by less: half of what is left moves each round, and
 /// only the order of the best is asked for.
 const SETTLED: f32 = 0.01;
-/// A file that the walk is at so seldom sends nobody on.
+/// The walk does not continue from a file with less probability than this.
 const NEGLIGIBLE: f32 = 1e-4;
 /// Files between two looks at the stop.
 const FILES_PER_LOOK: usize = 512;
@@ -81,7 +81,8 @@ impl ContextStrategy for BreadthDepthNavigator {
     }
 }
 
-/// Where the walk begins, summing to 1; without query and focus anywhere. None if there are no files.
+/// Returns the starting distribution of the walk, summing to 1; uniform without query and focus. `None` if
+/// there are no files.
 fn seeds(prepared: &RequestInputs) -> Option<Vec<f32>> {
     let mut seeds = vec![0.0; prepared.files_len()];
     let mut largest = 0.0_f32;
@@ -103,7 +104,7 @@ fn seeds(prepared: &RequestInputs) -> Option<Vec<f32>> {
     }
 }
 
-/// Which files are at most `breadth` hops from a seed.
+/// Returns for each file whether it is at most `breadth` hops from a seed.
 fn reach(prepared: &RequestInputs, seeds: &[f32], stop: &StopCheck) -> Result<Vec<bool>, StrategyError> {
     let mut reached: Vec<bool> = seeds.iter().map(|seed| *seed > 0.0).collect();
     let mut edge: Vec<FileIndex> = prepared.files().filter(|file| reached[file.0 as usize]).collect();
@@ -124,7 +125,7 @@ fn reach(prepared: &RequestInputs, seeds: &[f32], stop: &StopCheck) -> Result<Ve
     Ok(reached)
 }
 
-/// How likely the walk is at each file once it has settled.
+/// Returns the probability of each file once the walk has settled.
 fn walk(
     prepared: &RequestInputs,
     seeds: &[f32],

@@ -1,4 +1,4 @@
-//! Files that the requesting plan changed, was told about or decided on.
+//! Files that the requesting plan changed, that its messages name or that it decided on.
 //!
 //! # Not here
 //! The decisions as text: they are shown for themselves, before all files.
@@ -15,7 +15,7 @@ use crate::{SearchStrategy, StopCheck, StrategyError};
 const TOUCHED: f32 = 1.0;
 const FINDING: f32 = 0.9;
 const DECIDED: f32 = 0.6;
-/// What a decision of the plan above counts for beside one of this plan.
+/// The weight of a parent plan's decision, relative to one of this plan.
 const PER_PLAN_UP: f32 = 0.8;
 /// From so far up a decision says nothing any more.
 const PLANS_UP_MAX: u32 = 32;

@@ -1,5 +1,5 @@
 //! Parts of files whose meaning is near that of the query. There is no embedding model to ask yet, and
-//! nothing is called semantic that is not: the strategy stands in every receipt as unavailable.
+//! nothing is called semantic that is not: every receipt lists the strategy as unavailable.
 
 use domain::context::{Candidate, Name};
 

@@ -94,7 +94,7 @@ fn files(known: &IndexedProject, commit: usize) -> impl Iterator<Item = FileInde
     there.iter().filter_map(|place| known.numbers[*place as usize]).map(FileIndex)
 }
 
-/// What the messages that match best give to their files.
+/// Returns the scores that the best matching messages give to their files.
 fn by_message(prepared: &RequestInputs, stop: &StopCheck) -> Result<Vec<f32>, StrategyError> {
     let mut given = vec![0.0; prepared.files_len()];
     for known in &prepared.ground.known {
@@ -146,7 +146,7 @@ fn message_scores(
     Ok(hits.into_iter().map(score).collect())
 }
 
-/// How often files changed with those that match, and not by themselves.
+/// Returns the scores of files that changed together with matching ones, and not by themselves.
 fn changed_together(prepared: &RequestInputs, stop: &StopCheck) -> Result<Vec<f32>, StrategyError> {
     let mut seeds = vec![0.0; prepared.files_len()];
     for (file, score) in prepared.best_lexical(SEEDS_MAX) {

@@ -7,14 +7,13 @@
 //! most for Go, whose names have many humps, 1.9 at most and never less than 1. Of prose in other scripts
 //! than Latin it is up to four times the truth.
 //!
-//! What is proved: a piece never has more tokens, nor has one that reaches over the ends of lines, but for a
-//! hash that is mistaken for another (once in 16 million). What is measured, by drawn texts of thirty kinds:
-//! tokens of more than 16 bytes within a longer piece, and that the letters, digits and marks of this module
-//! are those of the vocabularies.
+//! Proved: a piece never has more tokens, nor has one that reaches over the ends of lines, but for a hash
+//! that is mistaken for another (once in 16 million). Measured, by drawn texts of thirty kinds: tokens of
+//! more than 16 bytes within a longer piece, and that the letters, digits and marks of this module are those
+//! of the vocabularies.
 //!
 //! # Invariants
-//! 1. The count of whole lines one by one is at least the count of them together, so whoever sums lines is
-//!    safe.
+//! 1. The count of whole lines one by one is at least the count of them together, so a sum of lines is safe.
 //! 2. Counting is one pass without memory of its own; no text makes it fail.
 //!
 //! # Not here
@@ -34,7 +33,7 @@ pub trait TokenCounter: Send + Sync {
     /// The cost in hundredths of a token.
     fn hundredths(&self, text: &str) -> u64;
 
-    /// What the receipt calls it.
+    /// Returns the name of the counter in the receipt.
     fn name(&self) -> &str;
 
     /// The cost in whole tokens, rounded up.

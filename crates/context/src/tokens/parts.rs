@@ -25,8 +25,8 @@ pub(super) fn most_tokens(piece: &[u8]) -> u64 {
     if most > 0 { u64::from(most) } else { length as u64 }
 }
 
-/// The most tokens that a piece can have before one that begins at a place of `ends` and goes on beyond the
-/// piece.
+/// Returns the most tokens that a piece can have before a token that begins at a place of `ends` and
+/// continues beyond the piece.
 pub(super) fn most_tokens_before(piece: &[u8], mut ends: impl FnMut(usize) -> bool) -> u64 {
     let mut hash = PieceHash::EMPTY;
     let mut are_known = piece.iter().map(|byte| {

@@ -3,10 +3,10 @@
 //! A vocabulary cuts a text before it looks anything up: a word with the one mark or blank before it, three
 //! digits, marks with the line ends after them, blanks. What a piece can cost, [`parts`](super::parts) says.
 //!
-//! A piece that reaches over the end of a line is counted line by line as well: a token that does so is paid
-//! for by the line in which it ends, and the line in which it begins pays for the most that can stand before
-//! it. Only line ends, lines of blanks and, in o200k, slashes at the front of a line can belong to what
-//! stands before the line.
+//! A piece that reaches over the end of a line is counted line by line as well. A token that does so is paid
+//! for by the line in which it ends. The line in which it begins pays for the most that can come before it.
+//! Only line ends, lines of blanks and, in o200k, slashes at the front of a line can belong to the text
+//! before the line.
 //!
 //! # Invariants
 //! 1. Lines one by one cost no less than together: what is counted over the end of a line never passes the
@@ -49,7 +49,7 @@ enum Preceding {
     Marks {
         length: usize,
     },
-    /// What line ends may belong to.
+    /// Text to which line ends may belong.
     Odd,
     Other,
 }
@@ -115,8 +115,8 @@ fn digits(bytes: &[u8]) -> u64 {
 }
 
 /// A word, after `lead` bytes of the mark or blank that belongs to it, with the `'s` or the like after it.
-/// cl100k takes all letters together and cuts before `'s`; o200k begins anew with a capital after a small
-/// letter, and cuts after `'s`.
+/// cl100k takes all letters together and cuts before `'s`; o200k begins a new piece with a capital after a
+/// small letter, and cuts after `'s`.
 fn word(bytes: &[u8], lead: usize) -> TokenPiece {
     let first = lead + hump(&bytes[lead..]);
     let letters = first + run(&bytes[first..], CharClass::is_letter);
@@ -174,8 +174,8 @@ fn marks(bytes: &[u8], lead: usize) -> TokenPiece {
 /// The most slashes at the front of a line that a token of o200k holds which begins in the line before.
 const SLASHES_JOINED: usize = 3;
 
-/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes: o200k takes them to
-/// that piece, and what follows begins anew.
+/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes. o200k takes them to
+/// that piece, and a new piece begins after them.
 ///
 /// It joins two, four or eight slashes before any with a line end. So of four none goes to the line before,
 /// of two both, and of three one may be left.
@@ -252,8 +252,8 @@ fn line_by_line(piece: &[u8]) -> u64 {
     piece.split_inclusive(|byte| *byte == b'\n').map(most_tokens_of_line).sum()
 }
 
-/// The most tokens of a line of a piece, if the piece ends with it or goes on. Few that have returns are
-/// known, and long ones only just as they are: these cost more still.
+/// Returns the most tokens of a line of a piece, whether the piece ends with it or continues. Few that have
+/// returns are known, and long ones only just as they are: these cost more still.
 fn most_tokens_of_line(line: &[u8]) -> u64 {
     let Some(front) = line.strip_suffix(b"\n") else {
         return if line.contains(&b'\r') { line.len() as u64 } else { most_tokens(line) };
@@ -269,8 +269,8 @@ fn most_tokens_of_line(line: &[u8]) -> u64 {
     most_tokens(line).max(before).max(lone)
 }
 
-/// What tokens go on with that begin before the end of a line of marks, as far as it tells whether there are
-/// any.
+/// The continuations of tokens that begin before the end of a line of marks, as far as they show whether
+/// there are any.
 const BEYOND: [&[u8]; 6] = [b"\n", b"/", b"//", b"\n\n", b"\n/", b"\n//"];
 
 /// Returns true if a token may begin with the end of a line and go on.
@@ -293,8 +293,8 @@ fn is_line_end(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// A token that reaches over the end of a line of marks is seen by what it goes on with; blanks and
-    /// returns are not asked.
+    /// A token that reaches over the end of a line of marks is seen by its continuation; blanks and returns
+    /// are not asked.
     #[test]
     fn every_token_that_goes_on_beyond_a_line_is_told_by_what_it_goes_on_with() {
         let mut found = 0;

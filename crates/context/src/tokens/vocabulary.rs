@@ -23,7 +23,7 @@ const SETS_BYTES: usize = include_bytes!("known.bin").len();
 const BEGINNINGS_BYTES: usize = 1 << 16;
 const OTHERS_BYTES: usize = 1 << 16;
 const SIEVES_BYTES: usize = BEGINNINGS_BYTES + OTHERS_BYTES;
-/// What is kept of a hash. Fewer bytes would be enough but for short texts, of which a wrong answer is half.
+/// The stored bytes of a hash. Fewer would be enough but for short texts, of which a wrong answer is half.
 const PRINT_BYTES: usize = 3;
 /// The number of places each of the three parts of the filter has.
 const PART: usize = (SETS_BYTES - SIEVES_BYTES) / PRINT_BYTES / 3;
@@ -86,7 +86,7 @@ impl PieceHash {
     }
 }
 
-/// Where an xor filter of three parts keeps what belongs to a hash.
+/// Returns the places of a hash in an xor filter of three parts.
 fn places(mixed: u64, part: usize) -> [usize; 3] {
     let within = |bits: u64| (((bits & 0xffff_ffff) * part as u64) >> 32) as usize;
     [within(mixed), part + within(mixed.rotate_left(21)), 2 * part + within(mixed.rotate_left(42))]
@@ -115,8 +115,8 @@ mod tests {
         tokens.filter(|bytes| !bytes.is_empty() && !is_for_programs(bytes)).collect()
     }
 
-    /// What both know, and what one alone is ever asked for: o200k cuts before a capital after a small
-    /// letter, and cl100k between a line end and a slash.
+    /// Returns the tokens that both know, and those for which only one is ever asked. o200k cuts before a
+    /// capital after a small letter, and cl100k between a line end and a slash.
     fn both() -> BTreeSet<Vec<u8>> {
         let (one, other) = (vocabulary("cl100k_base"), vocabulary("o200k_base"));
         let is_hump = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
@@ -146,7 +146,7 @@ mod tests {
         sieves
     }
 
-    /// The filter: whoever is alone at a place is taken away until nobody is left, and put back in the
+    /// The filter: a member that is alone at a place is removed until none is left, and put back in the
     /// reverse order.
     fn filter(members: &[u64]) -> Vec<u8> {
         let part = ((members.len() as f64 * PLACES_FOR_TEN / 10.0) as usize + SPARE_PLACES).div_ceil(3);

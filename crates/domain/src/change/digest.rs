@@ -7,7 +7,7 @@
 use super::file_state::{FileState, Hash, Kind};
 use super::{Base, ChangeEntry, ChangeOp};
 
-/// Keeps these hashes apart from any other use of BLAKE3; a new encoding takes a new name.
+/// Separates these hashes from any other use of BLAKE3; a new encoding takes a new name.
 const CONTEXT: &str = "CleverAgents changeset entries, encoding 1";
 
 /// The digest of `entries`, in their order and with all their fields.

@@ -1,17 +1,17 @@
 //! The state of a file at one moment, as far as a change is concerned: kind, mode and content.
 //!
 //! # Invariants
-//! Equal content has an equal [`struct@Hash`], wherever and by whomever it was read.
+//! Equal content has an equal [`struct@Hash`], wherever and by whichever process it was read.
 //!
 //! # Not here
 //! The content itself, which is stored once under its hash.
 
 use std::fmt;
 
-/// How much of a file is looked at to tell text from binary.
+/// The length of the beginning of a file that distinguishes text from binary.
 pub const TEXT_PROBE_BYTES: usize = 8 * 1024;
 
-/// Files above this are never taken for text: nobody merges them line by line.
+/// The size above which a file is never taken for text, because it is not merged line by line.
 pub const TEXT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 const MODE_BITS: u16 = 0o7777;
@@ -77,9 +77,9 @@ pub struct FileState {
     pub mode: u16,
     /// Bytes of content.
     pub size: u64,
-    /// Which content, or which link target.
+    /// The hash of the content or of the link target.
     pub hash: Hash,
-    /// Whether it can be shown and merged by lines.
+    /// True if it can be shown and merged by lines.
     pub text: bool,
 }
 
@@ -107,7 +107,7 @@ impl FileState {
         }
     }
 
-    /// A directory, without what lies in it.
+    /// A directory, without its content.
     pub fn dir(mode: u16) -> FileState {
         FileState {
             kind: Kind::Dir,
@@ -121,7 +121,7 @@ impl FileState {
 
 /// Returns whether a file is text: no NUL in its first 8 KiB, and at most 4 MiB long.
 ///
-/// `first_8_kib` is the file's beginning, all of it when it is shorter. What lies beyond plays no part.
+/// `first_8_kib` is the file's beginning, all of it if it is shorter. Bytes beyond it play no part.
 pub fn is_text(first_8_kib: &[u8], size: u64) -> bool {
     size <= TEXT_BYTES_MAX && !first_8_kib.iter().take(TEXT_PROBE_BYTES).any(|byte| *byte == 0)
 }

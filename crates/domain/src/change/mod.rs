@@ -1,12 +1,12 @@
 //! One file changed: what it was, what it became, by which call.
 //!
 //! # Invariants
-//! 1. What happened is told from the states before and after alone; names of tools play no part.
+//! 1. The states before and after alone say what happened; names of tools play no part.
 //!    [`ChangeDraft::between`] and [`pair_renames`] are the only makers of a draft.
 //! 2. A rename has the content of its source, unedited. With edits it stays a delete and a create.
 //!
 //! # Not here
-//! Where the states come from (capture), and where entries are kept ([`Changesets`](crate::Changesets)).
+//! The source of the states (capture), and the storage of entries ([`Changesets`](crate::Changesets)).
 
 pub mod changeset;
 pub(crate) mod digest;
@@ -33,7 +33,7 @@ pub enum ChangeOp {
     Delete,
     /// It came, unedited, from another path.
     Rename {
-        /// Where it was before.
+        /// The path before.
         from: RelPath,
     },
     /// Only its permission bits differ.
@@ -43,9 +43,9 @@ pub enum ChangeOp {
 /// The trust in the state before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// It is.
+    /// The state before is trusted.
     Known,
-    /// Somebody may have changed the file meanwhile: nothing is merged upon it.
+    /// The file may have been changed meanwhile: nothing is merged upon it.
     Moved,
 }
 
@@ -210,11 +210,11 @@ pub struct NewChange {
     pub id: ChangeId,
     /// The tool call that made the change.
     pub call: CallNumber,
-    /// The project that the path lies in.
+    /// The project of the path.
     pub root: RootIndex,
-    /// Whether the state before can be trusted.
+    /// Says if the state before can be trusted.
     pub base: Base,
-    /// What changed.
+    /// The change.
     pub draft: ChangeDraft,
 }
 
@@ -231,17 +231,17 @@ pub struct ChangeEntry {
     pub no: u64,
     /// The tool call that made the change.
     pub call: CallNumber,
-    /// The project that the path lies in.
+    /// The project of the path.
     pub root: RootIndex,
-    /// Where the file is; for a rename, where it went.
+    /// The path of the file; for a rename, the new one.
     pub path: RelPath,
-    /// What happened to it.
+    /// The operation.
     pub op: ChangeOp,
-    /// What it was.
+    /// The state before.
     pub before: Option<FileState>,
-    /// What it became.
+    /// The state after.
     pub after: Option<FileState>,
-    /// Whether the state before can be trusted.
+    /// Says if the state before can be trusted.
     pub base: Base,
 }
 

@@ -1,17 +1,18 @@
 //! Net changes: folds a plan's entries into one change for each path.
 //!
 //! # Invariants
-//! 1. Folding the entries is replaying them: whoever applies the net changes to the state before the first
-//!    entry has the state after the last. All `from` are emptied before any `path` is filled.
+//! 1. Folding the entries is replaying them: applying the net changes to the state before the first entry
+//!    gives the state after the last. All `from` are emptied before any `path` is filled.
 //! 2. What ends as it began is no change, and a move to where it began is none either.
 //! 3. A change has a `from` only if its source was there at first and is gone in the end, and its target was
-//!    not there at first. Every other move is told as what happened at each of its two ends, so that nothing
+//!    not there at first. Every other move is reported as a change at each of its two ends, so that nothing
 //!    that was overwritten on the way is forgotten.
-//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: nobody
-//!    reviews them. [`fold_all`] has them, and whoever writes files goes by it.
+//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: they are
+//!    not reviewed. [`fold_all`] has them; code that writes files uses it.
 //!
 //! # Not here
-//! Which attempt's entries count (the store), and what a change meets in the project ([`crate::merge_file`]).
+//! The choice of the attempt whose entries count (the store), and the merge of a change with the project
+//! ([`crate::merge_file`]).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,23 +22,23 @@ use super::{Base, ChangeEntry, ChangeOp};
 use crate::id::{CallNumber, RootIndex};
 use crate::path::RelPath;
 
-/// Keeps these hashes apart from any other use of BLAKE3; a new encoding takes a new name.
+/// Separates these hashes from any other use of BLAKE3; a new encoding takes a new name.
 const CONTEXT: &str = "CleverAgents net changes, encoding 1";
 
 /// The difference at one path between the plan's base and its result. What diff, merge and apply work on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetChange {
-    /// The project that the path lies in.
+    /// The project of the path.
     pub root: RootIndex,
-    /// Where the file is now; of a deleted one, where it was.
+    /// The present path of the file; of a deleted one, its last path.
     pub path: RelPath,
-    /// Where it was before, when it was moved.
+    /// The path before a move.
     pub from: Option<RelPath>,
-    /// What it was; for a move, at `from`.
+    /// The state before; for a move, at `from`.
     pub before: Option<FileState>,
-    /// What it became.
+    /// The state after.
     pub after: Option<FileState>,
-    /// Whether the state before can be trusted.
+    /// Says if the state before can be trusted.
     pub base: Base,
     /// The tool calls that had a part in it, rising.
     pub calls: Vec<CallNumber>,
@@ -74,7 +75,7 @@ pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<N
     folding.finish_all()
 }
 
-/// The same, entry by entry: not all of them have to lie in memory at once.
+/// The same, entry by entry: not all of them have to be in memory at once.
 ///
 /// A plan may change 100,000 files, so that each costs little: its place and a number in the index.
 #[derive(Debug, Default)]
@@ -125,7 +126,7 @@ impl NetChangeFold {
         self.index.get(&index_key(root, path)).map(|at| *at as usize)
     }
 
-    /// The place at `path`, which held `first` if no entry told of it before.
+    /// The place at `path`, which held `first` if no earlier entry names it.
     fn place(&mut self, entry: &ChangeEntry, path: &RelPath, first: Option<FileState>) -> &mut ReplayedPath {
         let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let at = *self.index.entry(index_key(entry.root, path)).or_insert(next);
@@ -177,7 +178,7 @@ impl NetChangeFold {
         target.add_calls(&calls);
     }
 
-    /// Each target that is told as a move, with its source.
+    /// Each target that is reported as a move, with its source.
     fn find_moves(&self) -> Vec<(usize, usize)> {
         let mut moves = Vec::new();
         for (at, place) in self.places.iter().enumerate() {
@@ -200,7 +201,7 @@ fn index_key(root: RootIndex, path: &RelPath) -> Hash {
     Hash::from_bytes(*hasher.finalize().as_bytes())
 }
 
-/// The modes that directories have that nobody gave a thought to, by the usual umasks.
+/// The modes that directories get by default under the usual umasks.
 const USUAL_DIR_MODES: [u16; 2] = [0o755, 0o775];
 
 /// One path, and what was there before and after.
@@ -234,7 +235,7 @@ impl<'a> From<&'a NetChange> for PathChange<'a> {
     }
 }
 
-/// Returns whether it is a directory with a mode that nobody gave a thought to.
+/// Returns whether it is a directory with a default mode.
 pub(crate) fn is_usual_dir(state: &FileState) -> bool {
     state.kind == Kind::Dir && USUAL_DIR_MODES.contains(&state.mode)
 }
@@ -276,8 +277,8 @@ pub fn net_hash(changes: &[NetChange]) -> Hash {
     Hash::from_bytes(*hasher.finalize().as_bytes())
 }
 
-/// What is known of one path while entries are replayed. There is one for each changed file: it is kept
-/// small, and no smaller than the change that takes its memory over.
+/// The state of one path while entries are replayed. There is one for each changed file: it is small, and no
+/// smaller than the change that takes its memory over.
 #[derive(Debug)]
 struct ReplayedPath {
     root: RootIndex,
@@ -293,7 +294,7 @@ struct ReplayedPath {
 /// The first place of the file that is at a path now.
 #[derive(Debug)]
 enum FileOrigin {
-    /// Nowhere: it was made by the plan, or nothing lies there.
+    /// Nowhere: the plan made it, or nothing is there.
     Nowhere,
     /// At the same path.
     Here,
@@ -310,7 +311,7 @@ impl ReplayedPath {
         }
     }
 
-    /// Makes it no change, because it is told as a part of a move.
+    /// Makes it no change, because it is reported as a part of a move.
     fn forget(&mut self) {
         self.last = self.first;
     }

@@ -1,6 +1,6 @@
 //! Runs of zeros in bytes: what a sparse file leaves out.
 
-/// How many bytes are looked at together: a block of most file systems.
+/// The number of bytes that are looked at together: a block of most file systems.
 const BLOCK_BYTES: usize = 4096;
 
 /// Bytes that follow one another.

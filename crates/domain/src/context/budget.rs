@@ -1,7 +1,7 @@
 //! The number of tokens that a request may fill.
 //!
 //! # Not here
-//! How the total is divided among the parts of a text: crate `context`.
+//! The division of the total among the parts of a text: crate `context`.
 
 use serde::Serialize;
 
@@ -18,13 +18,13 @@ use serde::Serialize;
 pub struct Budget {
     /// The model's window.
     pub window: u32,
-    /// Kept free for its answer.
+    /// The part that is reserved for its answer.
     pub response: u32,
     /// Taken by the descriptions of tools.
     pub tools: u32,
     /// Taken by the instructions and the prompt.
     pub system: u32,
-    /// The most that is wanted; none: what the configuration says.
+    /// The most that is wanted; `None`: what the configuration says.
     pub cap: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Budget {
         Budget { window: tokens, response: 0, tools: 0, system: 0, cap: Some(tokens) }
     }
 
-    /// What is left of the window: never below 0.
+    /// The rest of the window: never below 0.
     pub const fn base(self) -> u32 {
         self.window.saturating_sub(self.response).saturating_sub(self.tools).saturating_sub(self.system)
     }

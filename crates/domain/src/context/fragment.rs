@@ -15,8 +15,8 @@ use crate::id::ContextId;
 pub struct Candidate {
     /// The place.
     pub place: FileLocation,
-    /// How much it is worth by the strategy's own measure. What is not above 0 or no number is dropped, and
-    /// counted.
+    /// Its worth by the strategy's own measure. A candidate whose score is not above 0 or no number is
+    /// dropped, and counted.
     pub score: f32,
 }
 
@@ -39,23 +39,23 @@ pub enum FragmentKind {
 /// A piece of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
-    /// Where it stands; none of a decision.
+    /// Its location; `None` for a decision.
     pub place: Option<FileLocation>,
-    /// What it is made of.
+    /// Its kind.
     pub kind: FragmentKind,
-    /// How much of the place is shown.
+    /// The depth at which the place is shown.
     pub depth: Depth,
     /// As it is shown.
     pub text: String,
-    /// What the text costs.
+    /// The cost of the text.
     pub tokens: u32,
     /// From 0 to 1.
     pub score: f32,
     /// The content of the file, or of the text of a decision.
     pub hash: Hash,
-    /// Whether all lines of the file are shown as they are: the reader has read the file.
+    /// True if all lines of the file are shown as they are: the reader has read the file.
     pub is_whole: bool,
-    /// Which strategies proposed its file, and how strongly.
+    /// The strategies that proposed its file, with their strength.
     pub why: Vec<(Name, f32)>,
 }
 
@@ -66,12 +66,12 @@ pub struct AssembledContext {
     pub id: ContextId,
     /// All of it.
     pub text: String,
-    /// What the text costs; never above the budget.
+    /// The cost of the text; never above the budget.
     pub tokens: u32,
     /// Its pieces, in their order.
     pub fragments: Vec<Fragment>,
     /// Of the text.
     pub hash: Hash,
-    /// What is in, what was left out, and why.
+    /// The receipt: the included files, the others, and the reasons.
     pub receipt: Receipt,
 }

@@ -24,7 +24,7 @@ pub struct FileLocation {
     /// The file.
     #[serde(serialize_with = "shown")]
     pub path: RelPath,
-    /// First and last line; none: the whole file.
+    /// First and last line; `None`: the whole file.
     pub span: Option<(u32, u32)>,
 }
 
@@ -83,9 +83,9 @@ impl fmt::Display for Focus {
 pub enum Depth {
     /// That it is there: a file's path, language and length.
     Listing,
-    /// What it is called.
+    /// Its name.
     Outline,
-    /// How it is used: its signature and the first line of its documentation.
+    /// Its use: its signature and the first line of its documentation.
     Signatures,
     /// All its lines.
     #[default]

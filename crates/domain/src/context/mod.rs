@@ -3,12 +3,12 @@
 //!
 //! | word | what it is |
 //! |---|---|
-//! | [`ContextRequest`] | what somebody wants to know, and how much of it |
-//! | [`FileLocation`], [`Depth`] | where a thing stands, and how much of it is shown |
+//! | [`ContextRequest`] | the request for a context, and its limits |
+//! | [`FileLocation`], [`Depth`] | the place of a thing, and how much of it is shown |
 //! | [`Candidate`] | a place that a strategy proposes |
 //! | [`Fragment`], [`AssembledContext`] | what is shown, and all of it as one text |
 //! | [`Receipt`] | what is in, what was left out and why, which strategies ran |
-//! | [`ContextRecord`] | all of that as it is kept |
+//! | [`ContextRecord`] | all of that as it is stored |
 //!
 //! # Invariants
 //! 1. All are values: none refers to anything that may change.

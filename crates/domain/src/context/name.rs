@@ -1,7 +1,7 @@
 //! The name of a strategy: `[a-z][a-z0-9]*([_-][a-z0-9]+)*`, at most 64 characters.
 //!
 //! # Invariants
-//! 1. Every [`Name`] keeps the rule; it is checked where text becomes a name, and nowhere else.
+//! 1. Every [`Name`] satisfies the rule; it is checked where text becomes a name, and nowhere else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,10 +34,10 @@ pub enum NameError {
     /// There is too much text.
     #[error("name has {chars} characters, allowed are 64")]
     TooLong {
-        /// How many characters it has.
+        /// The number of its characters.
         chars: usize,
     },
-    /// A character stands where the rule has no place for it.
+    /// A character is at a place where the rule does not allow it.
     #[error("name `{name}` has {found:?} at {at}, expected words of a-z and 0-9 joined by `-` or `_`")]
     Misplaced {
         /// The text.

@@ -16,37 +16,37 @@ use super::{ContextView, Depth, FileLocation, Name};
 use crate::change::file_state::Hash;
 use crate::time::WallMs;
 
-/// How many lines tell what is in.
+/// The limit of lines about included files.
 pub const INCLUDED_LINES_MAX: usize = 500;
-/// How many lines tell what was left out, the best first.
+/// The limit of lines about files that were left out, the best first.
 pub const EXCLUDED_LINES_MAX: usize = 200;
 
 /// The receipt of a context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Receipt {
-    /// When it was asked for.
+    /// The time of the request.
     pub at: WallMs,
-    /// Whose rules held.
+    /// The view whose rules held.
     pub view: ContextView,
-    /// What the index was like.
+    /// The state of the index.
     pub index: IndexLine,
-    /// Where the tokens went.
+    /// The division of the tokens.
     pub budget: BudgetLine,
-    /// Who counted.
+    /// The name of the token counter.
     pub counter: String,
     /// All strategies, those that ran first.
     pub strategies: Vec<StrategyLine>,
-    /// What is in, in the order of the text; at most 500.
+    /// The included files, in the order of the text; at most 500.
     pub included: Vec<IncludedLine>,
-    /// What is in beyond these lines.
+    /// The included files beyond these lines.
     pub included_more: MoreLine,
     /// The best of what was left out; at most 200.
     pub excluded: Vec<ExcludedLine>,
-    /// How many files were left out, by why.
+    /// The number of files that were left out, by reason.
     pub excluded_by: BTreeMap<ExclusionReason, u32>,
-    /// How many files had a secret that is not shown.
+    /// The number of files with a secret that is not shown.
     pub redacted: u32,
-    /// What did not go as it should.
+    /// Notes about problems.
     pub notes: Vec<String>,
 }
 
@@ -59,20 +59,20 @@ pub struct IndexLine {
     pub changed: u32,
     /// Commits that it knows.
     pub commits: u32,
-    /// Whether there are files that it does not know.
+    /// True if there are files that it does not know.
     pub partial: bool,
-    /// Whether it had no time to look at all of them, and goes on the next time.
+    /// True if it had no time to look at all of them; it continues the next time.
     pub unfinished: bool,
-    /// How long the update took.
+    /// The time that the update took.
     pub ms: u32,
 }
 
 /// The use of the tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BudgetLine {
-    /// What the model takes in.
+    /// The context window of the model.
     pub window: u32,
-    /// What the text may cost.
+    /// The limit for the text.
     pub total: u32,
     /// Spent on the first paragraph.
     pub preamble: u32,
@@ -91,19 +91,19 @@ pub struct BudgetLine {
 pub struct StrategyLine {
     /// The strategy.
     pub name: Name,
-    /// How sure it was to be of use; 0..=1.
+    /// The confidence of the strategy that it is of use; 0..=1.
     pub confidence: f32,
-    /// How much it counts.
+    /// The weight of the strategy.
     pub weight: f32,
     /// Its share of the tokens.
     pub tokens: u32,
-    /// How many places it proposed that could be used.
+    /// The number of proposed places that could be used.
     pub proposed: u32,
-    /// How many it proposed beyond its limit, outside the projects, or without a score.
+    /// The number of places that it proposed beyond its limit, outside the projects, or without a score.
     pub cut: u32,
-    /// How long it took.
+    /// The time that it took.
     pub ms: u32,
-    /// How it ended.
+    /// The outcome.
     pub outcome: StrategyOutcome,
 }
 
@@ -119,7 +119,7 @@ pub enum StrategyOutcome {
     Unavailable(String),
     /// It failed so often that it was skipped.
     Open {
-        /// When asking again may succeed.
+        /// The time after which another request may succeed.
         retry_after_ms: u64,
     },
     /// It returned this error.
@@ -157,19 +157,19 @@ pub struct IncludedLine {
     pub place: FileLocation,
     /// The most that is shown of any part of it.
     pub depth: Depth,
-    /// How many of its parts are shown in full.
+    /// The number of its parts that are shown in full.
     pub full_parts: u32,
-    /// How many parts it has.
+    /// The number of its parts.
     pub parts: u32,
-    /// What it costs.
+    /// Its cost.
     pub tokens: u32,
     /// From 0 to 1.
     pub score: f32,
-    /// The bytes that were read, or that the index knows of a file that is only listed; none if nobody read
-    /// it.
+    /// The hash of the bytes that were read, or that the index has of a file that is only listed. `None` if
+    /// the file was not read.
     #[serde(serialize_with = "hex")]
     pub hash: Option<Hash>,
-    /// Which strategies proposed it, how strongly, and `proximity`.
+    /// The strategies that proposed it with their strength, and `proximity`.
     pub why: Vec<(String, f32)>,
 }
 
@@ -183,9 +183,9 @@ fn hex<S: Serializer>(hash: &Option<Hash>, serializer: S) -> Result<S::Ok, S::Er
 /// Files that are in and have no line of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MoreLine {
-    /// How many.
+    /// The number of files.
     pub files: u32,
-    /// What they cost together.
+    /// Their total cost.
     pub tokens: u32,
 }
 
@@ -194,9 +194,9 @@ pub struct MoreLine {
 pub struct ExcludedLine {
     /// The file.
     pub place: FileLocation,
-    /// Why.
+    /// The reason.
     pub reason: ExclusionReason,
-    /// What the strategies thought of it together.
+    /// The joint score of the strategies.
     pub score: f32,
 }
 
@@ -220,7 +220,7 @@ pub enum ExclusionReason {
     Generated,
     /// Its lines are too long to be read.
     LongLines,
-    /// The same content stands elsewhere.
+    /// Another included file has the same content.
     Duplicate,
     /// It is gone since the index saw it.
     Changed,

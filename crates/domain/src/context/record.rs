@@ -17,10 +17,10 @@ use crate::change::file_state::Hash;
 use crate::id::{ContextId, PlanId};
 use crate::time::WallMs;
 
-/// Limits how large the request of a kept context may be, and its receipt.
+/// The limit of the request of a stored context, and of its receipt.
 pub const CONTEXT_JSON_BYTES_MAX: usize = 64 * 1024;
 
-/// What there is room for beside the lists, to say what they lack.
+/// The room left after the lists, to say what they lack.
 const LEFT_OUT_BYTES: usize = 256;
 
 /// The context that a node of a plan was given.
@@ -28,17 +28,17 @@ const LEFT_OUT_BYTES: usize = 256;
 pub struct ContextRecord {
     /// Names it.
     pub id: ContextId,
-    /// Whose.
+    /// The plan.
     pub plan: PlanId,
     /// The node that it was given to.
     pub node: String,
-    /// When it was asked for.
+    /// The time of the request.
     pub at: WallMs,
-    /// What was asked for.
+    /// The request.
     pub request: Value,
-    /// What is said of the answer.
+    /// The receipt of the answer.
     pub receipt: Value,
-    /// Where the text is kept.
+    /// The hash under which the text is stored.
     pub text: Hash,
 }
 

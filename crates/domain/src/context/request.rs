@@ -1,7 +1,7 @@
 //! A request to the context pipeline.
 //!
 //! # Invariants
-//! 1. A request names everything that the answer depends on beside the projects and the configuration: its id
+//! 1. A request names everything that the answer depends on except the projects and the configuration: its id
 //!    and its time too.
 //!
 //! # Not here
@@ -40,33 +40,33 @@ pub const BREADTH_MAX: u8 = 4;
 pub struct ContextRequest {
     /// Names the answer.
     pub id: ContextId,
-    /// When it was asked, for people to read.
+    /// The time of the request, for people to read.
     pub at: WallMs,
     /// In the words of who asks; at most 16 KiB.
     pub query: String,
-    /// What it is about for sure; at most 64.
+    /// The places that it is certainly about; at most 64.
     pub focus: Vec<Focus>,
-    /// Whose rules decide what may be seen.
+    /// The view whose rules decide what may be seen.
     pub view: ContextView,
-    /// How many tokens it may fill.
+    /// The token budget.
     pub budget: Budget,
-    /// How much of a thing may be shown at most.
+    /// The greatest depth at which a place is shown.
     pub depth: Depth,
-    /// How many references away from what it is about is still looked at; 0..=4.
+    /// The limit of references between the focus and a place that is looked at; 0..=4.
     pub breadth: u8,
     /// These strategies and no others, also those that are not enabled; empty: the enabled ones.
     pub only: Vec<Name>,
     /// Strategies that weigh half as much again.
     pub prefer: Vec<Name>,
-    /// How long it may take; none: what the configuration says.
+    /// The time limit; `None`: that of the configuration.
     pub deadline: Option<Duration>,
-    /// What is known of the plan that asks.
+    /// The facts about the plan that asks.
     pub plan: Option<PlanFacts>,
-    /// What was given before, and is not given again.
+    /// The fragments that were given before and are not given again.
     pub shown: Vec<PriorFragment>,
-    /// Whether who reads the answer has the tool `request_context`, and is told so.
+    /// True if the reader of the answer has the tool `request_context`; the answer says so.
     pub can_ask: bool,
-    /// What the plan above this one was given.
+    /// The context of the parent plan.
     #[serde(skip)]
     pub parent: Option<Arc<AssembledContext>>,
 }
@@ -97,9 +97,9 @@ impl ContextRequest {
 /// A fragment that was given before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PriorFragment {
-    /// Where it stands.
+    /// Its location.
     pub place: FileLocation,
-    /// How much of it was shown.
+    /// The depth at which it was shown.
     pub depth: Depth,
     /// The content of the file then: of another content it is worth showing again.
     #[serde(serialize_with = "hex")]
@@ -115,23 +115,23 @@ fn hex<S: serde::Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Err
 pub struct PlanFacts {
     /// The plan.
     pub plan: PlanId,
-    /// Its decisions and its ancestors' that stand, newest first.
+    /// The decisions in force of the plan and its ancestors, newest first.
     pub decisions: Vec<DecisionFact>,
-    /// What it has changed.
+    /// The files that it has changed.
     pub touched: Vec<FileLocation>,
-    /// What validations and errors said of a place.
+    /// The findings of validations and errors about a place.
     pub findings: Vec<(FileLocation, String)>,
 }
 
-/// A decision that stands.
+/// A decision that is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecisionFact {
-    /// What was asked.
+    /// The question.
     pub question: String,
-    /// What was chosen.
+    /// The choice.
     pub chosen: String,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// How many plans up it was taken; 0: by this one.
+    /// The number of levels above this plan at which it was taken; 0: by this plan.
     pub distance: u32,
 }

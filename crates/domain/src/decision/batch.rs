@@ -1,14 +1,14 @@
 //! Decisions that are recorded in one step, and may follow from each other.
 //!
 //! Their numbers are given in that step, and a person's guidance may come just before it: so they name each
-//! other by their places in the step, not by numbers that nobody knows yet.
+//! other by their places in the step, not by numbers, which are not known yet.
 
 use super::{DecisionInvalid, NewDecision};
 
 /// One of several decisions that are recorded in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepDecision {
-    /// What was decided. Its own parent and what it depends on are numbers, of decisions that were recorded
+    /// The decision. Its own parent and what it depends on are numbers, of decisions that were recorded
     /// before.
     pub new: NewDecision,
     /// The one of this step that it follows from, by its place from 0; none leaves its parent as it is.
@@ -28,7 +28,7 @@ impl StepDecision {
     /// With numbers for places: it is the one at `place`, and the first of the step gets the number `first`.
     ///
     /// # Errors
-    /// It names one that does not come before it.
+    /// Returns an error if it names a decision that does not come before it.
     pub fn assign_numbers(self, place: usize, first: u32) -> Result<NewDecision, DecisionInvalid> {
         let number = |other: usize| match u32::try_from(other) {
             Ok(before) if other < place => Ok(first.saturating_add(before)),

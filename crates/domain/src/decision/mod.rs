@@ -6,12 +6,12 @@
 //! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no
 //!    circles.
 //! 3. Texts are bounded; what is longer is cut, and ends in `…`.
-//! 4. The name of a decision follows from its plan, its number and its time: nobody has to make one up, and
-//!    those that were kept before decisions had names have theirs too.
+//! 4. The name of a decision follows from its plan, its number and its time: no caller has to make one up,
+//!    and decisions that were stored before decisions had names have theirs too.
 //! 5. A decision that was superseded stays as it was, and says by which.
 //!
 //! # Not here
-//! Who may decide, and in which step a number is given: [`PlanRecord`](crate::PlanRecord) and the stores.
+//! The right to decide, and the step that gives a number: [`PlanRecord`](crate::PlanRecord) and the stores.
 
 mod batch;
 
@@ -29,11 +29,11 @@ pub use batch::StepDecision;
 pub const QUESTION_CHARS_MAX: usize = 500;
 /// Limits how long a choice may be.
 pub const CHOSEN_CHARS_MAX: usize = 4000;
-/// Limits how long the choice of a guidance may be: it is kept nowhere else.
+/// The limit of the choice of a guidance, which is stored nowhere else.
 pub const GUIDANCE_CHARS_MAX: usize = 16 * 1024;
 /// Limits how long a rationale may be.
 pub const RATIONALE_CHARS_MAX: usize = 8000;
-/// How many alternatives are kept, the first ones.
+/// The limit of alternatives that are stored, the first ones.
 pub const ALTERNATIVES_MAX: usize = 20;
 /// Limits how long an alternative may be, and why it was not chosen.
 pub const ALTERNATIVE_CHARS_MAX: usize = 1000;
@@ -44,17 +44,17 @@ pub const DEPENDS_ON_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionKind {
-    /// What the plan was asked to do; the root of all others.
+    /// The task of the plan; the root of all others.
     Prompt,
-    /// Which invariants hold.
+    /// The invariants that hold.
     Invariants,
-    /// How the work is divided.
+    /// The division of the work.
     Strategy,
     /// A choice of an actor.
     Choice,
-    /// What was done about a failure.
+    /// The answer to a failure.
     Recovery,
-    /// What a person said meanwhile.
+    /// A message of a person during the work.
     Guidance,
     /// Back to strategize.
     Reversion,
@@ -66,9 +66,9 @@ pub enum DecisionKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alternative {
-    /// What it would have been.
+    /// The text of the alternative.
     pub text: String,
-    /// Why it was not chosen.
+    /// The reason why it was not chosen.
     pub why_not: String,
 }
 
@@ -81,26 +81,26 @@ pub struct NewDecision {
     pub attempt: u32,
     /// The phase in which it was taken.
     pub phase: Phase,
-    /// What it is about.
+    /// Its kind.
     pub kind: DecisionKind,
-    /// What was asked; at most 500 characters.
+    /// The question; at most 500 characters.
     pub question: String,
-    /// What was chosen; at most 4000, or 16384 of a guidance.
+    /// The choice; at most 4000 characters, or 16384 of a guidance.
     pub chosen: String,
-    /// What was not chosen; at most 20.
+    /// The alternatives that were not chosen; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
-    /// Why; at most 8000.
+    /// The reason; at most 8000 characters.
     pub rationale: String,
     /// From 0 to 1.
     pub confidence: Option<f32>,
-    /// The numbers of those that it rests upon beside its parent, rising.
+    /// The numbers of the decisions other than its parent that it rests upon, rising.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<u32>,
     /// The node of the actor that took it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How many changes of the plan were recorded when it was taken.
+    /// The number of changes of the plan that were recorded when it was taken.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub at_entry: u64,
 }
@@ -112,13 +112,13 @@ fn is_zero(number: &u64) -> bool {
 /// The reason why a decision was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionInvalid {
-    /// The decision that it is to follow from is none of this plan's that stand.
+    /// The plan has no decision in force under the number of the parent.
     #[error("it follows from decision {parent}, which the plan does not have, or no longer")]
     Parent {
         /// The number.
         parent: u32,
     },
-    /// One that it rests upon is none of this plan's that stand.
+    /// The plan has no decision in force under the number of one that it rests upon.
     #[error("it depends on decision {seq}, which the plan does not have, or no longer")]
     DependsOn {
         /// The number.
@@ -127,7 +127,7 @@ pub enum DecisionInvalid {
     /// It rests upon more than may be.
     #[error("it depends on {count} others; at most {DEPENDS_ON_MAX} may be named")]
     TooManyDependsOn {
-        /// How many it names.
+        /// The number of decisions that it names.
         count: usize,
     },
     /// Of several that are recorded together, one rests upon a later one or upon itself.
@@ -144,7 +144,7 @@ pub enum DecisionInvalid {
 }
 
 impl NewDecision {
-    /// A decision that follows from the prompt, with nothing said beside what was chosen.
+    /// A decision that follows from the prompt, with a choice and nothing else.
     pub fn new(attempt: u32, phase: Phase, kind: DecisionKind, chosen: impl Into<String>) -> NewDecision {
         NewDecision {
             parent: None,
@@ -162,11 +162,11 @@ impl NewDecision {
         }
     }
 
-    /// Whether it may be recorded under the number `seq`. `stands` tells of a lower number from 2 on whether
-    /// that decision was not superseded; the prompt always stands.
+    /// Checks that it may be recorded under the number `seq`. `stands` returns, for a lower number from 2 on,
+    /// whether that decision was not superseded; the prompt is never superseded.
     ///
     /// # Errors
-    /// It may not; or `stands` could not tell.
+    /// Returns an error if it may not be recorded, or if `stands` fails.
     pub fn check<E: From<DecisionInvalid>>(
         &self,
         seq: u32,
@@ -198,7 +198,7 @@ impl NewDecision {
         Ok(())
     }
 
-    /// As it is kept under the number `seq`.
+    /// Returns the decision as it is stored under the number `seq`.
     fn bounded(self, seq: u32) -> NewDecision {
         let chosen_chars_max = match self.kind {
             DecisionKind::Guidance => GUIDANCE_CHARS_MAX,
@@ -226,29 +226,29 @@ impl NewDecision {
     }
 }
 
-/// A decision as it is kept.
+/// A stored decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Its name.
     pub id: DecisionId,
     /// Its place in the plan, from 1.
     pub seq: u32,
-    /// What was decided.
+    /// The decision itself.
     pub new: NewDecision,
     /// The number of the one that took its place.
     pub superseded_by: Option<u32>,
-    /// When.
+    /// The time of the decision.
     pub created: WallMs,
 }
 
 impl Decision {
-    /// The decision as it is kept under the number `seq`, with its texts cut. One without a parent follows
-    /// from the first. Whether it may be kept tells [`NewDecision::check`].
+    /// The decision as it is stored under the number `seq`, with its texts cut. One without a parent follows
+    /// from the first. [`NewDecision::check`] says if it may be stored.
     pub fn new(plan: PlanId, seq: u32, new: NewDecision, created: WallMs) -> Decision {
         Decision::from_stored(plan, seq, new.bounded(seq), None, created)
     }
 
-    /// One that was kept before.
+    /// Restores a stored decision.
     pub fn from_stored(
         plan: PlanId,
         seq: u32,
@@ -264,16 +264,16 @@ impl Decision {
         self.superseded_by.is_none()
     }
 
-    /// Returns whether the first of these that are kept were made from those.
+    /// Returns whether the first of these stored decisions were made from those.
     pub fn are(kept: &[Decision], made_from: &[NewDecision]) -> bool {
         let is_same = |(kept, new): (&Decision, &NewDecision)| kept.new == new.clone().bounded(kept.seq);
         kept.len() >= made_from.len() && kept.iter().zip(made_from).all(is_same)
     }
 }
 
-/// All that would have to be decided anew with `seq`: itself, and each that follows from one of them or rests
-/// upon one. The decisions are those of a plan in their order; what was superseded is left out, and a
-/// superseded `seq` affects nothing.
+/// Returns all decisions that have to be taken again with `seq`: itself, and each that follows from one of
+/// them or rests upon one. The decisions are those of a plan in their order. Superseded decisions are left
+/// out, and a superseded `seq` affects nothing.
 pub fn affected(decisions: &[Decision], seq: u32) -> BTreeSet<u32> {
     let mut affected = BTreeSet::new();
     for decision in decisions.iter().filter(|decision| decision.is_live()) {

@@ -9,7 +9,7 @@
 //!    with and without it. A move goes along with any hunk of its file.
 //!
 //! # Not here
-//! Which hunks are taken: [`crate::ChangeSelection`].
+//! The choice of hunks: [`crate::ChangeSelection`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,15 +28,15 @@ const CONTEXT_LINES: u32 = 3;
 pub struct Hunk {
     /// Its address within the file, from 1.
     pub number: u32,
-    /// What it is a part of.
+    /// The part of the change.
     pub part: HunkPart,
     /// The first line in the old content, from 1; without old lines, the line before.
     pub old_start: u32,
-    /// How many lines of the old content it covers.
+    /// The number of lines of the old content that it covers.
     pub old_lines: u32,
     /// The first line in the new content, from 1; without new lines, the line before.
     pub new_start: u32,
-    /// How many lines of the new content it covers.
+    /// The number of lines of the new content that it covers.
     pub new_lines: u32,
     /// The lines, those removed before those added. None when there are none to show.
     pub lines: Vec<HunkLine>,
@@ -47,7 +47,7 @@ pub struct Hunk {
 pub enum HunkPart {
     /// Some lines of a content.
     Lines,
-    /// The mode, beside hunks of lines.
+    /// The mode, in addition to hunks of lines.
     Mode,
     /// Nothing: it is the whole change.
     Whole,

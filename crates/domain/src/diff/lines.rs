@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A line is the bytes up to and with `\n`; the last one may lack it. The lines joined are the text.
-//! 2. Changes rise, and at least one common line stands between two of them, on both sides.
+//! 2. Changes rise, and at least one common line is between two of them, on both sides.
 //! 3. The same two texts always give the same changes: addresses of hunks rest upon it.
 
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(crate) fn push_lines(out: &mut Vec<u8>, lines: &[&[u8]], range: Range<u32>) 
     }
 }
 
-/// Those of `lines` in `range`; what lies beyond the end is not there.
+/// Those of `lines` in `range`; the part of `range` beyond the end is left out.
 pub(crate) fn lines_in<'a, 'text>(lines: &'a [&'text [u8]], range: Range<u32>) -> &'a [&'text [u8]] {
     let end = lines.len().min(range.end as usize);
     let start = end.min(range.start as usize);

@@ -1,7 +1,7 @@
 //! A change cut down to some of its hunks.
 //!
 //! # Invariants
-//! What is left out stays as it was before; what is taken is as the plan made it.
+//! The hunks that are left out stay as they were before; those that are taken are as the plan made them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub enum NarrowedChange {
     Part {
         /// The change; its state after is that of `content`.
         change: NetChange,
-        /// What the file becomes.
+        /// The new content of the file.
         content: Vec<u8>,
     },
 }

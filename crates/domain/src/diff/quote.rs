@@ -20,7 +20,7 @@ pub(crate) fn quote(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The letter that stands for a byte after a backslash.
+/// The letter that represents a byte after a backslash.
 fn letter_of(byte: u8) -> Option<u8> {
     match byte {
         0x07 => Some(b'a'),

@@ -1,7 +1,7 @@
 //! A net change as the text of a patch that `git apply` takes.
 //!
 //! # Invariants
-//! 1. Applied by git to the state before, the patch gives the state after, as far as git keeps it.
+//! 1. Applied by git to the state before, the patch gives the state after, as far as git stores it.
 //! 2. What git does not keep is in the patch all the same, where git passes over it: directories that were
 //!    made, removed or given another mode, and permission bits other than "may be run", in parentheses behind
 //!    git's own. A patch of nothing else says what changed, and is nothing that git could apply.
@@ -45,7 +45,7 @@ pub fn unified_from(change: &NetChange, hunks: &[Hunk]) -> Vec<u8> {
     match (old, new) {
         (None, None) => {}
         (Some(old), Some(new)) if old.kind == new.kind => edit(&mut out, change, old, new, hunks),
-        // Git tells of another kind of file as of a file that went and another that came.
+        // Git shows another kind of file as a file that went and another that came.
         (old, new) => {
             if let Some(old) = old {
                 removal(&mut out, change.from.as_ref().unwrap_or(&change.path), old, hunks);
@@ -73,7 +73,7 @@ fn git_mode(state: FileState) -> &'static str {
     }
 }
 
-/// Git's mode, and behind it the true one where git's does not tell it.
+/// Git's mode, and behind it the true one if git's does not show it.
 fn format_mode(state: FileState) -> String {
     let git = git_mode(state);
     let is_told = match state.kind {
@@ -87,7 +87,7 @@ fn full_mode(state: FileState) -> String {
     format!("{} ({:04o})", git_mode(state), state.mode)
 }
 
-/// What happened to directories, in lines that git passes over: they have no head of a patch.
+/// Prints the changes of directories, in lines that git passes over: they have no head of a patch.
 fn directories(out: &mut Vec<u8>, change: &NetChange) {
     let dir =
         |state: Option<FileState>| state.filter(|state| state.kind == Kind::Dir).map(|state| state.mode);
@@ -163,7 +163,7 @@ fn contents(out: &mut Vec<u8>, old_name: &[u8], new_name: &[u8], hunks: &[Hunk],
     }
     line(out, &[b"--- ", old_name, name_end(old_name)]);
     line(out, &[b"+++ ", new_name, name_end(new_name)]);
-    // Counted anew, since hunks may have been left out.
+    // Counted again, because hunks may have been left out.
     let mut grown = 0;
     for (old_begin, lines) in shown {
         let count = |without: LineTag| lines.iter().filter(|line| line.tag != without).count() as i64;
@@ -176,7 +176,7 @@ fn contents(out: &mut Vec<u8>, old_name: &[u8], new_name: &[u8], hunks: &[Hunk],
     }
 }
 
-/// Returns how many old lines stand above the hunk.
+/// Returns the number of old lines above the hunk.
 fn hunk_begin(hunk: &Hunk) -> u32 {
     if hunk.old_lines == 0 { hunk.old_start } else { hunk.old_start.saturating_sub(1) }
 }

@@ -18,7 +18,7 @@
 //! 4. What [`Expr`] prints is read back as an expression of the same meaning.
 //!
 //! # Not here
-//! Which values there are: [`crate::template::Values`].
+//! The values that exist: [`crate::template::Values`].
 
 mod parse;
 
@@ -37,7 +37,7 @@ const DEPTH_MAX: usize = 64;
 /// An expression, read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// A value that stands there.
+    /// A literal value.
     Literal(Value),
     /// A value of the run.
     Path(TemplatePath),
@@ -104,7 +104,7 @@ impl Compare {
 pub struct ExprFlaw {
     /// The byte of the text that it is about.
     pub at: usize,
-    /// What is wrong.
+    /// The reason why it is wrong.
     pub why: String,
 }
 
@@ -114,35 +114,35 @@ pub enum TypeError {
     /// There is an order between numbers, and between texts.
     #[error("`{expr}` compares {left} with {right}: there is an order between two numbers or two texts only")]
     NoOrder {
-        /// Where.
+        /// The expression.
         expr: String,
-        /// What stands left.
+        /// The kind of the left value.
         left: &'static str,
-        /// What stands right.
+        /// The kind of the right value.
         right: &'static str,
     },
     /// Nothing can be in it.
     #[error("`{expr}` looks for {left} in {right}: things are in a list, texts also in a text")]
     NotIn {
-        /// Where.
+        /// The expression.
         expr: String,
-        /// What stands left.
+        /// The kind of the left value.
         left: &'static str,
-        /// What stands right.
+        /// The kind of the right value.
         right: &'static str,
     },
     /// It is neither true nor false.
     #[error("`{expr}` is {kind}, where true or false is wanted")]
     NoBoolean {
-        /// Where.
+        /// The expression.
         expr: String,
-        /// What it is.
+        /// The kind of its value.
         kind: &'static str,
     },
     /// There is no such value.
     #[error("there is no value `{path}`")]
     Unknown {
-        /// Which.
+        /// The unknown path.
         path: String,
     },
 }
@@ -154,7 +154,7 @@ impl Expr {
     /// Reads a written expression.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// Returns an error if the text is no expression, or too long.
     pub fn parse(text: &str) -> Result<Expr, ExprFlaw> {
         let length = text.chars().count();
         if length > EXPR_CHARS_MAX {
@@ -168,7 +168,7 @@ impl Expr {
     /// written one.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if the text is no expression.
     pub fn parse_frozen(text: &str) -> Result<Expr, ExprFlaw> {
         parse::parse(text)
     }
@@ -176,7 +176,7 @@ impl Expr {
     /// Returns whether it holds.
     ///
     /// # Errors
-    /// Its values do not go together.
+    /// Returns an error if its values do not go together.
     pub fn holds(&self, find: ValueLookup<'_>) -> Result<bool, TypeError> {
         match self.value(find)? {
             Value::Bool(is_true) => Ok(is_true),
@@ -190,7 +190,7 @@ impl Expr {
     /// Its value.
     ///
     /// # Errors
-    /// Its values do not go together.
+    /// Returns an error if its values do not go together.
     pub fn value(&self, find: ValueLookup<'_>) -> Result<Value, TypeError> {
         match self {
             Expr::Literal(value) => Ok(value.clone()),
@@ -250,7 +250,7 @@ impl Expr {
     /// The expression with its paths replaced.
     ///
     /// # Errors
-    /// What `by` says.
+    /// Returns the error of `by`.
     pub fn replace_paths<E>(&self, by: &dyn Fn(&TemplatePath) -> Result<Expr, E>) -> Result<Expr, E> {
         let boxed = |inner: &Expr| inner.replace_paths(by).map(Box::new);
         Ok(match self {

@@ -65,7 +65,7 @@ fn by_category(category: ErrorCategory) -> &'static str {
 
 pub(crate) fn command(verdict: RecoveryDecision, error: &NewError, plan: Option<PlanId>) -> String {
     let category = error.category();
-    // Which limit it was stands in the details of the error.
+    // The details of the error name the limit.
     let limit = error.detail().get(LIMIT_KEY).and_then(|name| name.as_str()).unwrap_or("cost");
     let plan = plan.map_or_else(|| "@last".to_owned(), |plan| plan.to_string());
     let goes_on = matches!(

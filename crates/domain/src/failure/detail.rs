@@ -1,10 +1,10 @@
 //! Details of failures beyond their message: bounded when they are reported, merged when they are read.
 //!
 //! # Invariants
-//! 1. Nothing reported is overwritten by a later report: a key keeps its last 20 different values.
+//! 1. Nothing reported is overwritten by a later report: a key retains its last 20 different values.
 //! 2. Merging the same detail again changes nothing.
-//! 3. An array that a caller gave is one value. The lists of values are kept apart from the values themselves
-//!    ([`Details`]), so the two cannot be mistaken for each other.
+//! 3. An array that a caller gave is one value. The lists of values are stored apart from the values
+//!    themselves ([`Details`]), so the two cannot be mistaken for each other.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub type Detail = BTreeMap<String, Json>;
 /// Limits how long the details of one report, or of all reports of one error, may be, as JSON.
 pub const DETAIL_BYTES_MAX: usize = 16 * 1024;
 
-/// How many different values a key keeps.
+/// The limit of different values that a key retains.
 pub const DETAIL_VALUES_MAX: usize = 20;
 
 /// The key that says how many keys were left out.
@@ -84,7 +84,7 @@ impl Details {
     }
 }
 
-/// Adds a report: a new key is added, an equal value is kept, another value makes a list of the different
+/// Adds a report: a new key is added, an equal value remains, another value makes a list of the different
 /// values, the newest last and at most [`DETAIL_VALUES_MAX`] of them.
 pub fn merge_detail(into: &mut Details, from: &Detail) {
     for (key, value) in from {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn room_is_left_for_the_count() {
-        // The marker is `,"…":` and up to 20 digits; what is kept may fill all but that.
+        // The marker is `,"…":` and up to 20 digits; the retained part may fill all but that.
         let room = DETAIL_BYTES_MAX - "{}".len() - r#""…":18446744073709551615,"#.len();
         let exact = text_of_json_bytes(room - r#""a":,"#.len());
         let reported = detail(json!({"a": exact, "b": text_of_json_bytes(100)}));

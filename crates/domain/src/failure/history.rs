@@ -1,17 +1,17 @@
 //! All failures of one plan: the newest stored whole, the older ones counted, the retries counted exactly.
 //!
 //! # Invariants
-//! 1. Everything recorded is kept or folded: `recorded() == records + folded`, and `seq` runs 1, 2, 3…
+//! 1. Everything recorded is retained or folded: `recorded() == records + folded`, and `seq` runs 1, 2, 3…
 //!    without gaps.
-//! 2. At most [`RECORDS_MAX`] records are kept, the newest: of what was dealt with inside its node those that
-//!    are left.
+//! 2. At most [`RECORDS_MAX`] records are retained, the newest; of errors that were handled inside their node
+//!    those that are left.
 //! 3. A retry is counted exactly when [`RecoveryAction::Retry`] was answered: per step for the newest
 //!    attempt, and per plan.
 //! 4. What was dealt with inside its node changes nothing but the record of it.
-//! 5. The same id again, while its record is kept, is not counted again and gets the first answer.
+//! 5. The same id again, while its record is retained, is not counted again and gets the first answer.
 //!
 //! # Not here
-//! The decision itself ([`decide`]), which only reads what stands here. Who may write:
+//! The decision itself ([`decide`]), which only reads this history. The right to write:
 //! [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,17 +24,17 @@ use super::{ErrorCategory, NewError, StepId};
 use crate::id::PlanId;
 use crate::time::Ms;
 
-/// How many records of a plan are kept whole.
+/// The limit of records of a plan that are retained whole.
 pub const RECORDS_MAX: usize = 100;
 
 /// A failure as it was recorded, with the answer that was given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorRecord {
-    /// What was reported first under this id.
+    /// The first error that was reported under this id.
     pub error: NewError,
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub at: Ms,
-    /// What was answered; it carries the record's `seq`.
+    /// The answer; it carries the record's `seq`.
     pub recovery: RecoveryAdvice,
     /// The details of all reports under this id.
     pub details: Details,
@@ -43,11 +43,11 @@ pub struct ErrorRecord {
 /// The summary of the records of one category that are no longer stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldedErrors {
-    /// How many there were.
+    /// The number of errors.
     pub count: u64,
-    /// When the first of them was recorded.
+    /// The time when the first of them was recorded.
     pub first: Ms,
-    /// When the last of them was recorded.
+    /// The time when the last of them was recorded.
     pub last: Ms,
 }
 
@@ -80,7 +80,7 @@ impl ErrorHistory {
         ErrorHistory { plan: Some(plan), ..ErrorHistory::default() }
     }
 
-    /// Names the plan of a history that was made by default; one that has a plan keeps it.
+    /// Names the plan of a history that was made by default; one that has a plan retains it.
     pub(crate) fn belongs_to(&mut self, plan: PlanId) {
         self.plan.get_or_insert(plan);
     }
@@ -112,7 +112,7 @@ impl ErrorHistory {
         recovery
     }
 
-    /// A history as it was kept: the parts are those that the methods of the same names gave.
+    /// Restores a stored history: the parts are those that the methods of the same names returned.
     pub fn restore(
         plan: PlanId,
         records: impl IntoIterator<Item = ErrorRecord>,
@@ -131,27 +131,27 @@ impl ErrorHistory {
         }
     }
 
-    /// The plan; none until the first error of a history made by default.
+    /// The plan; `None` until the first error of a history made by default.
     pub fn plan(&self) -> Option<PlanId> {
         self.plan
     }
 
-    /// The records that are kept whole, oldest first.
+    /// The records that are retained whole, oldest first.
     pub fn records(&self) -> impl ExactSizeIterator<Item = &ErrorRecord> + DoubleEndedIterator {
         self.records.iter()
     }
 
-    /// The newest that was not dealt with inside its node: what a plan that stopped stands at.
+    /// The newest error that was not handled inside its node: the one at which a plan stopped.
     pub fn last_failure(&self) -> Option<&ErrorRecord> {
         self.records.iter().rev().find(|record| record.recovery.action != RecoveryAction::Told)
     }
 
-    /// What is left of the older ones.
+    /// The counts of the older errors.
     pub fn folded(&self) -> &BTreeMap<ErrorCategory, FoldedErrors> {
         &self.folded
     }
 
-    /// Returns how many were recorded: those kept and those folded.
+    /// Returns the number of recorded errors: those retained and those folded.
     pub fn recorded(&self) -> u64 {
         self.folded.values().map(|folded| folded.count).sum::<u64>() + self.records.len() as u64
     }
@@ -181,7 +181,7 @@ impl ErrorHistory {
         self.retries_total
     }
 
-    /// The details of all kept records, merged in their order, as shown.
+    /// The details of all retained records, merged in their order, as shown.
     pub fn details(&self) -> Detail {
         let mut details = Details::default();
         for record in &self.records {
@@ -204,7 +204,7 @@ impl ErrorHistory {
         self.retries_total = self.retries_total.saturating_add(1);
     }
 
-    /// What was dealt with inside its node gives way first, so that it pushes no failure out; the newest
+    /// Folds errors that were handled inside their node first, so that they push no failure out; the newest
     /// always stays.
     fn fold_beyond_bound(&mut self) {
         while self.records.len() > RECORDS_MAX {

@@ -33,21 +33,21 @@ const CUT_MARK: &str = "…";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCategory {
-    /// Somebody did not answer in time.
+    /// The other side did not answer in time.
     Timeout,
-    /// Somebody could not be reached.
+    /// The other side could not be reached.
     Connection,
-    /// Somebody has too much to do.
+    /// The other side has too much to do.
     Overloaded,
-    /// Somebody counts our requests and says wait.
+    /// The other side limits our requests and says wait.
     RateLimit,
     /// Disk, memory or handles ran out.
     Resource,
     /// A key or a permission is missing.
     Auth,
-    /// What was asked for cannot be done as it was asked.
+    /// The request cannot be done as it was asked.
     InvalidInput,
-    /// A tool failed so that the actor cannot go on.
+    /// A tool failed so that the actor cannot continue.
     Tool,
     /// A model answered what cannot be used.
     ModelOutput,
@@ -132,11 +132,11 @@ impl fmt::Display for ErrorCategory {
 /// The unit that is retried and counted: a node of the actor graph, in one attempt of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId {
-    /// The plan's attempt, from 1: it grows when the plan begins anew.
+    /// The plan's attempt, from 1: it grows when the plan starts again.
     pub attempt: u32,
     /// The node's path. Two nodes of one attempt never have the same, also in different phases.
     pub node: String,
-    /// Which visit of the node, from 1: a loop visits a node several times.
+    /// The number of the visit of the node, from 1: a loop visits a node several times.
     pub visit: u32,
 }
 
@@ -195,14 +195,14 @@ impl NewError {
         NewError { tool_call: Some(call), ..self }
     }
 
-    /// What else is known. What goes beyond [`DETAIL_BYTES_MAX`](crate::DETAIL_BYTES_MAX) is left out, and
-    /// the key `…` says how many keys that were.
+    /// Adds details. The part beyond [`DETAIL_BYTES_MAX`](crate::DETAIL_BYTES_MAX) is left out, and the key
+    /// `…` says how many keys that were.
     #[must_use]
     pub fn with_detail(self, detail: Detail) -> NewError {
         NewError { detail: bounded(detail), ..self }
     }
 
-    /// How long the other side asked us to wait.
+    /// Sets the time that the other side asked us to wait.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> NewError {
         NewError { retry_after: Some(wait), ..self }
@@ -214,7 +214,8 @@ impl NewError {
         NewError { idempotent: true, ..self }
     }
 
-    /// Its node goes on: the model was told what was wrong, and nothing is to be decided.
+    /// Marks the error as handled: its node continues, because the model has the error, and nothing is to be
+    /// decided.
     #[must_use]
     pub fn handled(self) -> NewError {
         NewError { handled: true, ..self }

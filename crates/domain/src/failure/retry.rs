@@ -9,7 +9,7 @@
 //! | validation | revert if the replan gate is auto, else ask | | | |
 //! | resource, auth, budget, merge_conflict | ask | | | |
 //! | invalid_input, internal | give up | | | |
-//! | any, dealt with inside its node | told the model | | | |
+//! | any, dealt with inside its node | reported to the model | | | |
 //!
 //! # Invariants
 //! 1. A step is retried at most `max_retries_per_step` times and a plan at most `max_retries_per_plan` times;
@@ -48,7 +48,7 @@ pub const RETRIES_PER_STEP_MAX: u32 = 100;
 pub enum GateDecision {
     /// A person decides.
     Ask,
-    /// It goes on by itself.
+    /// The plan continues by itself.
     Auto,
 }
 
@@ -79,7 +79,7 @@ pub struct RecoveryPolicy {
 pub struct RecoveryPolicyError {
     /// The setting.
     pub key: &'static str,
-    /// What it was set to.
+    /// The value that was set.
     pub value: u32,
     /// The largest allowed.
     pub max: u32,
@@ -89,7 +89,7 @@ impl RecoveryPolicy {
     /// A policy of these values.
     ///
     /// # Errors
-    /// More than 100 retries per step, or more than 1000 per plan.
+    /// Returns an error if there are more than 100 retries per step, or more than 1000 per plan.
     pub fn new(
         max_retries_per_step: u32,
         max_retries_per_plan: u32,
@@ -151,7 +151,7 @@ pub enum RecoveryAction {
     Retry {
         /// After this wait.
         after: Duration,
-        /// Which retry of the step it is, from 1.
+        /// The number of the retry of the step, from 1.
         attempt: u32,
     },
     /// The plan goes back to strategize.
@@ -160,7 +160,7 @@ pub enum RecoveryAction {
     Ask,
     /// The plan stops, errored: going on as it is makes no sense.
     GiveUp,
-    /// Nothing more: the model of the node was told, and goes on.
+    /// Nothing more: the model of the node has the error, and continues.
     Told,
 }
 
@@ -203,9 +203,9 @@ pub enum RecoveryReason {
 /// A decision, before it has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryDecision {
-    /// What is done.
+    /// The action.
     pub action: RecoveryAction,
-    /// Why this.
+    /// The reason for this action.
     pub why: RecoveryReason,
 }
 
@@ -214,9 +214,9 @@ pub struct RecoveryDecision {
 pub struct RecoveryAdvice {
     /// The number of the record.
     pub seq: u64,
-    /// What is done.
+    /// The action.
     pub action: RecoveryAction,
-    /// What to know or do about it, for a person.
+    /// Advice for a person.
     pub hint: String,
     /// The command to type.
     pub command: String,
@@ -227,7 +227,7 @@ impl RecoveryDecision {
         RecoveryDecision { action, why }
     }
 
-    /// The verdict as it is answered and kept. Without a plan's id the command says `@last`.
+    /// The verdict as it is answered and stored. Without a plan's id the command says `@last`.
     pub fn recovery(self, seq: u64, plan: Option<PlanId>, error: &NewError) -> RecoveryAdvice {
         RecoveryAdvice {
             seq,
@@ -327,8 +327,8 @@ fn revert(policy: &RecoveryPolicy, why: RecoveryReason) -> RecoveryDecision {
     }
 }
 
-/// Returns how often the step was given a new sandbox, as far as the kept records tell. The step's own limit
-/// holds anyway.
+/// Returns how often the step was given a new sandbox, as far as the retained records show. The step's own
+/// limit holds anyway.
 fn sandbox_retries(history: &ErrorHistory, step: &StepId) -> usize {
     let renewed = |action| matches!(action, RecoveryAction::Retry { .. });
     history

@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner
-//!    died with a cancel pending: it is not run again, only brought to its end, and whoever cancels waits for
-//!    no slot. And except an apply that a process serves alone: a person waits for it, and it takes no time.
+//!    died with a cancel pending: it is not run again, only brought to its end, and a cancel waits for no
+//!    slot. And except an apply that a process serves alone: a person waits for it, and it takes no time.
 //! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks
 //!    them; except to be cancelled, as above.
-//! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
+//! 3. Work that lost its owner goes before work that never began; among equals the lowest id goes first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::time::Ms;
 /// A worker with a free hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// Who asks.
+    /// The worker that asks.
     pub worker: WorkerId,
     /// The boot that it runs in.
     pub boot: BootId,
-    /// How long it wants to own the job without a heartbeat.
+    /// The time for which it wants to own the job without a heartbeat.
     pub lease: Duration,
-    /// How many jobs of the store may run at once.
+    /// The limit of jobs of the store that run at once.
     pub concurrency_max: u32,
     /// Serve this plan only.
     pub only: Option<PlanId>,
@@ -35,7 +35,7 @@ pub struct ClaimRequest {
     pub variables: Arc<BTreeSet<String>>,
 }
 
-/// The job that the worker is to take, and the event that takes it; none when nothing is due or no slot is
+/// The job that the worker is to take, and the event that takes it; `None` if nothing is due or no slot is
 /// free.
 ///
 /// `jobs` are all jobs of the store, in any order: those of other plans hold slots too. Taking over a job

@@ -9,15 +9,16 @@
 //!
 //! # Invariants
 //! 1. The fence only grows, by one with each new owner; a running job has exactly one owner.
-//! 2. Only the owner, told by its fence, moves a running job; others can ask for a cancel, and take over a
-//!    dead lease.
+//! 2. Only the owner, identified by its fence, moves a running job; others can ask for a cancel, and take
+//!    over a dead lease.
 //! 3. Final states stay. `finished_at` is set exactly in them.
 //! 4. A requested cancel wins over success and failure, unless the apply was sealed before; a seal admits no
 //!    cancel, until recovery breaks it.
 //!
 //! # Not here
 //! Clocks and stores: `now` is passed in, and the caller makes reading, `next` and writing one atomic step.
-//! What a final job or a new owner means for the plan's changesets: [`PlanRecord`](crate::PlanRecord).
+//! The consequences of a final job or a new owner for the plan's changesets:
+//! [`PlanRecord`](crate::PlanRecord).
 
 pub(crate) mod claim_order;
 mod rejection;
@@ -40,9 +41,9 @@ use crate::time::Ms;
 /// Limits how many leases of a job may be lost before it is given up with the next.
 pub const LOST_LEASES_MAX: u8 = 3;
 
-/// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a
-/// person who will call one. No worker that takes any plan claims it. It is let go by queuing it again for an
-/// earlier moment.
+/// The `not_before` of a job that is held for the process that serves its plan: a command in the foreground,
+/// or one that a person will start. No worker that takes any plan claims it. Queuing it again for an earlier
+/// moment releases it.
 pub const HELD: Ms = Ms(u64::MAX);
 
 /// The state of a job.
@@ -99,16 +100,16 @@ impl fmt::Display for JobState {
 /// has failed by it, and is not cancelled.
 pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
 
-/// The reason of a cancel that stops an apply because whoever asked for it does not want it now: the plan is
-/// as it was.
+/// The reason of a cancel that stops an apply because the person who asked for it does not want it now: the
+/// plan is as it was.
 pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
 
-/// Somebody wants the job to stop.
+/// A request to stop the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {
-    /// Since when.
+    /// The time of the request.
     pub at: Ms,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -132,8 +133,8 @@ impl NewJob {
         NewJob { id, plan: last.plan, phase, not_before }
     }
 
-    /// Whether it waits for the workers only. A person waits for a job that is held, and an apply is the end
-    /// of work that was done: neither is refused because many others wait.
+    /// Returns whether it waits for the workers only. A person waits for a job that is held, and an apply is
+    /// the end of work that was done: neither is refused because many others wait.
     pub fn is_left_to_workers(&self) -> bool {
         self.not_before != HELD && self.phase != Phase::Apply
     }
@@ -148,7 +149,7 @@ pub struct Job {
     pub plan: PlanId,
     /// The phase to run.
     pub phase: Phase,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
     /// Of the present owner, or of the last one.
     pub fence: Fence,
@@ -156,9 +157,9 @@ pub struct Job {
     pub worker: Option<WorkerId>,
     /// The boot in which the lease counts.
     pub boot: Option<BootId>,
-    /// The owner is taken for dead from this moment on. 0 when nobody owns it.
+    /// The owner is taken for dead from this moment on. 0 if it has no owner.
     pub lease_until: Ms,
-    /// How often an owner died since a node was last settled.
+    /// The number of owners that died since a node was last settled.
     pub lost_leases: u8,
     /// No worker claims it before; [`HELD`] when only who serves its plan may.
     pub not_before: Ms,
@@ -168,13 +169,13 @@ pub struct Job {
     pub cancel: Option<CancelRequest>,
     /// From here on an apply is carried through, or rolled back, but not cancelled.
     pub sealed_at: Option<Ms>,
-    /// Why it failed.
+    /// The reason of the failure.
     pub why: Option<String>,
-    /// When it was queued first.
+    /// The time when it was queued first.
     pub created_at: Ms,
-    /// When it was claimed first.
+    /// The time when it was claimed first.
     pub started_at: Option<Ms>,
-    /// When it became final.
+    /// The time when it became final.
     pub finished_at: Option<Ms>,
 }
 
@@ -187,14 +188,14 @@ pub enum JobEvent {
         worker: WorkerId,
         /// The boot that it runs in.
         boot: BootId,
-        /// How long it owns the job without a heartbeat.
+        /// The time for which it owns the job without a heartbeat.
         lease: Duration,
     },
-    /// The owner lives.
+    /// The owner is alive.
     Heartbeat {
         /// The owner's.
         fence: Fence,
-        /// How long it owns the job without another heartbeat.
+        /// The time for which it owns the job without another heartbeat.
         lease: Duration,
     },
     /// The owner gives the job back, since it stops.
@@ -204,7 +205,7 @@ pub enum JobEvent {
     },
     /// Anyone wants the job to stop.
     Cancel {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The owner is about to write the user's files.
@@ -221,7 +222,7 @@ pub enum JobEvent {
     Fail {
         /// The owner's.
         fence: Fence,
-        /// What stood in the way.
+        /// The obstacle.
         why: String,
     },
     /// The owner has stopped everything after a cancel was requested.
@@ -235,15 +236,15 @@ pub enum JobEvent {
         worker: WorkerId,
         /// The boot that it runs in.
         boot: BootId,
-        /// How long it owns the job without a heartbeat.
+        /// The time for which it owns the job without a heartbeat.
         lease: Duration,
     },
-    /// Somebody found this worker's lock file free: it is dead, whatever its lease says.
+    /// A process found this worker's lock file free: the worker is dead, whatever its lease says.
     FreeLease {
         /// The dead one.
         worker: WorkerId,
     },
-    /// Whoever recovers the apply's journal found no commit mark in it: nothing was written, so the seal is
+    /// The recovery of the apply's journal found no commit mark in it: nothing was written, so the seal is
     /// off.
     BreakSeal,
     /// The owner got a node done, so the job does not kill its workers.
@@ -308,13 +309,14 @@ impl Job {
         is_earlier
     }
 
-    /// The error that stands in the plan's history when the job was given up because its workers died; none
-    /// for a job that came to another end.
+    /// The error in the plan's history when the job was given up because its workers died; `None` for a job
+    /// with another end.
     pub fn given_up_error(&self, attempt: u32) -> Option<NewError> {
         let is_given_up = self.state == JobState::Failed && self.lost_leases > LOST_LEASES_MAX;
         let why = self.why.clone().filter(|_| is_given_up)?;
         let step = StepId { attempt, node: self.phase.to_string(), visit: 1 };
-        // A job is given up once, so its own number names the error. What kills workers is mostly a lack of memory.
+        // A job is given up once, so its own number names the error. The usual cause of dead workers is a
+        // lack of memory.
         let id = ErrorId::from_u128(self.id.as_u128());
         Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why))
     }

@@ -33,13 +33,13 @@ pub enum JobTransitionRejection {
     /// Final states stay.
     #[error("the job is {state} already")]
     Final {
-        /// How it ended.
+        /// The final state.
         state: JobState,
     },
     /// A cancel was requested: all that its owner can still do is to acknowledge it.
     #[error("a cancel of the job was requested")]
     CancelRequested,
-    /// Nobody asked for the cancel that is acknowledged.
+    /// No cancel was requested that could be acknowledged.
     #[error("no cancel of the job was requested")]
     CancelNotRequested,
     /// The user's files are being written: that is finished or rolled back, not cancelled.
@@ -54,7 +54,7 @@ pub enum JobTransitionRejection {
         /// The phase that it is of.
         phase: Phase,
     },
-    /// The owner lives.
+    /// The owner is alive.
     #[error("the owner of the job is alive")]
     LeaseAlive {
         /// As long as this at least.
@@ -66,13 +66,13 @@ pub enum JobTransitionRejection {
     /// It is not its turn yet.
     #[error("the job is not due yet")]
     NotDue {
-        /// When it is.
+        /// The time of its turn.
         not_before: Ms,
     },
     /// Another worker was faster.
     #[error("the job is claimed already")]
     AlreadyClaimed,
-    /// Nobody owns it, so nobody has to be replaced.
+    /// It has no owner, so there is none to replace.
     #[error("the job is not running")]
     NotRunning,
     /// The plan has a live job.
@@ -90,7 +90,7 @@ pub enum JobTransitionRejection {
     /// The plan does not wait for such a job.
     #[error("a plan that is {state} has no such job to queue")]
     PlanNotReady {
-        /// Where the plan stands.
+        /// The state of the plan.
         state: PlanState,
     },
     /// The id names another apply, or one that has ended.
@@ -102,7 +102,7 @@ pub enum JobTransitionRejection {
     /// The record belongs to another plan.
     #[error("these are the jobs of plan {plan}")]
     OtherPlan {
-        /// Whose record it is.
+        /// The plan of the record.
         plan: PlanId,
     },
     /// The plan has no such job.

@@ -32,7 +32,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// The event's guard does not hold; the job stays as it is.
+    /// Returns an error if the event's guard does not hold; the job stays as it is.
     pub fn next(&self, event: &JobEvent, now: Ms) -> Result<Job, JobTransitionRejection> {
         use JobEvent as E;
         use JobState as S;
@@ -150,7 +150,7 @@ impl Job {
         lease: Duration,
         now: Ms,
     ) -> Result<Job, JobTransitionRejection> {
-        // Who may claim a held job is decided where it is picked.
+        // The code that picks a held job decides who may claim it.
         if self.not_before > now && !self.is_held() {
             return Err(JobTransitionRejection::NotDue { not_before: self.not_before });
         }
@@ -169,7 +169,7 @@ impl Job {
             return Err(JobTransitionRejection::LeaseAlive { until: self.lease_until });
         }
         let lost_leases = self.lost_leases.saturating_add(1);
-        // A pending cancel is not run again, it is only brought to its end: whoever does that kills nobody by it.
+        // A pending cancel is not run again, it is only brought to its end: that cannot kill another worker.
         if lost_leases <= LOST_LEASES_MAX || self.cancel_pends() {
             return Ok(Job { lost_leases, ..self.owned(worker, boot, lease, now) });
         }

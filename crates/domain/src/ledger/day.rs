@@ -77,7 +77,7 @@ impl FromStr for Day {
             .and_then(|days| days.checked_sub(719_468))
             .ok_or(DayError)?;
         let found = Day(u32::try_from(days).map_err(|_| DayError)?);
-        // What prints otherwise was no day: a 31st of June, a month 13, a missing zero.
+        // A text that prints otherwise was no day: a 31st of June, a month 13, a missing zero.
         if found.to_string() == text && Day::from_wall(found.start()) == found {
             Ok(found)
         } else {

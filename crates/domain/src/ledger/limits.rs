@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use super::SpendKind;
 use crate::plan::PlanSpec;
 
-/// What a plan may use all in all; none is no limit. A plan that was made before there were limits has the
+/// The limits of a whole plan; `None` is no limit. A plan that was made before there were limits has the
 /// usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// How many steps it may run; to try one again is none.
+    /// The limit of steps that it runs; a retry is not counted.
     pub steps: Option<u64>,
-    /// How often it may call a tool.
+    /// The limit of tool calls.
     pub tool_calls: Option<u64>,
-    /// How many tokens it may use.
+    /// The limit of tokens.
     pub tokens: Option<u64>,
-    /// How many millionths of a dollar it may spend.
+    /// The limit of its cost, in millionths of a dollar.
     pub cost: Option<u64>,
 }
 

@@ -1,21 +1,21 @@
 //! The ledger of a plan: its limits, the amounts that it used, and the amounts that it reserved.
 //!
-//! Whoever is about to spend something reserves the most that it can come to, in every account that it counts
-//! against, and settles it afterwards with what it came to. So a limit holds before anything is spent,
-//! however many spend at once. Calls and steps cost one each for certain: they are counted as used in the
-//! step that admits them, without a spend. Time is only added up: one run at a time works on a plan, and it
-//! stops when what was left has passed.
+//! A caller that is about to spend something reserves the most that it can come to, in every account that it
+//! counts against. It settles the spend afterwards with the actual amount. So a limit holds before anything
+//! is spent, however many spend at once. Calls and steps cost one each for certain: they are counted as used
+//! in the step that admits them, without a spend. Time is only added up: one run at a time works on a plan,
+//! and it stops when the rest has passed.
 //!
 //! # Invariants
 //! 1. A reserve never takes `used + reserved` of an account above its `max`; one that is refused changes no
 //!    account.
-//! 2. A spend is settled once. What is told again, or too late, changes nothing.
+//! 2. A spend is settled once. A repeated or late settlement changes nothing.
 //! 3. What is settled is at most what was reserved, so settling never takes an account above its `max`
 //!    either.
 //! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled
 //!    ones and of what was counted.
-//! 5. A spend whose owner is gone is settled by [`SpendSettlement::Assumed`] and marked so: nobody knows
-//!    better.
+//! 5. A spend whose owner is gone is settled by [`SpendSettlement::Assumed`] and marked so, because the
+//!    actual amount is unknown.
 //!
 //! # Not here
 //! Locks and rows: the caller makes reading, these functions and writing one atomic step. What things cost.
@@ -45,8 +45,8 @@ pub const LIMIT_KEY: &str = "limit";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpendKind {
-    /// Milliseconds in which the plan is worked on. Of a run whose process died nobody knows how long it
-    /// worked: it counts for nothing.
+    /// Milliseconds in which the plan is worked on. The time of a run whose process died is unknown and
+    /// counts for nothing.
     Time,
     /// Node paths of an attempt; to try one again is none.
     Steps,
@@ -89,7 +89,7 @@ impl SpendKind {
         }
     }
 
-    /// The thing that is counted, for a sentence: the count stands before it.
+    /// The noun for the counted thing, for a sentence: the count comes before it.
     const fn noun(self) -> &'static str {
         match self {
             SpendKind::Time => "milliseconds of work",
@@ -139,9 +139,9 @@ impl fmt::Display for LedgerScope {
 pub struct Account {
     /// The limit; 0 forbids, none lifts it.
     pub max: Option<u64>,
-    /// What was spent.
+    /// The amount that was spent.
     pub used: u64,
-    /// What may be spent by those who are at it.
+    /// The amount that is reserved by spends that are under way.
     pub reserved: u64,
 }
 
@@ -156,7 +156,7 @@ impl Account {
         self.used.saturating_add(self.reserved)
     }
 
-    /// With so much more reserved; none when that does not fit.
+    /// With so much more reserved; `None` if that does not fit.
     #[must_use]
     pub fn with_reserved(self, asked: u64) -> Option<Account> {
         let taken = self.used.checked_add(self.reserved)?.checked_add(asked)?;
@@ -184,7 +184,7 @@ impl Account {
     /// With another limit.
     ///
     /// # Errors
-    /// More is taken already.
+    /// Returns an error if more is taken already.
     pub fn with_max(self, kind: SpendKind, max: Option<u64>) -> Result<Account, LimitTooLow> {
         match max {
             Some(max) if max < self.taken() => Err(LimitTooLow { kind, max, taken: self.taken() }),
@@ -197,17 +197,17 @@ impl Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", sentence(self))]
 pub struct LimitReached {
-    /// Whose limit.
+    /// The scope of the limit.
     pub scope: LedgerScope,
     /// Of what.
     pub kind: SpendKind,
     /// The limit.
     pub max: u64,
-    /// What was spent.
+    /// The amount that was spent.
     pub used: u64,
-    /// What others are about to spend.
+    /// The amount that other spends have reserved.
     pub reserved: u64,
-    /// What was asked for.
+    /// The amount that was asked for.
     pub asked: u64,
 }
 
@@ -246,7 +246,7 @@ impl LimitReached {
         ])
     }
 
-    /// The kind that the details of an error name; none when it is about no limit.
+    /// The kind that the details of an error name; `None` if it is about no limit.
     pub fn kind_in(detail: &Detail) -> Option<SpendKind> {
         detail.get(LIMIT_KEY).and_then(|name| name.as_str()).and_then(SpendKind::parse)
     }
@@ -265,7 +265,7 @@ pub struct LimitTooLow {
     pub kind: SpendKind,
     /// The limit that was asked for.
     pub max: u64,
-    /// What is used or reserved.
+    /// The amount that is used or reserved.
     pub taken: u64,
 }
 
@@ -274,7 +274,7 @@ pub struct LimitTooLow {
 pub struct DayLimit {
     /// The day.
     pub day: Day,
-    /// What all plans together may spend on it, as it is set now.
+    /// The limit of all plans together on that day, as it is set now.
     pub max: Option<u64>,
 }
 
@@ -283,7 +283,7 @@ pub struct DayLimit {
 pub struct NewSpend {
     /// Reserving the same id again reserves it once.
     pub id: SpendId,
-    /// What is counted.
+    /// The kind of the spend.
     pub kind: SpendKind,
     /// The most that it can come to.
     pub amount: u64,
@@ -323,7 +323,7 @@ impl CallCategory {
     }
 }
 
-/// Something that was reserved, as it is kept.
+/// A stored spend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spend {
     /// Its name.
@@ -334,7 +334,7 @@ pub struct Spend {
     pub job: JobId,
     /// The owner that reserved it.
     pub fence: Fence,
-    /// What is counted.
+    /// The kind of the spend.
     pub kind: SpendKind,
     /// The model, where there is one.
     pub model: Option<String>,
@@ -342,9 +342,9 @@ pub struct Spend {
     pub day: Option<Day>,
     /// The most that it can come to.
     pub reserved: u64,
-    /// What it came to; none while it is under way.
+    /// The actual amount; `None` while the spend is under way.
     pub actual: Option<u64>,
-    /// Whether that is only what was reserved, since nobody told.
+    /// True if the actual amount is only the reserved one, because it was never reported.
     pub assumed: bool,
 }
 
@@ -357,12 +357,12 @@ impl Spend {
         Spend { id, plan, job, fence, kind, model, day, reserved: amount, actual: None, assumed: false }
     }
 
-    /// Returns whether it is this that was asked for, whoever asked.
+    /// Returns whether `new` asked for this spend, under any owner.
     pub fn was_made_by(&self, new: &NewSpend) -> bool {
         self.id == new.id && self.kind == new.kind && self.reserved == new.amount && self.model == new.model
     }
 
-    /// Settled with what it came to; none when it is settled already.
+    /// Settled with what it came to; `None` if it is settled already.
     #[must_use]
     pub fn settle(&self, how: SpendSettlement) -> Option<Spend> {
         let (actual, assumed) = match how {
@@ -384,14 +384,14 @@ impl Spend {
 pub enum SpendSettlement {
     /// It is known; 0 for what did not take place.
     Actual(u64),
-    /// Nobody told: it is taken to be what was reserved.
+    /// The actual amount is unknown: the reserved one is assumed.
     Assumed,
 }
 
 /// Reserves in all accounts, or in none.
 ///
 /// # Errors
-/// The first account, in the order given, into which it does not fit.
+/// Returns the first account, in the order given, into which `asked` does not fit.
 pub fn reserve_in(
     accounts: &[(LedgerScope, Account)],
     kind: SpendKind,
@@ -410,18 +410,18 @@ pub fn reserve_in(
 /// The account with one more used.
 ///
 /// # Errors
-/// It does not fit.
+/// Returns an error if one more does not fit.
 pub fn count_in(scope: LedgerScope, account: Account, kind: SpendKind) -> Result<Account, LimitReached> {
     let reserved = reserve_in(&[(scope, account)], kind, 1)?;
     Ok(reserved.first().map_or(account, |(_, reserved)| reserved.with_settled(1, 1)))
 }
 
-/// The accounts of a plan, as they stand.
+/// The present accounts of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// One for each kind that is limited or was spent.
     pub accounts: BTreeMap<SpendKind, Account>,
-    /// How much of what was used nobody told of, and was assumed.
+    /// The part of the used amounts that was assumed because it was never reported.
     pub assumed: BTreeMap<SpendKind, u64>,
 }
 

@@ -28,7 +28,7 @@ impl PlanLedger {
     }
 
     /// Reserves in the plan's account and in the day's, or in neither. `limit` is what the plan was allowed
-    /// when it was made; `day` is how the day's account stands.
+    /// when it was made; `day` is the present state of the day's account.
     pub(crate) fn reserve(
         &mut self,
         claim: &Claim,
@@ -84,7 +84,7 @@ impl PlanLedger {
         Some(known.clone())
     }
 
-    /// Settles all that is still under way, since whoever reserved it is gone.
+    /// Settles all that is still under way, because its owner is gone.
     pub(crate) fn assume_all(&mut self) {
         let open: Vec<SpendId> =
             self.spends.values().filter(|spend| spend.actual.is_none()).map(|spend| spend.id).collect();
@@ -109,7 +109,7 @@ impl PlanLedger {
         Ok(())
     }
 
-    /// Returns how it stands. `limit` is what the plan was allowed when it was made.
+    /// Returns the present ledger. `limit` is what the plan was allowed when it was made.
     pub(crate) fn ledger(&self, limit: impl Fn(SpendKind) -> Option<u64>) -> Ledger {
         let account = |kind| self.accounts.get(&kind).copied().unwrap_or(Account::with_limit(limit(kind)));
         let mut ledger = Ledger::from_accounts(account);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-/// How many places a sentence names before it counts the rest.
+/// The limit of places that a sentence names before it counts the rest.
 const PLACES_MAX: usize = 3;
 
 /// Lines that both sides changed, in each of the three texts: from 0, half open, empty where there are none.
@@ -26,7 +26,7 @@ pub enum ConflictKind {
     DeletedChanged,
     /// Both created the file, not alike.
     BothCreated,
-    /// What the plan's change was made upon is not known.
+    /// The base of the plan's change is not known.
     BaseMoved,
     /// Both changed the permission bits, not alike.
     Mode,
@@ -34,7 +34,7 @@ pub enum ConflictKind {
     Kind,
     /// The plan moves the file to a place that is taken.
     Occupied,
-    /// Several names of one file would get different results. Only who sees all changes can tell.
+    /// Several names of one file would get different results. Only code that sees all changes can find it.
     Linked,
     /// Both changed a file or link that has no lines.
     Binary,
@@ -59,7 +59,8 @@ impl ConflictKind {
         }
     }
 
-    /// Returns what happened, told to the person whose file it is. Lines are those of their file, from 1.
+    /// Returns a sentence about the conflict for the owner of the file. Lines are those of their file, from
+    /// 1.
     pub fn sentence(&self) -> String {
         let sentence = match self {
             ConflictKind::ChangedDeleted => "you changed it, the plan deletes it",

@@ -26,33 +26,33 @@ use super::conflict::ConflictKind;
 /// A plan's change and what it meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeSides {
-    /// What the plan's change was made upon.
+    /// The state that the plan's change was made upon.
     pub base: Option<FileState>,
-    /// What lies there now; for a move, where it moves from.
+    /// The state in the user's tree now; for a move, at the path it moves from.
     pub now: Option<FileState>,
-    /// What the plan made of it.
+    /// The state after the plan's change.
     pub plan: Option<FileState>,
-    /// Whether `base` can be trusted.
+    /// Says if `base` can be trusted.
     pub trust: Base,
-    /// Whether the plan moves it, and what lies where it moves to.
+    /// Says if the plan moves the file, and the state at the target.
     pub place: MergePlacement,
 }
 
 /// The place of the plan's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergePlacement {
-    /// Where the file was.
+    /// At the path where the file was.
     Stays,
     /// To another path.
     Moves {
-        /// What lies at that path now.
+        /// The state at that path now.
         there: Option<FileState>,
     },
 }
 
 impl MergeSides {
-    /// The sides of `change`, where `now` lies at the path that it was made upon and `there`, which counts
-    /// for a move only, at the path that it moves to.
+    /// The sides of `change`. `now` is the state at the path that it was made upon; `there`, which counts for
+    /// a move only, is the state at the path that it moves to.
     pub fn from_change(change: &NetChange, now: Option<FileState>, there: Option<FileState>) -> MergeSides {
         let place =
             if change.from.is_some() { MergePlacement::Moves { there } } else { MergePlacement::Stays };
@@ -146,7 +146,8 @@ fn merge_move(sides: &MergeSides, there: Option<FileState>) -> FileMerge {
             JoinedState::Conflict(kind) => FileMerge::Conflict(kind),
         },
         (Some(_), None, Some(_)) => FileMerge::Conflict(ConflictKind::DeletedChanged),
-        // What has no state before or after is not moved. Nothing makes such a change; it is not carried out.
+        // A change without a state before or after is not moved. Nothing makes such a change; it is not
+        // carried out.
         (None, _, _) | (Some(_), _, None) => FileMerge::Conflict(ConflictKind::Kind),
     }
 }
@@ -171,7 +172,8 @@ fn both_created(now: FileState, plan: FileState) -> FileMerge {
     }
 }
 
-/// Of a directory that is made or removed, the mode is nobody's work: it never stands in the way.
+/// Returns whether both are directories. The mode of one that is made or removed is no work of a person: it
+/// never conflicts.
 fn both_dirs(one: FileState, other: FileState) -> bool {
     one.kind == Kind::Dir && other.kind == Kind::Dir
 }

@@ -27,7 +27,7 @@ pub enum LinesVerdict {
     Merge,
     /// They are in conflict.
     Conflict,
-    /// Only a merge of the texts tells.
+    /// Only a merge of the texts decides.
     Unsure,
 }
 
@@ -61,7 +61,7 @@ pub fn compare_lines(one: &[ReplacedLines], other: &[ReplacedLines]) -> LinesVer
     let (mut one, mut other) = (one, other);
     let mut verdict = LinesVerdict::Merge;
     while let (Some(first), Some(second)) = (one.first(), other.first()) {
-        // What ends before the other begins touches nothing of it.
+        // A range that ends before the other begins touches nothing of it.
         if first.end < second.start {
             one = &one[1..];
             continue;

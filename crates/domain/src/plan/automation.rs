@@ -1,14 +1,13 @@
 //! The automation profile of a plan, and the one rule that decides at each gate whether the user is asked.
 //!
 //! # Invariants
-//! 1. Of two profiles that are joined the stricter one wins in each field: nobody loosens what another said.
-//! 2. [`verdict`] is the only rule of the gates. It knows nothing but what it is told, so that commands and
+//! 1. Of two profiles that are joined the stricter one wins in each field: no profile loosens another.
+//! 2. [`verdict`] is the only rule of the gates. It depends on its arguments alone, so that commands and
 //!    workers come to the same answer.
 //! 3. A yes of a profile to applying is a yes to what was checked. A person's yes needs no check.
 //!
 //! # Not here
-//! Who asks at a gate, and what becomes of the answer: the engine. Where profiles are written down: the
-//! settings.
+//! The question at a gate, and the use of its answer: the engine. The storage of profiles: the settings.
 
 use std::fmt;
 
@@ -57,7 +56,7 @@ impl Automation {
         }
     }
 
-    /// What passed its checks is applied.
+    /// Applies changes that passed their checks.
     pub fn auto() -> Automation {
         Automation { name: "auto".to_owned(), apply: GateDecision::Auto, ..Automation::review() }
     }
@@ -69,7 +68,7 @@ impl Automation {
             .find(|one| one.name == name)
     }
 
-    /// This, as far as `other` does not ask for more care. It keeps the name of the one that it is equal to,
+    /// This, as far as `other` does not ask for more care. It has the name of the one that it is equal to,
     /// else it is named after both.
     #[must_use]
     pub fn tightened(&self, other: &Automation) -> Automation {
@@ -137,7 +136,7 @@ pub enum GatePoint {
     Execute,
     /// The work is done, and would reach the user's files.
     Apply,
-    /// A required check failed, and what it found would be mended.
+    /// A required check failed, and its findings would be repaired.
     Fix,
     /// The plan failed, and would begin again with a new strategy.
     Replan,
@@ -146,32 +145,32 @@ pub enum GatePoint {
 /// The facts about a plan at a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateFacts {
-    /// The lowest confidence of the strategy and the choices that stand; 1 when none says how sure it is.
+    /// The lowest confidence of the strategy and the choices in force; 1 if none states its confidence.
     pub confidence: f32,
-    /// Whether a person said beforehand that the result is to be applied.
+    /// True if a person said beforehand that the result is to be applied.
     pub is_told_to_apply: bool,
-    /// Whether nothing is to be written.
+    /// True if nothing is to be written.
     pub is_read_only: bool,
-    /// Whether anything changed.
+    /// True if anything changed.
     pub has_changes: bool,
-    /// How many required checks there are.
+    /// The number of required checks.
     pub required_checks: usize,
-    /// Whether all of them passed for the present changes.
+    /// True if all of them passed for the present changes.
     pub checks_passed: bool,
-    /// How often what checks found can still be mended.
+    /// The number of attempts left to repair the findings of checks.
     pub fixes_left: u32,
-    /// Whether anybody thinks before the work.
+    /// True if a strategist works before execute.
     pub has_strategist: bool,
-    /// How often the plan went back by itself.
+    /// The number of reversions that the plan did by itself.
     pub reversions_by_itself: u32,
-    /// How often it may still go back, by whomever.
+    /// The number of reversions left, by the plan or a person.
     pub reversions_left: u8,
 }
 
 /// The verdict of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GateVerdict {
-    /// It goes on by itself.
+    /// The plan continues by itself.
     Go,
     /// A person is asked.
     Ask(AskReason),
@@ -184,9 +183,9 @@ pub enum AskReason {
     Profile(GatePoint),
     /// A decision is less sure than the profile wants it.
     Unsure {
-        /// How sure the least sure one is.
+        /// The lowest confidence.
         confidence: f32,
-        /// How sure each has to be.
+        /// The confidence that each has to reach.
         ask_below: f32,
     },
     /// The profile says yes to what was checked, and nothing was.
@@ -197,9 +196,9 @@ pub enum AskReason {
     NothingChanged,
     /// Nothing is to be applied.
     ReadOnly,
-    /// What checks found was mended as often as may be.
+    /// No attempt to repair the findings of checks is left.
     FixesSpent,
-    /// Nobody would think of another strategy.
+    /// There is no strategist to find another strategy.
     NoStrategist,
     /// It went back by itself once already.
     WentBackAlready,
@@ -208,7 +207,7 @@ pub enum AskReason {
 }
 
 impl AskReason {
-    /// Returns whether the plan goes on when a person says yes to it as it stands.
+    /// Returns whether the plan continues when a person says yes to it without a change.
     pub const fn is_settled_by_a_yes(self) -> bool {
         match self {
             AskReason::Profile(_) | AskReason::Unsure { .. } | AskReason::Unchecked => true,
@@ -249,7 +248,7 @@ impl fmt::Display for AskReason {
     }
 }
 
-/// Returns whether a plan goes on at a gate by itself.
+/// Returns whether a plan continues at a gate by itself.
 pub fn verdict(point: GatePoint, automation: &Automation, facts: &GateFacts) -> GateVerdict {
     let why = match point {
         GatePoint::Execute => at_execute(automation, facts),

@@ -1,14 +1,13 @@
 //! Invariants of a plan's changes: sentences for models, rules that are checked.
 //!
 //! # Invariants
-//! 1. Rules all hold: none lifts another, whoever set them.
+//! 1. Rules all hold: none lifts another, in whatever scope they were set.
 //! 2. A moved file counts with both of its paths.
-//! 3. Texts that are the same but for case and spaces are told once, in the order plan, action, project,
+//! 3. Texts that are the same but for case and spaces are listed once, in the order plan, action, project,
 //!    user.
 //!
 //! # Not here
-//! Which changes are looked at (the net changes of a plan, or the hunks that were chosen), and how lines are
-//! counted.
+//! The choice of changes (the net changes of a plan, or the hunks that were chosen), and the count of lines.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +24,7 @@ pub const INVARIANTS_MAX: usize = 100;
 pub const INVARIANT_CHARS_MAX: usize = 2_000;
 /// The words of the rules, as they are typed.
 const RULES: [&str; 4] = ["never", "only", "max_files", "max_lines"];
-/// How many places a violation names.
+/// The limit of places that a violation names.
 const NAMED_MAX: usize = 5;
 
 /// The origin of an invariant, the strongest first.
@@ -61,9 +60,9 @@ pub enum InvariantRule {
 pub struct Invariant {
     /// In words.
     pub text: String,
-    /// Who set it.
+    /// The scope in which it was set.
     pub scope: InvariantScope,
-    /// What of it can be checked.
+    /// The part of it that can be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<InvariantRule>,
 }
@@ -73,9 +72,9 @@ pub struct Invariant {
 pub struct CheckedFile<'a> {
     /// The short name of its project.
     pub alias: &'a str,
-    /// Where it is.
+    /// Its path.
     pub path: &'a RelPath,
-    /// Where it was, when it was moved.
+    /// The path before a move.
     pub from: Option<&'a RelPath>,
     /// Lines added and removed.
     pub lines: u64,
@@ -87,7 +86,7 @@ pub struct CheckedFile<'a> {
 pub struct InvariantViolation {
     /// The invariant, in words.
     pub text: String,
-    /// What breaks it.
+    /// The text that names the offending changes.
     pub what: String,
 }
 
@@ -96,7 +95,8 @@ impl Invariant {
     /// whatever the case and the spaces round the word; all else is a sentence.
     ///
     /// # Errors
-    /// It is empty or too long, or a rule that is none, also by a slip in its word; in words.
+    /// Returns an error, in words, if the text is empty or too long, or an invalid rule, also by a slip in
+    /// its word.
     pub fn parse(text: &str, scope: InvariantScope) -> Result<Invariant, String> {
         let text = text.trim();
         let count =
@@ -107,7 +107,7 @@ impl Invariant {
             Some(("only", globs)) => Some(InvariantRule::Only(split_globs(globs))),
             Some(("max_files", digits)) => Some(InvariantRule::MaxFiles(count(digits)?)),
             Some(("max_lines", digits)) => Some(InvariantRule::MaxLines(count(digits)?)),
-            // A rule that would only be read by models keeps nobody from anything.
+            // A rule that only models would read prevents nothing.
             Some((word, _)) => match nearest(&word.replace(['-', ' '], "_"), RULES) {
                 Some(meant) => return Err(format!("`{word}=` is no rule; did you mean `{meant}=`?")),
                 None => None,
@@ -123,7 +123,7 @@ impl Invariant {
     /// A rule, in these words or its own.
     ///
     /// # Errors
-    /// A glob of it is none, or the words are empty or too long; in words.
+    /// Returns an error, in words, if a glob of the rule is invalid, or the words are empty or too long.
     pub fn of_rule(
         rule: InvariantRule,
         text: Option<String>,
@@ -193,7 +193,7 @@ impl InvariantRule {
         }
     }
 
-    /// Returns what breaks the rule; none when it holds.
+    /// Returns what breaks the rule; `None` if it holds.
     pub fn broken_by(&self, touched: &[CheckedFile<'_>]) -> Option<String> {
         let aliases: BTreeSet<&str> = touched.iter().map(|file| file.alias).collect();
         let globs: Vec<InvariantGlob<'_>> =
@@ -282,7 +282,7 @@ impl<'a> InvariantGlob<'a> {
         Ok(InvariantGlob { alias, matcher: glob.compile_matcher(), names_only: !text.contains('/') })
     }
 
-    /// As it stands, and, where a project's name stands before it, the rest for that project.
+    /// Returns the text itself and, if it begins with a project's name, the rest for that project.
     fn readings(text: &str, aliases: &BTreeSet<&'a str>) -> Vec<InvariantGlob<'a>> {
         let named = text.split_once(':').and_then(|(alias, rest)| Some((aliases.get(alias).copied()?, rest)));
         let read = match named {

@@ -8,7 +8,7 @@ use super::PlanEvent;
 use super::phase::Phase;
 use crate::job::{Job, JobState};
 
-/// Returns what the move of a job means for its plan; none when it means nothing, as a renewed lease or a
+/// Returns what the move of a job means for its plan; `None` if it means nothing, as a renewed lease or a
 /// takeover.
 ///
 /// `constrained` says that the job ended because a gate or a conflict stood in the way.

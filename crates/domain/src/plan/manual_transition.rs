@@ -1,18 +1,18 @@
 //! The moves of a plan that no job makes: a gate's, recovery's or a person's.
 //!
 //! # Invariants
-//! 1. Whoever moves a plan by hand has seen it as it stands: an older version is refused, and the answer
-//!    shows the plan.
+//! 1. A caller that moves a plan by hand has seen its present version: an older version is refused, and the
+//!    answer shows the plan.
 //! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
 //! 3. The job that a move queues is one that the moved plan waits for.
 //! 4. A move that is asked for again is known by its job, and done once.
 //! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A
 //!    revert is always decided by a reversion, to which all decisions before it but the prompt give way.
-//! 6. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be
-//!    slow, or be taken for dead, and comes to an end all the same.
+//! 6. A plan is not moved while an apply of it is sealed and has not ended: the process that writes the files
+//!    may be slow, or be taken for dead, and comes to an end all the same.
 //!
 //! # Not here
-//! Whether the id of the job names one of another plan, and whether the queue is full: the stores know.
+//! The checks that the id of the job names none of another plan, and that the queue is not full: the stores.
 
 use std::collections::BTreeSet;
 
@@ -31,10 +31,10 @@ pub enum PlanMoveError {
     /// There is no such plan.
     #[error("there is no such plan")]
     NotFound,
-    /// Somebody moved it since it was looked at.
+    /// The plan was moved since it was looked at.
     #[error("plan {} has moved to {} meanwhile", plan.id, plan.state)]
     Moved {
-        /// As it stands now.
+        /// The present plan.
         plan: Box<Plan>,
     },
     /// Its rules said no.
@@ -68,7 +68,7 @@ pub struct ManualTransition {
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with the move.
     pub request: Value,
-    /// What is decided with the move: a reversion, a person's guidance.
+    /// The decisions that go with the move: a reversion, a person's guidance.
     pub decisions: Vec<NewDecision>,
 }
 
@@ -97,12 +97,12 @@ pub enum TransitionResult {
 }
 
 impl ManualTransition {
-    /// What the move makes of `plan`. `live` is its job that waits or runs, `known` the one of it that
-    /// already has the id of the job to be queued.
+    /// Returns the result of the move for `plan`. `live` is its job that waits or runs, `known` the one of it
+    /// that already has the id of the job to be queued.
     ///
     /// # Errors
-    /// The plan has moved meanwhile, does not allow the event or has a live job; or it does not wait for the
-    /// job.
+    /// Returns an error if the plan has moved meanwhile, does not allow the event or has a live job; or it
+    /// does not wait for the job.
     pub fn resolve(
         &self,
         plan: &Plan,
@@ -155,7 +155,7 @@ impl ManualTransition {
         TransitionDecisions { new, superseding: carried.or(Some(0)) }
     }
 
-    /// Returns why it is refused while an apply of the plan is open: that is carried through or taken back
+    /// Returns why it is refused while an apply of the plan is open: that is carried through or rolled back
     /// first.
     pub const fn refused_by_open_apply(&self) -> JobTransitionRejection {
         match self.event {
@@ -201,7 +201,7 @@ impl Plan {
     /// Checks whether the job is the one that the plan waits for: of its phase, while that is queued.
     ///
     /// # Errors
-    /// It is not.
+    /// Returns an error if it is not.
     pub fn waits_for(&self, job: &NewJob) -> Result<(), JobTransitionRejection> {
         if job.plan != self.id {
             return Err(JobTransitionRejection::OtherPlan { plan: self.id });

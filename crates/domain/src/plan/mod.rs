@@ -12,7 +12,7 @@
 //! 4. What a plan was asked to do never changes after it was created.
 //!
 //! # Not here
-//! Where plans are kept, and who may move them.
+//! The storage of plans, and the right to move them.
 
 pub mod automation;
 pub mod graph;
@@ -96,35 +96,35 @@ pub fn why_constrained(reasons: &[ConstraintReason]) -> String {
     }
 }
 
-/// A plan as it is kept.
+/// A stored plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Its name.
     pub id: PlanId,
     /// One line for people, at most [`TITLE_CHARS_MAX`] characters.
     pub title: String,
-    /// What it was asked to do. It is settled when the plan is made, so those who look at the plan share it.
+    /// Its task. It is settled when the plan is made, so all readers of the plan share it.
     pub spec: Arc<PlanSpec>,
-    /// Where it works, by number from 0.
+    /// The projects in which it works, by number from 0.
     pub projects: Vec<ProjectLink>,
-    /// Where it stands.
+    /// Its state.
     pub state: PlanState,
     /// Counted from 1; a new one with each revert and each execution again.
     pub attempt: u32,
-    /// How often it went back to strategize.
+    /// The number of its reversions to strategize.
     pub reversions: u8,
     /// Grows with every write to it.
     pub version: u64,
-    /// Why it is constrained; empty in every other state.
+    /// The reasons why it is constrained; empty in every other state.
     pub constrained_by: Vec<ConstraintReason>,
-    /// What the person who asked for the apply chose of the changes, as the engine wrote it down; null for
-    /// all. Set by the move into apply and kept until the next one.
+    /// The selection of the changes by the person who asked for the apply, as the engine wrote it down; null
+    /// for all. The move into apply sets it, and it stays until the next one.
     pub request: Value,
-    /// When its apply was undone; none while it stands.
+    /// The time at which its apply was undone; `None` if it was not.
     pub undone_at: Option<WallMs>,
-    /// When it was made.
+    /// The time when it was made.
     pub created: WallMs,
-    /// When it last moved.
+    /// The time when it last moved.
     pub updated: WallMs,
 }
 
@@ -135,9 +135,9 @@ pub struct NewPlan {
     pub id: PlanId,
     /// One line for people.
     pub title: String,
-    /// What it is asked to do.
+    /// The task.
     pub spec: PlanSpec,
-    /// Where it works.
+    /// The projects in which it works.
     pub projects: Vec<ProjectLink>,
 }
 
@@ -180,10 +180,10 @@ impl Plan {
         (first, moves)
     }
 
-    /// The plan after `event`; `reasons` are kept when it is constrained by it.
+    /// The plan after `event`; `reasons` are stored if the event constrains it.
     ///
     /// # Errors
-    /// Its state does not allow the event, or it was reverted too often.
+    /// Returns an error if its state does not allow the event, or it was reverted too often.
     pub fn moved(
         &self,
         event: PlanEvent,
@@ -220,7 +220,7 @@ impl Plan {
         })
     }
 
-    /// The plan after its apply was undone at `at`, or stands again.
+    /// The plan after its apply was undone at `at`, or was done again.
     #[must_use]
     pub fn undone(&self, at: Option<WallMs>, now: WallMs) -> Plan {
         Plan { undone_at: at, version: self.version.saturating_add(1), updated: now, ..self.clone() }

@@ -122,15 +122,15 @@ fn quote_word(word: &str) -> String {
 /// A command that a step runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandTask {
-    /// What is run.
+    /// The command line.
     pub run: CommandLine,
-    /// Where below the first project; the project's root when empty.
+    /// The working directory below the first project; the project's root if empty.
     #[serde(default)]
     pub cwd: ByteText,
     /// Its end, in seconds; none waits for ever (the plan's limit holds all the same).
     #[serde(default)]
     pub timeout_s: Option<u64>,
-    /// Whether it may use the network.
+    /// True if the command may use the network.
     #[serde(default)]
     pub network: bool,
     /// Ports of this machine's loopback that it may reach.
@@ -145,14 +145,14 @@ pub struct CommandTask {
     /// Paths outside the projects that it may write.
     #[serde(default)]
     pub writable: Vec<ByteText>,
-    /// What it reads on its standard input; a template when `expand` is set.
+    /// The text of its standard input; a template if `expand` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Whether it may change files of the projects.
+    /// True if the command may change files of the projects.
     #[serde(default = "yes")]
     pub writes: bool,
-    /// Whether the words of its argv, the values of `env` and `stdin` are templates: those of definitions
-    /// are, what a person typed behind `--` is taken as it stands.
+    /// True if the words of its argv, the values of `env` and `stdin` are templates. Those of definitions are
+    /// templates; those that a person typed behind `--` are taken literally.
     #[serde(default)]
     pub expand: bool,
 }
@@ -194,11 +194,11 @@ pub struct IsolationOptions {
     pub unix_sockets: bool,
     /// Commands may use `io_uring`.
     pub io_uring: bool,
-    /// How many processes and threads a command may have; 0 for no bound.
+    /// The limit of processes and threads of a command; 0 for no limit.
     pub processes_max: u64,
-    /// How much memory it may use, in MB; 0 for three quarters of the machine's.
+    /// The limit of its memory, in MB; 0 for three quarters of the machine's.
     pub memory_mb_max: u64,
-    /// How much has to stay free on the disks that it writes to, in MB.
+    /// The space that has to stay free on the disks that it writes to, in MB.
     pub disk_free_mb_min: u64,
 }
 
@@ -224,22 +224,23 @@ impl IsolationOptions {
 /// Everything that a plan was asked to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanSpec {
-    /// What execute does, in this order.
+    /// The steps of execute, in this order.
     #[serde(alias = "task", deserialize_with = "step::stored")]
     pub steps: Vec<PlanStep>,
-    /// What is checked at the end of execute.
+    /// The checks at the end of execute.
     #[serde(default)]
     pub validations: Vec<Validation>,
-    /// Whether apply waits for a person: `run --apply` is their yes.
+    /// The gate before apply: says if apply waits for a person. `run --apply` is their yes.
     #[serde(default = "ask")]
     pub apply: GateDecision,
-    /// What goes on without asking, as it held when it was made.
+    /// The automation profile, as it was when the plan was made.
     #[serde(default)]
     pub automation: Automation,
-    /// What capture leaves out: globs, or `@gitignored`.
+    /// The paths that capture leaves out: globs, or `@gitignored`.
     #[serde(default)]
     pub ignore: Vec<String>,
-    /// What is never written, beside the built-in directories: patterns as in a `.gitignore`.
+    /// The paths that are never written, in addition to the built-in directories: patterns as in a
+    /// `.gitignore`.
     #[serde(default)]
     pub protected: Vec<String>,
     /// Tools that nothing of it may call: names, groups, `SERVER.*`.
@@ -249,7 +250,7 @@ pub struct PlanSpec {
     pub max_file_bytes: u64,
     /// `auto`, or the name of the one rung that may be used.
     pub sandbox: String,
-    /// Whether commands may run without isolation where the machine offers none.
+    /// False if commands may run without isolation where the machine offers none.
     pub isolation_required: bool,
     /// The walls around its commands, where they differ from those of every plan.
     #[serde(default, skip_serializing_if = "IsolationOptions::is_default")]
@@ -270,46 +271,46 @@ pub struct PlanSpec {
     /// Paths of which commands get a throw-away copy.
     #[serde(default)]
     pub scratch: Vec<ByteText>,
-    /// How long the plan may process all in all, in seconds.
+    /// The total time for which the plan may process, in seconds.
     pub time_limit_s: u64,
-    /// What else it may use all in all.
+    /// The other limits of the whole plan.
     #[serde(default)]
     pub limits: Limits,
-    /// How many of its steps run beside each other at most.
+    /// The limit of steps that run concurrently.
     #[serde(default = "parallel")]
     pub parallel: u32,
-    /// The action that it was made from; none when it was typed.
+    /// The action that it was made from; `None` if it was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// What is to be done, in words; empty when the steps say it all.
+    /// The task, in words; empty if the steps say it all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
     /// The values of the action's arguments.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub args: BTreeMap<String, Value>,
-    /// When it is done, in words.
+    /// The conditions under which it counts as done, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definition_of_done: Vec<String>,
-    /// What must hold of its changes.
+    /// The invariants that its changes must satisfy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invariants: Vec<Invariant>,
-    /// What the projects say to whoever works on them, as it was then.
+    /// The instructions of the projects to those that work on them, as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<Instructions>,
     /// The step that is done again, with what was found, when a required check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// How often that is done at most.
+    /// The limit of these attempts.
     #[serde(default = "fix_attempts")]
     pub fix_attempts: u32,
-    /// The step whose text is the plan's answer; none, in plans of an older version: the last one that nobody
-    /// needs.
+    /// The step whose text is the plan's answer. `None` in plans of an older version: the last step that no
+    /// other step needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Whether nothing is to be written: such a plan ends with execute.
+    /// True if nothing is to be written: such a plan ends with execute.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
-    /// Who does strategize; none when the strategy is the task itself.
+    /// The actor of strategize; `None` if the strategy is the task itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategist: Option<Strategist>,
     /// The definitions that it was made from, as they were then.
@@ -333,7 +334,7 @@ pub struct Instructions {
 /// The actor that does strategize: it only reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strategist {
-    /// Its name; `inline` when it stands in the action itself.
+    /// Its name; `inline` if the action itself defines it.
     pub name: String,
     /// Its steps.
     pub steps: Vec<PlanStep>,
@@ -387,7 +388,7 @@ impl PlanSpec {
         self.commands().any(|command| command.network)
     }
 
-    /// Returns whether what checks found is mended without asking.
+    /// Returns the gate before a repair of the findings of checks.
     pub fn gate_of_fix(&self) -> GateDecision {
         self.automation.fix
     }
@@ -423,7 +424,7 @@ impl PlanSpec {
     }
 }
 
-/// What the name of a rule's check begins with, and that of no other.
+/// The prefix of the name of a rule's check; no other check has it.
 pub const RULE_PREFIX: &str = "invariant: ";
 
 /// Returns what the check of an invariant is called.
@@ -431,16 +432,16 @@ pub fn invariant_check_name(text: &str) -> String {
     format!("{RULE_PREFIX}{text}")
 }
 
-/// How often what checks found is mended, unless somebody says otherwise.
+/// The default limit of attempts to repair the findings of checks.
 pub const FIX_ATTEMPTS: u32 = 3;
 
 fn fix_attempts() -> u32 {
     FIX_ATTEMPTS
 }
 
-/// How many steps run beside each other unless somebody says otherwise.
+/// The default limit of steps that run concurrently.
 pub const PARALLEL: u32 = 4;
-/// The most that somebody can say.
+/// The highest limit of concurrent steps that can be set.
 pub const PARALLEL_MAX: u32 = 32;
 
 fn parallel() -> u32 {
@@ -471,7 +472,7 @@ pub struct ProjectLink {
     pub alias: String,
     /// Its root directory, absolute.
     pub root: ByteText,
-    /// Whether it is only read.
+    /// True if the project is only read.
     #[serde(default)]
     pub read_only: bool,
 }

@@ -22,7 +22,7 @@ pub enum WorkState {
     Queued,
     /// A worker has claimed its job; only that owner moves it.
     Processing,
-    /// Done; a gate or a person lets it go on.
+    /// Done; a gate or a person lets it continue.
     Complete,
     /// Failed; a retry or a revert takes it out.
     Errored,
@@ -69,15 +69,15 @@ pub enum PlanEvent {
     Complete,
     /// The phase could not be done.
     Fail,
-    /// A gate or a person lets it go on to the next phase.
+    /// A gate or a person lets it continue with the next phase.
     Advance,
     /// The journal's commit mark is on disk, and its writes are done.
     Applied,
-    /// A gate or a conflict stands in the way; nothing was written.
+    /// A gate or a conflict prevents it; nothing was written.
     Constrain,
     /// A person says that the cause is gone.
     Reapply,
-    /// Whoever asked for the apply does not want it now; nothing was written.
+    /// The person who asked for the apply does not want it now; nothing was written.
     Withdraw,
     /// Once more, in the same phase and attempt.
     Retry,
@@ -93,9 +93,9 @@ pub enum PlanEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a plan that is {state} does not {event}")]
 pub struct BadTransition {
-    /// Where the plan stands.
+    /// The state of the plan.
     pub state: PlanState,
-    /// What was asked of it.
+    /// The rejected event.
     pub event: PlanEvent,
 }
 
@@ -136,7 +136,7 @@ impl PlanState {
         }
     }
 
-    /// Returns where the phase stands, as stored and shown.
+    /// Returns the state of the phase, as stored and shown.
     pub const fn word(self) -> &'static str {
         match self {
             PlanState::Strategize(work) | PlanState::Execute(work) => match work {
@@ -157,7 +157,7 @@ impl PlanState {
         }
     }
 
-    /// The state with this phase and word; none for the two pairs that do not exist, and for other words.
+    /// The state with this phase and word; `None` for the two pairs that do not exist, and for other words.
     pub fn parse(phase: &str, word: &str) -> Option<PlanState> {
         PlanState::ALL.into_iter().find(|state| state.phase().as_str() == phase && state.word() == word)
     }
@@ -199,7 +199,7 @@ impl PlanState {
     /// Returns where `event` leads.
     ///
     /// # Errors
-    /// The state does not allow it.
+    /// Returns an error if the state does not allow the event.
     pub const fn next(self, event: PlanEvent) -> Result<PlanState, BadTransition> {
         let next = match self {
             PlanState::Strategize(work) => in_strategize(work, event),

@@ -27,13 +27,13 @@ pub const REPEAT_MAX: u8 = 20;
 pub struct PlanStep {
     /// Its name.
     pub node: String,
-    /// What it does.
+    /// The work of the step.
     #[serde(flatten)]
     pub does: NodeKind,
     /// The steps that have to be settled before it. None, in plans of an older version: the one before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Vec<String>>,
-    /// How they have to have ended.
+    /// The required outcome of these steps.
     #[serde(default, skip_serializing_if = "NeedsCondition::is_success")]
     pub on: NeedsCondition,
     /// A condition; when it does not hold the step is skipped.
@@ -42,8 +42,8 @@ pub struct PlanStep {
     /// Its end, in seconds. What a command says itself goes before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// How often it is done again when it failed. None: when its failure was a passing one, as often as the
-    /// settings say. Whoever names a number says that it may be done twice.
+    /// The limit of retries after a failure. `None`: a transient failure is retried as often as the settings
+    /// say. A number says that the step may be done twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
     /// Files that it may change and that are no part of the result: globs as in .gitignore.
@@ -91,7 +91,7 @@ impl NeedsCondition {
 pub struct Repeat {
     /// A condition on what the step left; the loop ends when it holds.
     pub until: String,
-    /// How often the step is done at most, 1 to [`REPEAT_MAX`].
+    /// The limit of runs of the step, 1 to [`REPEAT_MAX`].
     pub max: u8,
 }
 
@@ -103,33 +103,33 @@ pub enum NodeKind {
     Command(CommandTask),
     /// Reads a file of the first project.
     Read {
-        /// Where, below the project's root.
+        /// The path below the project's root.
         path: ByteText,
     },
     /// Writes a whole file of the first project's sandbox.
     Write {
-        /// Where, below the project's root.
+        /// The path below the project's root.
         path: ByteText,
-        /// What is in it then.
+        /// The new content.
         text: String,
     },
     /// Replaces a piece of text that a file of the first project's sandbox has exactly once.
     Edit {
-        /// Where, below the project's root.
+        /// The path below the project's root.
         path: ByteText,
         /// The piece.
         old: String,
-        /// What takes its place.
+        /// The replacement.
         new: String,
     },
     /// Lets time pass.
     Wait {
-        /// How much.
+        /// The time.
         seconds: u64,
     },
     /// Calls a tool.
     Tool {
-        /// Which.
+        /// The name of the tool.
         name: String,
         /// Its arguments. Every text in them is a template.
         with: Value,
@@ -138,10 +138,10 @@ pub enum NodeKind {
     Model(ModelTask),
     /// Lets an agent program work that speaks the Agent Client Protocol.
     External(ExternalTask),
-    /// Stands for a nested actor, whose steps are `ID/CHILD`: it is settled when they are, and nobody runs
-    /// it.
+    /// Represents a nested actor, whose steps are `ID/CHILD`: it is settled when they are, and is not run
+    /// itself.
     Actor {
-        /// Which.
+        /// The name of the actor.
         name: String,
         /// The step whose text and JSON are its own.
         result: String,
@@ -153,18 +153,18 @@ pub enum NodeKind {
 pub struct ModelTask {
     /// `PROVIDER/NAME`.
     pub model: String,
-    /// What it is told about its part; a template.
+    /// The description of its part for the model; a template.
     #[serde(default)]
     pub system: String,
-    /// What it is asked; a template.
+    /// The prompt; a template.
     pub prompt: String,
     /// The tools, and groups of tools, that it may call.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// How much context of the project stands before the prompt at most; 0: none.
+    /// The limit of the project context before the prompt; 0: none.
     #[serde(default)]
     pub context_tokens: Option<u32>,
-    /// How often it is asked at most.
+    /// The limit of turns.
     pub max_turns: u32,
     /// The JSON schema that its answer has to fit.
     #[serde(default)]
@@ -176,7 +176,7 @@ pub struct ModelTask {
 pub struct ExternalTask {
     /// The program: it speaks the Agent Client Protocol on its standard input and output.
     pub command: CommandTask,
-    /// What it is asked; a template.
+    /// The prompt; a template.
     pub prompt: String,
 }
 
@@ -201,7 +201,7 @@ impl PlanStep {
         PlanStep::new(Phase::Execute.as_str(), NodeKind::Command(task))
     }
 
-    /// The command that it runs; none when it runs none.
+    /// The command that it runs; `None` if it runs none.
     pub fn command(&self) -> Option<&CommandTask> {
         match &self.does {
             NodeKind::Command(task) => Some(task),
@@ -244,7 +244,7 @@ impl PlanStep {
         }
     }
 
-    /// The file that it is about; none when it names none.
+    /// The file that it is about; `None` if it names none.
     pub fn path(&self) -> Option<&ByteText> {
         match &self.does {
             NodeKind::Read { path } | NodeKind::Write { path, .. } | NodeKind::Edit { path, .. } => {

@@ -33,15 +33,15 @@ pub struct PlanStrategy {
 pub struct StrategyStep {
     /// On one line.
     pub title: String,
-    /// What is to be done in it.
+    /// The work of the step.
     pub detail: String,
-    /// Where.
+    /// The paths that it is about.
     pub paths: Vec<String>,
 }
 
 impl PlanStrategy {
-    /// What a strategist said: `{summary, steps: [{title, detail, paths}]}`, or a text, which is the summary
-    /// then.
+    /// Reads the output of a strategist: `{summary, steps: [{title, detail, paths}]}`, or a text, which is
+    /// the summary then.
     pub fn from_output(json: &Value, text: &str) -> PlanStrategy {
         let word = |value: &Value, key: &str, max: usize| {
             value.get(key).and_then(Value::as_str).map(|text| truncate(text, max)).unwrap_or_default()
@@ -73,7 +73,7 @@ impl PlanStrategy {
     }
 }
 
-/// As actors are told of it: the summary, then the steps with their numbers.
+/// Prints it as actors see it: the summary, then the steps with their numbers.
 impl fmt::Display for PlanStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.summary.trim())?;

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A phase counts as worked on exactly while the plan is `processing`: waiting for a worker, for a gate or
 //!    for a person is no part of it, also not between two tries.
-//! 2. The moves are the only source: nothing else is kept about times, so nothing can say otherwise.
+//! 2. The moves are the only source: nothing else is stored about times, so nothing can say otherwise.
 //!
 //! # Not here
 //! Undoing an apply, which moves no phase: [`Plan::undone_at`](crate::Plan::undone_at).
@@ -20,11 +20,11 @@ pub struct PhaseTime {
     pub attempt: u32,
     /// The phase.
     pub phase: Phase,
-    /// When it began first.
+    /// The time when it began first.
     pub started: WallMs,
-    /// When it ended last; none while it runs.
+    /// The time when it ended last; `None` while it runs.
     pub finished: Option<WallMs>,
-    /// How long it ran, over all its tries that ended.
+    /// The time for which it ran, over all its tries that ended.
     pub worked_ms: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A required check lets apply through only if it passed for exactly the changes that are to be applied,
-//!    told by their net hash. One that did not run, or ran for other changes, blocks.
+//!    identified by their net hash. One that did not run, or ran for other changes, blocks.
 //! 2. Informational checks never block. A plan without checks can be applied, and says so.
 //! 3. A check that came with a project is run only if the user trusts its content there. Trust is looked up
 //!    by what the plan has frozen, so an edit of the project's file changes nothing for a plan that exists.
@@ -23,7 +23,7 @@ pub const CHECKS_MAX: usize = 500;
 pub enum ValidationMode {
     /// Has to pass before apply.
     Required,
-    /// Told, and no more.
+    /// Reported, and no more.
     Informational,
 }
 
@@ -32,19 +32,19 @@ pub enum ValidationMode {
 pub struct Validation {
     /// Its name, unique within a plan. That of a rule begins with [`crate::RULE_PREFIX`], and no other does.
     pub name: String,
-    /// What is run.
+    /// The command line.
     pub run: CommandLine,
-    /// Whether it can block.
+    /// Says if the check can block.
     pub mode: ValidationMode,
     /// Its end, in seconds.
     pub timeout_s: u64,
     /// The project that it is run in.
     #[serde(default)]
     pub root: RootIndex,
-    /// Where below that project; its root when empty.
+    /// The working directory below that project; its root if empty.
     #[serde(default)]
     pub cwd: ByteText,
-    /// Whether it came with a project, so that the user has to trust it before it is run. Checks of plans
+    /// True if it came with a project, so that the user has to trust it before it is run. Checks of plans
     /// from before there was trust are run as they were.
     #[serde(default, skip_serializing_if = "is_false")]
     pub needs_trust: bool,
@@ -86,13 +86,13 @@ pub enum ValidationOutcome {
 pub struct ValidationResult {
     /// The check's name.
     pub validation: String,
-    /// Whether it could block.
+    /// Says if the check could block.
     pub mode: ValidationMode,
-    /// How it ended.
+    /// The outcome.
     pub outcome: ValidationOutcome,
     /// The end of its output.
     pub message: String,
-    /// How long it took.
+    /// The duration of the check.
     pub duration_ms: u64,
     /// The plan's attempt.
     pub attempt: u32,
@@ -110,9 +110,9 @@ pub struct ValidationResult {
 pub struct ValidationSummary {
     /// `none`, `passed`, `failed`, `not_run`.
     pub verdict: &'static str,
-    /// How many required ones passed.
+    /// The number of required checks that passed.
     pub passed: usize,
-    /// How many required ones there are.
+    /// The number of required checks.
     pub required: usize,
     /// Required ones that failed or errored.
     pub failed: Vec<String>,
@@ -178,7 +178,7 @@ impl ValidationSummary {
         self.failed.is_empty() && self.not_run.iter().all(is_run_by_apply)
     }
 
-    /// Returns whether nothing but missing trust stands in the way of apply.
+    /// Returns whether missing trust is the only obstacle to apply.
     pub fn waits_for_trust(&self) -> bool {
         let is_no_other = |name: &String| self.untrusted.contains(name) || self.trusted_since.contains(name);
         self.failed.is_empty()

@@ -12,7 +12,7 @@ impl PlanRecord {
     /// Ends the owner's job as failed and leaves its plan constrained, if it is an apply.
     ///
     /// # Errors
-    /// The claim is not the owner's, or a cancel was requested before.
+    /// Returns an error if the claim is not the owner's, or a cancel was requested before.
     pub fn constrain(
         &mut self,
         claim: &Claim,
@@ -23,11 +23,11 @@ impl PlanRecord {
         self.move_job(claim.job, &event, Some(reasons), now)
     }
 
-    /// Seals the owner's job and keeps the apply; the same again does no more.
+    /// Seals the owner's job and stores the apply; the same again does no more.
     ///
     /// # Errors
-    /// The claim is not the owner's, a cancel was requested before, or the id names another apply or one that
-    /// ended.
+    /// Returns an error if the claim is not the owner's, a cancel was requested before, or the id names
+    /// another apply or one that ended.
     pub fn seal_apply(
         &mut self,
         claim: &Claim,
@@ -46,7 +46,7 @@ impl PlanRecord {
         Ok(())
     }
 
-    /// Keeps an undo, or an apply of a plan that was undone, as sealed; a known id is kept as it stands.
+    /// Stores an undo, or an apply of a plan that was undone, as sealed; a known id stays as it is.
     pub fn begin_apply(&mut self, new: NewApply, now: Ms) {
         self.id.get_or_insert(new.plan);
         self.errors.belongs_to(new.plan);

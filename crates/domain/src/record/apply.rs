@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. An apply that ended stays as it ended.
-//! 2. What its end means for job and plan is told by [`ApplyRecord::moves`] alone.
+//! 2. [`ApplyRecord::moves`] alone says what its end means for job and plan.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub enum ApplyStage {
     Sealed,
     /// It is in the user's files.
     Applied,
-    /// It is not: what was begun was taken back.
+    /// It is not: its writes were rolled back.
     RolledBack,
     /// It never began: its journal had no commit mark.
     NeverBegan,
@@ -75,26 +75,26 @@ impl ApplyStage {
     }
 }
 
-/// An apply as it is kept.
+/// A stored apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplyRecord {
     /// Its name, and that of its journal.
     pub id: ApplyId,
     /// The plan.
     pub plan: PlanId,
-    /// Which way.
+    /// Its direction.
     pub kind: ApplyKind,
-    /// Where it stands.
+    /// Its stage.
     pub stage: ApplyStage,
     /// The changes that it is about.
     pub net_hash: Hash,
-    /// What was chosen of them, in the words of the person; null for all.
+    /// The selection of them, in the words of the person; null for all.
     pub selection: Value,
-    /// What it did, for people and programs.
+    /// A summary of its work, for people and programs.
     pub summary: Value,
-    /// When it was sealed.
+    /// The time when it was sealed.
     pub started: WallMs,
-    /// When it ended.
+    /// The time when it ended.
     pub ended: Option<WallMs>,
 }
 
@@ -105,13 +105,13 @@ pub struct NewApply {
     pub id: ApplyId,
     /// The plan.
     pub plan: PlanId,
-    /// Which way.
+    /// Its direction.
     pub kind: ApplyKind,
     /// The changes that it is about.
     pub net_hash: Hash,
-    /// What was chosen of them.
+    /// The selection of them.
     pub selection: Value,
-    /// What it will have done.
+    /// The summary of its work once it is done.
     pub summary: Value,
 }
 
@@ -120,7 +120,7 @@ pub struct NewApply {
 pub enum ApplyEnd {
     /// It is in the user's files.
     Applied,
-    /// It was taken back; these stand in the way.
+    /// It was rolled back for these reasons.
     RolledBack(Vec<ConstraintReason>),
     /// It never began.
     NeverBegan,
@@ -140,11 +140,11 @@ impl ApplyEnd {
 /// The moves of the plan and its job that follow the end of an apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplyMoves {
-    /// What happens to the sealed job. The plan follows it; when the apply was rolled back, as constrained.
+    /// The event of the sealed job. The plan follows it; when the apply was rolled back, as constrained.
     pub job: Option<JobEvent>,
-    /// What happens to a plan that lost its job before, one after the other.
+    /// The events of a plan that lost its job before, one after the other.
     pub plan: &'static [PlanEvent],
-    /// Whether the apply of the plan counts as undone from now on; none when that stays as it is.
+    /// Sets whether the apply of the plan counts as undone from now on; `None` if that stays as it is.
     pub undone: Option<bool>,
 }
 
@@ -167,14 +167,14 @@ impl ApplyRecord {
         is_same && self.net_hash == new.net_hash && self.stage == ApplyStage::Sealed
     }
 
-    /// The apply after its end; none when it has ended before.
+    /// The apply after its end; `None` if it has ended before.
     pub fn ended(&self, end: &ApplyEnd, now: WallMs) -> Option<ApplyRecord> {
         let is_open = self.stage == ApplyStage::Sealed;
         is_open.then(|| ApplyRecord { stage: end.stage(), ended: Some(now), ..self.clone() })
     }
 
-    /// What `end` means for a plan in `state` with the live job `live`. `others` says whether another apply
-    /// of the plan is sealed: then the seal is that one's too, and is not broken.
+    /// Returns the consequences of `end` for a plan in `state` with the live job `live`. `others` says
+    /// whether another apply of the plan is sealed: then the seal is that one's too, and is not broken.
     pub fn moves(
         &self,
         end: &ApplyEnd,

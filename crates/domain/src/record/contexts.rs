@@ -8,11 +8,11 @@ use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Keeps what a node of the owner was given. One of an id that is known stays as it is, and tells
-    /// nothing.
+    /// Stores the context of a node of the owner. One of an id that is known stays as it is, and has no
+    /// event.
     ///
     /// # Errors
-    /// The claim is not the owner's, or the context is another plan's.
+    /// Returns an error if the claim is not the owner's, or the context is another plan's.
     pub fn keep_context(&mut self, claim: &Claim, record: ContextRecord, now: Ms) -> Result<(), LeaseLost> {
         self.guard(claim)?;
         self.guard(&Claim { plan: record.plan, ..*claim })?;

@@ -1,7 +1,7 @@
 //! Decisions of a plan: by its owner, by the user meanwhile, and with manual transitions.
 //!
 //! # Invariants
-//! 1. Of several that are recorded in one step all are, or none: each is tried before the first is kept.
+//! 1. Of several that are recorded in one step all are, or none: each is tried before the first is stored.
 
 use super::event_draft;
 use super::{PlanRecord, wall};
@@ -27,7 +27,7 @@ pub enum DecideError {
     /// The plan has come to its end.
     #[error("the plan is {state}")]
     Final {
-        /// Where it stands.
+        /// The state of the plan.
         state: PlanState,
     },
 }
@@ -48,7 +48,7 @@ impl PlanRecord {
     /// Records a decision of the owner.
     ///
     /// # Errors
-    /// The claim is not the owner's, or the decision may not be recorded.
+    /// Returns an error if the claim is not the owner's, or the decision may not be recorded.
     pub fn decide(&mut self, claim: &Claim, new: NewDecision, now: Ms) -> Result<Decision, DecideError> {
         self.guard(claim)?;
         Ok(self.decide_one(claim.plan, new, now)?)
@@ -57,7 +57,7 @@ impl PlanRecord {
     /// Records decisions of the owner, all or none.
     ///
     /// # Errors
-    /// The claim is not the owner's, or one of them may not be recorded.
+    /// Returns an error if the claim is not the owner's, or one of them may not be recorded.
     pub fn decide_all(
         &mut self,
         claim: &Claim,
@@ -73,10 +73,10 @@ impl PlanRecord {
         Ok(made)
     }
 
-    /// Records what a person says to the plan, in the attempt and the phase in which it stands.
+    /// Records a message of a person to the plan, in its present attempt and phase.
     ///
     /// # Errors
-    /// There is no plan, it has come to its end, or the decision may not be recorded.
+    /// Returns an error if there is no plan, it has come to its end, or the decision may not be recorded.
     pub fn add_guidance(&mut self, new: NewDecision, now: Ms) -> Result<Decision, DecideError> {
         let plan = self.plan.as_ref().ok_or(DecideError::NotFound)?;
         if plan.state.is_final() {
@@ -94,10 +94,10 @@ impl PlanRecord {
         Ok(decision)
     }
 
-    /// These as they would be kept after all others.
+    /// Returns these as they would be stored after all others.
     ///
     /// # Errors
-    /// One of them may not be recorded.
+    /// Returns an error if one of them may not be recorded.
     pub(super) fn prepare_decisions(
         &self,
         plan: PlanId,
@@ -117,7 +117,7 @@ impl PlanRecord {
         (first..).zip(new).map(try_one).collect()
     }
 
-    /// Keeps decisions that were tried.
+    /// Stores decisions that were tried.
     pub(super) fn keep_decisions(&mut self, made: &[Decision], now: Ms) {
         self.tell(made.iter().map(event_draft::decision_recorded), now);
         self.decisions.extend_from_slice(made);
@@ -126,7 +126,7 @@ impl PlanRecord {
     /// Tries what is decided with a move by hand.
     ///
     /// # Errors
-    /// One of them may not be recorded.
+    /// Returns an error if one of them may not be recorded.
     pub(super) fn prepare_manual_decisions(
         &self,
         plan: PlanId,
@@ -138,7 +138,7 @@ impl PlanRecord {
         self.prepare_decisions(plan, decided.new.clone(), before, now)
     }
 
-    /// Keeps what is decided with a move by hand, and lets those before it give way.
+    /// Stores the decisions of a move by hand, and supersedes those that give way to them.
     pub(super) fn keep_by_hand(&mut self, decided: &TransitionDecisions, made: &[Decision], now: Ms) {
         let superseding = decided.superseding.and_then(|place| made.get(place)).map(|decision| decision.seq);
         let live = self.decisions.iter_mut().filter(|decision| decision.seq > 1 && decision.is_live());

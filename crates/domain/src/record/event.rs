@@ -1,7 +1,7 @@
 //! Events of a plan, in order, as they are stored and followed.
 //!
 //! # Invariants
-//! 1. A plan's records are numbered from 1 without gaps, and each is written in the step that it tells of.
+//! 1. A plan's records are numbered from 1 without gaps, and each is written in the step that it describes.
 //! 2. A record has at most [`EVENT_BYTES_MAX`] bytes of data, redacted.
 
 use serde_json::Value;
@@ -43,17 +43,17 @@ event_kinds! {
     PlanCreated = "plan.created",
     /// It moved: `{from, to, event, by}`.
     PlanMoved = "plan.moved",
-    /// Its apply was undone, or stands again: `{undone, apply}`.
+    /// Its apply was undone, or done again: `{undone, apply}`.
     PlanUndone = "plan.undone",
     /// A decision was recorded: `{seq, kind, question}`.
     DecisionRecorded = "decision.recorded",
     /// Decisions gave way to a later one: `{by, seqs}`.
     DecisionSuperseded = "decision.superseded",
-    /// The first call of a node was admitted, or its model is about to be asked: `{path}`. One that only
-    /// reads is told by its end alone.
+    /// The first call of a node was admitted, or its model is about to be asked: `{path}`. A node that only
+    /// reads has no start event, only its end.
     NodeStarted = "node.started",
-    /// A node waits for something that passes by itself: `{path, why, ms}`; `ms` is null where nobody can
-    /// tell how long.
+    /// A node waits for something that passes by itself: `{path, why, ms}`; `ms` is null if the length of the
+    /// wait is unknown.
     NodeWaiting = "node.waiting",
     /// A node was settled: `{path, phase, outcome, tries}`.
     NodeFinished = "node.finished",
@@ -69,7 +69,7 @@ event_kinds! {
     ErrorRecorded = "error.recorded",
     /// A job moved: `{job, phase, to, worker, fence, why}`.
     JobMoved = "job.moved",
-    /// Somebody wants the plan to stop: `{reason}`.
+    /// A stop of the plan was requested: `{reason}`.
     CancelRequested = "cancel.requested",
     /// A sandbox was opened or closed: `{attempt, rung, dir}` or `{attempt, closed}`.
     Sandbox = "sandbox",
@@ -80,9 +80,9 @@ event_kinds! {
 pub struct EventRecord {
     /// Its place in the plan, from 1.
     pub n: u64,
-    /// When.
+    /// The time of the event.
     pub at: WallMs,
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
     /// The particulars.
     pub data: Value,

@@ -1,9 +1,9 @@
 //! Event drafts: the kind and the particulars of each event record, made in one place for all stores.
 //!
 //! # Invariants
-//! 1. A step that changes nothing, asked again or refused, is told by nothing.
-//! 2. What one step changed is told in this order: the cancel that was asked for, the changesets that ended,
-//!    the job, the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first
+//! 1. A step that changes nothing, asked again or refused, has no event.
+//! 2. The events of one step are in this order: the cancel that was asked for, the changesets that ended, the
+//!    job, the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first
 //!    job. A node begins before its first call and is settled after its last.
 
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub fn plan_made(first: &Plan, moves: &[(Plan, PlanEvent)]) -> Vec<EventDraft> {
     befores.zip(moves).map(|(before, (after, event))| plan_moved(before, after, *event, BY_MAKING)).collect()
 }
 
-/// An apply was undone, or stands again.
+/// An apply was undone, or done again.
 pub fn plan_undone(kind: ApplyKind, apply: ApplyId) -> EventDraft {
     bounded(EventKind::PlanUndone, json!({ "undone": kind == ApplyKind::Undo, "apply": apply }))
 }
@@ -145,7 +145,8 @@ pub fn job_queued(job: &Job) -> EventDraft {
     job_told(job)
 }
 
-/// A job moved: to another state or to another owner. A renewed lease, a settled node, a seal tell nothing.
+/// A job moved: to another state or to another owner. A renewed lease, a settled node and a seal have no
+/// event.
 pub fn job_moved(before: &Job, after: &Job) -> Vec<EventDraft> {
     let mut told = Vec::new();
     if let (None, Some(cancel)) = (&before.cancel, &after.cancel) {

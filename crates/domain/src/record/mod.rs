@@ -16,12 +16,12 @@
 //!    it had been spent.
 //! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while
 //!    one runs.
-//! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that
-//!    was never made; nothing is told of such a one.
+//! 5. The events of a step are recorded in that step, numbered from 1 without gaps. Jobs may run for a plan
+//!    that was never made; such a plan has no events.
 //! 6. A refused call changes nothing.
 //!
 //! # Not here
-//! Locks: whoever keeps a record calls one method of it in one critical section. Wall time: it is taken to be
+//! Locks: the store of a record calls one method of it in one critical section. Wall time: it is taken to be
 //! the `now` that is passed in.
 
 mod applies;
@@ -83,7 +83,7 @@ impl RecordError {
     }
 }
 
-/// All that is kept of one plan. It is named by its first job.
+/// The whole record of one plan. It is named by its first job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -117,11 +117,11 @@ pub struct PlanRecord {
 }
 
 impl PlanRecord {
-    /// Queues a job; the same one again gives the job as it stands, due earlier when that is asked for.
+    /// Queues a job; the same one again returns the present job, due earlier if that is asked for.
     ///
     /// # Errors
-    /// The plan has another live job or does not wait for this one, or the id or the record belongs to
-    /// another plan.
+    /// Returns an error if the plan has another live job or does not wait for this one, or the id or the
+    /// record belongs to another plan.
     pub fn enqueue(&mut self, new: NewJob, now: Ms) -> Result<Job, JobTransitionRejection> {
         let plan = self.id.unwrap_or(new.plan);
         if plan != new.plan {
@@ -151,7 +151,7 @@ impl PlanRecord {
     /// Moves a job and the plan with it, and ends the changesets that lost their owner by it.
     ///
     /// # Errors
-    /// There is no such job, or the event's guard does not hold.
+    /// Returns an error if there is no such job, or the event's guard does not hold.
     pub fn apply_job_event(
         &mut self,
         id: JobId,
@@ -164,7 +164,7 @@ impl PlanRecord {
     /// Checks whether `claim` is that of the present owner.
     ///
     /// # Errors
-    /// It is not: the job is not running, or under another fence.
+    /// Returns an error if it is not: the job is not running, or runs under another fence.
     pub fn guard(&self, claim: &Claim) -> Result<(), LeaseLost> {
         match self.jobs.get(&claim.job) {
             Some(job) if job.is_owned_by(claim) => Ok(()),
@@ -214,7 +214,7 @@ impl PlanRecord {
         self.jobs.get(&id).ok_or(JobTransitionRejection::NotFound { job: id })
     }
 
-    /// Keeps a job that may be queued.
+    /// Stores a job that may be queued.
     fn keep_queued(&mut self, job: Job, now: Ms) {
         self.id = Some(job.plan);
         self.errors.belongs_to(job.plan);
@@ -237,7 +237,7 @@ impl PlanRecord {
         closed
     }
 
-    /// Numbers and keeps what happened to a plan that was made.
+    /// Numbers and stores the events of a plan that was made.
     fn tell(&mut self, told: impl IntoIterator<Item = EventDraft>, now: Ms) {
         if self.plan.is_none() {
             return;
@@ -253,7 +253,7 @@ impl PlanRecord {
         self.id
     }
 
-    /// The plan itself; none when only jobs were queued for it.
+    /// The plan itself; `None` if only jobs were queued for it.
     pub fn row(&self) -> Option<&Plan> {
         self.plan.as_ref()
     }
@@ -288,12 +288,12 @@ impl PlanRecord {
         self.calls.values()
     }
 
-    /// The nodes that were settled, as they were first kept.
+    /// The nodes that were settled, in the order in which they were first stored.
     pub fn node_runs(&self) -> &[NodeRun] {
         &self.nodes
     }
 
-    /// Returns what its nodes were given, as it was kept.
+    /// Returns the stored contexts of its nodes.
     pub fn contexts(&self) -> &[ContextRecord] {
         &self.contexts
     }

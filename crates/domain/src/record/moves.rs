@@ -10,10 +10,10 @@ use crate::plan::{ManualTransition, NewPlan, Plan, PlanEvent, PlanMoveError, Tra
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Makes the plan with its first decisions and its first job; the same again gives the plan as it stands.
+    /// Makes the plan with its first decisions and its first job; the same again returns the present plan.
     ///
     /// # Errors
-    /// The id names another plan, or the job cannot be its first.
+    /// Returns an error if the id names another plan, or the job cannot be its first.
     pub fn create(
         &mut self,
         new: NewPlan,
@@ -44,10 +44,10 @@ impl PlanRecord {
     }
 
     /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for; the same
-    /// again gives the plan as it stands.
+    /// again returns the present plan.
     ///
     /// # Errors
-    /// See [`ManualTransition::resolve`]; there is no plan.
+    /// Returns an error if there is no plan, or if [`ManualTransition::resolve`] does.
     pub fn move_plan(&mut self, asked: &ManualTransition, by: &str, now: Ms) -> Result<Plan, PlanMoveError> {
         let plan = self.plan.as_ref().ok_or(PlanMoveError::NotFound)?;
         let known = asked.job.and_then(|job| self.jobs.get(&job.id));
@@ -69,7 +69,7 @@ impl PlanRecord {
         }
     }
 
-    /// Keeps the plan after `event`.
+    /// Stores the plan after `event`.
     pub(super) fn keep_moved(&mut self, moved: Plan, event: PlanEvent, by: &str, now: Ms) {
         let told = self.plan.as_ref().map(|before| event_draft::plan_moved(before, &moved, event, by));
         self.plan = Some(moved);

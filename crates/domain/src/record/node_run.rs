@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::plan::phase::Phase;
 use crate::time::WallMs;
 
-/// How much of what a node said is kept.
+/// The limit of the stored text of a node.
 pub const NODE_TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// A wait of a node that runs: nothing is done, and nothing counts as a try.
@@ -26,9 +26,9 @@ pub const NODE_TEXT_BYTES_MAX: usize = 64 * 1024;
 pub struct NodeWait {
     /// The node.
     pub path: String,
-    /// What for, redacted.
+    /// The reason, redacted.
     pub why: String,
-    /// For how long; none where nobody can tell.
+    /// The length of the wait; `None` if it is unknown.
     pub time: Option<Duration>,
 }
 
@@ -103,45 +103,46 @@ pub struct NodeRun {
     pub attempt: u32,
     /// The phase that its actor does.
     pub phase: Phase,
-    /// Its name in the plan: `ID`, `ID/CHILD` in a nested actor, `ID.fix1` when it mended what a check found.
+    /// Its name in the plan: `ID`, `ID/CHILD` in a nested actor, `ID.fix1` if it repaired the findings of a
+    /// check.
     pub path: String,
-    /// How often it was begun; 0 when it never was.
+    /// The number of tries that began; 0 if none did.
     pub tries: u32,
-    /// How it ended.
+    /// The outcome.
     pub outcome: NodeOutcome,
-    /// The exit status of its command; none when it ran none.
+    /// The exit status of its command; `None` if it ran none.
     #[serde(default)]
     pub exit: Option<i32>,
-    /// What it said.
+    /// Its text.
     #[serde(default)]
     pub text: String,
-    /// What it said for programs; null when it said nothing.
+    /// Its output for programs; null if it has none.
     #[serde(default)]
     pub json: Value,
-    /// How many files it changed.
+    /// The number of files that it changed.
     #[serde(default)]
     pub changed: u32,
-    /// What its model calls used.
+    /// The tokens that its model calls used.
     #[serde(default)]
     pub usage: TokenUsage,
-    /// The number of the last guidance that it was told; 0 when it was told none.
+    /// The number of the last guidance that it received; 0 if it received none.
     #[serde(default)]
     pub guidance_seen: u32,
-    /// When it was first begun, or settled without being begun.
+    /// The time when it first began, or was settled without a beginning.
     pub started: WallMs,
-    /// When it was settled.
+    /// The time when it was settled.
     pub finished: WallMs,
 }
 
 impl NodeRun {
-    /// Whether both are of one node in one attempt and phase, so that the later one takes the place of the
-    /// earlier.
+    /// Returns whether both are of one node in one attempt and phase, so that the later one takes the place
+    /// of the earlier.
     pub fn is_of_the_same(&self, other: &NodeRun) -> bool {
         self.attempt == other.attempt && self.phase == other.phase && self.path == other.path
     }
 
-    /// By attempt and phase, and within them as they were settled. Runs that were settled in one moment stay
-    /// as they stand: as they were first kept.
+    /// Sorts by attempt and phase, and within them by the time of settlement. Runs that were settled in one
+    /// moment retain their order, in which they were first stored.
     pub fn sort(runs: &mut [NodeRun]) {
         runs.sort_by_key(|run| (run.attempt, run.phase, run.finished));
     }

@@ -9,11 +9,11 @@ use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Keeps how nodes of the owner ended; of a node that ended before in the same attempt and phase, the new
-    /// run takes the place of the old one.
+    /// Stores the ends of nodes of the owner; of a node that ended before in the same attempt and phase, the
+    /// new run takes the place of the old one.
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn settle_nodes(&mut self, claim: &Claim, runs: Vec<NodeRun>, now: Ms) -> Result<(), LeaseLost> {
         self.guard(claim)?;
         let told = self.keep_nodes(runs);
@@ -24,14 +24,14 @@ impl PlanRecord {
     /// Tells that a node of the owner waits.
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn node_waits(&mut self, claim: &Claim, wait: &NodeWait, now: Ms) -> Result<(), LeaseLost> {
         self.guard(claim)?;
         self.tell([event_draft::node_waits(wait)], now);
         Ok(())
     }
 
-    /// Keeps the runs, and says what is to be told of them. One that is known as it is tells nothing.
+    /// Stores the runs, and returns their events. A run that is already stored unchanged has no event.
     pub(super) fn keep_nodes(&mut self, runs: Vec<NodeRun>) -> Vec<EventDraft> {
         let mut told = Vec::new();
         for run in runs {

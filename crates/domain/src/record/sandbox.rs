@@ -20,13 +20,13 @@ pub struct SandboxRecord {
     pub dir: Vec<u8>,
     /// The boot in which it was opened.
     pub boot: BootId,
-    /// When.
+    /// The time when it was opened.
     pub opened: WallMs,
-    /// When it was closed; none while it is open, and when its owner died.
+    /// The time when it was closed; `None` while it is open, and if its owner died.
     pub closed: Option<WallMs>,
-    /// What capture left out.
+    /// The files that capture left out.
     pub not_captured: CaptureOmissions,
-    /// What changed in the user's tree meanwhile, and not by the plan; none when that was not looked at.
+    /// The changes in the user's tree that the plan did not make; `None` if the tree was not looked at.
     pub tree: Option<TreeChanges>,
 }
 
@@ -35,9 +35,9 @@ pub struct SandboxRecord {
 pub struct TreeChanges {
     /// Files and directories that changed, came or left, as people name them.
     pub moved: Vec<String>,
-    /// How many more.
+    /// The number of further ones.
     pub more: u64,
-    /// Whether all of the tree was looked at.
+    /// True if all of the tree was looked at.
     pub is_whole: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct CaptureOmissions {
     pub protected: u64,
     /// Neither file, link nor directory.
     pub special: u64,
-    /// Whether ignore files have more patterns than are heeded, so that more was captured than git would
+    /// True if ignore files have more patterns than are heeded, so that more was captured than git would
     /// take.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub patterns_left_out: bool,
@@ -79,7 +79,7 @@ pub struct CaptureOmissions {
 /// Something of a captured file that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedPart {
-    /// What kind of thing.
+    /// The kind of the part.
     pub kind: OmissionKind,
     /// The file, as people call it.
     pub path: String,

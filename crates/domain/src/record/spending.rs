@@ -31,11 +31,11 @@ pub enum ReserveError {
 }
 
 impl PlanRecord {
-    /// Reserves what the owner is about to spend; the same again, by whichever owner, gives the spend as it
-    /// stands. `day` is how the day's account stands, where there is one.
+    /// Reserves what the owner is about to spend; the same again, by whichever owner, returns the present
+    /// spend. `day` is the present state of the day's account, if there is one.
     ///
     /// # Errors
-    /// The claim is not the owner's, a limit says no, or the id names another spend.
+    /// Returns an error if the claim is not the owner's, a limit refuses it, or the id names another spend.
     pub fn reserve(
         &mut self,
         claim: &Claim,
@@ -55,10 +55,10 @@ impl PlanRecord {
         Ok(self.ledger.reserve(claim, new, limit, day)?)
     }
 
-    /// Settles what the owner spent, once; one that nobody reserved is none.
+    /// Settles what the owner spent, once; `None` if it was not reserved.
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn settle(&mut self, claim: &Claim, id: SpendId, actual: u64) -> Result<Option<Spend>, LeaseLost> {
         self.guard(claim)?;
         Ok(self.ledger.settle(id, SpendSettlement::Actual(actual)))
@@ -67,7 +67,7 @@ impl PlanRecord {
     /// Admits a call of the owner and counts it, both or neither. The first call of a step begins its node.
     ///
     /// # Errors
-    /// The claim is not the owner's, or a limit says no.
+    /// Returns an error if the claim is not the owner's, or a limit refuses it.
     pub fn begin_counted(
         &mut self,
         claim: &Claim,
@@ -86,11 +86,11 @@ impl PlanRecord {
         Ok(call)
     }
 
-    /// Keeps calls of the owner that took place and changed nothing, with the nodes that they settle, and
+    /// Stores calls of the owner that took place and changed nothing, with the nodes that they settle, and
     /// counts them: all or nothing.
     ///
     /// # Errors
-    /// The claim is not the owner's, or a limit says no.
+    /// Returns an error if the claim is not the owner's, or a limit refuses it.
     pub fn keep_calls(
         &mut self,
         claim: &Claim,
@@ -138,7 +138,7 @@ impl PlanRecord {
     /// Adds what the owner spent already and what cannot be refused.
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn add_spent(&mut self, claim: &Claim, kind: SpendKind, amount: u64) -> Result<(), LeaseLost> {
         self.guard(claim)?;
         let limit = self.limit_when_made(kind);
@@ -149,7 +149,7 @@ impl PlanRecord {
     /// Sets limits of the plan: all of these, or none.
     ///
     /// # Errors
-    /// One is below what was used already.
+    /// Returns an error if one is below the amount that is taken already.
     pub fn set_limits(&mut self, limits: &[(SpendKind, Option<u64>)]) -> Result<(), LimitTooLow> {
         let plan = self.plan.as_ref();
         self.ledger.set_limits(limits, |kind| plan.and_then(|plan| plan.spec.limit(kind)))

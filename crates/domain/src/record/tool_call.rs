@@ -66,14 +66,14 @@ impl CallState {
     }
 }
 
-/// One stream of a command's output, kept as a content.
+/// One stream of a command's output, stored as a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredOutput {
-    /// The content that was kept.
+    /// The stored content.
     pub hash: Hash,
-    /// How many bytes the command wrote.
+    /// The number of bytes that the command wrote.
     pub total: u64,
-    /// How many of them were not kept.
+    /// The number of bytes that were not stored.
     pub left_out: u64,
 }
 
@@ -95,21 +95,21 @@ pub struct NewCall {
 /// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallEnd {
-    /// How.
+    /// The final state.
     pub state: CallState,
-    /// How long it took.
+    /// The duration of the call.
     pub duration_ms: u64,
     /// The exit status of its process, where there was one.
     pub exit: Option<i32>,
-    /// What went wrong, redacted.
+    /// The error, redacted.
     pub error: Option<String>,
-    /// What it answered, redacted and bounded.
+    /// The answer, redacted and bounded.
     pub result: Value,
-    /// What isolation was in force.
+    /// The isolation that was in force.
     pub isolation: Option<Value>,
-    /// What it wrote to its output.
+    /// The output of the command.
     pub stdout: Option<StoredOutput>,
-    /// What it wrote to its error output.
+    /// The error output of the command.
     pub stderr: Option<StoredOutput>,
 }
 
@@ -120,18 +120,18 @@ impl NewCall {
     }
 }
 
-/// A call as it is kept.
+/// A stored call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     /// The plan.
     pub plan: PlanId,
     /// Its number within the attempt, from 1.
     pub no: CallNumber,
-    /// When it was admitted.
+    /// The time when it was admitted.
     pub started: WallMs,
-    /// What was asked.
+    /// The request.
     pub new: NewCall,
-    /// How it ended; none while it runs, and until its job moves on if its owner died.
+    /// The end; `None` while it runs, and until its job moves if its owner died.
     pub end: Option<CallEnd>,
 }
 
@@ -172,11 +172,11 @@ pub struct FinishedCall {
     pub attempt: u32,
     /// The call.
     pub no: CallNumber,
-    /// How it ended.
+    /// The end of the call.
     pub end: CallEnd,
     /// The changeset that its changes go into.
     pub changeset: Option<ChangesetId>,
-    /// What it changed, in order.
+    /// The changes of the call, in order.
     pub changes: Vec<NewChange>,
     /// The nodes that are settled by it.
     pub settles: Vec<NodeRun>,
@@ -185,11 +185,11 @@ pub struct FinishedCall {
 /// A call that has taken place and changed nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledCall {
-    /// What was asked.
+    /// The request.
     pub call: NewCall,
-    /// What it counts as.
+    /// The category under which it is counted.
     pub count_as: CallCategory,
-    /// How it ended.
+    /// The end of the call.
     pub end: CallEnd,
     /// The nodes that are settled by it.
     pub settles: Vec<NodeRun>,

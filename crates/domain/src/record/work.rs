@@ -19,7 +19,7 @@ impl PlanRecord {
     /// [`Changesets::start_in`](crate::Changesets::start_in).
     ///
     /// # Errors
-    /// The claim is not the owner's, or the changeset says no.
+    /// Returns an error if the claim is not the owner's, or the changeset refuses.
     pub fn start_changeset(
         &mut self,
         claim: &Claim,
@@ -33,7 +33,7 @@ impl PlanRecord {
     /// Records a change of the owner; see [`Changesets::record`](crate::Changesets::record).
     ///
     /// # Errors
-    /// The claim is not the owner's, or the changeset says no.
+    /// Returns an error if the claim is not the owner's, or the changeset refuses.
     pub fn record(
         &mut self,
         claim: &Claim,
@@ -48,7 +48,7 @@ impl PlanRecord {
     /// [`Changesets::record_latest`](crate::Changesets::record_latest).
     ///
     /// # Errors
-    /// The claim is not the owner's, or no changeset is open.
+    /// Returns an error if the claim is not the owner's, or no changeset is open.
     pub fn record_latest(&mut self, claim: &Claim, change: NewChange) -> Result<RecordedChange, RecordError> {
         self.guard(claim)?;
         Ok(self.changesets.record_latest(change)?)
@@ -57,7 +57,7 @@ impl PlanRecord {
     /// Closes a changeset for the owner; see [`Changesets::close`](crate::Changesets::close).
     ///
     /// # Errors
-    /// The claim is not the owner's, or there is no such changeset.
+    /// Returns an error if the claim is not the owner's, or there is no such changeset.
     pub fn close(&mut self, claim: &Claim, id: ChangesetId, now: Ms) -> Result<ClosedChangeset, RecordError> {
         self.guard(claim)?;
         let was_open = self.changesets.get(id).is_some_and(|set| set.state == ChangesetState::Open);
@@ -69,7 +69,7 @@ impl PlanRecord {
     /// Ends every open changeset for the owner; see [`Changesets::finish`](crate::Changesets::finish).
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn finish(
         &mut self,
         claim: &Claim,
@@ -83,7 +83,7 @@ impl PlanRecord {
     /// Admits a call of the owner, under the next number of its attempt.
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn begin_call(&mut self, claim: &Claim, new: NewCall, now: Ms) -> Result<ToolCall, LeaseLost> {
         self.guard(claim)?;
         let no = self.next_call(new.attempt);
@@ -100,11 +100,12 @@ impl PlanRecord {
         CallNumber(last.saturating_add(1))
     }
 
-    /// Ends a call of the owner, records what it changed and keeps the nodes that it settles: all or none.
+    /// Ends a call of the owner, records its changes and stores the nodes that it settles: all or none.
     /// Asked again, the answer is the same.
     ///
     /// # Errors
-    /// The claim is not the owner's; there is no such call or it ended otherwise; the changeset says no.
+    /// Returns an error if the claim is not the owner's, there is no such call or it ended otherwise, or the
+    /// changeset refuses.
     pub fn end_call(
         &mut self,
         claim: &Claim,
@@ -135,10 +136,10 @@ impl PlanRecord {
         Ok(recorded)
     }
 
-    /// Keeps that the owner opened a sandbox; the same attempt again replaces the record.
+    /// Records that the owner opened a sandbox; the same attempt again replaces the record.
     ///
     /// # Errors
-    /// The claim is not the owner's, or that of another plan.
+    /// Returns an error if the claim is not the owner's, or is that of another plan.
     pub fn sandbox_opened(&mut self, claim: &Claim, record: SandboxRecord, now: Ms) -> Result<(), LeaseLost> {
         self.guard(&Claim { plan: record.plan, ..*claim })?;
         let is_new = self.sandboxes.get(&record.attempt) != Some(&record);
@@ -147,7 +148,7 @@ impl PlanRecord {
         Ok(())
     }
 
-    /// Keeps that a sandbox was closed; one that was never opened is not kept.
+    /// Records that a sandbox was closed; one that was never opened is not recorded.
     pub fn sandbox_closed(&mut self, record: SandboxRecord, now: Ms) {
         let Some(known) = self.sandboxes.get_mut(&record.attempt) else { return };
         if *known != record {
@@ -161,7 +162,7 @@ impl PlanRecord {
     /// [`ErrorHistory::record`](crate::ErrorHistory::record).
     ///
     /// # Errors
-    /// The claim is not the owner's.
+    /// Returns an error if the claim is not the owner's.
     pub fn record_error(
         &mut self,
         claim: &Claim,
@@ -174,7 +175,7 @@ impl PlanRecord {
         Ok(self.keep_error(policy, error, now, jitter))
     }
 
-    /// Keeps an error, and tells of it when the plan was made.
+    /// Records an error, with an event if the plan was made.
     pub(super) fn keep_error(
         &mut self,
         policy: &RecoveryPolicy,

@@ -11,7 +11,7 @@ use super::{MarkLayout, Redactor, text_of};
 impl Redactor {
     /// Redacts the lines of `hunks` of `change`, whose contents are `before` and `after`, and says whether
     /// there was a secret in any. Secrets are found in the whole contents, so that those are seen too that
-    /// begin outside of a hunk; each hunk keeps its lines, however many a secret has.
+    /// begin outside of a hunk; each hunk retains its lines, however many a secret has.
     pub fn redact_hunks(
         &self,
         change: &NetChange,
@@ -36,7 +36,7 @@ impl Redactor {
                 found |= match line.tag {
                     LineTag::Removed => replace(line, old.next()),
                     LineTag::Added => replace(line, new.next()),
-                    // What surrounds a line may tell of a secret on one side only.
+                    // The text around a line may show a secret on one side only.
                     LineTag::Context => {
                         let (old, new) = (old.next(), new.next());
                         replace(line, old.filter(|old| ***old != *line.bytes).or(new))
@@ -48,7 +48,7 @@ impl Redactor {
     }
 }
 
-/// Returns how many lines stand above the hunk.
+/// Returns the number of lines above the hunk.
 fn begin(start: u32, lines: u32) -> usize {
     if lines == 0 { start as usize } else { start.saturating_sub(1) as usize }
 }

@@ -101,7 +101,7 @@ impl KeyedValue<'_> {
         begin..begin + end
     }
 
-    /// Returns what stands in the quotes that open at `at`; without an end, the rest of the line.
+    /// Returns the range within the quotes that open at `at`; without an end, the rest of the line.
     fn quoted(&self, at: usize) -> Option<Range<usize>> {
         let quote = *self.text.get(at)?;
         let begin = at + 1;

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! 1. A form is found wherever it is in a text, also within a longer word.
-//! 2. Prints are of use under their own key only; [`key_fingerprint`] tells one key from another.
+//! 2. Prints are of use under their own key only; [`key_fingerprint`] distinguishes one key from another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
 use super::spans::SecretSpan;
 
-/// How many prints are looked for, so that reading a text stays cheap.
+/// The limit of prints that are looked for, so that reading a text stays cheap.
 const PRINTS_MAX: usize = 96;
 const DIGEST_BYTES: usize = 16;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -52,7 +52,7 @@ impl SecretPrint {
     }
 }
 
-/// Returns what tells this key from others, and says nothing of it.
+/// Returns a text that distinguishes this key from others, and discloses nothing of it.
 pub fn key_fingerprint(key: &[u8; 32]) -> String {
     digest_of(key, b"fingerprint of the key").iter().map(|byte| format!("{byte:02x}")).collect()
 }

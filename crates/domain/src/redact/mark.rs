@@ -29,7 +29,7 @@ pub enum SecretKind {
     Authorization,
     /// The password in a URL.
     UrlPassword,
-    /// A value that we were told.
+    /// A known value.
     Known,
     /// A literal under a key that says that it is secret.
     Value,
@@ -87,7 +87,7 @@ impl fmt::Debug for Marker {
     }
 }
 
-/// Returns where marks stand in a text: whatever has the form of one, whoever wrote it.
+/// Returns the ranges of marks in a text: all that has the form of one, whatever its author.
 pub(super) fn find_marks(text: &[u8]) -> Vec<Range<usize>> {
     let mut marks = Vec::new();
     let mut at = 0;

@@ -2,18 +2,18 @@
 //! text is written back to the file that has it.
 //!
 //! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
-//! passwords in URLs and on command lines), values that we were told, also in base64, hexadecimal digits and
+//! passwords in URLs and on command lines), known values, also in base64, hexadecimal digits and
 //! addresses, and, where text is data or a script and not a program, literals under keys that say that they
 //! are secret. Escape sequences within a secret do not hide it.
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.
 //! 2. The same secret has the same mark under the same key, so texts can still be compared; without the key
-//!    a mark tells nothing of its secret.
+//!    a mark discloses nothing of its secret.
 //! 3. `restore` gives back exactly what `redact` took, or fails: no mark is ever written over a secret.
 //!
 //! # Not here
-//! What is redacted when: the gate, the records, the program. Contents and journals keep exact bytes.
+//! The choice of texts to redact: the gate, the records, the program. Contents and journals have exact bytes.
 
 mod diff;
 mod escapes;
@@ -49,12 +49,12 @@ use spans::{SecretSpan, cut_out, join_spans};
 /// Shorter values are too likely to be found where they are no secret.
 pub const SECRET_BYTES_MIN: usize = 8;
 
-/// The reason why a redactor cannot be made: the values it was told are too much to search for.
+/// The reason why a redactor cannot be made: the known values are too much to search for.
 #[derive(Debug, thiserror::Error)]
 #[error("the known secrets cannot be searched for")]
 pub struct RedactorError(#[from] regex::Error);
 
-/// A mark that stands for nothing in the file's present content.
+/// A mark that represents nothing in the file's present content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{mark}` stands for a secret that the file does not have")]
 pub struct UnknownMark {
@@ -102,7 +102,7 @@ impl Redactor {
     /// provider keys. Those under [`SECRET_BYTES_MIN`] are left out.
     ///
     /// # Errors
-    /// There are too many known secrets to search for at once.
+    /// Returns an error if there are too many known secrets to search for at once.
     pub fn new(key: [u8; 32], known_secrets: Vec<String>) -> Result<Redactor, RedactorError> {
         Ok(Redactor {
             marker: Marker::new(key),
@@ -132,7 +132,7 @@ impl Redactor {
         known::prints_of(self.marker.key(), value)
     }
 
-    /// Any text without the values that were told: what has the shape of a secret stays.
+    /// Any text without the known values: text with the shape of a secret stays.
     pub fn redact_known<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let mut shown = Cow::Borrowed(text);
         loop {
@@ -158,8 +158,9 @@ impl Redactor {
         }
     }
 
-    /// The content of the file at `path` without its secrets. Its name tells data from program text. Redact
-    /// the whole file and show a part, not the other way round: a part may lack what tells a secret.
+    /// The content of the file at `path` without its secrets. Its name distinguishes data from program text.
+    /// Redact the whole file and show a part, not the other way round: a part may lack what identifies a
+    /// secret.
     pub fn redact_file<'a>(&self, path: &RelPath, content: &'a [u8]) -> Cow<'a, [u8]> {
         self.redact_text(content, text_of(path), MarkLayout::Joined, &mut |_, _| {})
     }
@@ -177,10 +178,10 @@ impl Redactor {
     }
 
     /// `text` with the secrets of `present` in place of their marks. A mark that `present` itself holds, and
-    /// that stands for none of its secrets, is text like any other.
+    /// that represents none of its secrets, is text like any other.
     ///
     /// # Errors
-    /// The first mark that stands for no secret of `present`, or for several.
+    /// Returns the first mark that represents no secret of `present`, or several.
     pub fn restore(&self, text: &[u8], present: &[u8]) -> Result<Vec<u8>, UnknownMark> {
         let marks = find_marks(text);
         if marks.is_empty() {
@@ -207,7 +208,7 @@ impl Redactor {
         Ok(out)
     }
 
-    /// Each mark that `present` could be shown with, and its secret; none where two secrets have one mark.
+    /// Each mark that `present` could be shown with, and its secret; `None` where two secrets have one mark.
     fn secrets_of(&self, present: &[u8]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut secrets: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         for text in [TextKind::Program, TextKind::Script, TextKind::Data] {

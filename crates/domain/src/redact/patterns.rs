@@ -1,14 +1,14 @@
-//! Secrets that are known by their shape, wherever they stand.
+//! Secrets that are known by their shape, at any place.
 //!
 //! # Not here
-//! How the patterns are looked for: the sibling `pattern`.
+//! The search for the patterns: the sibling `pattern`.
 
 use super::mark::SecretKind;
 use super::pattern::{Patterns, SecretRule};
 use super::private_key::PrivateKeys;
 use super::spans::SecretSpan;
 
-/// What keys and variables that have a secret are called.
+/// The words in the names of keys and variables that have a secret.
 pub(super) const SECRET_WORDS: &[&str] = &["secret", "token", "pass", "pwd", "api", "access", "credential"];
 
 const RULES: &[SecretRule] = &[
@@ -175,8 +175,8 @@ fn has_digit(secret: &[u8]) -> bool {
     secret.iter().any(u8::is_ascii_digit)
 }
 
-/// Whether it is written as people write passwords and not as they write words, names, paths and addresses:
-/// with digits, signs, or capitals within.
+/// Returns whether it is written as people write passwords and not as they write words, names, paths and
+/// addresses: with digits, signs, or capitals within.
 pub(super) fn is_password(value: &[u8]) -> bool {
     let is_place = value.starts_with(b"/") || value.starts_with(b"~") || value.starts_with(b".");
     let is_code = [&b"://"[..], b"::", b"->", b"=="].iter().any(|sign| contains(value, sign));

@@ -8,7 +8,7 @@ use super::mark::SecretKind;
 use super::pattern::LazyRegex;
 use super::spans::SecretSpan;
 
-/// What every private key begins with.
+/// The pattern with which every private key begins.
 const PRIVATE_KEY_BEGIN: &str = r"(?-u)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";
 
 const PRIVATE_KEY_END: &str = r"(?-u)-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";

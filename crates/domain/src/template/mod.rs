@@ -7,10 +7,10 @@
 //! 1. One pass: a value is put in as it is, whatever it holds.
 //! 2. What [`Template`] prints is read back as the same template.
 //! 3. A value is never taken for an option: a word of an argv that begins with a placeholder and becomes one
-//!    that begins with `-` is refused, unless `--` stands before it.
+//!    that begins with `-` is refused, unless `--` comes before it.
 //!
 //! # Not here
-//! What is computed from values: [`crate::expr`]. Shells: a command line has no templates, its values are
+//! Computation with values: [`crate::expr`]. Shells: a command line has no templates, its values are
 //! variables.
 
 mod path;
@@ -45,7 +45,7 @@ enum TemplatePart {
 pub struct TemplateFlaw {
     /// The byte of the text that it is about.
     pub at: usize,
-    /// What is wrong.
+    /// The reason why it is wrong.
     pub why: String,
 }
 
@@ -55,19 +55,19 @@ pub enum ExpandError {
     /// There is no such value.
     #[error("there is no value `{path}`")]
     Unknown {
-        /// Which was asked for.
+        /// The requested path.
         path: TemplatePath,
     },
     /// It would be taken for an option.
     #[error("`{word}` would be taken for an option of the program: put `--` before it")]
     LeadingDash {
-        /// What it would have become, as far as it is repeated.
+        /// The word that would result, as far as it is repeated.
         word: String,
     },
     /// A word of an argv is longer than programs take.
     #[error("an argument of {bytes} bytes is more than {WORD_BYTES_MAX}: hand it over with `stdin:`")]
     TooLong {
-        /// How long it would have become.
+        /// The length that would result.
         bytes: usize,
     },
     /// It is no template.
@@ -82,7 +82,7 @@ impl Template {
     /// Reads a text.
     ///
     /// # Errors
-    /// A placeholder is not closed, or holds no path.
+    /// Returns an error if a placeholder is not closed, or holds no path.
     pub fn parse(source: &str) -> Result<Template, TemplateFlaw> {
         let mut template = Template::default();
         let mut at = 0;
@@ -111,8 +111,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Whether a line for the shell holds something that would be a placeholder elsewhere; the byte where it
-    /// begins.
+    /// Returns the byte at which a line for the shell holds something that would be a placeholder elsewhere;
+    /// `None` if it holds none.
     pub fn found_in(line: &str) -> Option<usize> {
         line.match_indices("{{").map(|(at, _)| at).find(|at| {
             let is_escaped = line[..*at].ends_with('\\');
@@ -166,7 +166,7 @@ impl Template {
     /// The text with the values in it.
     ///
     /// # Errors
-    /// A path names no value.
+    /// Returns an error if a path names no value.
     pub fn expand(&self, values: &Values) -> Result<String, ExpandError> {
         let mut text = String::new();
         for part in &self.parts {
@@ -185,8 +185,7 @@ impl Template {
     /// The template with some of its placeholders replaced by templates.
     ///
     /// # Errors
-    /// What is put before a placeholder ends with `\` or `{` and would change its meaning; the text that
-    /// does.
+    /// Returns the text before a placeholder that ends with `\` or `{` and would change its meaning.
     pub fn replace_paths(&self, by: &dyn Fn(&TemplatePath) -> Option<Template>) -> Result<Template, String> {
         let mut template = Template::default();
         for part in &self.parts {
@@ -254,7 +253,7 @@ impl fmt::Display for Template {
 /// The argv with the values in it, word for word: no value becomes two words, and none an option.
 ///
 /// # Errors
-/// The first word that cannot be made.
+/// Returns an error for the first word that cannot be made.
 pub fn expand_argv(argv: &[ByteText], values: &Values) -> Result<Vec<ByteText>, ExpandError> {
     let mut words: Vec<ByteText> = Vec::with_capacity(argv.len());
     let mut is_past_options = false;

@@ -33,7 +33,7 @@ impl TemplatePath {
     /// Reads a path.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if the text is no path.
     pub fn parse(text: &str) -> Result<TemplatePath, PathFlaw> {
         if text.chars().count() > PATH_CHARS_MAX {
             return Err(PathFlaw::TooLong);

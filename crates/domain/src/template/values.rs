@@ -18,7 +18,7 @@ use crate::suggest::{did_you_mean, nearest};
 pub const RESERVED: [&str; 9] =
     ["prompt", "task", "strategy", "findings", "definition_of_done", "plan_id", "attempt", "args", "nodes"];
 
-/// What is known of a node that has settled.
+/// The fields of a settled node.
 pub const NODE_FIELDS: [&str; 5] = ["text", "exit_code", "outcome", "changed", "json"];
 
 /// The values that templates and conditions see in a run.
@@ -27,13 +27,13 @@ pub struct Values {
     /// The whole brief: task, strategy, definition of done, invariants, guidance, and findings in a fix or a
     /// retry.
     pub prompt: String,
-    /// What is to be done, in the words of the person or the action.
+    /// The task, in the words of the person or the action.
     pub task: String,
-    /// How it is to be done, as strategize found.
+    /// The strategy, as strategize found it.
     pub strategy: String,
-    /// What checks found.
+    /// The findings of checks.
     pub findings: String,
-    /// When it is done.
+    /// The conditions under which the task counts as done.
     pub definition_of_done: String,
     /// The plan.
     pub plan_id: String,
@@ -41,7 +41,8 @@ pub struct Values {
     pub attempt: u32,
     /// The arguments of the action.
     pub args: BTreeMap<String, Value>,
-    /// What nodes left, as [`node_value`] makes it, by their paths. Shared: many nodes see the same.
+    /// The results of nodes, as [`node_value`] makes them, by their paths. Shared, because many nodes see the
+    /// same.
     pub nodes: BTreeMap<String, Arc<Value>>,
 }
 
@@ -49,9 +50,9 @@ pub struct Values {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no value `{path}`{why}")]
 pub struct UnknownPath {
-    /// Which.
+    /// The unknown path.
     pub path: String,
-    /// What was probably meant, or why it is none.
+    /// The probable intention, or the reason why it is none.
     pub why: String,
 }
 
@@ -66,7 +67,7 @@ pub fn node_value(run: &NodeRun) -> Value {
     })
 }
 
-/// A value as text: null is nothing, the texts of a list stand in lines, an object is JSON.
+/// A value as text: null is nothing, the texts of a list are lines, an object is JSON.
 pub fn value_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -77,7 +78,7 @@ pub fn value_text(value: &Value) -> Cow<'_, str> {
 }
 
 impl Values {
-    /// The value at a path; none when there is none.
+    /// The value at a path; `None` if there is none.
     pub fn get(&self, path: &TemplatePath) -> Option<Value> {
         let text = |text: &str| Some(Value::from(text));
         let [first, rest @ ..] = path.segments() else { return None };
@@ -103,7 +104,7 @@ impl Values {
         }
     }
 
-    /// What is known of a settled node, added.
+    /// Adds the result of a settled node.
     pub fn add(&mut self, run: &NodeRun) {
         self.nodes.insert(run.path.clone(), Arc::new(node_value(run)));
     }
@@ -136,7 +137,7 @@ pub struct TemplateScope {
     pub nodes: BTreeSet<String>,
     /// All other nodes.
     pub later: BTreeSet<String>,
-    /// Whether the values of a run are known, or the arguments alone.
+    /// True if the values of a run are known, and not only the arguments.
     pub in_run: bool,
 }
 
@@ -144,7 +145,7 @@ impl TemplateScope {
     /// Checks whether there is a value at this path.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is none.
     pub fn check(&self, path: &TemplatePath) -> Result<(), UnknownPath> {
         let unknown = |why: String| Err(UnknownPath { path: path.to_string(), why });
         let [first, rest @ ..] = path.segments() else { return unknown(String::new()) };

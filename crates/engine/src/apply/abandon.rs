@@ -1,10 +1,10 @@
 //! Abandons an apply that can be neither finished nor rolled back, because its project will not come back.
 //!
 //! # Invariants
-//! 1. Nothing of the user's is touched, and the journal is kept like those of applies that can be undone.
-//! 2. An apply that somebody who lives works on is not given up.
-//! 3. The journal goes first: who is killed before the store is told leaves what the next command ends the
-//!    same way.
+//! 1. Nothing of the user's is touched, and the journal is retained like those of applies that can be undone.
+//! 2. An apply that a live process works on is not abandoned.
+//! 3. The journal is moved first: if the process is killed before it updates the store, the next command ends
+//!    the apply the same way.
 
 use std::io;
 
@@ -27,13 +27,13 @@ pub struct AbandonedApply {
 /// Why nothing was given up.
 #[derive(Debug, thiserror::Error)]
 pub enum AbandonError {
-    /// The plan has no apply that was broken off.
+    /// The plan has no interrupted apply.
     #[error("plan {plan} has no apply that was broken off")]
     NotOpen {
         /// The plan.
         plan: PlanId,
     },
-    /// Somebody works on it, or on its project.
+    /// A process works on it, or on its project.
     #[error("somebody works on the apply of plan {plan}, or on its project")]
     Busy {
         /// The plan.
@@ -42,7 +42,7 @@ pub enum AbandonError {
     /// The journal cannot be moved.
     #[error("the journal cannot be set aside: {0}")]
     Io(#[from] io::Error),
-    /// The store could not be told.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -51,7 +51,7 @@ impl Engine {
     /// Gives up what is open of a plan's applies.
     ///
     /// # Errors
-    /// Nothing is open, somebody works on it, or the journal or the store failed.
+    /// Returns an error if nothing is open, a process works on it, or the journal or the store failed.
     pub async fn set_aside(&self, plan: PlanId) -> Result<Vec<AbandonedApply>, AbandonError> {
         let open: Vec<_> = self.open_applies().iter().filter(|open| open.plan == Some(plan)).collect();
         if open.is_empty() {

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so
-//!    (`never`), which the record of the apply tells.
+//!    (`never`). The record of the apply says so.
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
 //! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here,
 //!    whatever was said of running checks again.
@@ -38,9 +38,9 @@ use crate::run::{Recheck, RecheckResult, red, required};
 
 /// The number of times that the checks are run again on a tree that does not come to rest.
 const RECHECKS_MAX: u32 = 3;
-/// How many files and plans that came in between are named.
+/// The maximum number of files and plans in between that are named.
 const NAMED_MAX: usize = 20;
-/// How many applied plans of a project are looked through for those.
+/// The maximum number of applied plans of a project that are searched for those.
 const PLANS_MAX: usize = 200;
 
 /// The kind of the reason that a check failed on the merged tree.
@@ -52,7 +52,7 @@ const MOVED_REASON: &str = "moved";
 /// The kind of the reason that names a plan that was applied or undone meanwhile.
 const PLAN_REASON: &str = "applied_meanwhile";
 
-/// What the reasons of a constrained plan are about.
+/// The subject of the reasons of a constrained plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConstrainedBy {
     /// A check that failed on the merged tree.
@@ -122,7 +122,7 @@ pub struct RerunCheck {
     pub check: String,
     /// Its end.
     pub outcome: ValidationOutcome,
-    /// How long it took.
+    /// The duration of the check.
     pub duration_ms: u64,
     /// The call that ran it; 0 for an apply that has no job.
     pub call: CallNumber,
@@ -139,7 +139,7 @@ impl RerunCheck {
     }
 }
 
-/// What the checks of an apply are worth.
+/// The validity of the checks of an apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChecksAtApply {
     /// The tree that they passed on.
@@ -215,7 +215,7 @@ pub(crate) async fn run_checked(
     Err(TransactionError::TreeMoving { plan: plan.id, reasons })
 }
 
-/// What moved in the trees of a plan since the stamp.
+/// Returns the changes in the trees of a plan since the stamp.
 pub(crate) async fn moves_since(
     engine: &EngineInner,
     plan: &Plan,
@@ -265,7 +265,7 @@ impl PlanTrees {
     }
 }
 
-/// What was chosen of the changes, as one hash: that of all of them when nothing was left out.
+/// Returns the hash of the chosen changes: that of all of them if nothing was left out.
 fn hash_wanted(wanted: &[WantedChange]) -> Hash {
     let changes: Vec<NetChange> = wanted.iter().map(|wanted| wanted.change.clone()).collect();
     net_hash(&changes)
@@ -313,7 +313,7 @@ fn reasons(
     failed.iter().map(one).chain(moved).collect()
 }
 
-/// What moved since the checks ran, and the plans that were applied or undone meanwhile.
+/// Returns the changes since the checks ran, and the plans that were applied or undone meanwhile.
 async fn moved(
     engine: &EngineInner,
     plan: &Plan,

@@ -25,14 +25,14 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 /// The largest content that it can make.
 const CONTENT_BYTES_MAX: usize = 1 << 30;
 
-/// How much of what it complains is shown.
+/// The maximum number of characters of its error output that are shown.
 const COMPLAINT_CHARS_MAX: usize = 300;
 
 /// Runs the programs of filters for one plan.
 pub(crate) struct IsolatedFilter<'a> {
     pub(crate) engine: &'a EngineInner,
     pub(crate) plan: &'a Plan,
-    /// Where their output goes; removed by its owner.
+    /// The directory of their output; removed by its owner.
     pub(crate) logs: PathBuf,
 }
 

@@ -23,32 +23,32 @@ use super::locks::RootLocks;
 use super::lost_journal;
 use crate::engine::EngineInner;
 
-/// Why an apply that was broken off is still there.
+/// The reason why an interrupted apply is still there.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// It can be neither finished nor taken back now.
+    /// It can be neither finished nor rolled back now.
     #[error(transparent)]
     Stuck(#[from] StuckJournal),
     /// The journals cannot be read.
     #[error("the journals cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// The store could not be told.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What became of an apply that was broken off.
+/// The end of an interrupted apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveredEnd {
     /// It was carried through.
     Finished,
-    /// It was taken back, but for what is left.
+    /// It was rolled back, except for the files that were left.
     TakenBack,
     /// It had not begun to write.
     NeverBegan,
 }
 
-/// An apply that was broken off, and what became of it.
+/// An interrupted apply, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredApply {
     /// Its name.
@@ -57,16 +57,16 @@ pub struct RecoveredApply {
     pub plan: Option<PlanId>,
     /// Apply or undo.
     pub kind: ApplyKind,
-    /// What became of it.
+    /// The end of the apply.
     pub end: RecoveredEnd,
-    /// Files that were left as they are, because somebody edited them since, or because nothing tells how
-    /// they were.
+    /// Files that were left as they are, because they were edited since, or because their earlier content is
+    /// not known.
     pub left: Vec<String>,
-    /// What its journal was found to be.
+    /// The state in which its journal was found.
     pub journal: JournalState,
 }
 
-/// What the journal of an apply that was broken off was found to be.
+/// The state in which the journal of an interrupted apply was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// Whole: it says what was to be done.
@@ -75,7 +75,7 @@ pub enum JournalState {
     Missing,
     /// Damaged, so that only the files could tell. Nothing of it was removed.
     Damaged {
-        /// Where it is kept now.
+        /// The present path of the journal.
         kept: PathBuf,
     },
 }
@@ -83,13 +83,13 @@ pub enum JournalState {
 /// Why an apply is still open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnsettledReason {
-    /// The process that works on it lives.
+    /// The process that works on it is alive.
     ProcessLives,
-    /// Somebody works on one of its projects.
+    /// Another process works on one of its projects.
     ProjectBusy,
-    /// A project of it is not there, or another directory lies in its place.
+    /// A project of it is not there, or another directory is in its place.
     ProjectAbsent,
-    /// It can be neither finished nor taken back.
+    /// It can be neither finished nor rolled back.
     Stuck {
         /// The error of the system.
         why: String,
@@ -97,7 +97,7 @@ pub enum UnsettledReason {
 }
 
 impl UnsettledReason {
-    /// Returns true if a person may give it up: nobody who lives works on it.
+    /// Returns true if a person may abandon it: no live process works on it.
     pub const fn may_be_set_aside(&self) -> bool {
         match self {
             UnsettledReason::ProcessLives | UnsettledReason::ProjectBusy => false,
@@ -115,7 +115,7 @@ pub struct UnsettledApply {
     pub plan: Option<PlanId>,
     /// Apply or undo.
     pub kind: ApplyKind,
-    /// Where it writes.
+    /// The projects that it writes to.
     pub projects: Vec<PathBuf>,
     /// When it was begun.
     pub since: Option<WallMs>,
@@ -136,23 +136,23 @@ impl Merger for LineMerger {
     }
 }
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Debug, Default)]
 pub(crate) struct CrashRecovery {
-    /// What came to its end now.
+    /// The applies that this recovery ended.
     pub(crate) ended: Vec<RecoveredApply>,
-    /// What did not.
+    /// The applies that are still open.
     pub(crate) open: Vec<UnsettledApply>,
     /// Of that, what no other command gets past.
     pub(crate) stuck: Option<StuckJournal>,
     /// An open one that writes to a project whose lock the caller has.
     pub(crate) in_the_way: Option<UnsettledApply>,
-    /// What lay among the journals and is none, at its new place.
+    /// The new paths of files that were among the journals and are no journals.
     pub(crate) set_aside: Vec<PathBuf>,
 }
 
-/// Finishes or takes back every apply that was broken off. One that is stuck does not keep the others from
-/// it. `held` are locks of roots that the caller has.
+/// Finishes or rolls back every interrupted apply. One that is stuck does not block the others. `held` are
+/// locks of roots that the caller has.
 pub(crate) async fn recover(
     engine: &Arc<EngineInner>,
     held: &RootLocks,
@@ -211,13 +211,13 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
-/// Whether the store has sealed this apply.
+/// Returns whether the store has sealed this apply.
 async fn seal_of(engine: &EngineInner, apply: ApplyId) -> Result<Seal, StoreError> {
     let known = engine.store.apply(apply).await?;
     Ok(if known.is_some_and(|apply| apply.is_open()) { Seal::Sealed } else { Seal::Open })
 }
 
-/// Tells the store how a journal ended, and puts it away.
+/// Records the end of a journal in the store, and puts the journal away.
 async fn record_recovered(
     engine: &EngineInner,
     settled: SettledJournal,

@@ -1,7 +1,7 @@
 //! `--commit` and `--branch`: the plan's changes, and only those, as one commit.
 //!
-//! The user's staged and unstaged work stays as it is: what is committed is the plan's change merged into
-//! what `HEAD` has, never what lies in the working tree.
+//! The user's staged and unstaged work stays as it is: the commit is the plan's change merged into the
+//! content of `HEAD`, never the content of the working tree.
 
 use domain::{ApplyId, FileState, RootIndex};
 use sandbox::content::ContentSource;
@@ -20,7 +20,7 @@ use crate::plan::create::path_of;
 /// The refs that move with the files, by project.
 pub(crate) type RefMoves = Vec<(RootIndex, RefMove)>;
 
-/// What is wanted of git.
+/// The action of git that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GitAction {
     /// Nothing: the changes stay uncommitted in the working tree.

@@ -25,7 +25,7 @@ impl EngineInner {
     }
 }
 
-/// What breaks the rules in the words of this check; none when they hold.
+/// Returns the violations of the rules in the words of this check; `None` if they hold.
 pub(crate) fn what_breaks(check: &str, broken: &[InvariantViolation]) -> Option<String> {
     let of_check = broken.iter().filter(|broken| invariant_check_name(&broken.text) == check);
     let what: Vec<&str> = of_check.map(|broken| broken.what.as_str()).collect();

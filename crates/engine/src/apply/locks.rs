@@ -34,10 +34,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Why the locks were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LocksError {
-    /// Somebody else holds one.
+    /// Another process holds one.
     #[error("{what} is locked by {owner}")]
     Held {
-        /// What.
+        /// The name of the locked object.
         what: String,
         /// By whom.
         owner: String,
@@ -50,7 +50,7 @@ pub enum LocksError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Nobody could see that this process lives.
+    /// This process cannot show to other processes that it is alive.
     #[error("the life sign of this process cannot be shown: {0}")]
     Presence(#[source] std::io::Error),
     /// The store failed.
@@ -69,7 +69,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Takes the locks of the plan and of its projects, waiting for whoever has them.
+    /// Takes the locks of the plan and of its projects, and waits for their present holders.
     pub(crate) async fn take(engine: &Arc<EngineInner>, plan: &Plan, what: &str) -> Result<Self, LocksError> {
         let deadline = engine.clock.now().saturating_add(WAIT);
         let holder = WorkerId::from_u128(engine.ids.ulid());
@@ -135,8 +135,8 @@ struct ProjectRootLock {
 }
 
 impl RootLocks {
-    /// Takes the locks of these roots without waiting, but for those that `held` has; none when somebody else
-    /// has one. A root that cannot be opened has nothing to be guarded.
+    /// Takes the locks of these roots without waiting, except for those that `held` has. `None` if another
+    /// process has one. A root that cannot be opened has nothing to be guarded.
     pub(crate) fn try_take(roots: impl IntoIterator<Item = PathBuf>, held: &RootLocks) -> Option<RootLocks> {
         let mut taken = RootLocks::default();
         for path in roots {
@@ -151,8 +151,8 @@ impl RootLocks {
         Some(taken)
     }
 
-    /// Returns true if one of a journal's roots is among these. A directory that was made anew in its place
-    /// is another.
+    /// Returns true if one of a journal's roots is among these. A directory that was created again in its
+    /// place is another.
     pub(crate) fn has_one_of(&self, roots: &[JournalRoot]) -> bool {
         let is =
             |lock: &ProjectRootLock, root: &JournalRoot| lock.path == root.path && lock.inode.1 == root.ino;
@@ -198,8 +198,8 @@ async fn take_row(
     }
 }
 
-/// Frees a row whose holder is gone; says whether it is. The row's number sees to it that nobody else's is
-/// freed.
+/// Frees a row whose holder is dead; returns whether it is. The row's number ensures that no other holder's
+/// row is freed.
 async fn free_of_the_dead(engine: &EngineInner, held: &LockHeld) -> Result<bool, StoreError> {
     let is_gone = |holder| !is_present(&engine.options.data_dir, holder);
     if !holder_of(&held.owner).is_some_and(is_gone) {

@@ -1,16 +1,16 @@
 //! Applies that the store knows as begun and whose journal is not there, or damaged: brought to the end that
 //! the files show.
 //!
-//! How it comes about: power was lost after the seal was on the disk and before the journal was; or somebody
-//! removed the journal, or set it aside and was killed before the store was told. In the first case nothing
-//! was written.
+//! The causes: power was lost after the seal was on the disk and before the journal was. Or a user removed
+//! the journal. Or a process moved it away and was killed before it updated the store. In the first case
+//! nothing was written.
 //!
 //! # Invariants
-//! 1. Only the holder of the locks of the plan's projects ends such an apply: whoever lives and works on it
+//! 1. Only the holder of the locks of the plan's projects ends such an apply: a live process that works on it
 //!    has them.
 //! 2. Nothing of the user's is touched.
-//! 3. While a project is not there, nothing can be told, and the apply stays open.
-//! 4. A damaged journal is set aside, never removed: it has the bytes of what was written over.
+//! 3. While a project is not there, nothing can be determined, and the apply stays open.
+//! 4. A damaged journal is moved aside, never removed: it has the bytes of what was written over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ use crate::plan::create::path_of;
 use crate::query::diff::aliases;
 use crate::run::plan_sandbox::content::StoreContents;
 
-/// What is told of an apply that was given up by hand.
+/// Returns the end of an apply that a person abandoned.
 pub(crate) fn set_aside() -> ApplyEnd {
     ApplyEnd::RolledBack(vec![ConstraintReason {
         kind: "set_aside".to_owned(),
@@ -103,8 +103,8 @@ pub(crate) async fn settle_missing(
     Ok(())
 }
 
-/// Ends an apply whose journal is damaged: sets the journal aside, and tells the store what the files show.
-/// Or why it stays open.
+/// Ends an apply whose journal is damaged: moves the journal aside, and stores the end that the files show.
+/// Otherwise returns the reason why it stays open.
 pub(crate) async fn settle_damaged(
     engine: &Arc<EngineInner>,
     held: &RootLocks,
@@ -146,7 +146,7 @@ pub(crate) async fn settle_damaged(
 
 type JournalResolution = (ApplyEnd, RecoveredEnd, Vec<String>);
 
-/// How it ended by its journal, when that lies among the kept ones.
+/// Returns its end by its journal, if that is among the retained ones.
 fn retained_journal_end(
     engine: &EngineInner,
     apply: ApplyId,
@@ -165,7 +165,7 @@ fn retained_journal_end(
     })
 }
 
-/// What the files show.
+/// The state of the files.
 enum ObservedFiles {
     /// All is as it was asked for.
     All,
@@ -173,19 +173,18 @@ enum ObservedFiles {
     Nothing,
     /// These are, wholly or in part, others are not.
     Some(Vec<WrittenFile>),
-    /// It cannot be told.
+    /// It cannot be determined.
     Unknown(String),
 }
 
 /// A file in which an apply may have left something.
 struct WrittenFile {
     address: String,
-    /// True if it is as the plan has it. Otherwise it is as nobody can tell: written in part, or edited
-    /// since.
+    /// True if it is as the plan has it. Otherwise its state is not known: written in part, or edited since.
     is_whole: bool,
 }
 
-/// What became of the journal that would know which files were written.
+/// The fate of the journal that would know which files were written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LostJournal {
     /// It is not there; mostly nothing was written.

@@ -1,5 +1,5 @@
-//! A plan's changes merged with the user's files as they are now: what the journal is to do, or what stands
-//! in the way.
+//! Merges a plan's changes with the user's files as they are now. The result is the work of the journal, or
+//! the conflicts.
 //!
 //! # Invariants
 //! 1. Nothing is written here.
@@ -34,7 +34,7 @@ pub(crate) struct WantedChange {
     pub(crate) address: String,
     /// The plan's content, when it is not the recorded one because only some hunks are wanted.
     pub(crate) content: Option<Vec<u8>>,
-    /// Whom a file that is made anew shall belong to, and what hangs on it; none: as files made there.
+    /// The owner and the attributes of a file that is created; `None`: those of any file created there.
     pub(crate) attributes: Option<Attributes>,
     /// True if the plan's file wins over a conflict.
     pub(crate) take: bool,
@@ -83,7 +83,7 @@ pub(crate) fn counted(changes: &[JournalChange], wanted: &[WantedChange]) -> BTr
     counted.map(|(root, path)| (root, path.clone())).collect()
 }
 
-/// What stands in the way of one file.
+/// A conflict in one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
     /// The file or the hunk, as people call it.
@@ -99,13 +99,13 @@ pub struct Conflict {
 pub struct ConflictPlace {
     /// The line in the user's file, from 1.
     pub line: u32,
-    /// What the user has there.
+    /// The content of the user's file there.
     pub yours: Vec<u8>,
-    /// What the plan has there.
+    /// The content of the plan's file there.
     pub plans: Vec<u8>,
 }
 
-/// What came of merging.
+/// The result of a merge.
 #[derive(Default)]
 pub(crate) struct MergeResult {
     pub(crate) changes: Vec<JournalChange>,
@@ -125,7 +125,7 @@ pub enum MergeError {
         /// The path.
         path: RelPath,
     },
-    /// A content is not kept any more, or was too large to be kept.
+    /// A content is not stored any more, or was too large to be stored.
     #[error("the content of {address} is not kept")]
     ContentMissing {
         /// The file.
@@ -170,7 +170,8 @@ fn unreadable(path: &Path, source: io::Error) -> MergeError {
     MergeError::Io { address: path.display().to_string(), source }
 }
 
-/// What an earlier journal left, for an undo: it says what is in files that nobody may read.
+/// The trace of an earlier journal, for an undo: it shows whether files that cannot be read are unchanged
+/// since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UndoneJournal {
     /// When its last file had been written, in seconds and nanoseconds of the file system's clock.
@@ -186,7 +187,7 @@ impl UndoneJournal {
     }
 }
 
-/// A file as it lies there now.
+/// The present file at a path.
 struct CurrentFile {
     state: FileState,
     /// The bytes of what may be merged by lines.
@@ -373,7 +374,7 @@ impl FileMerger<'_> {
         std::iter::once(arrival).chain(departure).collect()
     }
 
-    /// Where the bytes of what is to be written are.
+    /// Returns the place of the bytes that are to be written.
     fn plan_bytes(&self, post: &FileState) -> ImageBytes {
         let narrowed =
             self.wanted.content.as_ref().filter(|content| Hash::from_content(content) == post.hash);
@@ -406,17 +407,17 @@ fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
     all.skip(from as usize).take(to.saturating_sub(from) as usize).collect::<Vec<_>>().concat()
 }
 
-/// How one path is looked at.
+/// A look at one path.
 struct FileProbe<'a> {
     root: &'a OwnedFd,
     address: &'a str,
-    /// What should lie there.
+    /// The expected state of the file.
     expected: Option<FileState>,
     left_by: Option<UndoneJournal>,
 }
 
 impl FileProbe<'_> {
-    /// What lies at a path now.
+    /// Returns the present file at a path.
     fn found(&self, path: &RelPath) -> Result<Option<CurrentFile>, MergeError> {
         let io_error = |source: io::Error| self.io_error(source);
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
@@ -481,8 +482,8 @@ impl FileProbe<'_> {
         self.expected.filter(|expected| is_left && is_expected(expected)).map(unread)
     }
 
-    /// Returns true if the directory that keeps us from the path is as the journal left it: then what lies in
-    /// it is too.
+    /// Returns true if the directory that blocks the path is as the journal left it: then its contents are
+    /// too.
     fn is_way_known(&self, path: &RelPath) -> bool {
         let mut above = path.parent();
         while let Some(directory) = above {

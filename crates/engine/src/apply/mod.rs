@@ -4,10 +4,10 @@
 //! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
 //! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and
 //!    is applied again under its lock.
-//! 3. Asked again for an apply that stands, the answer is the earlier one. Asked for another choice, it is
-//!    refused.
-//! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is
-//!    taken over, and ended as one that applied nothing. Whoever had it cannot seal it any more.
+//! 3. A repeated request for an apply that is in force returns the earlier answer. A request for another
+//!    choice is refused.
+//! 4. A later choice replaces an apply that waits as long as no live process works on it. The job is taken
+//!    over, and ended as one that applied nothing. The former owner cannot seal it any more.
 
 pub(crate) mod abandon;
 pub(crate) mod check_validity;
@@ -49,7 +49,7 @@ const REPLACED_MAX: usize = 3;
 /// The time that an apply that is stopped may take to end.
 const WITHDRAW_WAIT: Duration = Duration::from_secs(180);
 
-/// What a person wants to have applied.
+/// The choice of changes that a person wants to apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApplyRequest {
@@ -81,8 +81,7 @@ impl ApplyRequest {
         !self.only.is_empty() || !self.reject.is_empty()
     }
 
-    /// Returns whether the checks let it through, or missing trust alone stands in the way and the user
-    /// waives that.
+    /// Returns whether the checks let it through, or missing trust alone blocks it and the user waives that.
     pub(crate) fn is_let_through(&self, checks: &ValidationSummary) -> bool {
         checks.may_be_applied() || (self.unchecked && checks.waits_for_trust())
     }
@@ -93,7 +92,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What an apply or an undo did.
+/// The result of an apply or an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplySummary {
     /// Its name.
@@ -108,7 +107,7 @@ pub struct ApplySummary {
     pub merged: Vec<String>,
     /// Files that could not be written in place and were replaced.
     pub replaced: Vec<String>,
-    /// What the person left out.
+    /// The files that the person left out.
     pub left_out: Vec<String>,
     /// Required checks that passed, and how many there are.
     pub validations: (usize, usize),
@@ -124,7 +123,7 @@ pub struct ApplySummary {
     pub already: bool,
 }
 
-/// What an apply would do.
+/// The result that an apply would have.
 #[derive(Clone, Debug)]
 pub struct ApplyPreview {
     /// The plan.
@@ -137,9 +136,9 @@ pub struct ApplyPreview {
     pub already: Vec<String>,
     /// The obstacles.
     pub conflicts: Vec<Conflict>,
-    /// What the person left out.
+    /// The files that the person left out.
     pub left_out: Vec<String>,
-    /// What the checks say.
+    /// The results of the checks.
     pub validations: ValidationSummary,
     /// Files that have other names, which the plan does not mention.
     pub linked: Vec<String>,
@@ -169,7 +168,7 @@ pub enum ApplyError {
     OtherChoice {
         /// The plan.
         plan: PlanId,
-        /// Who does it.
+        /// The worker that applies it.
         worker: String,
     },
     /// It is applied, with another choice.
@@ -179,9 +178,9 @@ pub enum ApplyError {
         plan: PlanId,
         /// The number of files that were applied, as a whole or in part.
         files: usize,
-        /// How many the plan changed.
+        /// The number of files that the plan changed.
         of: usize,
-        /// What was left out.
+        /// The files that were left out.
         left_out: Vec<String>,
     },
     /// A word names nothing that the plan changed.
@@ -204,7 +203,7 @@ pub enum ApplyError {
     Validation {
         /// The plan.
         plan: PlanId,
-        /// What they say.
+        /// The results of the checks.
         summary: ValidationSummary,
     },
     /// A required check passed in the plan's sandbox and failed on the merged tree. Nothing was written.
@@ -220,15 +219,15 @@ pub enum ApplyError {
     TreeMoving {
         /// The plan.
         plan: PlanId,
-        /// What moved last.
+        /// The files that moved last.
         reasons: Vec<ConstraintReason>,
     },
-    /// Files are too large to be kept.
+    /// Files are too large to be stored.
     #[error("{} files of plan {plan} are too large to be applied", files.len())]
     TooLarge {
         /// The plan.
         plan: PlanId,
-        /// Which.
+        /// The files.
         files: Vec<String>,
     },
     /// The user's files and the plan do not go together.
@@ -236,9 +235,9 @@ pub enum ApplyError {
     Conflicts {
         /// The plan.
         plan: PlanId,
-        /// Where.
+        /// The conflicts.
         conflicts: Vec<Conflict>,
-        /// What stands in the way in other words, where the places are not known any more.
+        /// The conflicts as reasons in words, if their places are not known any more.
         reasons: Vec<ConstraintReason>,
     },
     /// Its journal is gone.
@@ -252,7 +251,7 @@ pub enum ApplyError {
     UndoDamaged {
         /// The plan.
         plan: PlanId,
-        /// Where the journal lies.
+        /// The path of the journal.
         journal: std::path::PathBuf,
     },
     /// There is a branch of this name.
@@ -261,13 +260,13 @@ pub enum ApplyError {
         /// The name.
         name: String,
     },
-    /// Somebody else has just brought the plan to this end.
+    /// Another process has just brought the plan to this end.
     #[error("plan {plan} was brought to this end by another process just now")]
     Settled {
         /// The plan.
         plan: PlanId,
     },
-    /// Whoever asked for it stopped it before it wrote anything: the plan is as it was.
+    /// The process that requested the apply stopped it before it wrote anything: the plan is as it was.
     #[error("the apply of plan {plan} was stopped")]
     Withdrawn {
         /// The plan.
@@ -332,7 +331,7 @@ impl From<ExecuteError> for ApplyError {
 }
 
 impl Engine {
-    /// What an apply would do, without doing it.
+    /// Returns the result that an apply would have, without applying.
     ///
     /// # Errors
     /// A word names nothing, or a file or content cannot be read.
@@ -470,8 +469,8 @@ impl Engine {
         Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
     }
 
-    /// Ends an apply that waits without applying anything, unless somebody who lives works on it or it has
-    /// begun to write.
+    /// Ends an apply that waits without applying anything, unless a live process works on it or it has begun
+    /// to write.
     async fn replace(&self, plan: &Plan) -> Result<(), ApplyError> {
         let other = |worker: String| ApplyError::OtherChoice { plan: plan.id, worker };
         let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
@@ -489,7 +488,7 @@ impl Engine {
         }
     }
 
-    /// What became of an apply that ran as a job.
+    /// Returns the outcome of an apply that ran as a job.
     async fn outcome(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
         let plan = self.inner.store.plan(id).await?;
         match plan.state {
@@ -539,7 +538,7 @@ impl Engine {
         }
     }
 
-    /// The summary of the apply that stands, if it is of the same choice.
+    /// Returns the summary of the apply that is in force, if it is of the same choice.
     async fn earlier(&self, plan: &Plan, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
         let applies = self.inner.store.applies(plan.id).await?;
         let stands = applies
@@ -587,7 +586,7 @@ impl From<TransactionError> for ApplyError {
     }
 }
 
-/// What people call these files of a plan.
+/// Returns the addresses of these files of a plan, for people.
 fn addresses(places: &BTreeSet<(RootIndex, RelPath)>, plan: &Plan) -> Vec<String> {
     let alias = |root: RootIndex| plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1);
     let address = |(root, path): &(RootIndex, RelPath)| match alias(*root) {

@@ -17,7 +17,7 @@ use crate::engine::EngineInner;
 use crate::query::details::verdicts_of;
 use crate::query::diff::aliases;
 
-/// What a person chose of a plan's changes.
+/// The changes of a plan that a person chose.
 pub(crate) struct SelectedChanges {
     pub(crate) net: Vec<NetChange>,
     pub(crate) wanted: Vec<WantedChange>,
@@ -25,7 +25,7 @@ pub(crate) struct SelectedChanges {
 }
 
 impl SelectedChanges {
-    /// Whether whoever has `other` has these: the same files and hunks, and the plan's file wherever that is
+    /// Returns whether `other` includes these: the same files and hunks, and the plan's file wherever that is
     /// to win.
     pub(crate) fn is_covered_by(&self, other: &SelectedChanges) -> bool {
         let parts = |chosen: &SelectedChanges| -> Vec<(String, Option<Vec<u8>>)> {
@@ -107,8 +107,8 @@ impl EngineInner {
         Ok(SelectedChanges { net, wanted, left_out })
     }
 
-    /// What the checks say about what was chosen. The rules among the invariants need no process: they are
-    /// held against that alone. The other checks have run on all changes.
+    /// Returns the check results for the chosen changes. The rules among the invariants need no process: they
+    /// are tested on these changes alone. The other checks have run on all changes.
     pub(crate) async fn checks_of_selection(
         &self,
         plan: &Plan,
@@ -151,7 +151,7 @@ impl EngineInner {
     }
 }
 
-/// Adds the directories that the plan made above what is wanted, with their modes, whoever chose what.
+/// Adds the directories that the plan made above the wanted files, with their modes, whatever was chosen.
 fn add_carriers(wanted: &mut Vec<WantedChange>, all: Vec<NetChange>, names: &[ProjectAlias]) {
     let is_made = |wanted: &&WantedChange| wanted.change.after.is_some();
     let made: BTreeSet<(RootIndex, Vec<u8>)> = wanted

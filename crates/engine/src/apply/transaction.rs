@@ -52,7 +52,7 @@ pub(crate) enum Authority<'a> {
     Owner {
         /// The run.
         run: &'a JobRun,
-        /// What lives of it.
+        /// The live state of the run.
         live: &'a Arc<RunState>,
     },
     /// The holder of the plan's lock; the plan itself is final.
@@ -79,7 +79,7 @@ pub(crate) enum TransactionError {
     Conflicts { plan: PlanId, conflicts: Vec<Conflict> },
     #[error("plan {plan} has nothing to apply")]
     Nothing { plan: PlanId },
-    /// Somebody else brought the plan to this end.
+    /// Another process brought the plan to this end.
     #[error("plan {plan} was brought to this end by somebody else")]
     Settled { plan: PlanId },
     #[error("the apply was cancelled")]
@@ -158,7 +158,7 @@ impl TransactionError {
     }
 }
 
-/// What a conflict is called where only words are kept.
+/// Returns a conflict as a reason in words.
 pub(crate) fn reason(conflict: &Conflict) -> ConstraintReason {
     ConstraintReason {
         kind: "conflict".to_owned(),
@@ -230,7 +230,7 @@ pub(crate) async fn apply(
     check_validity::run_checked(engine, job, authority, when, &checks.trusted_since).await
 }
 
-/// Files whose content was too large to be kept, or could not be read.
+/// Returns the files whose content was too large to be stored, or could not be read.
 pub(crate) fn too_large(plan: &Plan, wanted: &[WantedChange]) -> Vec<String> {
     let is_not_kept = |after: domain::FileState| {
         after.size > plan.spec.max_file_bytes || after.hash == sandbox::capture::UNKNOWN_CONTENT
@@ -303,8 +303,8 @@ pub(crate) async fn run_transaction(
     carried
 }
 
-/// Under the locks the world is looked at anew: an apply that was broken off is brought to its end first, and
-/// the plan may by now be where it was to be brought.
+/// Looks at the present state again, under the locks. An interrupted apply is brought to its end first, and
+/// the plan may have reached its target in the meantime.
 async fn settled_meanwhile(
     engine: &Arc<EngineInner>,
     job: &ApplyJob<'_>,
@@ -334,7 +334,7 @@ async fn settled_meanwhile(
     if is_due { Ok(()) } else { Err(TransactionError::Settled { plan }) }
 }
 
-/// An apply that is open stands in the way of another to the same project.
+/// Returns the error for an open apply, which blocks another to the same project.
 fn in_the_way(plan: PlanId, open: &UnsettledApply) -> TransactionError {
     let whose = open.plan.map_or_else(String::new, |plan| format!(" of plan {plan}"));
     let what = format!("an interrupted {}{whose} to the same project", open.kind.as_str());

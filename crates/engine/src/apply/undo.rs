@@ -4,7 +4,7 @@
 //! 1. What was before comes from the apply's own journal, so that undo needs neither git nor the changeset.
 //! 2. Once it is stored that the plan is undone, neither the apply's journal nor the undo's own is read
 //!    again: both go, and what they held is stored among the contents once.
-//! 3. Edits made since are kept where they go together with the undo; where not, nothing is written.
+//! 3. Edits made since are retained if they merge with the undo; otherwise nothing is written.
 
 use std::io::Read;
 
@@ -113,7 +113,7 @@ pub(crate) fn left_by(images: &UndoJournal) -> Option<UndoneJournal> {
     images.ended_at().map(|at| UndoneJournal { at })
 }
 
-/// What an undo of these changes is to make of the files.
+/// Returns the changes of the files that an undo of these changes makes.
 pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<WantedChange> {
     let ends = images.changes().iter().map(|change| {
         let state = |image: &Option<FileImage>| image.as_ref().map(|image| image.state);

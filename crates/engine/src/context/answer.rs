@@ -34,7 +34,7 @@ fn included(given: &AssembledContext) -> impl Iterator<Item = (&Fragment, &FileL
     })
 }
 
-/// What did not go as it should, with the strategies that failed.
+/// Returns the notes about problems, with the strategies that failed.
 fn notes(receipt: &Receipt) -> Vec<String> {
     let failed = receipt.strategies.iter().filter(|line| match line.outcome {
         StrategyOutcome::Open { .. }

@@ -1,8 +1,8 @@
 //! The contexts that were delivered to the nodes of a plan, as they were stored.
 //!
 //! # Invariants
-//! The text is what the model was given, byte for byte, or it is told that it is not kept any more: it is
-//! never made anew.
+//! The text is byte for byte the one that the model got, or the answer says that it is not stored any more:
+//! it is never made again.
 
 use std::io::Read;
 
@@ -12,11 +12,11 @@ use store::PlanStoreError;
 
 use crate::engine::Engine;
 
-/// Why the text of a context cannot be told.
+/// The error if the text of a context cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the text of context {id} is not kept any more, or cannot be read: {source}")]
 pub struct ReadContextError {
-    /// Which.
+    /// The id of the context.
     pub id: domain::ContextId,
     /// The error of the store.
     #[source]

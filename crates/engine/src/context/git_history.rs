@@ -8,11 +8,11 @@ use context::index::Oid;
 use context::ports::{COMMIT_PATHS_MAX, Commit, CommitLog, History, PortError};
 use sandbox::git::log::{GitCommit, GitHistory};
 
-/// The history of the repository that a project is or lies in.
+/// The history of the repository that a project is, or is in.
 pub(super) struct GitCommitHistory(GitHistory);
 
 impl GitCommitHistory {
-    /// None if it lies in none.
+    /// `None` if it is in none.
     pub(super) fn around(project: &Path) -> Option<GitCommitHistory> {
         GitHistory::around(project).map(GitCommitHistory)
     }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A match holds the text that was asked for in its own text, whatever the case of its letters. The newest
 //!    comes first; of one moment the order is that of the kinds, then of the ids.
-//! 2. What is told is redacted, and each match is bounded.
+//! 2. The matches are redacted, and each is bounded.
 //! 3. Commits are those of the projects alone; outside a plan there is nothing else.
 //!
 //! # Not here
@@ -29,7 +29,7 @@ const COMMITS_MAX: u32 = 2_000;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryMatch {
-    /// What it was.
+    /// The kind of the event.
     pub kind: HistoryKind,
     /// Its name.
     pub id: String,
@@ -39,18 +39,18 @@ pub struct HistoryMatch {
     pub text: String,
 }
 
-/// Why the commits of a project cannot be told.
+/// The error if the commits of a project cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the history of {} cannot be read", project.display())]
 pub struct ReadCommitsError {
-    /// Where.
+    /// The path of the project.
     pub project: PathBuf,
     /// The error of git.
     #[source]
     pub source: GitLogError,
 }
 
-/// What the question asks for of all that happened, as tools answer it.
+/// Returns the events that the question asks for, in the form of tool answers.
 pub fn answer(
     question: &HistoryQuestion,
     mut past: Vec<HistoryMatch>,
@@ -83,7 +83,7 @@ fn stamp(at: WallMs) -> String {
     format!("{}T{:02}:{:02}:{:02}Z", Day::from_wall(at), seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// What happened in a plan.
+/// Returns the events of a plan.
 ///
 /// # Errors
 /// The store failed.
@@ -156,7 +156,7 @@ pub(crate) fn commits(
 }
 
 impl Engine {
-    /// What was committed in projects, as the tool `query_history` answers outside a plan.
+    /// Returns the commits of projects, as the tool `query_history` answers outside a plan.
     ///
     /// # Errors
     /// Git cannot be run, or says no.

@@ -17,17 +17,17 @@ use super::{ContextError, ContextProject, Contexts, PipelineError};
 
 /// The number of times that a project that changes all the time is looked at.
 const LOOKS_MAX: u32 = 4;
-/// The number of paths that are told that differ.
+/// The maximum number of different paths that are reported.
 const DIFFERENT_MAX: usize = 20;
 
-/// How the index of a project stands.
+/// The state of the index of a project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexState {
     /// Files that it knows.
     pub files: u64,
     /// Contents that it knows.
     pub facts: u64,
-    /// What it takes on the disk.
+    /// The size of the index on the disk, in bytes.
     pub bytes: u64,
     /// Commits that it knows.
     pub commits: u64,
@@ -37,15 +37,15 @@ pub struct IndexState {
     pub changed: u32,
     /// True if there are files that it does not know.
     pub partial: bool,
-    /// True if there was no time for all of them, and the next time goes on.
+    /// True if there was no time for all of them; the next update continues.
     pub unfinished: bool,
-    /// How long it took to bring it up to date.
+    /// The time that the update took, in milliseconds.
     pub ms: u32,
-    /// What people should know.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
-/// Whether an index says what the files say.
+/// The result of a comparison of an index with the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexVerification {
     /// It does.
@@ -57,7 +57,7 @@ pub enum IndexVerification {
 }
 
 impl Contexts {
-    /// Brings the index of a project up to date and tells how it stands. Blocks.
+    /// Brings the index of a project up to date and returns its state. Blocks.
     ///
     /// # Errors
     /// The project or its settings cannot be read; or a cancel.

@@ -5,7 +5,7 @@
 //! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
 //! 2. Lists are bounded, the best first, ties by path.
 //! 3. Names are text of files: secrets are taken out of them.
-//! 4. Only of files that the default view shows is anything told.
+//! 4. The answer is only about files that the default view shows.
 //!
 //! # Not here
 //! Ranking: these are the plain facts that the strategies rank by.
@@ -23,7 +23,7 @@ use sync::Observed;
 
 use super::{ContextAsk, ContextError, ContextProject, Contexts, PipelineError};
 
-/// The number of neighbours of a kind that are told.
+/// The maximum number of neighbours of a kind in the answer.
 const NEIGHBOURS_MAX: usize = 20;
 /// The number of names that say why two files are neighbours.
 const NAMES_MAX: usize = 5;
@@ -36,7 +36,7 @@ const PLACES_MAX: usize = 20;
 /// As many tokens as any file can cost.
 const TOKENS: u32 = 1_000_000;
 
-/// What is asked about.
+/// The file or symbol that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InspectTarget {
     /// A file.
@@ -45,24 +45,24 @@ pub enum InspectTarget {
     Symbol(String),
 }
 
-/// What the index knows of a file.
+/// The knowledge of the index about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInspection {
     /// The project.
     pub project: ProjectIndex,
     /// The file.
     pub path: RelPath,
-    /// What it is written in.
+    /// The language of the file.
     pub language: &'static str,
     /// The number of lines that it has; none if it was not read.
     pub lines: Option<u32>,
-    /// How long it is.
+    /// The size of the file in bytes.
     pub bytes: u64,
     /// Why only its path is known.
     pub path_only: Option<ExclusionReason>,
-    /// What it costs at each depth; of one that is only listed the first.
+    /// The cost at each depth; for a file that is only listed, the first depth alone.
     pub tokens: Vec<(Depth, u32)>,
-    /// What it defines, by line.
+    /// The definitions in the file, by line.
     pub definitions: Vec<InspectedDef>,
     /// Files that use what it defines.
     pub referred_by: Vec<Neighbour>,
@@ -72,7 +72,7 @@ pub struct FileInspection {
     pub changes_with: Vec<(RelPath, u32)>,
     /// Of a symbol: all places that define it.
     pub defined_at: Vec<(ProjectIndex, RelPath, u32)>,
-    /// What did not go as it should.
+    /// Notes about problems.
     pub notes: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct FileInspection {
 pub struct InspectedDef {
     /// Its name.
     pub name: String,
-    /// What it is, in a word.
+    /// The kind of the definition, in one word.
     pub kind: &'static str,
     /// The line of its name.
     pub line: u32,
@@ -96,14 +96,14 @@ pub struct InspectedDef {
 pub struct Neighbour {
     /// The file.
     pub path: RelPath,
-    /// How much they share.
+    /// The weight of the shared names.
     pub weight: f32,
     /// Some of the names, those that say most first.
     pub names: Vec<String>,
 }
 
 impl Contexts {
-    /// What the index knows of a file, or of the file that defines a symbol. Blocks.
+    /// Returns the knowledge of the index about a file, or about the file that defines a symbol. Blocks.
     ///
     /// # Errors
     /// There is no such thing, or it is defined in too many places; no project; or a cancel.
@@ -204,7 +204,7 @@ impl Contexts {
         Ok(opened)
     }
 
-    /// What the file costs at each depth, as the pipeline has it.
+    /// Returns the cost of the file at each depth, as the pipeline charges it.
     fn costs(
         &self,
         projects: &[ContextProject],
@@ -227,7 +227,7 @@ impl Contexts {
         Ok(costs)
     }
 
-    /// What the pipeline shows of one thing.
+    /// Returns the context of the pipeline for one focus.
     fn about(
         &self,
         projects: &[ContextProject],
@@ -277,7 +277,7 @@ fn find<'a>(opened: &'a OpenedProjects, sought: &InspectTarget) -> Result<Locate
     }
 }
 
-/// Who uses what this file defines, and who defines what it uses.
+/// Returns the files that use the definitions of this file, and the files whose definitions it uses.
 fn references(snapshot: &Snapshot, at: usize) -> (Vec<Neighbour>, Vec<Neighbour>) {
     let file = &snapshot.files()[at];
     let mut definers: HashMap<u32, (String, BTreeSet<usize>)> = HashMap::new();

@@ -14,8 +14,8 @@
 //! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows
 //!    from snapshots, however many requests it answers at once.
 //! 2. Without a redactor nothing is assembled: no text of a file is ever shown raw.
-//! 3. What a breaker does is told once, to the sink. A reset that a person asks for, in any process, is done
-//!    before the next context.
+//! 3. Each change of a breaker is reported once, to the sink. A reset that a person asks for, in any process,
+//!    is done before the next context.
 //! 4. No file of a hidden path is indexed, named or read.
 //!
 //! # Not here
@@ -76,18 +76,18 @@ use token_factors::TokenFactors;
 /// The folder of the indexes in the data directory.
 const INDEX_DIR: &str = "index";
 
-/// What the contexts of a process are made with.
+/// The parts that the contexts of a process are made with.
 #[derive(Clone, Debug)]
 pub struct ContextsSetup {
     /// The number of strategies that run at once, and how long.
     pub executor: ExecutorConfig,
-    /// How often a strategy may fail, and how long it is skipped then.
+    /// The number of failures that a strategy may have, and the time for which it is skipped then.
     pub breakers: BreakerConfig,
-    /// How much memory the snapshots of all projects may take.
+    /// The memory limit of the snapshots of all projects, in bytes.
     pub memory_bytes_max: usize,
-    /// What holds for the projects of a request.
+    /// The rules for the projects of a request.
     pub rules: Arc<dyn ContextRules>,
-    /// Paths that nothing of a plan sees, beside the data directory.
+    /// Paths that nothing of a plan sees, in addition to the data directory.
     pub hidden: Vec<PathBuf>,
 }
 
@@ -103,18 +103,18 @@ impl Default for ContextsSetup {
     }
 }
 
-/// The strategies that there are, each with how much it counts where nobody says otherwise.
+/// Returns the built-in strategies, each with its default weight.
 pub fn built_in_strategies() -> Vec<(Name, f32)> {
     Pipeline::strategies().iter().map(|strategy| (strategy.name().clone(), strategy.weight())).collect()
 }
 
-/// What somebody wants, and where it is looked for.
+/// A request for context, and the projects in which it is looked for.
 pub struct ContextAsk {
     /// The projects, in the order of their numbers.
     pub projects: Vec<ContextProject>,
-    /// What is wanted.
+    /// The request.
     pub request: ContextRequest,
-    /// Who counts.
+    /// The token counter.
     pub counter: Arc<dyn TokenCounter>,
 }
 
@@ -136,7 +136,7 @@ pub enum ContextError {
     /// A project is not there, or cannot be read.
     #[error("the project {} cannot be read: {source}", root.display())]
     Root {
-        /// Where it should be.
+        /// The expected path of the project.
         root: PathBuf,
         /// The error of the system.
         #[source]
@@ -171,8 +171,9 @@ struct Shared {
 }
 
 impl Contexts {
-    /// The pipeline of the process whose data is kept in `data_dir`, for those who have no engine. Keys of
-    /// `providers` that the environment has are taken out of texts, as those of all providers.
+    /// Creates the pipeline of the process whose data is stored in `data_dir`, for a caller without an
+    /// engine. Keys of `providers` that the environment has are taken out of texts, as those of all
+    /// providers.
     ///
     /// # Errors
     /// A value of the executor's configuration is out of its bounds.
@@ -262,8 +263,7 @@ impl Contexts {
         Ok(context)
     }
 
-    /// The number of tokens that a text about these projects may cost where nobody says how many:
-    /// `context.max_tokens`.
+    /// Returns the default maximum number of tokens for a text about these projects: `context.max_tokens`.
     ///
     /// # Errors
     /// The settings cannot be read.
@@ -271,12 +271,12 @@ impl Contexts {
         Ok(self.settings(projects)?.pipeline.max_tokens)
     }
 
-    /// What nothing of a plan sees.
+    /// Returns the paths that nothing of a plan sees.
     pub(crate) fn hidden(&self) -> &HiddenPaths {
         self.shared.hidden.get_or_init(|| HiddenPaths::new(self.shared.hide.iter().cloned()))
     }
 
-    /// What is known of how models count.
+    /// Returns the known token factors of models.
     pub(crate) fn factors(&self) -> &TokenFactors {
         &self.shared.factors
     }
@@ -300,7 +300,7 @@ impl Contexts {
     }
 }
 
-/// Whoever says how many tokens they want and is given fewer by a setting should know why.
+/// Returns a note if a setting gives a request fewer tokens than it asks for.
 fn less_than_asked(request: &ContextRequest, given: &AssembledContext) -> Option<String> {
     let wanted = request.budget.base().min(request.budget.cap?);
     let total = given.receipt.budget.total;

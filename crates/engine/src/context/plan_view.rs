@@ -1,9 +1,9 @@
-//! A plan as the context pipeline sees it: its projects with what it changed, and what it decided and was
-//! told.
+//! A plan as the context pipeline sees it: its projects with its changes, its decisions and the messages to
+//! it.
 //!
 //! # Invariants
 //! 1. A plan that is applied or cancelled is seen without its changes: your files are what they are.
-//! 2. What checks said is told with the place that they named; what names no place is not told.
+//! 2. The message of a check is reported with the place that it names; a message without a place is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::engine::{Engine, EngineInner};
 use crate::plan::create::path_of;
 use crate::query::details::results_of;
 
-/// How many places that checks named are told.
+/// The maximum number of places in the messages of checks.
 const FINDINGS_MAX: usize = 50;
-/// How much of a line that names a place is told.
+/// The maximum number of characters of a line that names a place.
 const FINDING_CHARS_MAX: usize = 300;
 
 /// A plan as the context pipeline sees it.
 pub struct PlanContextView {
     /// Its projects, with what it changed.
     pub projects: Vec<ContextProject>,
-    /// What it decided, changed and was told.
+    /// The decisions and changes of the plan, and the messages to it.
     pub facts: PlanFacts,
 }
 
@@ -41,7 +41,7 @@ impl Engine {
         &self.inner.contexts
     }
 
-    /// What a request of a plan looks into, as the store has it, and what is known of the plan.
+    /// Returns the view of a plan for its requests, as the store has it, and the facts about the plan.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
@@ -73,8 +73,8 @@ impl EngineInner {
         Ok(PlanContextView { projects: projects.collect(), facts })
     }
 
-    /// What is known of a plan that has changed `net`: what stands of its decisions, newest first, what it
-    /// touched, what its failed checks said of a place.
+    /// Returns the facts about a plan that has changed `net`: its live decisions, newest first, the files
+    /// that it touched, and the places that its failed checks named.
     pub(crate) async fn context_facts(
         &self,
         plan: &Plan,
@@ -123,8 +123,8 @@ fn changed_paths(change: &NetChange) -> Vec<(ProjectIndex, RelPath)> {
     paths.map(|path| (change.root, path.clone())).collect()
 }
 
-/// What is where in a project after these changes, and how long; nothing where a file was, or where no file
-/// is.
+/// Returns the content and the size at each changed path of a project; `None` if no regular file is there
+/// now.
 fn kept_files(net: &[NetChange], root: RootIndex) -> BTreeMap<RelPath, Option<(Hash, u64)>> {
     let mut files = BTreeMap::new();
     for change in net.iter().filter(|change| change.root == root) {
@@ -163,7 +163,7 @@ fn place_in(word: &str) -> Option<(&str, u32)> {
     (is_path && number > 0).then_some((path, number))
 }
 
-/// Which project a path that a check named lies in. One that is not absolute is meant from the first
+/// Returns the project that contains a path that a check named. A relative path is relative to the first
 /// project's root.
 fn in_project(path: &str, plan: &Plan) -> Option<(ProjectIndex, RelPath)> {
     let path = Path::new(path.trim_start_matches("./"));

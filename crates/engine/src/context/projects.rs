@@ -26,15 +26,15 @@ use super::{ContextError, ContextSettings, Contexts, ProjectSettings};
 /// A project to look into.
 #[derive(Clone)]
 pub struct ContextProject {
-    /// Where it lies.
+    /// The path of the project.
     pub root: PathBuf,
-    /// What it is called where several are.
+    /// Its alias, if there are several projects.
     pub alias: String,
-    /// What a plan changed in it.
+    /// The changes of a plan in it.
     pub changes: Option<ProjectChanges>,
 }
 
-/// What a plan changed in a project, and where it is read.
+/// The changes of a plan in a project, and the source of their contents.
 #[derive(Clone)]
 pub struct ProjectChanges {
     pub(super) tree: Arc<dyn FileTree>,
@@ -42,7 +42,7 @@ pub struct ProjectChanges {
 }
 
 impl ProjectChanges {
-    /// What changed.
+    /// Returns the changed paths.
     pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
         self.paths.iter()
     }
@@ -53,7 +53,7 @@ impl ProjectChanges {
 }
 
 impl ContextProject {
-    /// A project as it lies on the disk.
+    /// Creates a project with its files on the disk.
     pub fn at(root: impl Into<PathBuf>, alias: impl Into<String>) -> ContextProject {
         ContextProject { root: root.into(), alias: alias.into(), changes: None }
     }
@@ -167,7 +167,7 @@ fn seen(
     IndexedRoot { no, alias, snapshot, source: Arc::new(source), views }
 }
 
-/// Where the files of one project are read for one request.
+/// The reader of one project's files for one request.
 struct ProjectFileReader {
     index: Arc<Index>,
     tree: Arc<DiskTree>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use context::index::IndexConfig;
 use context::{ExecutorConfig, PipelineConfig, Views};
 
-/// What holds for one request.
+/// The settings of one request.
 #[derive(Clone, Debug)]
 pub struct ContextSettings {
     /// Of the pipeline; its views are the user's.
@@ -21,11 +21,11 @@ pub struct ContextSettings {
     pub deadline: Duration,
     /// Of each project, in their order.
     pub projects: Vec<ProjectSettings>,
-    /// What people should know of them.
+    /// Notes about the settings, for people.
     pub notes: Vec<String>,
 }
 
-/// What holds for one project.
+/// The settings of one project.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectSettings {
     /// Its own rules of what may be seen.
@@ -45,14 +45,14 @@ pub struct RulesError {
 
 /// Knows what holds for projects. Asked for every request, on a thread that may block.
 pub trait ContextRules: fmt::Debug + Send + Sync {
-    /// What holds for a request into the projects at `roots`.
+    /// Returns the settings of a request into the projects at `roots`.
     ///
     /// # Errors
     /// A file of settings cannot be read, or says what is not allowed.
     fn rules(&self, roots: &[PathBuf]) -> Result<ContextSettings, RulesError>;
 }
 
-/// What holds where nobody set anything.
+/// The default settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultRules;
 

@@ -24,7 +24,7 @@ const FOREIGN_FACTOR: u32 = 115;
 const FACTOR_MAX: u32 = 400;
 /// The number of models that are remembered; of more, nothing is learnt.
 const MODELS_MAX: usize = 256;
-/// What providers put round a message, a tool, and tools in general. In tokens.
+/// The tokens that providers add to a message, a tool, and tools in general.
 const AROUND_MESSAGE: u64 = 8;
 const AROUND_TOOL: u64 = 16;
 const AROUND_TOOLS: u64 = 512;
@@ -38,7 +38,7 @@ pub(crate) struct TokenFactors {
 }
 
 impl TokenFactors {
-    /// Who counts for a model.
+    /// Returns the counter for a model.
     pub(crate) fn counter(&self, model: &str) -> LexicalCounter {
         let learnt = lock(&self.learnt).get(model).copied();
         LexicalCounter::with_factor(learnt.unwrap_or_else(|| untaught(model)))
@@ -77,7 +77,7 @@ fn untaught(model: &str) -> u32 {
     }
 }
 
-/// What a question costs by a counter.
+/// Returns the cost of a question by a counter.
 fn count(question: &ModelRequest, counter: LexicalCounter) -> u64 {
     let ModelRequest { model: _, system, messages, tools, max_tokens: _, output, asker: _ } = question;
     let tokens = |text: &str| u64::from(counter.tokens(text));

@@ -46,10 +46,10 @@ fn stat(file: TreeFile) -> FileStat {
     FileStat { path, size, mtime_ns, ctime_ns, inode }
 }
 
-/// What a plan changed, as the store keeps it.
+/// The changes of a plan in the store.
 pub(super) struct StoredChangesTree {
     pub(super) store: Arc<dyn Store>,
-    /// What is at each path, and how long it is; none: nothing any more.
+    /// The content and size at each path; `None` if there is nothing any more.
     pub(super) files: BTreeMap<RelPath, Option<(Hash, u64)>>,
 }
 
@@ -60,7 +60,7 @@ impl StoredChangesTree {
 }
 
 impl FileTree for StoredChangesTree {
-    /// Nobody walks it: it is looked at path by path.
+    /// Stops at once: this tree is read path by path, and never walked.
     fn walk(&self, _: &StopPoll<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
         Ok(WalkSummary::stopped())
     }

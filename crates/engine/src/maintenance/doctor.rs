@@ -16,11 +16,11 @@ use crate::workers::registry::release_dead_leases;
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorFinding {
-    /// What.
+    /// The name of the check.
     pub name: String,
     /// True if it works.
     pub works: bool,
-    /// How, or why not.
+    /// The details, or the reason of the failure.
     pub detail: String,
 }
 
@@ -33,7 +33,7 @@ pub struct Leftovers {
     pub stuck: Vec<String>,
     /// Leases of dead workers that were ended now.
     pub leases: usize,
-    /// Applies that were finished or taken back when this engine was opened.
+    /// Applies that were finished or rolled back when this engine was opened.
     pub applies: usize,
     /// Applies that were begun and have not come to their end.
     pub open: Vec<UnsettledApply>,
@@ -41,7 +41,7 @@ pub struct Leftovers {
     pub kept: Vec<RetainedSandbox>,
 }
 
-/// What this machine offers.
+/// The abilities of this machine.
 #[derive(Clone, Debug)]
 pub struct DoctorReport {
     /// The rungs of the sandbox ladder, best first.
@@ -61,14 +61,14 @@ pub struct DoctorReport {
 /// Below this the disk is said to be too full to work on.
 const DISK_BYTES_LOW: u64 = 256 * 1024 * 1024;
 
-/// What was tried without the store.
+/// The results of the tests without the store.
 struct ProbeResults {
     sandbox: Vec<DoctorFinding>,
     isolation: Vec<DoctorFinding>,
 }
 
-/// Tries what plans will need though the store cannot be used, for the reason `why`. Nothing is cleared: who
-/// needs what lies there is written in the store.
+/// Tests what plans will need although the store cannot be used, for the reason `why`. Nothing is cleared:
+/// only the store knows which files are still needed.
 pub async fn doctor_without_store(options: &EngineOptions, project: &Path, why: String) -> DoctorReport {
     let tried = tried(options, project).await.unwrap_or_else(|error| {
         let broken = DoctorFinding { name: "probe".to_owned(), works: false, detail: error.to_string() };

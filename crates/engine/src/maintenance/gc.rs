@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A plan that is not final is never touched, nor a journal that is open.
-//! 2. A sandbox that is kept for changes which could not be captured goes only when its plan is final or
-//!    unknown.
+//! 2. A sandbox that is retained for changes which could not be captured is removed only when its plan is
+//!    final or unknown.
 //! 3. Contents go only when no entry and no call names them. What a journal needs it has itself or has
 //!    linked, so a collection takes nothing from an undo.
 
@@ -20,7 +20,7 @@ use crate::engine::Engine;
 /// The number of plans that one write forgets: others write in between.
 const FORGOTTEN_AT_ONCE: usize = 200;
 
-/// What to clear.
+/// The choice of the data to clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcRequest {
     /// Only tell what would be cleared.
@@ -31,7 +31,7 @@ pub struct GcRequest {
     pub max_bytes: u64,
 }
 
-/// What was cleared, or would be.
+/// The data that was cleared, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Sandboxes without an owner.
@@ -44,11 +44,11 @@ pub struct GcReport {
     pub undo_journals: u64,
     /// Their bytes.
     pub undo_bytes: u64,
-    /// Contents that nobody names.
+    /// Contents without a reference.
     pub contents: u64,
     /// Their bytes.
     pub content_bytes: u64,
-    /// What the store's own file gave back to the disk.
+    /// The space that the store's own file returned to the disk.
     pub given_back: ReclaimedSpace,
 }
 
@@ -64,7 +64,7 @@ pub enum GcError {
 }
 
 impl Engine {
-    /// Clears what nobody needs any more.
+    /// Clears data that is not needed any more.
     ///
     /// # Errors
     /// The store or the data directory failed; what was cleared before stays cleared.
@@ -103,7 +103,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Clears sandboxes that were kept for changes which nobody will capture any more.
+    /// Clears retained sandboxes whose changes will not be captured any more.
     async fn clear_kept(
         &self,
         kept: &[PathBuf],

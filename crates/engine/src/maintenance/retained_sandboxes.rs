@@ -16,24 +16,24 @@ use store::{PlanStoreError, StoreError};
 use crate::engine::EngineInner;
 use crate::run::plan_sandbox::location::owner_of;
 
-/// The detail of an error that says where the sandbox is kept.
+/// The detail of an error that contains the path of the retained sandbox.
 pub(crate) const KEPT_IN: &str = "sandbox_kept_in";
 
-/// Where the sandbox is kept that an error tells of; none when it tells of none.
+/// Returns the path of the retained sandbox that an error reports; `None` if it reports none.
 pub fn retained_dir_of(error: &NewError) -> Option<&str> {
     error.detail().get(KEPT_IN).and_then(|dir| dir.as_str())
 }
 
-/// A sandbox that is kept.
+/// A retained sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetainedSandbox {
     /// The plan.
     pub plan: PlanId,
     /// Its attempt.
     pub attempt: u32,
-    /// Where it lies.
+    /// The path of the sandbox.
     pub dir: PathBuf,
-    /// True if nobody will capture it any more: its plan is final, in a later attempt, or not known.
+    /// True if it will not be captured any more: its plan is final, in a later attempt, or not known.
     pub is_over: bool,
 }
 

@@ -22,14 +22,14 @@ const LEFT_BEHIND_MAX: usize = 10_000;
 /// Plans that were between two phases without anybody to move them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StrandedPlans {
-    /// How many go on now.
+    /// The number of plans that continue now.
     pub(crate) moved: usize,
-    /// How many could not be moved: the queue is full, or the store did not answer.
+    /// The number of plans that could not be moved: the queue is full, or the store did not answer.
     pub(crate) stuck: usize,
 }
 
 impl Engine {
-    /// Queues the plan's next phase, if it goes on by itself; says whether it does.
+    /// Queues the plan's next phase, if it continues by itself; returns whether it does.
     ///
     /// # Errors
     /// The store failed.
@@ -77,7 +77,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Whether a worker that lives is about to queue the next phase of a plan that has no job, and stands at
+    /// Returns whether a live worker is about to queue the next phase of a plan that has no job, and is at
     /// this gate.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ impl Engine {
     }
 }
 
-/// Whether the plan may go on by itself: one whose work is done does so only if a yes to applying it was
-/// given before.
+/// Returns whether the plan may continue by itself: one whose work is done does so only if a yes to applying
+/// it was given before.
 pub(crate) fn may_go_on(plan: &Plan) -> bool {
     let has_a_yes = plan.spec.apply == GateDecision::Auto || plan.spec.automation.apply == GateDecision::Auto;
     plan.state != PlanState::Execute(WorkState::Complete) || has_a_yes

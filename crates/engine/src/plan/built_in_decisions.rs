@@ -8,12 +8,12 @@ use domain::{
     Decision, DecisionKind, Invariant, InvariantScope, NewDecision, NodeKind, Phase, PlanSpec, PlanStep,
 };
 
-/// What is chosen by a plan that goes back by itself: the recovery is told apart from a person by it.
+/// The choice of a plan that goes back by itself: it distinguishes the recovery from a person.
 const BY_ITSELF: &str = "back to strategize, by recovery";
 /// The same by a person.
 const BY_A_PERSON: &str = "back to strategize, by person";
 
-/// What the plan was asked to do. `shown` is that without its secrets.
+/// Returns the decision for the prompt of the plan. `shown` is the prompt without its secrets.
 pub(crate) fn prompt(shown: &str) -> NewDecision {
     NewDecision {
         question: "What is to be done?".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn prompt(shown: &str) -> NewDecision {
     }
 }
 
-/// What must hold, with who set it; none when nothing must.
+/// Returns the decision for the invariants, with their sources; `None` if there are none.
 pub(crate) fn invariants(spec: &PlanSpec, attempt: u32) -> Option<NewDecision> {
     if spec.invariants.is_empty() {
         return None;
@@ -63,7 +63,8 @@ pub(crate) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
     }
 }
 
-/// What a person said. Attempt and phase are those in which the plan stands, which the store knows.
+/// Returns the decision for a person's message. Attempt and phase are those of the plan, which the store
+/// knows.
 pub(crate) fn guidance(text: &str) -> NewDecision {
     NewDecision {
         question: "What else is to be heeded?".to_owned(),

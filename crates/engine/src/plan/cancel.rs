@@ -28,13 +28,13 @@ const LOOK_LAST: Duration = Duration::from_millis(100);
 /// A cancel that is acknowledged.
 #[derive(Clone, Debug)]
 pub struct CancelReport {
-    /// The plan as it stands.
+    /// The present plan.
     pub plan: Plan,
     /// True if it was cancelled before.
     pub already: bool,
     /// The number of entries that it keeps.
     pub entries_kept: usize,
-    /// Where a sandbox of it is kept, because what its command changed could not be captured.
+    /// The path of its retained sandbox, if the changes of its command could not be captured.
     pub kept_in: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ pub enum CancelError {
     Unconfirmed {
         /// The plan.
         plan: PlanId,
-        /// What is known of the owner.
+        /// The known facts about the owner.
         worker: String,
     },
     /// The plan cannot be read or moved.
@@ -168,7 +168,8 @@ impl Engine {
         }
     }
 
-    /// Asks the owner of a job to end it, and waits until it has; says whether nobody had asked before.
+    /// Asks the owner of a job to end it, and waits until it has; returns whether this is the first such
+    /// request.
     async fn end_job(
         &self,
         plan: &Plan,
@@ -222,9 +223,9 @@ impl Engine {
         }
     }
 
-    /// Takes the job of an owner that is gone; the run that this begins finds the cancel and finishes it. On
-    /// a task of its own: it comes to its end, and shows that it lives until then, also when nobody waits any
-    /// longer.
+    /// Takes the job of an owner that is dead; the run that this begins finds the cancel and finishes it.
+    /// This runs on a task of its own: it comes to its end, and is visibly alive until then, also when no
+    /// caller waits any longer.
     async fn take_over(
         &self,
         job: &Job,

@@ -20,11 +20,11 @@ use definitions::ServerTool;
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPlanRequest {
-    /// A line for people, of which [`TITLE_CHARS_MAX`] characters are kept.
+    /// A line for people, of which [`TITLE_CHARS_MAX`] characters are stored.
     pub title: String,
-    /// What it is asked to do.
+    /// The specification of its work.
     pub spec: PlanSpec,
-    /// Where it works; the first is where its command runs.
+    /// The projects that it works in; its command runs in the first.
     pub projects: Vec<ProjectLink>,
 }
 
@@ -122,7 +122,7 @@ fn beginning(spec: &PlanSpec, shown: &str) -> (Vec<NewDecision>, Phase) {
     (decisions, Phase::Execute)
 }
 
-/// Everything that can be told before anything runs.
+/// Returns every problem that can be found before anything runs.
 fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     if request.projects.is_empty() {
@@ -185,7 +185,8 @@ fn step_finding(step: &PlanStep, request: &NewPlanRequest) -> Option<String> {
     }
 }
 
-/// A tool that nobody has. Those of servers are known when a node begins.
+/// Returns the problem of a step whose tool does not exist. The tools of servers are known when a node
+/// begins.
 fn tool_finding(step: &PlanStep, tools: &Catalog) -> Option<String> {
     let is_of_server = |name: &str| ServerTool::parse(name).is_some();
     let error = match &step.does {

@@ -23,7 +23,7 @@ impl Engine {
     /// Leaves the execution of a plan to the workers.
     ///
     /// # Errors
-    /// It is not to be executed in its state, or somebody works on it.
+    /// Returns an error if the plan is not to be executed in its state, or a process works on it.
     pub async fn detach_plan(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
         self.begin(id, options).await?;
         self.release_to_workers(id).await
@@ -32,7 +32,7 @@ impl Engine {
     /// Leaves a plan that failed, or whose owner died, in the same way.
     ///
     /// # Errors
-    /// It is final, has an owner that lives, or nothing of it failed.
+    /// Returns an error if the plan is final, has a live owner, or nothing of it failed.
     pub async fn detach_resumed(&self, id: PlanId) -> Result<(), ExecuteError> {
         self.retry(id).await?;
         self.release_to_workers(id).await
@@ -59,7 +59,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns true if a worker lives that takes any plan that needs these variables.
+    /// Returns true if a live worker takes any plan that needs these variables.
     pub fn has_worker_for(&self, keys: &BTreeSet<String>) -> bool {
         live_workers(&self.inner.options.data_dir).has_for(keys)
     }

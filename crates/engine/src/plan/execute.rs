@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many failures the store is not asked for work any more.
 const STORE_ERRORS_MAX: u64 = 25;
 
-/// How to execute.
+/// The options of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecuteOptions {
     /// A plan that is complete is executed once more, as a new attempt.
@@ -83,7 +83,7 @@ pub enum ExecuteError {
     Unstored {
         /// The plan.
         plan: PlanId,
-        /// How it failed.
+        /// The failure.
         why: String,
     },
     /// No worker could be started in this process.
@@ -113,7 +113,8 @@ impl Engine {
     /// Takes the plan through its phases: to the end of execute, or of apply when it goes there by itself.
     ///
     /// # Errors
-    /// It is not to be executed in its state, somebody else has it, or this process cannot work.
+    /// Returns an error if the plan is not to be executed in its state, another process has it, or this
+    /// process cannot work.
     pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanDetails, ExecuteError> {
         self.begin(id, options).await?;
         self.go_on(id, options).await
@@ -138,7 +139,7 @@ impl Engine {
     /// Goes on with a plan that failed, or whose owner died.
     ///
     /// # Errors
-    /// It is final, has an owner that lives, or nothing of it failed.
+    /// Returns an error if the plan is final, has a live owner, or nothing of it failed.
     pub async fn resume(&self, id: PlanId) -> Result<PlanDetails, ExecuteError> {
         self.retry(id).await?;
         self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
@@ -246,7 +247,7 @@ impl Engine {
         outcome
     }
 
-    /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
+    /// Ends the leases of dead workers and removes their sandboxes, so that no process waits for them.
     pub(crate) async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
         release_dead_leases(&self.inner.options.data_dir, self.inner.store.as_ref())
             .await
@@ -257,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Another process that lives and works on the plan is not waited for.
+    /// Returns an error if another live process works on the plan: it is not waited for.
     async fn refuse_live_owner(&self, plan: &Plan, working: &SinglePlanWorker) -> Result<(), ExecuteError> {
         let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
         let lives = job.state == JobState::Running && !self.inner.owner_is_gone(&job);
@@ -324,7 +325,7 @@ impl Engine {
     }
 }
 
-/// Whether `execute` may begin here.
+/// Returns an error if `execute` may not begin in this state.
 fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
     let (id, state) = (plan.id, plan.state);
     match state {
@@ -353,7 +354,7 @@ pub(crate) struct SinglePlanWorker {
     relay: AbortOnDrop,
 }
 
-/// A task that ends with whoever started it.
+/// A task that ends with its owner.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -421,7 +422,7 @@ impl SinglePlanWorker {
     }
 
     /// Completes when a run of this worker was settled, or when it is time to look at the store again:
-    /// somebody else may have ended the job.
+    /// another process may have ended the job.
     async fn poll(&self, settled: u64) -> Result<u64, ExecuteError> {
         self.worker.hint();
         let now = tokio::select! {

@@ -25,10 +25,10 @@ use crate::query::details::PlanDetails;
 /// The time that the owner of a plan that is to begin again may take to stop: as long as for a cancel.
 const REPLAN_WAIT: Duration = Duration::from_secs(180);
 
-/// How long what a person says may be.
+/// The maximum number of bytes of a person's message.
 pub const GUIDANCE_BYTES_MAX: usize = 16 * 1024;
 
-/// How to take what a person says.
+/// The way to take a person's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuidanceMode {
     /// As something to be heeded besides.
@@ -37,16 +37,16 @@ pub enum GuidanceMode {
     Replan,
 }
 
-/// What became of a plan to which something was said.
+/// The outcome of a message for its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuidanceOutcome {
-    /// It stands where it stood, and heeds it when it goes on.
+    /// It stays as it was, and heeds the message when it continues.
     Kept,
     /// It had failed, and its phase is queued once more.
     Retried,
     /// It begins again with a new strategy, which is queued.
     Replanned,
-    /// The same of a plan that was being worked on: whoever did goes on with it.
+    /// The same of a plan that was being worked on: its owner continues it.
     HandedOn,
 }
 
@@ -56,7 +56,7 @@ pub enum GuidanceError {
     /// There is nothing said, or too much.
     #[error("a word to a plan has from 1 to {GUIDANCE_BYTES_MAX} bytes, this has {bytes}")]
     Length {
-        /// How much it is.
+        /// The number of bytes.
         bytes: usize,
     },
     /// It has ended for good.
@@ -161,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// What would give way if this were said, without saying it.
+    /// Returns what this message would affect, without sending it.
     ///
     /// # Errors
     /// As [`GuidanceError`] says.
@@ -184,7 +184,7 @@ impl Engine {
     /// Goes on with a plan that a word has queued, as far as its gates allow.
     ///
     /// # Errors
-    /// Somebody else has it, or this process cannot work.
+    /// Returns an error if another process has it, or this process cannot work.
     pub async fn resume_guided(&self, id: PlanId) -> Result<PlanDetails, ExecuteError> {
         self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
     }
@@ -192,7 +192,7 @@ impl Engine {
     /// Leaves such a plan to the workers.
     ///
     /// # Errors
-    /// Somebody works on it.
+    /// Returns an error if a process works on it.
     pub async fn detach_guided(&self, id: PlanId) -> Result<(), ExecuteError> {
         self.release_to_workers(id).await
     }
@@ -233,7 +233,7 @@ fn phase_after_guidance(plan: &Plan) -> Result<Option<Phase>, GuidanceError> {
     }
 }
 
-/// Returns true if somebody works on it.
+/// Returns true if a process works on it.
 fn is_processing(state: PlanState) -> bool {
     match state {
         PlanState::Strategize(work) | PlanState::Execute(work) => work == WorkState::Processing,
@@ -241,7 +241,7 @@ fn is_processing(state: PlanState) -> bool {
     }
 }
 
-/// Whether the plan can begin again; one that is worked on, once it is stopped.
+/// Returns an error if the plan cannot begin again. One that is worked on can, once it is stopped.
 fn may_replan(plan: &Plan) -> Result<(), GuidanceError> {
     if is_processing(plan.state) {
         let is_spent = plan.reversions >= REVERSIONS_MAX;

@@ -2,15 +2,15 @@
 //!
 //! # How it goes
 //! Its job is asked to stop as by a cancel, with a reason of its own ([`STOPPED_TO_REPLAN`]). The owner does
-//! what it does for every cancel: it closes its gate, kills what lives, captures what was changed, and ends
-//! the job; the plan has failed by that. Then whoever comes first, the owner or the person's process, moves
-//! it back: reversion, guidance, counters, state and the next job are one step.
+//! the same as for every cancel: it closes its gate, kills the live processes, captures the changes, and ends
+//! the job. The plan has failed by that. Then the owner or the person's process, whichever is first, moves it
+//! back: reversion, guidance, counters, state and the next job are one step.
 //!
 //! # Invariants
-//! 1. Nothing of the old attempt has an effect once the plan begins again: its job is over, and nobody has
-//!    its fence.
-//! 2. The request is stored before anything is stopped, and the plan is sent back by whoever finds it
-//!    stopped: should this process die, it is the owner, a worker, or the next `plan resume`.
+//! 1. Nothing of the old attempt has an effect once the plan begins again: its job is over, and no process
+//!    has its fence.
+//! 2. The request is stored before anything is stopped, and the first process that finds the plan stopped
+//!    sends it back. If this process dies, that is the owner, a worker, or the next `plan resume`.
 //! 3. A plan that ended meanwhile, or was cancelled before, is not sent back by this.
 
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Engine {
         Err(GuidanceError::Busy { plan: id, state: plan.state })
     }
 
-    /// Moves a plan back that has no job any more; none when somebody else moved it first.
+    /// Moves a plan back that has no job any more; `None` if another process moved it first.
     async fn send_back(&self, plan: &Plan) -> Result<Option<GuidanceOutcome>, GuidanceError> {
         let jobs = self.inner.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         let Some(last) = jobs.last() else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! `artifacts`: the files that a plan made or changed, as they are after it, listed or written out.
 //!
 //! # Invariants
-//! Written out, each lies at its path below the directory that was named, and nowhere else: directories are
-//! made one by one, and no link is followed.
+//! Each exported file is at its path below the named directory, and nowhere else: directories are created one
+//! by one, and no link is followed.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use crate::run::plan_sandbox::content::StoreContents;
 pub struct Artifact {
     /// Its name for users.
     pub address: String,
-    /// What it is.
+    /// The state of the file.
     pub state: FileState,
 }
 
@@ -36,9 +36,9 @@ pub enum ArtifactsError {
     /// One could not be written.
     #[error("{address} cannot be written to {}: {source}", dir.display())]
     Write {
-        /// Which.
+        /// The address of the file.
         address: String,
-        /// Where.
+        /// The target directory.
         dir: PathBuf,
         /// Why not.
         source: io::Error,
@@ -100,7 +100,7 @@ impl EngineInner {
     }
 }
 
-/// The directory that `path` lies in, made as far as it is not there, and the last component.
+/// Creates the missing directories of `path`; returns the directory that contains it, and the last component.
 fn make_parents<'a>(home: &Path, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     fs::create_dir_all(home)?;
     let mut dir = sandbox::fs::beneath::open_root(home)?;

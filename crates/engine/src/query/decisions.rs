@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! 1. A word names a decision by its name, the beginning of its name, or `PLAN:NUMBER`.
-//! 2. What a decision affects is told for the plan as it stands: of decisions those that stand, of files
-//!    those that its present attempt changed after the decision.
+//! 2. The effects of a decision are those in the present plan: live decisions, and files that its present
+//!    attempt changed after the decision.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::query::find::FindError;
 
 /// The number of letters of a name that tell when the decision was taken.
 const TIME_CHARS: usize = 10;
-/// How many are told that a word may mean.
+/// The maximum number of candidates for an ambiguous word.
 const CANDIDATES_MAX: usize = 10;
 
-/// What hangs on a decision.
+/// The dependents of a decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affected {
-    /// The numbers of the decisions that would be taken anew, itself among them.
+    /// The numbers of the decisions that would be taken again, itself among them.
     pub decisions: BTreeSet<u32>,
     /// The files that were changed since, as people name them.
     pub files: Vec<String>,
@@ -39,7 +39,7 @@ pub struct DecisionDetails {
     pub decision: Decision,
     /// All of the plan, in order.
     pub all: Vec<Decision>,
-    /// What hangs on it.
+    /// The dependents of the decision.
     pub affected: Affected,
 }
 

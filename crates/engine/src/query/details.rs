@@ -30,11 +30,11 @@ pub(crate) const READ_FILE: &str = "read_file";
 pub(crate) const WRITE_FILE: &str = "write_file";
 /// The tool that replaces a piece of a file.
 pub(crate) const EDIT_FILE: &str = "edit_file";
-/// How the start of a server is kept, whose tools are called `SERVER.TOOL`.
+/// The recorded tool name of a server's start; the tools of that server are called `SERVER.TOOL`.
 pub(crate) const START_SERVER: &str = "start_server";
-/// How what the servers of a node wrote is kept that no call of their tools accounts for.
+/// The recorded tool name of changes that the servers of a node wrote outside every call of their tools.
 pub(crate) const END_SERVER: &str = "end_server";
-/// How a question to a model is kept, with what it answered.
+/// The recorded tool name of a question to a model, with its answer.
 pub const ASK_MODEL: &str = "ask_model";
 /// The tool that lets time pass.
 pub(crate) const WAIT: &str = "wait";
@@ -47,38 +47,38 @@ const LOOKS_MAX: u32 = 5;
 pub struct StepDetails {
     /// Its node.
     pub node: String,
-    /// How it settled; none when it has not.
+    /// The outcome of the node; `None` if it has not settled.
     pub outcome: Option<NodeOutcome>,
-    /// How its last call ended, or that it runs.
+    /// The end of its last call, or that it runs.
     pub state: CallState,
     /// The number of times that it was tried.
     pub tries: u32,
-    /// How long the last try took, of a model all that it was asked and called; none while it runs.
+    /// The duration of the last try, for a model with all its questions and calls; `None` while it runs.
     pub duration_ms: Option<u64>,
     /// The number of entries that it recorded.
     pub changed: usize,
 }
 
 impl StepDetails {
-    /// What is known of a node before it is looked at closely.
+    /// Creates the details of a node with its name and state only.
     fn new(node: &str, state: CallState) -> StepDetails {
         StepDetails { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
     }
 }
 
-/// What a node waits for, that passes by itself.
+/// A condition that a node waits for and that passes by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitReason {
     /// The node.
     pub node: String,
-    /// What for, redacted.
+    /// The reason, redacted.
     pub why: String,
-    /// Until when; none where nobody can tell.
+    /// The end of the wait; `None` if it is not known.
     pub until: Option<WallMs>,
 }
 
 impl WaitReason {
-    /// What is left of it.
+    /// Returns the time that is left of the wait.
     pub fn left(&self, now: WallMs) -> Option<Duration> {
         self.until.map(|until| Duration::from_millis(until.0.saturating_sub(now.0)))
     }
@@ -95,21 +95,21 @@ pub struct PlanDetails {
     pub live_job: Option<Job>,
     /// Its position in the queue; `None` if it does not wait there.
     pub place: Option<QueuePlace>,
-    /// True if it is between two phases, and a worker that lives is about to queue the next.
+    /// True if it is between two phases, and a live worker is about to queue the next.
     pub goes_on: bool,
-    /// The gate that it stands at; none when it stands at none.
+    /// The gate that it has reached; `None` if it is at no gate.
     pub gate: Option<GateStatus>,
     /// True if that job runs under a worker that is no more: it can be resumed or cancelled.
     pub owner_is_gone: bool,
     /// The sandbox of the present attempt.
     pub sandbox: Option<SandboxRecord>,
-    /// What capture left out of the present attempt.
+    /// The files that capture left out of the present attempt.
     pub not_captured: CaptureOmissions,
     /// The calls of the present attempt.
     pub calls: Vec<ToolCall>,
-    /// The same, told by node.
+    /// The same calls, grouped by node.
     pub steps: Vec<StepDetails>,
-    /// What the present attempt changed all in all.
+    /// The net changes of the present attempt.
     pub net: Vec<NetChange>,
     /// Lines added, of text files.
     pub insertions: u64,
@@ -119,13 +119,13 @@ pub struct PlanDetails {
     pub validations: ValidationSummary,
     /// Every check that ran in the present attempt.
     pub results: Vec<ValidationResult>,
-    /// What a node of it waits for at this moment; none when none does.
+    /// The present wait of one of its nodes; `None` if no node waits.
     pub waits: Option<WaitReason>,
-    /// What it answers: the text of its actor's result; none while there is none.
+    /// The answer of the plan: the text of its actor's result; `None` while there is none.
     pub answer: Option<String>,
-    /// What failed.
+    /// The errors of the plan.
     pub errors: ErrorHistory,
-    /// What it may use, and what it used.
+    /// The limits of the plan, and its use of them.
     pub ledger: Ledger,
     /// Applies and undos.
     pub applies: Vec<ApplyRecord>,
@@ -218,7 +218,7 @@ impl Engine {
         Ok(phase_times(&self.inner.store.events_of(id, EventKind::PlanMoved).await?))
     }
 
-    /// What was last waited for, while that lasts.
+    /// Returns the last wait; `None` if it is over.
     async fn waits(
         &self,
         id: PlanId,
@@ -259,7 +259,7 @@ impl Engine {
         self.inner.entries(plan).await
     }
 
-    /// Where the plan stands in the queue; none when it does not wait there.
+    /// Returns the position of the plan in the queue; `None` if it does not wait there.
     ///
     /// # Errors
     /// The store failed.
@@ -301,7 +301,7 @@ impl crate::engine::EngineInner {
         Ok(standing(entries, &self.calls(plan).await?))
     }
 
-    /// What the plan's present attempt changed, all in all.
+    /// Returns the net changes of the plan's present attempt.
     pub(crate) async fn net_changes(&self, plan: &Plan) -> Result<Vec<NetChange>, StoreError> {
         let calls = self.calls(plan).await?;
         if calls.iter().any(|call| call.new.tool == TAKE_BACK) {
@@ -318,18 +318,18 @@ impl crate::engine::EngineInner {
     }
 }
 
-/// What was said by the checks among these calls.
+/// Returns the results of the checks among these calls.
 pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     said_by(VALIDATE, calls)
 }
 
-/// What was said by the checks that an apply ran again.
+/// Returns the results of the checks that an apply ran again.
 pub(crate) fn rechecks_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     said_by(RECHECK, calls)
 }
 
-/// What the checks said that count for a plan: those that ran in its sandbox and, of a check that did not run
-/// there because the user trusted it later, the run at an apply that it passed.
+/// Returns the check results that count for a plan: those of the runs in its sandbox. A check that the user
+/// trusted later did not run there: its passed run at an apply counts.
 pub(crate) fn verdicts_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     let mut results = results_of(calls);
     let is_first = |again: &ValidationResult| {
@@ -347,7 +347,7 @@ fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
     ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
 }
 
-/// What was done, in the order in which it began; what was passed over comes where it settled.
+/// Returns the steps in the order in which they began; a skipped step comes at the place where it settled.
 fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepDetails> {
     let mut changed: HashMap<CallNumber, usize> = HashMap::new();
     let ends =
@@ -394,8 +394,8 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
     steps
 }
 
-/// The wait that the event tells of, unless it is over: its time has passed, or its node went on or has
-/// settled.
+/// Returns the wait that the event reports. `None` if it is over: its time has passed, or its node continued
+/// or has settled.
 fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: WallMs) -> Option<WaitReason> {
     let node = event.data["path"].as_str()?;
     let until = event.data["ms"].as_u64().map(|ms| WallMs(event.at.0.saturating_add(ms)));

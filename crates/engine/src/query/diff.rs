@@ -10,7 +10,7 @@ use store::PlanStoreError;
 use crate::engine::{Engine, EngineInner};
 use crate::run::plan_sandbox::content::StoreContents;
 
-/// What to show.
+/// The choice of the changes to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRequest {
     /// Only what this call changed, against what it found.
@@ -20,13 +20,13 @@ pub struct DiffRequest {
 /// One changed file.
 #[derive(Clone, Debug)]
 pub struct FileDiff {
-    /// What changed.
+    /// The change.
     pub change: NetChange,
-    /// What people call it: its path, with the project before it if there are several.
+    /// The address for people: its path, with the project before it if there are several.
     pub address: String,
     /// The short name of its project.
     pub alias: String,
-    /// The content before; none when there was no file, when it is no text, or when it is not kept.
+    /// The content before; `None` if there was no file, if it is no text, or if it is not stored.
     pub before: Option<Vec<u8>>,
     /// The content after; none as `before`.
     pub after: Option<Vec<u8>>,
@@ -36,18 +36,19 @@ pub struct FileDiff {
     pub lines: LinesChanged,
     /// True if it is a file that has no lines.
     pub binary: bool,
-    /// What of it could not be read when it was captured.
+    /// The part of it that could not be read when it was captured.
     pub unread: UnreadContent,
 }
 
-/// What of a changed file could not be read when it was captured: nobody knows whether it has lines.
+/// The part of a changed file that could not be read when it was captured: it is not known whether it has
+/// lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadContent {
     /// Nothing: all was read.
     Nothing,
-    /// What it was made upon.
+    /// The content before the change.
     Base,
-    /// What it became.
+    /// The content after the change.
     Content,
 }
 
@@ -62,32 +63,32 @@ impl UnreadContent {
     }
 }
 
-/// What a plan changed, without contents: those are read file by file.
+/// The changed files of a plan, without contents: those are read file by file.
 #[derive(Clone, Debug)]
 pub struct ChangedFiles {
     /// The plan.
     pub plan: Plan,
     /// Each change, in order of project and path.
     pub changes: Vec<NetChange>,
-    /// What capture left out.
+    /// The files that capture left out.
     pub not_captured: CaptureOmissions,
-    /// What people call its projects.
+    /// The aliases of its projects.
     pub aliases: Vec<ProjectAlias>,
 }
 
-/// What a plan changed.
+/// The changes of a plan.
 #[derive(Clone, Debug)]
 pub struct DiffDetails {
     /// The plan.
     pub plan: Plan,
     /// Each file, in order of project and path.
     pub files: Vec<FileDiff>,
-    /// What capture left out.
+    /// The files that capture left out.
     pub not_captured: CaptureOmissions,
 }
 
 impl Engine {
-    /// What the present attempt of a plan changed.
+    /// Returns the changes of the present attempt of a plan.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
@@ -164,7 +165,7 @@ impl EngineInner {
     }
 }
 
-/// What people call the projects of a plan.
+/// Returns the aliases of the projects of a plan.
 pub(crate) fn aliases(plan: &Plan) -> Vec<ProjectAlias> {
     aliases_of(&plan.projects)
 }

@@ -1,13 +1,13 @@
 //! The effective entries of a plan, apart from those of nodes that are not finished.
 //!
-//! A try of a node that failed, or was broken off, has its entries until the next try takes them back: a call
-//! of its own records their inverse. Both cancel out, and neither is of interest to anybody who asks what a
-//! plan changed. Where another node changed the file in between, and that stays, all three are seen.
+//! A failed or interrupted try of a node has its entries until the next try reverts them: a call of its own
+//! records their inverse. Both cancel out, and neither counts among the changes of a plan. If another node
+//! changed the file in between, and that stays, all three are visible.
 //!
 //! # Invariants
-//! 1. What stands is, for each path, a chain: each entry begins with what the one before it left.
-//! 2. A node is finished when its end stands ([`domain::PlanGraph::resumed`]); what its calls came to says
-//!    nothing about it: a model that ran a failing command may have done its work well.
+//! 1. For each path, the effective entries are a chain: each entry begins with what the one before it left.
+//! 2. A node is finished when its end is valid ([`domain::PlanGraph::resumed`]). The results of its calls do
+//!    not matter: a model that ran a failing command may have done its work well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,19 @@ use serde_json::{Value, json};
 /// The tool that takes the changes of an unfinished try back.
 pub(crate) const TAKE_BACK: &str = "take_back";
 
-/// What a call that takes back was asked for.
+/// Returns the arguments of a call that reverts.
 pub(crate) fn taking_back(nodes: &BTreeSet<String>) -> Value {
     json!({ "nodes": nodes })
 }
 
-/// The calls whose entries nobody takes back any more: those that were, and those that did it. Where both are
-/// still seen, a later change of another node was kept between them.
+/// Returns the calls whose entries need no revert any more: the reverted ones, and those that reverted them.
+/// If both are still visible, a later change of another node remained between them.
 pub(crate) fn dealt_with(calls: &[ToolCall]) -> BTreeSet<CallNumber> {
     let RevertedCalls(taken_back) = RevertedCalls::from_calls(calls);
     taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by])).collect()
 }
 
-/// The entries of an attempt that are not taken back, in order.
+/// Returns the entries of an attempt that are not reverted, in order.
 pub(crate) fn standing(entries: Vec<ChangeEntry>, calls: &[ToolCall]) -> Vec<ChangeEntry> {
     let taken_back = RevertedCalls::from_calls(calls);
     if taken_back.0.is_empty() {
@@ -88,7 +88,8 @@ impl RevertedCalls {
     }
 }
 
-/// What a call took back. One of an older version took back whatever had not ended well.
+/// Returns the calls that a call reverted. A call of an older version reverted every call that had not ended
+/// well.
 fn taken_by(call: &ToolCall, calls: &[ToolCall]) -> BTreeSet<CallNumber> {
     let nodes = call.new.requested.get("nodes").and_then(Value::as_array);
     let is_taken = |other: &&ToolCall| match nodes {

@@ -6,14 +6,14 @@ use store::{Store, StoreError};
 
 use crate::engine::Engine;
 
-/// One error, as far as it is told for good.
+/// The part of one error that is stored for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorMoment {
     /// Its number.
     pub seq: u64,
     /// When it was recorded.
     pub at: WallMs,
-    /// What kind of error it was.
+    /// The category of the error.
     pub category: ErrorCategory,
 }
 

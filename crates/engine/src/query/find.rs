@@ -28,7 +28,7 @@ pub enum FindError {
     NotHere {
         /// The newest plan of all.
         newest: PlanId,
-        /// Where it works, as bytes of paths.
+        /// The projects that it works in, as bytes of paths.
         roots: Vec<Vec<u8>>,
     },
     /// Several begin so.

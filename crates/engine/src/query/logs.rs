@@ -1,9 +1,10 @@
 //! The calls of a plan with their output: of commands, of tools, and of models.
 //!
 //! # Invariants
-//! 1. The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
-//! 2. A call whose process died is told as such as soon as nobody can be at it any more: the plan rests, or
-//!    has another owner than the one under whom the call began.
+//! 1. The secrets of an output are hidden, unless the reader requests otherwise. It is stored as it was
+//!    written.
+//! 2. A call whose process died is reported as such as soon as no process can work on it any more: the plan
+//!    rests, or has another owner than the one under whom the call began.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -20,10 +21,10 @@ use crate::engine::{Engine, EngineInner};
 use crate::run::plan_sandbox::content::StoreContents;
 use crate::run::plan_sandbox::location::log_dir;
 
-/// Whether secrets are shown.
+/// The display of secrets: hidden or shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reveal {
-    /// A mark stands in the place of each.
+    /// A mark replaces each secret.
     Hidden,
     /// They are shown.
     Shown,
@@ -36,13 +37,13 @@ pub struct CallLog {
     pub call: ToolCall,
     /// True if what there is to see of it is what a process printed, and not an answer.
     pub is_printed: bool,
-    /// What it wrote to its output, or answered, as far as it was kept.
+    /// The part of its output, or of its answer, that was stored.
     pub stdout: Vec<u8>,
-    /// What it wrote to its error output, as far as it was kept.
+    /// The part of its error output that was stored.
     pub stderr: Vec<u8>,
-    /// The number of bytes of both that were not kept.
+    /// The number of bytes of both that were not stored.
     pub left_out: u64,
-    /// True if nobody knows how it ended, since its process is gone.
+    /// True if its end is not known, since its process is gone.
     pub is_broken_off: bool,
     /// True if what it says is the plan's answer.
     pub is_answer: bool,
@@ -94,8 +95,8 @@ impl Engine {
         Ok(calls.iter().rfind(is_it).map(|call| call.no))
     }
 
-    /// Since when whoever works on the plan does; none when nobody does. Not looked up when all calls have
-    /// ended.
+    /// Returns the time since which the present owner works on the plan; `None` if it has no owner. Not
+    /// looked up when all calls have ended.
     async fn lived_since(&self, id: PlanId, calls: &[ToolCall]) -> Result<Option<WallMs>, StoreError> {
         if calls.iter().all(|call| call.end.is_some()) {
             return Ok(None);
@@ -149,7 +150,7 @@ fn is_printed(tool: &str) -> bool {
     [RUN_COMMAND, VALIDATE, RECHECK, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
 }
 
-/// What a tool or a model answered, as text: what it says in words, or all of it.
+/// Returns the answer of a tool or a model as text: its words, or all of it.
 fn answered(result: &Value) -> String {
     match result {
         Value::Null => String::new(),

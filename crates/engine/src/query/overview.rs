@@ -17,9 +17,9 @@ use crate::plan::advance::may_go_on;
 use crate::query::queue_position::QueuePlace;
 use crate::workers::registry::{LiveWorkers, live_workers};
 
-/// How many plans that wait for their turn are seen, the first first.
+/// The maximum number of queued plans in the overview, the first first.
 const QUEUED_MAX: usize = 100;
-/// The number of plans that are seen beside those with a job, the newest first.
+/// The maximum number of plans without a job in the overview, the newest first.
 const RESTING_MAX: usize = 100;
 
 /// The summary of one plan.
@@ -33,11 +33,11 @@ pub struct PlanSummary {
     pub job: Option<Job>,
     /// Its position in the queue; `None` if it does not wait there.
     pub place: Option<QueuePlace>,
-    /// True if it is between two phases, and a worker that lives is about to queue the next.
+    /// True if it is between two phases, and a live worker is about to queue the next.
     pub goes_on: bool,
     /// True if that job runs under a worker that is no more.
     pub owner_is_gone: bool,
-    /// What it does at the moment; none while it does nothing.
+    /// The present step; `None` while it does nothing.
     pub step: Option<CurrentStep>,
     /// The number of files that its present attempt changed.
     pub files: usize,
@@ -57,11 +57,11 @@ pub struct CurrentStep {
 pub struct OverviewSnapshot {
     /// The plans, in no order.
     pub plans: Vec<PlanSummary>,
-    /// How many wait for their turn, also those that are not among the plans.
+    /// The number of queued plans, also those that are not among the plans.
     pub queued: usize,
-    /// How many may be worked on at once (`plan.concurrency`).
+    /// The number of plans that may be worked on concurrently (`plan.concurrency`).
     pub slots: u32,
-    /// True if a worker lives that takes any plan.
+    /// True if a live worker takes any plan.
     pub has_worker: bool,
     /// True if a plan changed files, or moved, since the last look.
     pub is_news: bool,
@@ -143,7 +143,7 @@ impl PlanOverview {
         Ok(plans)
     }
 
-    /// What is known of a plan now, and whether that is news.
+    /// Returns the present knowledge of a plan, and whether it has changed.
     async fn known(
         &mut self,
         engine: &Engine,
@@ -175,8 +175,8 @@ impl PlanOverview {
     }
 }
 
-/// Returns true if nobody goes on with a job: its worker is no more, and no other takes over what was left to
-/// the workers.
+/// Returns true if no process continues a job: its worker is dead, and no other takes over jobs that were
+/// left to the workers.
 fn is_left(engine: &Engine, job: &Job, served: &LiveWorkers) -> bool {
     engine.inner.owner_is_gone(job) && (job.is_held() || !served.has_for(&job.keys))
 }

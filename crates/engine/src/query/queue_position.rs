@@ -1,7 +1,7 @@
 //! The position of a plan in the queue: the number of busy slots, and of plans before it.
 //!
 //! # Invariants
-//! Who waits for a person is no part of the queue: a held job counts when a process that lives serves its
+//! A plan that waits for a person is no part of the queue: a held job counts when a live process serves its
 //! plan.
 
 use domain::{Job, JobState, Ms, Phase};
@@ -11,16 +11,16 @@ use super::details::store_error;
 use crate::engine::EngineInner;
 use crate::workers::registry::{LiveWorkers, live_workers};
 
-/// Where a queued plan stands.
+/// The position of a queued plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {
     /// The number of plans that may work at once (`plan.concurrency`).
     pub slots: u32,
-    /// How many of these do.
+    /// The number of these slots that are busy.
     pub busy: usize,
     /// The number of plans that wait and come first.
     pub before: usize,
-    /// True if a process lives that will take it up.
+    /// True if a live process will take it up.
     pub is_served: bool,
     /// True if it waits for a process of its own, and not for a worker.
     pub is_held: bool,
@@ -34,9 +34,9 @@ impl QueuePlace {
 }
 
 impl EngineInner {
-    /// How many plans wait before all that were left to the workers, each with a process of its own that
-    /// lives. A worker that takes any plan leaves as many slots to them: they would never be faster than one
-    /// that is at work already.
+    /// Returns the number of plans that wait before all that were left to the workers, each with a live
+    /// process of its own. A worker that takes any plan leaves as many slots to them: they would never be
+    /// faster than one that is at work already.
     pub(crate) async fn waiting_first(&self) -> Result<usize, StoreError> {
         let served = live_workers(&self.options.data_dir);
         if served.plans.is_empty() {
@@ -49,7 +49,7 @@ impl EngineInner {
         Ok(first.filter(|job| served.plans.contains(&job.plan)).count())
     }
 
-    /// Where this job stands in the queue; none when it does not wait.
+    /// Returns the position of this job in the queue; `None` if it does not wait.
     pub(crate) async fn queue_place(&self, job: &Job) -> Result<Option<QueuePlace>, StoreError> {
         if job.state != JobState::Queued {
             return Ok(None);

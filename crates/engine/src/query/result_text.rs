@@ -7,7 +7,7 @@
 
 use domain::{NodeKind, NodeOutcome, NodeRun, Phase, Plan, PlanSpec};
 
-/// What stands between the name of a node and the number of a round that mends.
+/// The separator between the name of a node and the number of a repair round.
 const MEND_MARK: &str = ".fix";
 
 /// The run whose text is the answer of the plan's present attempt, among runs that are in order.

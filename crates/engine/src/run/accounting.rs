@@ -7,8 +7,8 @@
 //! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a
 //!    call of the plan and no step of it; a question to a model is no call of a tool, and begins its node's
 //!    step.
-//! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it
-//!    worked: it counts for nothing.
+//! 3. The time of a run is added when it winds down. The working time of a run whose process died is not
+//!    known: it counts for nothing.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) async fn keep(
         .ok_or_else(|| RunError::failed(ErrorCategory::Internal, "a call was not kept"))
 }
 
-/// A call that has ended, changed nothing and is not kept yet.
+/// A call that has ended, changed nothing and is not stored yet.
 pub(crate) struct UnrecordedCall {
     effect: Effect,
     call: SettledCall,
@@ -99,7 +99,7 @@ fn counts_as(new: &NewCall) -> CallCategory {
     }
 }
 
-/// What ends a node whose accounts say no.
+/// Returns the error that ends a node whose accounts refuse.
 pub(crate) fn stopped(error: LedgerStoreError, node: &str) -> RunError {
     match error {
         LedgerStoreError::Limit(reached) => RunError::Limit { node: node.to_owned(), reached },
@@ -114,9 +114,9 @@ pub(crate) fn stopped(error: LedgerStoreError, node: &str) -> RunError {
 /// The time that a run may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLeft {
-    /// What is left of the limit.
+    /// The time that is left of the limit.
     pub(crate) left: Duration,
-    /// What is told when that has passed.
+    /// The limit that is reported when that time has passed.
     pub(crate) reached: LimitReached,
 }
 
@@ -168,7 +168,7 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Tells the recovery that a limit is reached. `node` is what would have begun.
+/// Reports to the recovery that a limit is reached. `node` is the node that would have begun.
 pub(crate) async fn report_limit(
     engine: &EngineInner,
     run: &JobRun,

@@ -1,20 +1,21 @@
 //! Runs the graph of an actor: nodes that are ready begin while others run, until nothing is left to begin.
 //!
 //! # How a failure goes
-//! It is told to the recovery. If the node may be tried again, no other node begins; those that run come to
-//! their end, and the round is over ([`RoundEnd::Again`]): the next one begins as after a crash, on a tree
-//! without what the failed try changed. If it may not, the node has failed. A failure that a node handles
-//! (`on: failure`) goes to that node. Any other stops what runs beside it, and when that has settled the
-//! actor has failed with that cause; what fails meanwhile is told to the recovery like everything else.
+//! The recovery records it. If the node may be tried again, no other node begins; those that run come to
+//! their end, and the round is over ([`RoundEnd::Again`]). The next round begins as after a crash, on a tree
+//! without the changes of the failed try. If it may not, the node has failed. A failure that a node handles
+//! (`on: failure`) goes to that node. Any other stops the nodes that run concurrently with it. When those
+//! have settled, the actor has failed with that cause. The recovery records every further failure in the
+//! meantime too.
 //!
 //! # Invariants
-//! 1. Ends of nodes are stored before anything that needs them begins, so a run that is broken off goes on
-//!    after the last node that settled, and a branch that was not taken stays so.
-//! 2. At most `limits.parallel` nodes run beside each other. Which begin next depends on the graph and on
-//!    what settled.
-//! 3. Only here a node is tried again, beside a model that asks its provider again.
-//! 4. Nodes go on while the end of another is stored: nothing here waits for what a node holds that stands
-//!    still.
+//! 1. Ends of nodes are stored before anything that needs them begins. So an interrupted run resumes after
+//!    the last node that settled, and a branch that was not taken stays so.
+//! 2. At most `limits.parallel` nodes run concurrently. The graph and the settled nodes decide which begin
+//!    next.
+//! 3. Only this module tries a node again, apart from a model that asks its provider again.
+//! 4. Nodes continue while the end of another is stored: nothing here waits for a resource of a node that is
+//!    blocked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl GraphRun<'_> {
         NodeContext { engine, run, live, plan, path: "", scope: run.scope().clone() }
     }
 
-    /// What a node is told that begins now, and the number of the last thing that a person said.
+    /// Returns the values for a node that begins now, and the number of the last message of a person.
     pub(crate) async fn brief_values(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), RunError> {
         if self.plan.spec.prompt.is_empty() {
             return Ok((Arc::clone(values), 0));
@@ -94,7 +95,7 @@ pub(crate) struct GraphProgress {
     values: Arc<Values>,
     /// The number of times that each node was begun, by its place.
     tries: BTreeMap<usize, u32>,
-    /// What settled nodes left, by their places.
+    /// The results of settled nodes, by their places.
     runs: BTreeMap<usize, NodeRun>,
     /// Why nodes failed.
     causes: BTreeMap<usize, String>,
@@ -104,8 +105,8 @@ pub(crate) struct GraphProgress {
     calls: Vec<ToolCall>,
 }
 
-/// How often a node was begun before: as its stored end says, and as its calls tell. One that makes a single
-/// call makes it in each try; of a model that made calls and has no end it is known that it was begun.
+/// Returns the number of earlier tries of a node, by its stored end and by its calls. A node with a single
+/// call makes it in each try. A model that made calls and has no end counts as begun once.
 fn tries(step: &PlanStep, ended: Option<&NodeRun>, calls: &[ToolCall]) -> u32 {
     let made = calls.iter().filter(|call| call.new.node == step.node).count();
     let made = u32::try_from(made).unwrap_or(u32::MAX);
@@ -123,7 +124,7 @@ fn tries(step: &PlanStep, ended: Option<&NodeRun>, calls: &[ToolCall]) -> u32 {
     ended.map_or(0, |run| run.tries).max(by_calls)
 }
 
-/// How a round ended.
+/// The end of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoundEnd {
     /// Nothing is left to do.
@@ -136,7 +137,7 @@ pub(crate) enum RoundEnd {
 }
 
 impl GraphProgress {
-    /// Where the actor stands, by the ends that were stored.
+    /// Returns the progress of the actor, by the ends that were stored.
     pub(crate) fn from_runs(
         actor: &GraphRun<'_>,
         runs: &[NodeRun],
@@ -189,7 +190,7 @@ impl GraphProgress {
         self.mended.len()
     }
 
-    /// What the templates see by now.
+    /// Returns the present values of the templates.
     pub(crate) fn values(&self) -> &Arc<Values> {
         &self.values
     }
@@ -243,7 +244,7 @@ impl RunningNodes<'_> {
         self.nodes.len() + self.ended.len()
     }
 
-    /// What nodes came to: one, and all that ended with it. Nothing when none runs.
+    /// Returns the results of nodes: one, and all that ended with it. Empty if no node runs.
     async fn next(&mut self) -> Vec<EndedNode> {
         if self.ended.is_empty() {
             self.ended.extend(self.nodes.next().await);
@@ -267,7 +268,7 @@ impl RunningNodes<'_> {
     }
 }
 
-/// One round: from where the actor stands to where nothing runs.
+/// One round: from the present progress of the actor to the moment when no node runs.
 struct GraphRound<'a, 'b> {
     actor: &'a GraphRun<'a>,
     progress: &'b mut GraphProgress,
@@ -275,12 +276,12 @@ struct GraphRound<'a, 'b> {
     stops: BTreeMap<usize, CancellationToken>,
     /// The longest wait of those that are to be tried again.
     again: Option<Duration>,
-    /// Why nothing goes on, whatever the graph says.
+    /// The reason why nothing continues, whatever the graph says.
     halted: Option<RunError>,
 }
 
 impl<'a> GraphRound<'a, '_> {
-    /// What the graph says by now; nothing once nothing goes on.
+    /// Returns the next steps by the graph; none once the round is halted.
     fn next(&self) -> NextSteps {
         match self.halted {
             Some(_) => NextSteps::default(),
@@ -444,7 +445,7 @@ impl<'a> GraphRound<'a, '_> {
         }
     }
 
-    /// What nodes came to that ended together.
+    /// Handles the results of nodes that ended together.
     async fn take_all(&mut self, mut ended: Vec<EndedNode>) {
         match self.record_together(&mut ended).await {
             // Each is kept, and told, by itself.
@@ -456,7 +457,7 @@ impl<'a> GraphRound<'a, '_> {
         }
     }
 
-    /// Stores in one step what only has to be kept of several.
+    /// Stores the results of several nodes in one step, if they only have to be stored.
     async fn record_together(&self, ended: &mut [EndedNode]) -> Result<(), RunError> {
         let ends = || ended.iter().filter_map(|(_, done)| Some(&done.as_ref().ok()?.end));
         let unkept: Vec<&UnrecordedCall> = ends().filter_map(NodePersistence::unkept).collect();
@@ -474,7 +475,7 @@ impl<'a> GraphRound<'a, '_> {
         Ok(())
     }
 
-    /// What a node that ran came to.
+    /// Handles the result of a node that ran.
     async fn take(&mut self, at: usize, done: Result<NodeResult, RunError>) {
         self.stops.remove(&at);
         if let Err(stopped) = self.taken(at, done).await {

@@ -75,10 +75,10 @@ pub(crate) enum ApplyAs {
 /// The reason for which a phase ends early.
 #[derive(Debug)]
 pub(crate) enum RunError {
-    /// The run is over: somebody cancelled it, or the lease is lost. There is nothing to tell.
+    /// The run is over: it was cancelled, or the lease is lost. There is nothing to report.
     Cancelled,
-    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed,
-    /// `call` the call that failed, if it was one.
+    /// It failed; the recovery records the error and decides. `left` is the output of a failed node, `call`
+    /// the call that failed, if it was one.
     Failed {
         category: ErrorCategory,
         message: String,
@@ -89,7 +89,7 @@ pub(crate) enum RunError {
     Reported(String),
     /// A limit of the plan does not let `node` begin, or go on.
     Limit { node: String, reached: LimitReached },
-    /// A gate or a conflict stands in the way of an apply.
+    /// A gate or a conflict blocks an apply.
     Constrained(Vec<domain::ConstraintReason>),
 }
 
@@ -233,7 +233,8 @@ impl PhaseRunner {
         }
     }
 
-    /// How a phase that stopped ends its run; what was not told yet is told to the recovery.
+    /// Returns the failure of a run whose phase stopped; the recovery records an error that it has not
+    /// recorded yet.
     async fn failure(&self, run: &JobRun, plan: &Plan, stopped: RunError) -> RunFailure {
         match stopped {
             RunError::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
@@ -261,7 +262,7 @@ pub(crate) struct PhaseFailure {
 /// A failure that was reported to the recovery.
 struct ReportedFailure {
     message: String,
-    /// What is done about it; none when that could not be stored.
+    /// The advice of the recovery; `None` if that could not be stored.
     recovery: Option<RecoveryAdvice>,
 }
 

@@ -2,15 +2,16 @@
 //! sandbox when the end of the run is stored.
 //!
 //! # Invariants
-//! 1. Nothing is deleted unless what it held is stored. The sandbox of an interrupted run is marked as kept
-//!    before anything else is done, and unmarked when the store has taken the end of the call. So it stays,
-//!    however this is broken off: by its bound, by a store that refuses, by the end of the process.
+//! 1. Nothing is deleted unless its content is stored. The sandbox of an interrupted run is marked as
+//!    retained before anything else is done. The mark is removed when the store has taken the end of the
+//!    call. So the sandbox stays, however the shutdown is interrupted: by its bound, by a store that refuses,
+//!    by the end of the process.
 //! 2. The last capture takes [`capture_wait`](super::super::EngineOptions::capture_wait) at most, and so the
-//!    run comes to its end. What was not captured by then is told in the history of the plan, with the place
+//!    run comes to its end. The history of the plan records what was not captured by then, with the place
 //!    of the sandbox.
 //! 3. A run whose job has another owner by now stores nothing, and keeps nothing for later: the other one
 //!    does the work.
-//! 4. No thread of the runtime is blocked, and nobody waits for the deletion: see [`clear`].
+//! 4. No thread of the runtime is blocked, and no task waits for the deletion: see [`clear`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,13 +44,14 @@ use worker::{EndedCall, PlanError};
 const ENTRIES_MAX: usize = 1000;
 /// The time that the comparison of a whole tree may take.
 const COMPARE_WAIT: Duration = Duration::from_secs(10);
-/// How many changed files are named.
+/// The maximum number of changed files that are named.
 const NAMED_MAX: usize = 20;
 
 /// The time that the store may take for each of the last words about a sandbox.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(20);
 
-/// Captures what an interrupted command had changed. One whose changes are not stored by then is kept.
+/// Captures the changes of an interrupted command. A sandbox whose changes are not stored by then is
+/// retained.
 pub(crate) async fn wind_down(
     engine: &Arc<EngineInner>,
     run: &JobRun,
@@ -120,8 +122,9 @@ pub(crate) async fn wind_down(
     }
 }
 
-/// What changed in the user's tree while the plan worked, and not by it. Of a plan that can reach nothing
-/// outside only so much is looked at that its end does not depend on how large the tree is.
+/// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan that
+/// can reach nothing outside, the comparison is bounded, so that its end does not depend on the size of the
+/// tree.
 async fn compare_tree(engine: &EngineInner, run: &JobRun, open: &SandboxSession) -> Option<TreeChanges> {
     if run.job().phase != Phase::Execute || open.sandbox.strategy() == SandboxStrategy::InPlace {
         return None;
@@ -140,16 +143,16 @@ async fn compare_tree(engine: &EngineInner, run: &JobRun, open: &SandboxSession)
     compared.await.ok()
 }
 
-/// Whether something of the plan could change the user's tree: it uses the network, speaks to an agent
-/// program, writes elsewhere, or has weaker walls.
+/// Returns true if something of the plan could change the user's tree. It uses the network, speaks to an
+/// agent program, writes elsewhere, or has weaker walls.
 fn reaches_out(plan: &Plan) -> bool {
     let speaks = plan.spec.steps.iter().any(|step| matches!(step.does, NodeKind::External(_)));
     let writes = plan.spec.commands().any(|command| !command.writable.is_empty());
     plan.spec.uses_network() || speaks || writes || !plan.spec.isolation_required
 }
 
-/// Deletes what the run had open, unless it is kept. Nobody waits for it: what a process that ends does not
-/// get done is swept by the next.
+/// Deletes the sandbox of the run, unless it is retained. No task waits for it: if the process ends before
+/// that, the next one sweeps the rest.
 pub(crate) fn clear(live: Arc<RunState>) {
     drop(tokio::task::spawn_blocking(move || {
         if let Some(open) = Arc::clone(&live.open).blocking_lock_owned().take() {
@@ -158,7 +161,7 @@ pub(crate) fn clear(live: Arc<RunState>) {
     }));
 }
 
-/// Who works in the sandbox is late: it stays when they have done, which shall be soon.
+/// Retains the sandbox although a call still works in it: that call is late, and is expected to end soon.
 async fn retain_sandbox(engine: &Arc<EngineInner>, run: &JobRun, finisher: &Finisher, reach: SandboxHandle) {
     reach.staging.end();
     let dir = reach.keeper.dir().to_owned();
@@ -174,13 +177,13 @@ async fn retain_sandbox(engine: &Arc<EngineInner>, run: &JobRun, finisher: &Fini
     last.end_kept(&why, &dir).await;
 }
 
-/// What became of the sandbox.
+/// The outcome of the sandbox.
 enum SandboxOutcome {
-    /// What it held is stored, or it is kept and the plan knows.
+    /// Its changes are stored, or it is retained and the plan has a record of it.
     Done(SandboxSession),
     /// Another owner has the job.
     Lost(SandboxSession),
-    /// It is kept; who works in it has it still.
+    /// It is retained; a late call still works in it.
     Kept,
 }
 
@@ -288,7 +291,7 @@ impl InterruptedCall<'_> {
     }
 }
 
-/// What is stored of the call.
+/// The write that stores the end of the call.
 enum CallEndWrite<'a> {
     /// That it ended.
     End,
@@ -304,8 +307,8 @@ enum CallEndError {
     Failed(String),
 }
 
-/// Marks the sandbox as kept, without waiting for any disk. Gives back who can take that back; none when it
-/// was kept before.
+/// Marks the sandbox as retained, without waiting for any disk. Returns the handle that can remove the mark;
+/// `None` if it was retained before.
 async fn mark_kept(keeper: RetainHandle) -> Option<RetainHandle> {
     let marked = blocking(move || keeper.retain().is_ok_and(|is_new| is_new).then_some(keeper));
     marked.await.ok().flatten()
@@ -338,7 +341,7 @@ fn retained_message(why: &str, dir: &Path) -> String {
     format!("what it changed could not be captured: {why}; nothing is lost, its sandbox is kept in {dir}")
 }
 
-/// Tells in the history of the plan that a sandbox is kept, and where.
+/// Records in the history of the plan that a sandbox is retained, and its path.
 async fn report_retained(engine: &EngineInner, run: &JobRun, call: Option<&ToolCall>, why: &str, dir: &Path) {
     let phase = run.job().phase;
     let step = match call {
@@ -361,8 +364,8 @@ async fn report_retained(engine: &EngineInner, run: &JobRun, call: Option<&ToolC
     let _ = timeout(STORE_WAIT, engine.recovery.record_error(&run.claim(), error)).await;
 }
 
-/// Tells of a sandbox that an earlier owner of a cancelled job kept: nobody goes on with the plan, so nobody
-/// else does.
+/// Records a sandbox that an earlier owner of a cancelled job retained: the plan is not continued, so no
+/// later run records it.
 async fn tell_left(engine: &Arc<EngineInner>, run: &JobRun) {
     let Ok(Ok(plan)) = timeout(STORE_WAIT, engine.store.plan(run.claim().plan)).await else { return };
     let first = engine.sandbox_home(&plan);
@@ -377,15 +380,16 @@ async fn tell_left(engine: &Arc<EngineInner>, run: &JobRun) {
     }
 }
 
-/// Keeps the sandbox for what an interrupted command had changed. How the command would have ended nobody
-/// knows.
+/// Retains the sandbox for the changes of an interrupted command. The end that the command would have had is
+/// not known.
 fn retain_interrupted(open: &mut SandboxSession, why: &str) {
     if open.kept.is_none() && open.sandbox.retain("").is_ok() {
         open.kept = Some(retained_message(why, open.sandbox.dir()));
     }
 }
 
-/// What the call left in the sandbox and in its logs. What cannot be read any more is not there.
+/// Captures the last changes of the call and its logs; what cannot be read any more is left out. `None` if
+/// the capture panics.
 async fn capture_last(
     engine: &Arc<EngineInner>,
     mut open: SandboxSession,

@@ -28,21 +28,21 @@ use super::plan_sandbox::content::Staging;
 use worker::ChangesetHandle;
 use worker::JobRun;
 
-/// What one run has open.
+/// The open resources of one run.
 #[derive(Default)]
 pub(crate) struct RunState {
     switch: Mutex<KillSwitch>,
     pub(crate) time: RunTime,
-    /// Set when nothing of the job's earlier owners lives.
+    /// Set when no process of the job's earlier owners is alive.
     pub(crate) earlier_dead: tokio::sync::OnceCell<()>,
-    /// Whether programs can be kept from writing, once that was tried.
+    /// True if programs can be prevented from writing; set by the first test.
     pub(crate) walls_hold: tokio::sync::OnceCell<bool>,
-    /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits
-    /// for it.
+    /// Held by the call that works in the sandbox, also by a thread that outlives its task: the shutdown
+    /// waits for it.
     pub(crate) open: Arc<tokio::sync::Mutex<Option<SandboxSession>>>,
-    /// Who may work in the sandbox: one call alone, or any number that only look; served in order.
+    /// The turns in the sandbox: one call alone, or any number of calls that only read; served in order.
     pub(crate) turns: Arc<tokio::sync::RwLock<()>>,
-    /// Of the sandbox that was opened last, also while somebody works in it.
+    /// A handle of the sandbox that was opened last, also usable while a call works in it.
     reach: Mutex<Option<SandboxHandle>>,
     /// By the path of the node.
     changesets: tokio::sync::Mutex<BTreeMap<String, ChangesetHandle>>,
@@ -53,12 +53,12 @@ pub(crate) struct RunState {
     servers: Mutex<BTreeMap<String, NewCall>>,
 }
 
-/// What can be done with a sandbox while somebody else works in it.
+/// A handle of a sandbox that is usable while a call works in it.
 #[derive(Clone)]
 pub(crate) struct SandboxHandle {
     /// Keeps it.
     pub(crate) keeper: RetainHandle,
-    /// Where what is found in it goes; ended, whoever looks for more fails.
+    /// The staging area of its contents; once that is ended, further captures fail.
     pub(crate) staging: Arc<Staging>,
 }
 
@@ -69,16 +69,16 @@ pub(crate) struct SandboxSession {
     pub(crate) record: SandboxRecord,
     /// The call that may have changed the sandbox and whose end is not stored.
     pub(crate) mark: Option<CallMark>,
-    /// What a server may have changed while none of its calls ran is recorded as this, before anything else
-    /// is.
+    /// The call that records what a server may have changed while none of its calls ran, before anything else
+    /// is recorded.
     pub(crate) unattended: Option<NewCall>,
     /// Commands that were admitted, change nothing and have not ended.
     pub(crate) looking: Vec<ToolCall>,
-    /// What that call made, until it is stored.
+    /// The contents of that call, until they are stored.
     pub(crate) staging: Arc<Staging>,
-    /// Why what that call changed could not be captured: the sandbox is kept for it.
+    /// The reason why the changes of that call could not be captured: the sandbox is retained for it.
     pub(crate) kept: Option<String>,
-    /// What that call changed, as far as it was found and not stored yet: a scan returns only what is new.
+    /// The changes of that call that were found and are not stored yet: a scan returns only new ones.
     pub(crate) found: Vec<CapturedChange>,
 }
 
@@ -106,17 +106,17 @@ struct KillableCommand {
     ends: StopBehavior,
 }
 
-/// How a command that is to stop comes to its end.
+/// The way in which a command that must stop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopBehavior {
     /// It is killed.
     AtOnce,
-    /// Whoever speaks to it asks it to stop, and ends it; it is killed if that takes too long.
+    /// Its client asks it to stop, and ends it; it is killed if that takes too long.
     WhenAsked,
 }
 
-/// The time that what is asked to stop may take: longer than whoever asks has patience, and shorter than a
-/// run that is interrupted is waited for.
+/// The time that a program has after it is asked to stop: longer than the patience of its client, and shorter
+/// than the wait for an interrupted run.
 const ASKED_WAIT: Duration = Duration::from_secs(3);
 
 impl KillableCommand {
@@ -135,8 +135,8 @@ impl KillableCommand {
 }
 
 impl RunState {
-    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody
-    /// and no disk has to be waited for. For the holder of a turn.
+    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one). It waits for no
+    /// task and no disk. For the holder of a turn.
     pub(crate) fn at_hand<T>(
         &self,
         no: RootIndex,
@@ -210,7 +210,7 @@ impl RunState {
         *lock(&self.reach) = reach;
     }
 
-    /// What can be done with the sandbox that was opened last.
+    /// Returns the handle of the sandbox that was opened last.
     pub(crate) fn reach(&self) -> Option<SandboxHandle> {
         lock(&self.reach).clone()
     }

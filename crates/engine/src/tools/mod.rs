@@ -3,8 +3,9 @@
 //! # Invariants
 //! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
 //! 2. What a model is given is shown without its secrets, and what it gives back has them again.
-//! 3. What a policy denies is denied by the name under which a call is kept, whoever makes it.
-//! 4. What the model has read is compared with what is replaced after nobody else can change that any more.
+//! 3. A policy denies a call by the name under which the call is recorded, for every caller.
+//! 4. The content that the model has read is compared with the replaced content when no other call can change
+//!    that any more.
 //!
 //! # Not here
 //! Admission and record of a call: `run::call::tool`. Arguments and results of the tools: `actors::tool`.
@@ -26,16 +27,16 @@ pub use read::{ReadTools, look, look_at_hand};
 pub use redact_args::{recorded_arguments, recorded_result};
 pub use write::{WriteTools, change};
 
-/// What a tool came to.
+/// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// Its result.
     pub result: Value,
-    /// What files are known to be now; none: gone.
+    /// The known present contents of files; `None`: the file is gone.
     pub seen: Vec<(ToolPath, Option<Hash>)>,
 }
 
-/// What is said of a path that could not be opened.
+/// Returns the error for a path that could not be opened.
 fn not_opened(tool: &str, place: &ToolPath, error: BeneathError) -> ToolError {
     match error {
         BeneathError::Escapes { .. } => ToolError::PathEscapes { path: place.shown.clone() },
@@ -43,7 +44,7 @@ fn not_opened(tool: &str, place: &ToolPath, error: BeneathError) -> ToolError {
     }
 }
 
-/// What is said of a file that could not be read or changed.
+/// Returns the error for a file that could not be read or changed.
 fn not_done(tool: &str, place: &ToolPath, error: &std::io::Error) -> ToolError {
     use std::io::ErrorKind;
     let path = place.shown.clone();
@@ -57,7 +58,7 @@ fn not_done(tool: &str, place: &ToolPath, error: &std::io::Error) -> ToolError {
     ToolError::Failed { tool: tool.to_owned(), message: format!("{path}: {error}") }
 }
 
-/// What is said of a file that could not be written, removed or moved.
+/// Returns the error for a file that could not be written, removed or moved.
 fn not_changed(tool: &str, place: &ToolPath, error: WriteFileError) -> ToolError {
     let path = place.shown.clone();
     match error {

@@ -1,19 +1,19 @@
 //! The tools that a plan may not call, whatever its definitions say: `policy.deny_tools`.
 //!
 //! A word of the list is the name of a tool, of a group of tools, `SERVER.TOOL`, or `SERVER.*` for all tools
-//! of a server. A command and an agent program of a definition count as `run_command`, under which their
-//! calls are kept; checks are no tools.
+//! of a server. A command and an agent program of a definition count as `run_command`, the recorded name of
+//! their calls; checks are no tools.
 //!
 //! # Invariants
 //! 1. A list only ever grows by joining others to it: nothing in it allows a tool.
-//! 2. A word that names nothing is told, since it would deny nothing.
+//! 2. A word that names nothing is reported, since it would deny nothing.
 
 use actors::tool::{Catalog, ToolError, group};
 use domain::{NodeKind, PlanStep};
 
-/// What the tools of a server have in their names, behind its own.
+/// The separator between the name of a server and the names of its tools.
 const SEPARATOR: char = '.';
-/// Stands for all of them.
+/// The word for all tools of a server.
 const ALL: &str = "*";
 
 /// The word of the list that denies the tool; none when it may be called.
@@ -38,7 +38,8 @@ pub fn why_denied(list: &[String], tool: &str) -> Option<String> {
     })
 }
 
-/// Why a step can never be done under this list; none when it can. What a model calls is told when it does.
+/// Returns the reason why a step can never be done under this list; `None` if it can. A model gets a refusal
+/// when it calls the tool.
 pub fn step_denied(list: &[String], step: &PlanStep) -> Option<String> {
     let tool = match &step.does {
         NodeKind::Command(_) | NodeKind::External(_) => "run_command",

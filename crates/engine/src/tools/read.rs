@@ -1,7 +1,8 @@
 //! Reading, listing, searching.
 //!
 //! # Invariants
-//! A file is redacted whole, and then a part of it is shown: a part may lack what tells a secret.
+//! A file is redacted whole, and then a part of it is shown: a part may lack the text that identifies a
+//! secret.
 
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -21,10 +22,10 @@ use super::{ToolOutput, not_opened};
 /// The number of bytes of paths and lines that one answer has.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// How long a file may be that is read and redacted by whoever must not wait.
+/// The maximum size of a file that is read and redacted by a caller that must not wait.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// What looking needs.
+/// The parts that reading needs.
 pub struct ReadTools<'a> {
     /// The tree of the project.
     pub root: BorrowedFd<'a>,
@@ -32,16 +33,16 @@ pub struct ReadTools<'a> {
     pub project: &'a Path,
     /// Takes secrets out.
     pub redactor: &'a Redactor,
-    /// What is not looked at.
+    /// The paths that are not read.
     pub hidden: &'a HiddenInProject,
-    /// Whether nobody waits any more.
+    /// Returns true if no caller waits any more.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
 /// Does what only looks; none when the work is none of that kind.
 ///
 /// # Errors
-/// What the model is told.
+/// Returns an error for the model if the work cannot be done.
 pub fn look(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
         ToolRequest::Read { place, offset, limit } => Some(read(at, place, *offset, *limit)),
@@ -62,7 +63,8 @@ pub fn look(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput,
     }
 }
 
-/// The same for whoever must not wait: a file that is small and in memory is read, all else is not begun.
+/// Does the same for a caller that must not wait: it reads a small file that is in memory, and begins nothing
+/// else.
 pub fn look_at_hand(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     let ToolRequest::Read { place, offset, limit } = work else { return None };
     let path = place.path.as_ref()?;
@@ -107,7 +109,8 @@ fn shown(
     Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
 }
 
-/// Some lines of a text, how many it has, and whether what was asked for is cut short or goes on.
+/// Returns some lines of a text, the number of its lines, and whether the request is cut short or more lines
+/// follow.
 fn window(text: &str, offset: u64, limit: u64) -> (&str, u64, bool) {
     let total = text.split_inclusive('\n').count() as u64;
     let mut lines = text.split_inclusive('\n');

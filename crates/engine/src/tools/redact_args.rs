@@ -1,8 +1,8 @@
 //! The arguments and the result of a call as they are stored.
 //!
 //! # Invariants
-//! 1. Nothing is kept with its secrets. Texts of files are redacted by the rules of their file.
-//! 2. A text is kept with its beginning and its end: the contents themselves are kept with the changes.
+//! 1. Nothing is stored with its secrets. Texts of files are redacted by the rules of their file.
+//! 2. A text is stored with its beginning and its end: the contents themselves are stored with the changes.
 
 use actors::tool::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 use domain::{Redactor, RelPath};
@@ -15,7 +15,7 @@ const AS_DATA: &str = "arguments.json";
 /// In place of what cannot be redacted.
 const WITHHELD: &str = "[withheld: no redactor]";
 
-/// Arguments as they are kept.
+/// Returns the arguments in their stored form.
 pub fn recorded_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Value {
     let Some(redactor) = redactor else { return json!(WITHHELD) };
     let mut kept = arguments.clone();
@@ -45,7 +45,7 @@ fn redacted(redactor: &Redactor, name: &str, text: &str) -> String {
     String::from_utf8_lossy(&redactor.redact_file(&name, text.as_bytes())).into_owned()
 }
 
-/// A result, redacted already, as it is kept.
+/// Returns the stored form of a result that is redacted already.
 pub fn recorded_result(result: &Value) -> Value {
     let mut kept = result.clone();
     // What was read is called as other outputs are.

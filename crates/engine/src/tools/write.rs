@@ -19,13 +19,13 @@ use serde_json::json;
 
 use super::{ToolOutput, not_changed, not_done};
 
-/// What changing needs. Nobody else may be at work in the sandbox.
+/// The parts that changing needs. No other call may be at work in the sandbox.
 pub struct WriteTools<'a> {
     /// The sandbox.
     pub sandbox: &'a mut Sandbox,
     /// Keeps what is replaced.
     pub sink: &'a dyn ContentSink,
-    /// What is captured.
+    /// The rules of the capture.
     pub rules: &'a CaptureRules,
     /// Takes secrets out, and puts them back.
     pub redactor: &'a Redactor,
@@ -34,7 +34,7 @@ pub struct WriteTools<'a> {
 /// Does what changes files; none when the work is none of that kind.
 ///
 /// # Errors
-/// What the model is told.
+/// Returns an error for the model if the work cannot be done.
 pub fn change(with: &mut WriteTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
         ToolRequest::Write { place, content, known } => Some(with.write(place, content, *known)),
@@ -133,7 +133,8 @@ impl WriteTools<'_> {
         place.path.as_ref().filter(|path| !by_rules.has(path, false)).ok_or_else(protected)
     }
 
-    /// What lies at the path, once it is sure that the model knows it; none when nothing does.
+    /// Returns the present content at the path, after a check that the model knows it; `None` if there is no
+    /// file.
     fn present(
         &mut self,
         tool: &str,
@@ -191,7 +192,7 @@ impl WriteTools<'_> {
         written.map_err(|error| not_changed(tool, place, error))
     }
 
-    /// What changed, as it is shown.
+    /// Returns the changes as a diff for display.
     fn diff(&self, path: &RelPath, before: &[u8], after: &[u8]) -> String {
         let before = self.redactor.redact_file(path, before);
         let after = self.redactor.redact_file(path, after);
@@ -209,7 +210,7 @@ impl WriteTools<'_> {
     }
 }
 
-/// Whether what lies there is what the node has seen.
+/// Returns an error if the node must have seen the present content and has not.
 fn judge(place: &ToolPath, known: FileKnowledge, state: &FileState) -> Result<(), ToolError> {
     match known {
         FileKnowledge::Whatever => Ok(()),

@@ -33,11 +33,11 @@ use crate::engine::Engine;
 use context::{BreakerMove, Event, EventSink};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// What is older is no news.
+/// The age at which an entry is no news any more.
 const NEWS_MS: u64 = 15 * 60 * 1_000;
-/// What breakers of providers are called by.
+/// The prefix of the names of providers' breakers.
 const PREFIX: &str = "model/";
-/// What strategies of the context pipeline are told by.
+/// The prefix of the names of the context pipeline's strategies.
 const STRATEGY_PREFIX: &str = "context/";
 
 /// A provider that was given a rest, or answers again.
@@ -47,12 +47,12 @@ pub struct ProviderBreakerChange {
     pub at: WallMs,
     /// The provider.
     pub provider: String,
-    /// How long it is not asked; none when it answers again.
+    /// The time of its rest; `None` if it answers again.
     pub rest_ms: Option<u64>,
 }
 
 impl ProviderBreakerChange {
-    /// What is left of its rest.
+    /// Returns the time that is left of its rest.
     pub fn left(&self, now: WallMs) -> Option<Duration> {
         let until = self.at.0.saturating_add(self.rest_ms?);
         Some(until.saturating_sub(now.0)).filter(|left| *left > 0).map(Duration::from_millis)
@@ -107,8 +107,8 @@ impl BreakerLog {
         last.into_values().filter(|change| now.0.saturating_sub(change.at.0) <= NEWS_MS).collect()
     }
 
-    /// Tells that a provider answers, if it was last heard of as one that rests: the process that gave it a
-    /// rest may be gone, and its breaker with it.
+    /// Records that a provider answers, if its last record is a rest: the process that gave it a rest may be
+    /// gone, and its breaker with it.
     fn answers(&self, provider: &str) {
         let at = wall_now();
         let rests = |change: &ProviderBreakerChange| change.provider == provider && change.rest_ms.is_some();
@@ -135,7 +135,7 @@ impl BreakerListener for BreakerLog {
     }
 }
 
-/// Breakers of strategies are told like those of providers, by what they stand before.
+/// Reports breakers of strategies like those of providers, by the name of the strategy.
 impl EventSink for BreakerLog {
     fn emit(&self, event: &Event) {
         let Event::BreakerChanged { name, to } = event;
@@ -152,12 +152,12 @@ impl EventSink for BreakerLog {
 /// The resets that people ask for, as one process hears of them.
 pub(crate) struct BreakerResets {
     board: BreakerLog,
-    /// How much of the file was read.
+    /// The number of bytes of the file that were read.
     read_bytes: Mutex<u64>,
 }
 
 impl BreakerResets {
-    /// What is asked for from now on.
+    /// Returns the resets that are requested from now on.
     pub(crate) fn from_now(data_dir: &Path) -> BreakerResets {
         let board = BreakerLog::in_dir(data_dir);
         let read_bytes = Mutex::new(board.len());
@@ -183,16 +183,16 @@ impl BreakerResets {
     }
 }
 
-/// The breaker of a strategy of the context pipeline, as the processes of a data directory last told of it.
+/// The breaker of a strategy of the context pipeline, as the processes of a data directory last reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyBreaker {
     /// The strategy.
     pub name: String,
-    /// How long it is still skipped; `None` if it is asked.
+    /// The time for which it is still skipped; `None` if it is asked.
     pub left: Option<Duration>,
 }
 
-/// The breakers of these strategies, as the processes of the data directory last told of them.
+/// Returns the breakers of these strategies, as the processes of the data directory last reported them.
 pub fn strategy_breakers(data_dir: &Path, names: &[String]) -> Vec<StrategyBreaker> {
     let (now, changes) = (wall_now(), BreakerLog::in_dir(data_dir).last());
     let one = |name: &String| {
@@ -224,7 +224,7 @@ pub fn reset_strategy_breakers(data_dir: &Path, names: &[String]) -> std::io::Re
     Ok(())
 }
 
-/// Where it is told how the breakers of this process change.
+/// Returns the sink that records the changes of this process's breakers.
 pub(crate) fn breaker_event_sink(data_dir: &Path) -> Arc<dyn EventSink> {
     Arc::new(BreakerLog::in_dir(data_dir))
 }

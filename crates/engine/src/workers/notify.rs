@@ -30,13 +30,14 @@ use crate::engine::{Engine, EngineInner};
 
 /// The socket of a worker that takes any plan.
 const ANY: &str = ".sock";
-/// The socket of somebody who is concerned with one plan: a worker that serves it, or who waits for it.
+/// The socket of a process that is concerned with one plan: a worker that serves it, or a process that waits
+/// for it.
 const ONE: &str = ".one.sock";
-/// The socket of somebody who looks at all plans and serves none.
+/// The socket of a process that looks at all plans and serves none.
 const ALL: &str = ".all.sock";
 /// Longer than any hint.
 const HINT_BYTES_MAX: usize = 64;
-/// The number of hints that wait for whoever listens; the rest waits in the socket.
+/// The maximum number of hints that wait for the listener; the rest waits in the socket.
 const HINTS_MAX: usize = 64;
 const THREAD_STACK_BYTES: usize = 64 * 1024;
 
@@ -45,7 +46,7 @@ const THREAD_STACK_BYTES: usize = 64 * 1024;
 pub(crate) enum Notification {
     /// There may be a job to claim.
     Work,
-    /// Somebody asked for the cancel of this job.
+    /// A cancel of this job is requested.
     Cancel(JobId),
     /// A job of this plan has come to an end, and left its slot.
     Ended(PlanId),
@@ -217,8 +218,8 @@ pub struct StoreWatcher {
 }
 
 impl StoreWatcher {
-    /// Completes when there is something to look at. What a running plan does between its beginning and its
-    /// end is told by nobody.
+    /// Completes when there is something to look at. No hint reports the progress of a running plan between
+    /// its beginning and its end.
     pub async fn changed(&mut self) {
         match &mut self.listener {
             Some(listener) => drop(listener.next().await),

@@ -48,24 +48,25 @@ const STUCK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// So many looks in a row at which the store gave no work, but errors, end the worker.
 const BROKEN_LOOKS_MAX: u32 = 30;
 
-/// How to serve.
+/// The options of a worker that serves plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// How many jobs run at once in this process; 1..=1024. Fewer run if the open-file limit does not allow
-    /// as many.
+    /// The maximum number of concurrent jobs in this process; 1..=1024. Fewer run if the open-file limit does
+    /// not allow as many.
     pub max: usize,
-    /// End when nothing was queued or running for so long; none: only when told to.
+    /// The idle time after which it ends, with nothing queued or running. `None`: it ends only when it is
+    /// stopped.
     pub until_idle: Option<Duration>,
     /// The time that running jobs may take to finish after a request to stop.
     pub drain: Duration,
 }
 
-/// What happens meanwhile, for who shows it.
+/// An event of the serving worker, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeNews {
     /// It takes jobs from now on.
     Ready {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
     },
     /// It took a job up.
@@ -74,19 +75,19 @@ pub enum ServeNews {
     Settled(RunningJob, JobSettlement),
     /// It freed what workers held that died.
     Freed {
-        /// How many of them.
+        /// The number of those workers.
         workers: usize,
         /// The number of jobs.
         jobs: usize,
     },
-    /// It was told to stop, and lets these finish.
+    /// It received a request to stop, and lets these finish.
     Draining {
-        /// How many run.
+        /// The number of running jobs.
         running: usize,
     },
     /// It gives back what still runs.
     Releasing {
-        /// How many run.
+        /// The number of running jobs.
         running: usize,
     },
 }
@@ -96,14 +97,14 @@ pub enum ServeNews {
 pub enum ServeEnd {
     /// There was nothing to do for long enough.
     Idle,
-    /// It was told to.
+    /// It received a request to stop.
     Stopped,
 }
 
-/// What was done.
+/// The report of a worker that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeReport {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
     /// Why it ended.
     pub end: ServeEnd,
@@ -117,7 +118,7 @@ pub struct ServeReport {
     pub released: u64,
     /// Jobs that another owner has, or whose end the store did not take.
     pub lost: u64,
-    /// Of all these, what became of those that ran when it was told to stop.
+    /// Of all these, the ends of those that ran when the worker received the request to stop.
     pub at_stop: StopReport,
 }
 
@@ -130,23 +131,23 @@ pub enum ServeError {
     /// The worker did not start.
     #[error(transparent)]
     Start(#[from] WorkerStartError),
-    /// Others cannot be shown that it lives.
+    /// The worker cannot show to other processes that it is alive.
     #[error("the worker cannot show that it lives: {0}")]
     Presence(#[source] std::io::Error),
     /// The store gave errors and no work.
     #[error("the store failed for {} seconds in a row: {why}", BROKEN_LOOKS_MAX)]
     StoreFailed {
-        /// What it said last.
+        /// The last error of the store.
         why: String,
     },
     /// The store was removed, or another was put in its place: what others ask for from now on is not seen
     /// here.
     #[error("{} was removed or replaced while the worker used it", path.display())]
     StoreGone {
-        /// Where it was.
+        /// The earlier path.
         path: PathBuf,
     },
-    /// What others left could not be cleared.
+    /// The leftovers of other workers could not be cleared.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
 }
@@ -318,7 +319,7 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         Box::pin(async move { worker.stop(how).await })
     }
 
-    /// Tells what the worker did, and moves the plan on that it did it for.
+    /// Reports the work of the worker, and advances its plan.
     async fn pass_on(&mut self, news: WorkerNews) {
         match news {
             WorkerNews::Claimed(job) => {
@@ -399,8 +400,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         Err(ServeError::StoreFailed { why: report.last_store_error.unwrap_or_default() })
     }
 
-    /// Moves plans on that nobody moves. What cannot be moved is looked at again later, and keeps nobody from
-    /// going.
+    /// Advances plans that no process advances. A plan that cannot be advanced is tried again later, and does
+    /// not keep the worker from ending.
     async fn find_stranded_plans(&mut self) {
         let is_due = self.stuck_since.is_some_and(|since| since.elapsed() >= STUCK_AGAIN_AFTER);
         if !self.may_be_left_behind && !is_due {
@@ -414,8 +415,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         }
     }
 
-    /// Whether nothing was to be done for long enough, and nothing has come up to this moment: then it is
-    /// said to serve nobody any more.
+    /// Returns true if the worker was idle for long enough and no work has come up to this moment. It then
+    /// stops accepting plans.
     async fn may_go(&mut self) -> bool {
         let Some(until_idle) = self.options.until_idle else { return false };
         if self.has_work().await {
@@ -437,8 +438,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         true
     }
 
-    /// Whether anything waits or runs that a worker may have to do. A store that does not answer may hide
-    /// something.
+    /// Returns whether anything waits or runs that a worker may have to do; true if the store does not
+    /// answer.
     async fn has_work(&self) -> bool {
         if self.may_be_left_behind || !self.worker.report().running.is_empty() {
             return true;

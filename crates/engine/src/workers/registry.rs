@@ -199,7 +199,7 @@ impl StartLock {
 /// The leases of dead workers that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReleasedLeases {
-    /// How many were found.
+    /// The number of workers that were found.
     pub(crate) workers: usize,
     /// The number of leases of theirs that were ended.
     pub(crate) leases: usize,

@@ -1,8 +1,8 @@
 //! The identity of the store's file: detects if it is no longer the one that was opened.
 //!
-//! Who removes a data directory under a worker, or puts a backup in its place, leaves the worker with a file
-//! that nobody else can see: it would wait for plans for ever, and keep others from starting a worker that
-//! could see them.
+//! If a data directory is removed under a worker, or replaced by a backup, the worker has a file that no
+//! other process can see. It would wait for plans for ever, and prevent the start of a worker that could see
+//! them.
 //!
 //! # Invariants
 //! What cannot be looked at counts as unchanged: a worker ends by what it knows, not by what it does not.
@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the store calls its file, in the data directory.
+/// The name of the store's file in the data directory.
 const NAME: &str = "agents.db";
 
 /// The file that was opened.
@@ -23,7 +23,7 @@ pub(crate) struct StoreFile {
 }
 
 impl StoreFile {
-    /// The one that lies in the data directory now.
+    /// Returns the present file of the data directory.
     pub(crate) fn in_dir(data_dir: &Path) -> Self {
         let path = data_dir.join(NAME);
         let opened = identity(&path).ok();
@@ -34,7 +34,7 @@ impl StoreFile {
         &self.path
     }
 
-    /// Returns true if it is gone, or another one lies in its place.
+    /// Returns true if it is gone, or another one is in its place.
     pub(crate) fn is_replaced(&self) -> bool {
         match (self.opened, identity(&self.path)) {
             (Some(opened), Ok(now)) => opened != now,

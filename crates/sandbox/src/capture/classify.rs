@@ -5,7 +5,7 @@
 //!    removed. One that was made and holds only what is left out is not reported. One that is removed and
 //!    made again where the original had one is the original, with another mode if it differs.
 //! 2. Between a directory and anything else there are two changes: taken away, and made.
-//! 3. What is told is remembered only by [`ClassifiedChanges::settle`].
+//! 3. A reported change is remembered only by [`ClassifiedChanges::settle`].
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -46,7 +46,7 @@ pub(super) struct ChangedPath {
     may_be_hollow: bool,
 }
 
-/// Finds out what lies now at every path where something may have changed.
+/// Finds the present entry at every path where something may have changed.
 pub(super) fn classify(
     root: &mut CaptureRoot,
     scan: ScanContext<'_>,
@@ -96,7 +96,7 @@ fn drop_hollow_dirs(root: &CaptureRoot, found: &mut [ChangedPath]) {
     }
 }
 
-/// Meets every path, and keeps its base, without looking at what lies there now.
+/// Meets every path, and stores its base, without looking at the present entry.
 pub(super) fn save_bases(root: &mut CaptureRoot, scan: ScanContext<'_>) -> Result<(), CaptureError> {
     meet_all(root, scan, &mut DirAccess::Passing).map(|_| ())
 }
@@ -125,7 +125,8 @@ fn meet_all(
     met
 }
 
-/// Of what the user has at these paths nothing tells whether it is what the plan saw.
+/// Marks the bases of these paths as unknown: nothing says whether the user's files are those that the plan
+/// saw.
 fn forget_bases(root: &mut CaptureRoot, first_seen: Vec<RelPath>) {
     match root.changes {
         // There the records tell it, not the clock.
@@ -201,7 +202,7 @@ fn mode_then(root: &CaptureRoot, path: &RelPath, original: &Stat) -> u16 {
     }
 }
 
-/// A directory whose mode differs from the original's. That the plan changed it is known only if nobody
+/// A directory whose mode differs from the original's. That the plan changed it is known only if no process
 /// touched the original meanwhile: a directory is copied up with the mode that it has at that moment.
 fn observe_mode_first(
     root: &CaptureRoot,
@@ -285,7 +286,7 @@ fn expand(
     Ok(left_out)
 }
 
-/// What lies at a path that the walk did not meet.
+/// Returns the entry at a path that the walk did not meet.
 fn look_up(root: &CaptureRoot, path: &RelPath) -> Result<Option<WalkEntry>, CaptureError> {
     let Some(stat) = stat_beneath(root.tree.as_fd(), path)? else { return Ok(None) };
     let stamp = FileStamp::from_stat(&stat);
@@ -341,7 +342,7 @@ fn state_now(
 }
 
 impl ClassifiedChanges {
-    /// Remembers what was told, and gives the changes.
+    /// Remembers the reported changes, and returns them.
     pub(super) fn settle(self, root: &mut CaptureRoot, rules: &CaptureRules) -> Vec<CapturedChange> {
         let mut drafts = Vec::new();
         for ChangedPath { path, now, stamp, attributes, mode: _, may_be_hollow: _ } in self.found {

@@ -1,11 +1,11 @@
-//! Parts of captured files that are left out, and told of: bits that give rights, extended attributes, hard
+//! Parts of captured files that are left out, and reported: bits that give rights, extended attributes, hard
 //! links; and the mode of the project's own directory, which has no path.
 //!
 //! # Invariants
 //! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from,
-//!    did not have: nobody reviews a program that runs with other rights by its lines.
+//!    did not have: its lines do not show a reviewer that a program runs with other rights.
 //! 2. What a file has in the sandbox because it was made there (a list inherited from its directory) is not
-//!    told of: it inherits the same where it is applied.
+//!    reported: it inherits the same where it is applied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,13 +116,13 @@ pub(super) fn set_attributes(root: &CaptureRoot, path: &RelPath) -> Vec<String> 
         .collect()
 }
 
-/// Labels of the system and what the overlay keeps for itself are nobody's work.
+/// Returns false for labels of the system and attributes of the overlay: no command made them.
 fn is_reported(name: &[u8]) -> bool {
     let is_users = name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
     is_users || name == b"security.capability" || name == ACCESS_LIST || name == DEFAULT_LIST
 }
 
-/// What cannot be read is not told of: the content matters more.
+/// Reads the extended attributes. Unreadable ones are not reported: the content matters more.
 fn read(root: BorrowedFd<'_>, path: &RelPath) -> Vec<(Vec<u8>, Vec<u8>)> {
     let read = open_path(root, path).and_then(|held| read_attributes(held.as_fd()).ok());
     read.map(|attributes| attributes.extended).unwrap_or_default()

@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //! 1. A protected name is protected at any depth, whatever else is said. No pattern takes protection back:
-//!    whoever adds one can only make it stricter.
-//! 2. What lies in an ignored directory is ignored, whatever a pattern further down says: git has it so.
+//!    an added pattern can only make it stricter.
+//! 2. Everything in an ignored directory is ignored, whatever a pattern further down says, as in git.
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
 //! 4. A directory is entered once: what holds in it follows from what holds in the one above it.
 //!
 //! # Not here
 //! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git
 //! ignores by it is not ignored here. That tracked and reported files are captured although ignored:
-//! [`CaptureFilter::is_scratch`] is told of them.
+//! [`CaptureFilter::is_scratch`] gets them as an argument.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -77,7 +77,7 @@ impl PatternBudget {
     }
 }
 
-/// What some editors begin a file with; git passes it by.
+/// The mark with which some editors begin a file; git skips it.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The paths that a plan never writes: those for which [`is_of_no_project`] is true, and those that its
@@ -137,11 +137,11 @@ pub(crate) struct CaptureFilter<'a> {
     hidden: HiddenInProject,
     ignored: Gitignore,
     git: Option<GitRules>,
-    /// What holds in each directory that was asked for; in the root under none.
+    /// The rules in each directory that was asked for; those of the root under `None`.
     entered: HashMap<Option<RelPath>, DirRules>,
-    /// The directory of the path that was asked for last: mostly the next one lies in it too.
+    /// The directory of the path that was asked for last: mostly the next one is in it too.
     last: Option<(Option<RelPath>, DirRules)>,
-    /// How often a directory was entered or passed on the way to one.
+    /// The number of times that a directory was entered or passed on the way to one.
     #[cfg(test)]
     steps: usize,
 }
@@ -163,7 +163,7 @@ struct RulesInTree {
     above: Option<Arc<RulesInTree>>,
 }
 
-/// Returns true if the path lies in this directory itself; none is the root.
+/// Returns true if the path is in this directory itself; `None` is the root.
 fn is_in(dir: Option<&RelPath>, path: &RelPath) -> bool {
     let bytes = path.as_bytes();
     let slash = bytes.iter().rposition(|byte| *byte == b'/');
@@ -292,8 +292,8 @@ impl<'a> CaptureFilter<'a> {
             || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
     }
 
-    /// Whether git has this file, or something in this directory, in its index or would take it in. Git is
-    /// asked for its index the first time that something is ignored; none if there was no time for that.
+    /// Returns whether git has this file, or something in this directory, in its index or would add it. Git
+    /// is asked for its index the first time that something is ignored; `None` if there was no time for that.
     pub(crate) fn is_git_s(
         &mut self,
         path: &RelPath,
@@ -307,8 +307,8 @@ impl<'a> CaptureFilter<'a> {
         }
     }
 
-    /// Returns true if something ignored is scratch: nobody tracks it, and it is new or part of an ignored
-    /// directory.
+    /// Returns true if something ignored is scratch: git does not track it, and it is new or part of an
+    /// ignored directory.
     pub(super) fn is_scratch(&mut self, path: &RelPath, within: bool, is_new: impl FnOnce() -> bool) -> bool {
         (within || is_new()) && !self.tracked.has(path)
     }
@@ -332,7 +332,7 @@ impl<'a> CaptureFilter<'a> {
     }
 }
 
-/// Whether the rules take the path, leave it on purpose, or say nothing.
+/// Returns whether the rules take the path or leave it on purpose; `None` if they say nothing.
 fn fits(rules: &Gitignore, path: &[u8], is_dir: bool) -> Option<bool> {
     if rules.is_empty() {
         return None;
@@ -353,10 +353,10 @@ fn patterns<'a>(lines: impl Iterator<Item = &'a str>) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Where git is told what to ignore.
+/// The name of the file that lists the paths git ignores.
 pub(crate) const GITIGNORE: &str = ".gitignore";
 
-/// What holds in a directory below one with these rules.
+/// Returns the rules in a directory below one with these rules.
 fn rules_in(
     tree: BorrowedFd<'_>,
     dir: Option<&RelPath>,
@@ -381,7 +381,7 @@ fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>, budget: &mut Patter
     }
 }
 
-/// What a file says, if there is one that can be read.
+/// Returns the rules in a file; none if it cannot be read.
 fn read_rules(file: io::Result<File>, budget: &mut PatternBudget) -> Gitignore {
     match file.and_then(|file| read_bounded(file, IGNORE_FILE_BYTES_MAX)) {
         Ok(bytes) => {

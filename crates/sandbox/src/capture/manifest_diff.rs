@@ -102,7 +102,7 @@ impl ManifestWalk<'_, '_> {
         }
     }
 
-    /// What the copy was made with and the walk did not meet.
+    /// Reports as removed the paths in the manifest that the walk did not meet.
     fn take_away(&mut self) {
         let manifest = self.manifest;
         for (path, stamp) in manifest.iter() {

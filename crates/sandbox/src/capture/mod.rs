@@ -1,12 +1,12 @@
 //! Captures the changes in a sandbox from the file system.
 //!
 //! # How a scan works
-//! 1. A walk meets what may differ from the original: all that lies in the upper directory of an overlay, or
+//! 1. A walk meets all that may differ from the original: everything in the upper directory of an overlay, or
 //!    what has another record than the manifest of a copy (`upper`, `manifest_diff`).
-//! 2. What git or the user ignores and what is protected is left out and counted (`filter`).
-//! 3. At a path that is met for the first time the original is read and its bytes are kept: the base
+//! 2. Ignored and protected paths are left out and counted (`filter`).
+//! 3. At a path that is met for the first time the original is read and its bytes are stored: the base
 //!    (`original`).
-//! 4. What lies there now is compared with what the scan before found, and hashed only when its record
+//! 4. The present entry is compared with the one that the scan before found, and hashed only if its record
 //!    differs (`classify`).
 //!
 //! # Invariants
@@ -47,7 +47,7 @@ pub(crate) use original::{FileOwner, read_state};
 pub(crate) use scan_cache::{ScanCache, ScannedPath};
 pub(crate) use tracked::TrackedRepository;
 
-/// How many examples of each kind of what was left out are given.
+/// The most examples that are given of each kind of left-out path.
 const EXAMPLES_MAX: usize = 3;
 
 /// The rules that say what is captured.
@@ -56,10 +56,10 @@ pub struct CaptureRules {
     /// The files that are scratch when new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that
     /// git ignores.
     pub ignore: Vec<String>,
-    /// What is never written by a tool nor captured, besides the directories of version control: patterns as
+    /// Paths that no tool writes and no scan captures, in addition to those of version control: patterns as
     /// in a `.gitignore`, of which those with a leading `!` say nothing.
     pub protected: Vec<String>,
-    /// Of larger files the content is not kept.
+    /// The size above which the content of a file is not stored.
     pub max_file_bytes: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct CapturedChange {
     pub draft: ChangeDraft,
     /// The base: known if its before is what the change was made upon.
     pub base: Base,
-    /// True if the content before or after is too large to have been kept.
+    /// True if the content before or after is too large to be stored.
     pub too_large: bool,
 }
 
@@ -161,22 +161,22 @@ pub enum CaptureError {
     /// The sandbox could not be read.
     #[error("the sandbox cannot be read: {source}")]
     Sandbox {
-        /// What failed.
+        /// The cause.
         #[from]
         source: BeneathError,
     },
     /// The user's file could not be read, so what the change was made upon is not known.
     #[error("the original cannot be read: {source}")]
     Original {
-        /// What failed.
+        /// The cause.
         source: BeneathError,
     },
-    /// A content could not be read to its end, or could not be kept.
+    /// A content could not be read to its end, or could not be stored.
     #[error("the content of {path} cannot be kept: {source}")]
     Content {
         /// Whose content.
         path: RelPath,
-        /// What failed.
+        /// The cause.
         source: std::io::Error,
     },
 }
@@ -257,9 +257,9 @@ pub(crate) struct ScanContext<'a> {
 /// The paths that a walk met.
 #[derive(Debug, Default)]
 struct WalkResult {
-    /// What lies where something may have changed.
+    /// The entries that may have changed.
     there: std::collections::BTreeMap<RelPath, WalkEntry>,
-    /// Where something was taken away.
+    /// The paths at which something was removed.
     gone: std::collections::BTreeSet<RelPath>,
     /// Directories whose originals are hidden: all that lay in them must be looked at.
     hidden: std::collections::BTreeSet<RelPath>,
@@ -282,7 +282,7 @@ impl WalkResult {
 #[derive(Clone, Copy, Debug)]
 struct WalkEntry {
     stamp: crate::fs::listing::FileStamp,
-    /// For a directory, whether nothing lies in it.
+    /// True for an empty directory.
     empty: bool,
 }
 
@@ -343,7 +343,7 @@ impl LeftOutCounts {
     }
 }
 
-/// What changed in these projects since the scan before.
+/// Reports the changes in these projects since the scan before.
 pub(crate) fn scan(roots: &mut [CaptureRoot], scan: ScanContext<'_>) -> Result<CaptureReport, CaptureError> {
     let mut captured = CaptureReport::default();
     let mut told = Vec::new();

@@ -1,9 +1,9 @@
 //! Reads the file at a path, and checks that the user's file there is the base of the plan.
 //!
 //! # Invariants
-//! A file that cannot be read does not keep the others from being captured: it is told of with
-//! [`UNKNOWN_CONTENT`]. That a content cannot be kept, for want of space above all, is no fault of its file,
-//! and fails the scan.
+//! A file that cannot be read does not keep the others from being captured: it is reported with
+//! [`UNKNOWN_CONTENT`]. That a content cannot be stored, for want of space above all, is no fault of its
+//! file, and fails the scan.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,9 +21,9 @@ use crate::fs::listing::{is_absent, kind_of, open_readable, permission_bits, sta
 use crate::fs::sparse::SparseReader;
 use crate::open::baseline::Timestamp;
 
-/// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten
-/// in the user's own tree, or an original that we may not read. As what lies there now: a file that we cannot
-/// read.
+/// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: a content that was
+/// overwritten in the user's own tree, or an original that we may not read. As the present content: a file
+/// that we cannot read.
 pub const UNKNOWN_CONTENT: Hash = Hash::from_bytes([0; 32]);
 
 /// The owner of the file that is read: the user or the plan.
@@ -35,9 +35,9 @@ pub(crate) enum FileOwner {
     Plans,
 }
 
-/// What lies at a path, its content kept; and its record, taken after the content was read.
+/// Stores the content at a path; returns its state, and its record, taken after the content was read.
 ///
-/// Nothing, when there is nothing or what there is is never captured.
+/// `None` if there is nothing, or an entry that is never captured.
 pub(crate) fn read_state(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -111,12 +111,12 @@ impl Read for FailureTrackingReader<'_> {
     }
 }
 
-/// What is known of something whose content was not read.
+/// Returns the state of a file whose content was not read.
 fn unread_state(kind: Kind, mode: u16, size: u64) -> FileState {
     FileState { kind, mode, size, hash: UNKNOWN_CONTENT, text: false }
 }
 
-/// What is told of something that cannot be read, when that is a matter of this one file.
+/// Returns the state of a file that cannot be read, if that is a matter of this one file; else the error.
 pub(super) fn state_if_unreadable(
     why: CaptureError,
     stat: Option<&Stat>,
@@ -182,8 +182,8 @@ fn store_content(
     Ok((mark_of_unread(size, stat), size, false))
 }
 
-/// What stands for the hash of a content that was too large to be read. It differs when the file was written
-/// since, by its size and time, and is the hash of no content.
+/// Returns a mark in place of the hash of a content that was too large to be read. It differs if the file was
+/// written since, by its size and time, and is the hash of no content.
 fn mark_of_unread(size: u64, stat: &Stat) -> Hash {
     let modified = Timestamp::modified(stat);
     Hash::from_content(format!("a content that was not read: {size} bytes, of {modified:?}").as_bytes())

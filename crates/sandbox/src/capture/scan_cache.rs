@@ -10,11 +10,11 @@ use crate::fs::listing::FileStamp;
 /// A path that was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScannedPath {
-    /// What the user had there.
+    /// The state in the user's tree.
     pub(crate) origin: Option<FileState>,
-    /// Whether that is what the plan saw.
+    /// The base: says whether that is the state that the plan saw.
     pub(crate) base: Base,
-    /// What the plan had there at the last scan; before the first, the origin.
+    /// The state in the plan's tree at the last scan; before the first, the origin.
     pub(crate) last: Option<FileState>,
     /// The record of that, when it can be trusted to differ after another write.
     pub(crate) stamp: Option<FileStamp>,

@@ -51,7 +51,7 @@ impl TrackedRepository {
         TrackedRepository { project: project.to_owned(), repository: GitDir::around(project), index: None }
     }
 
-    /// The top of the working tree that the project is or lies in.
+    /// Returns the top of the working tree that contains the project.
     pub(super) fn top(&self) -> Option<&Path> {
         self.repository.as_ref().map(|(top, _)| top.as_path())
     }
@@ -72,7 +72,7 @@ impl TrackedRepository {
     }
 
     /// Returns true if git tracks this file, or anything below this directory, by what
-    /// [`ask`](TrackedRepository::ask) was told.
+    /// [`ask`](TrackedRepository::ask) found.
     pub(super) fn has_at(&self, path: &RelPath, is_dir: bool) -> bool {
         self.index.as_ref().is_some_and(|(_, paths)| match is_dir {
             true => paths.has_below(path),
@@ -80,8 +80,8 @@ impl TrackedRepository {
         })
     }
 
-    /// The files that git tracks in this directory itself and that are not among `names`, by what
-    /// [`ask`](TrackedRepository::ask) was told.
+    /// Returns the files that git tracks in this directory itself and that are not among `names`, by what
+    /// [`ask`](TrackedRepository::ask) found.
     pub(crate) fn missing_from(&self, dir: Option<&RelPath>, names: &BTreeSet<RelPath>) -> Vec<RelPath> {
         let Some((_, paths)) = &self.index else { return Vec::new() };
         let below = dir.map(|dir| [dir.as_bytes(), b"/"].concat()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl TrackedRepository {
     }
 }
 
-/// What lies below the project of paths that begin at the top of its working tree.
+/// Returns the paths below the project from paths that begin at the top of its working tree.
 fn below(top: &Path, project: &Path, files: BTreeSet<Vec<u8>>, directories: Vec<Vec<u8>>) -> TrackedPaths {
     let way = match project.strip_prefix(top) {
         Ok(way) if !way.as_os_str().is_empty() => [way.as_os_str().as_bytes(), b"/"].concat(),

@@ -1,7 +1,7 @@
 //! Walks the upper directory of an overlay: the plan made, copied up or removed everything in it.
 //!
 //! # Invariants
-//! 1. A character device 0:0 says that what lies below it was taken away.
+//! 1. A character device 0:0 says that the entry below it was removed.
 //! 2. A directory with `user.overlay.opaque` = `y` hides all of the original's.
 //! 3. Only the upper directory is walked: the cost is that of what changed.
 

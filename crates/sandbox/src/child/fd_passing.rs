@@ -13,10 +13,10 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-/// How many file descriptors a message may carry; the kernel allows 253.
+/// The most file descriptors that a message may carry; the kernel allows 253.
 pub(crate) const FDS_MAX: usize = 250;
 
-/// How long a message may be; longer ones are taken for noise.
+/// The length limit of a message; longer ones are taken for noise.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const LENGTH_BYTES: usize = 4;

@@ -6,7 +6,7 @@
 //! for the same costs ten times as much.
 //!
 //! # Invariants
-//! 1. The thread that asked stands still until the process has ended: of the two, one runs at a time.
+//! 1. The calling thread waits until the process has ended: of the two, one runs at a time.
 //! 2. No signal handler runs in the process; one would run for us, in our memory, with its namespaces.
 //! 3. Work that panics ends the process, not ours.
 
@@ -39,9 +39,10 @@ where
     let ended = without_signals(|| {
         // SAFETY: one past the end of an allocation, which is where a stack that grows downwards begins.
         let top = unsafe { stack.as_mut_ptr().add(stack.capacity()) };
-        // SAFETY: `CLONE_VFORK` holds this thread until the process is gone, so that the stack and the errand outlive
-        // it, and nothing of this thread's (its thread locals, `errno`) is used by two at a time. Locks of other
-        // threads are real locks for it, since the memory is the same. It ends by returning from `perform`.
+        // SAFETY: `CLONE_VFORK` holds this thread until the process is gone, so that the stack and the errand
+        // outlive it, and nothing of this thread's (its thread locals, `errno`) is used by two at a time.
+        // Locks of other threads are real locks for it, since the memory is the same. It ends by returning
+        // from `perform`.
         let pid =
             unsafe { libc::clone(perform::<W, T>, top.cast(), flags, (&raw mut errand).cast::<c_void>()) };
         if pid == -1 { Err(io::Error::last_os_error()) } else { wait_for(pid) }
@@ -61,7 +62,7 @@ where
     0
 }
 
-/// It has no signal for its end, so nobody who waits for any child of ours takes it from us.
+/// It has no signal for its end, so no other thread that waits for any child of ours takes it from us.
 fn wait_for(pid: libc::pid_t) -> io::Result<()> {
     loop {
         // SAFETY: a child of ours, and no status is asked for.

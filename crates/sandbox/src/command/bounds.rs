@@ -31,22 +31,22 @@ impl Default for ResourceLimits {
 pub enum LimitHit {
     /// As many processes as it may have.
     Processes {
-        /// How many.
+        /// The limit.
         max: u64,
     },
     /// As much memory.
     Memory {
-        /// How much.
+        /// The limit in bytes.
         bytes_max: u64,
     },
     /// Its private directories are full: they are in memory.
     PrivateFiles {
-        /// How much they hold.
+        /// The limit in bytes.
         bytes_max: u64,
     },
     /// The disk was about to be full.
     Disk {
-        /// What has to stay free.
+        /// The number of bytes that have to stay free.
         bytes_min: u64,
     },
 }

@@ -5,8 +5,8 @@
 //! end once all is over.
 //!
 //! # Invariants
-//! 1. A thread ends when the pipe does, or once it was told that the tree is dead and the pipe is empty: a
-//!    stranger who was handed the pipe cannot keep it.
+//! 1. A thread ends when the pipe does, or once it learns that the tree is dead and the pipe is empty: a
+//!    stranger that was handed the pipe cannot hold it up.
 //! 2. A file that cannot be written (no space) stops the file, not the reading.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::OutputSpec;
 use super::output::{Output, OutputBuffer};
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
 /// The threads and live files of a command that has not begun: all that its output needs, so that nothing can
@@ -60,7 +60,7 @@ impl Drains {
         })
     }
 
-    /// What was read. The tree has to be dead.
+    /// Returns the output that was read. The tree has to be dead.
     pub(crate) fn finish(self) -> (Output, Output) {
         drop(self.alive);
         (joined(self.stdout), joined(self.stderr))

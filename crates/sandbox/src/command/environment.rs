@@ -4,8 +4,8 @@
 //! 1. A variable gets in as `PATH`, `HOME` or `LANG`, by the prefix `LC_`, or because the caller asked for
 //!    it. So no key of a provider and no path to an agent's socket gets in by accident.
 //! 2. A later source wins: inherited, passed on, given, and last ours: the mark by which a job's processes
-//!    are found cannot be taken off. `TMPDIR` is not settled here: whoever starts the command knows where its
-//!    private one is.
+//!    are found cannot be taken off. `TMPDIR` is not settled here: the code that starts the command knows
+//!    where its private one is.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(crate) const JOB: &str = "AGENTS_JOB";
 /// The owner that started it, by the job's fence.
 pub(crate) const FENCE: &str = "AGENTS_FENCE";
-/// What is taken over from our own environment.
+/// The variables that are inherited from our own environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The search path of a command when we have none ourselves.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

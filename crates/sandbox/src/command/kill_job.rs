@@ -1,15 +1,15 @@
 //! Kills the processes that earlier owners of a job left: owners that died, and owners that are only frozen.
 //!
-//! An owner that was stopped past its lease holds its processes for as long as it stands still. The process
+//! An owner that was stopped past its lease holds its processes for as long as it is stopped. The process
 //! that takes the job over finds them by the job's variables: every command is given them, and the process
 //! that holds a command, outside its walls, bears them too. That one is asked to end first, and ends after
 //! all of its command is dead, whatever the command did to its own environment.
 //!
 //! # Invariants
-//! 1. An owner kills what earlier owners started, never what it or a later one did: an owner that stood still
-//!    just before it came here does no harm to its successor when it goes on.
+//! 1. An owner kills processes of earlier owners, never its own or those of a later one: an owner that was
+//!    stopped just before it came here does no harm to its successor when it resumes.
 //! 2. The caller itself is not killed, also when it was started by a command of that job.
-//! 3. When it returns without an error, nothing that an earlier owner started lives.
+//! 3. When it returns without an error, no process that an earlier owner started is alive.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +32,7 @@ pub struct KillJobError {
 /// `wait` until they are gone; says how many there were.
 ///
 /// # Errors
-/// One of them lives on: it hangs in the kernel, or is another user's by now.
+/// Returns an error if one of them stays alive: it hangs in the kernel, or is another user's by now.
 pub fn kill_job(job: &OsStr, before: u64, wait: Duration) -> Result<u32, KillJobError> {
     if job.is_empty() {
         return Ok(0);

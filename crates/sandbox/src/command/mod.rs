@@ -10,17 +10,17 @@
 //! A program that is spoken to ([`Stdin::Spoken`]) has its ends taken from [`RunningCommand::take_pipes`]
 //! before that.
 //!
-//! What is left of commands whose owner died or stands still is killed by whoever takes its job over:
+//! The process that takes a job over kills the remaining commands of an owner that died or is stopped:
 //! [`kill_job`].
 //!
 //! # Invariants
-//! 1. An [`CommandExit`] means that nothing of the command lives, not even what it put into a session of its
-//!    own.
-//! 2. What a command prints costs bounded memory and disk, however much it is, and never makes it wait for
+//! 1. An [`CommandExit`] means that no process of the command is alive, not even one that it put into a
+//!    session of its own.
+//! 2. The output of a command costs bounded memory and disk, however much it is, and never makes it wait for
 //!    us.
 //!
 //! # Not here
-//! How a command is kept from the rest of the machine: [`isolation`](crate::isolation).
+//! The isolation of a command from the rest of the machine: [`isolation`](crate::isolation).
 
 mod bounds;
 mod drain;

@@ -2,7 +2,7 @@
 //!
 //! It is a guess, for a hint: nothing depends on it.
 
-/// What common programs print, in lower case, when a name is not resolved or a connection not made.
+/// Messages of common programs, in lower case, if a name is not resolved or a connection not made.
 const SIGNS: [&[u8]; 18] = [
     b"could not resolve host",
     b"couldn't resolve host",
@@ -24,7 +24,7 @@ const SIGNS: [&[u8]; 18] = [
     b"address family not supported",
 ];
 
-/// Returns true if the output shows that nobody listened at a port.
+/// Returns true if the output shows that no program listened at a port.
 pub(super) fn is_refusal_shown_in(output: &[u8]) -> bool {
     let lower = output.to_ascii_lowercase();
     let has = |sign: &[u8]| lower.windows(sign.len()).any(|window| window == sign);

@@ -1,11 +1,11 @@
 //! The retained part of an output stream: all of it, or its beginning and its end.
 //!
 //! # Invariants
-//! 1. At most `keep_bytes_max` bytes are kept, whatever comes; the beginning and the end get half each.
-//! 2. `total` counts every byte that came, kept or not.
+//! 1. At most `keep_bytes_max` bytes are stored, whatever comes; the beginning and the end get half each.
+//! 2. `total` counts every byte that came, stored or not.
 //!
 //! # Not here
-//! Where the bytes come from: the sibling `drain`.
+//! The source of the bytes: the sibling `drain`.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Output {
     }
 
     /// The same of an output from which `take_out` takes something first, secrets for example: no part of
-    /// that is left where the output is cut. A word that was cut when the output was kept is left out.
+    /// that is left where the output is cut. A word that was cut when the output was stored is left out.
     pub fn bounded_after(&self, head: usize, tail: usize, take_out: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let kept: Vec<u8> = [self.head.as_slice(), self.tail.as_slice()].concat();
         let (near_head, near_tail) = (head.saturating_add(MARGIN_BYTES), tail.saturating_add(MARGIN_BYTES));
@@ -106,9 +106,9 @@ fn joined(head: &[u8], left_out: u64, tail: &[u8]) -> Vec<u8> {
     [head, b"\n", format!("… {left_out} bytes left out …").as_bytes(), b"\n", tail].concat()
 }
 
-/// How much more of an output is looked at than is shown, so that what is taken out is seen whole.
+/// The number of bytes around the shown parts that are read too, so that `take_out` sees whole secrets.
 const MARGIN_BYTES: usize = 64 << 10;
-/// How much of a word is left out that was cut; what is longer is no word.
+/// The most bytes of a cut word that are left out; anything longer is no word.
 const WORD_BYTES_MAX: usize = 4 << 10;
 
 fn without_last_word(bytes: &[u8]) -> &[u8] {
@@ -167,7 +167,7 @@ impl OutputBuffer {
         self.tail.extend(rest);
     }
 
-    /// How many bytes have come.
+    /// Returns the number of bytes that have come.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -186,7 +186,7 @@ impl Output {
         Self { log_error, ..self }
     }
 
-    /// What follows the beginning in a live file that had to leave something out.
+    /// Returns the text that follows the beginning in a live file that left something out.
     pub(super) fn log_end(&self) -> Vec<u8> {
         joined(b"", self.left_out(), &self.tail)
     }

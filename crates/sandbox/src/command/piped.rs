@@ -1,13 +1,13 @@
 //! The pipes of a program whose input and output stay with the caller that started it.
 //!
 //! # Invariants
-//! 1. What the program prints goes to who started it and nowhere else; what is to be kept of the talk is
-//!    written to [`PipedStreams::log`], and becomes the command's standard output, in the live file and in
-//!    [`CommandExit`](super::CommandExit), within the same bounds.
+//! 1. The program's output goes to the caller that started it and nowhere else; the part of the talk to be
+//!    stored is written to [`PipedStreams::log`], and becomes the command's standard output, in the live file
+//!    and in [`CommandExit`](super::CommandExit), within the same bounds.
 //! 2. All else is as with every command: its walls, its time, its death.
 //!
 //! # Not here
-//! What is said.
+//! The content of the talk.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct PipedStreams {
     pub stdin: OwnedFd,
     /// The output of the program.
     pub stdout: OwnedFd,
-    /// What is written here is kept in the place of its output. Who writes is not made to wait, and is
+    /// The log that is stored in the place of its output. The writer is not made to wait, and is
     /// refused once the program is dead.
     pub log: OwnedFd,
     /// The path at which the program sees each project.

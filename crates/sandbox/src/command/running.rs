@@ -67,7 +67,7 @@ pub struct CommandExit {
     /// True if it failed, or was ended while it waited, as commands do that want a network and have none. A
     /// guess.
     pub network_suspected: bool,
-    /// True if it failed as commands do that find nobody at a port. A guess.
+    /// True if it failed like a command to which no program answers at a port. A guess.
     pub refused_suspected: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct CommandExit {
 pub struct Killer(Arc<CommandProcesses>);
 
 impl Killer {
-    /// Kills all of it, now. [`RunningCommand::wait`] tells when it is dead.
+    /// Kills all of it, now. [`RunningCommand::wait`] returns when it is dead.
     pub fn kill(&self) {
         self.0.kill();
     }
@@ -87,7 +87,7 @@ impl Killer {
 pub(crate) struct LaunchedCommand {
     /// The process that we started.
     pub(crate) child: Child,
-    /// Where it reports.
+    /// The socket on which it reports.
     pub(crate) control: OwnedFd,
     /// The process that holds the tree.
     pub(crate) reaper: OwnedFd,
@@ -95,13 +95,13 @@ pub(crate) struct LaunchedCommand {
     pub(crate) namespaced: bool,
     /// `TMPDIR`, by which processes without a reaper are found again.
     pub(crate) mark: OsString,
-    /// Who reads its output.
+    /// The threads that read its output.
     pub(crate) drains: Drains,
     /// Returns the isolation that keeps it apart.
     pub(crate) isolation: IsolationUsed,
     /// The ends of one that is spoken to.
     pub(crate) spoken: Option<PipedStreams>,
-    /// Who carries its network.
+    /// The forwarder of its network.
     pub(crate) forwarder: Option<Forwarder>,
 }
 
@@ -188,7 +188,8 @@ impl RunningCommand {
 
     fn wait_for_death(&mut self) -> EndReport {
         let told = self.tree.wait();
-        // It ends after the tree, or was killed by somebody: either way there is nothing more to learn from it.
+        // It ends after the tree, or was killed by somebody: either way there is nothing more to learn from
+        // it.
         let _ = self.child.wait();
         // No flow outlives it.
         drop(self.forwarder.take());
@@ -250,7 +251,7 @@ impl CommandProcesses {
         }
     }
 
-    /// Waits until all are dead, and tells how the program ended and how many had to be killed.
+    /// Waits until all are dead, and returns how the program ended and how many had to be killed.
     fn wait(&self) -> EndReport {
         let told = self.last_report();
         self.wait_for_reaper();
@@ -310,7 +311,7 @@ impl CommandProcesses {
     }
 }
 
-/// Which process a pidfd means, as we number them.
+/// Returns the process of a pidfd, in our numbering.
 fn pid_of(pidfd: &OwnedFd) -> Option<Pid> {
     use std::os::fd::AsRawFd;
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;

@@ -43,7 +43,7 @@ pub struct CommandSpec {
     /// True if it may write to the projects.
     pub writes: bool,
     /// Existing paths outside the projects that it may write to. They are reachable even below a hidden path
-    /// or a private one: whoever takes them from a definition has to judge them.
+    /// or a private one: a caller that takes them from a definition has to judge them.
     pub writable: Vec<PathBuf>,
     /// Paths that it must not see.
     pub hide: Vec<PathBuf>,
@@ -90,7 +90,7 @@ impl CommandSpec {
 /// Walls that are opened for a command that cannot work within them; closed by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolationExceptions {
-    /// Sockets of programs outside, by their path; where those cannot be kept apart from a command's own, any
+    /// Sockets of programs outside, by their path; if those cannot be separated from a command's own, any
     /// of them.
     pub unix_sockets: bool,
     /// The calls of `io_uring`.
@@ -113,7 +113,7 @@ pub enum Stdin {
     Null,
     /// These bytes, then the end.
     Bytes(Vec<u8>),
-    /// What it is told by whoever started it, who also reads what it prints: see
+    /// The input from the caller that started it, which also reads its output: see
     /// [`PipedStreams`](super::PipedStreams).
     Spoken,
 }

@@ -1,7 +1,7 @@
 //! Removes and moves files of a sandbox.
 //!
 //! # Invariants
-//! 1. What is removed, moved or replaced is kept as its base first.
+//! 1. Content that is removed, moved or replaced is stored as its base first.
 //! 2. Nothing protected is touched, also not as part of a directory.
 
 use std::ffi::CString;
@@ -29,18 +29,18 @@ struct TreePaths {
 }
 
 impl TreePaths {
-    /// How many files these are; a directory without any is one thing too.
+    /// Returns the number of files; a directory without any counts as one.
     fn count(&self) -> u64 {
         (self.files.len() as u64).max(1)
     }
 }
 
 impl Sandbox {
-    /// Removes a file, an empty directory, or with `recursive` a directory with all that is in it; says how
-    /// many files that were. The next scan tells of it.
+    /// Removes a file, an empty directory, or with `recursive` a directory with all that is in it; returns
+    /// how many files that were. The next scan reports it.
     ///
     /// # Errors
-    /// It is not there, may not or cannot be removed, or cannot be kept.
+    /// Returns an error if it does not exist, may not or cannot be removed, or cannot be stored.
     pub fn delete_file(
         &mut self,
         no: RootIndex,
@@ -69,11 +69,12 @@ impl Sandbox {
         Ok(parts.count())
     }
 
-    /// Moves a file or directory, and makes directories that are missing on the way; says how many files that
-    /// were. With `overwrite` it takes the place of a file. The next scan tells of it.
+    /// Moves a file or directory, and makes directories that are missing on the way; returns how many files
+    /// that were. With `overwrite` it takes the place of a file. The next scan reports it.
     ///
     /// # Errors
-    /// It is not there, something is in the way, or it may not or cannot be moved or kept.
+    /// Returns an error if it does not exist, something is in the way, or it may not or cannot be moved or
+    /// stored.
     pub fn move_file(
         &mut self,
         no: RootIndex,
@@ -152,7 +153,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// What there is at a path; nothing protected may be among it.
+    /// Returns the entries at a path; an error if one of them is protected.
     fn parts(
         &self,
         no: RootIndex,
@@ -184,7 +185,7 @@ impl Sandbox {
     }
 }
 
-/// Where a part of what is moved comes to lie.
+/// Returns the new path of a part of a moved directory.
 fn moved_path(from: &RelPath, to: &RelPath, part: &RelPath) -> Result<RelPath, WriteFileError> {
     let below = &part.as_bytes()[from.as_bytes().len()..];
     RelPath::new([to.as_bytes(), below].concat())

@@ -1,8 +1,8 @@
 //! Reads and writes single files of a sandbox, for tools that need no process.
 //!
 //! # Invariants
-//! 1. What a tool replaces is kept as its base before it is touched.
-//! 2. No link is followed, no path leaves its root, and what is protected is not written.
+//! 1. A tool stores the content that it replaces as its base before it touches the file.
+//! 2. No link is followed, no path leaves its root, and no protected path is written.
 
 mod change;
 mod search;
@@ -33,31 +33,31 @@ pub enum WriteFileError {
     /// The project is not open.
     #[error(transparent)]
     NoSuchRoot(#[from] NoSuchRoot),
-    /// It lies in a directory that is never written.
+    /// It is in a directory that is never written.
     #[error("{path} is protected")]
     Protected {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// It leads out of its project, or through a link.
     #[error("{path} leads out of its project")]
     Escapes {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// It is a directory, and something is in it.
     #[error("{path} is a directory that is not empty")]
     NotEmpty {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// Something is there already.
     #[error("{path} exists")]
     Exists {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
-    /// What lies there could not be kept.
+    /// The present content could not be stored.
     #[error(transparent)]
     Base(#[from] CaptureError),
     /// A directory on the way could not be made.
@@ -66,9 +66,9 @@ pub enum WriteFileError {
     /// It could not be written.
     #[error("{path}: {source}")]
     Io {
-        /// Where.
+        /// The path.
         path: RelPath,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -84,7 +84,7 @@ pub fn read_file(root: BorrowedFd<'_>, path: &RelPath, bytes_max: u64) -> io::Re
     read_opened(File::from(opened), bytes_max)
 }
 
-/// The same through links, as long as they stay beneath the root: for whoever only looks.
+/// The same through links, as long as they stay beneath the root: for callers that only read.
 ///
 /// # Errors
 /// [`BeneathError::Escapes`] when a link leads out; it is hidden; else as [`read_file`].
@@ -102,8 +102,8 @@ pub fn read_through_links(
         .map_err(|source| BeneathError::Io { path: path.clone(), source })
 }
 
-/// The same as far as all of it lies in memory, for whoever must not wait: nothing when a disk would have to
-/// be waited for, or when anything stands in the way of it.
+/// The same if all of it is in memory, for callers that must not wait: `None` if a disk would have to
+/// be waited for, or if anything prevents the read.
 pub fn read_at_hand(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -155,10 +155,10 @@ fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
 
 impl Sandbox {
     /// Writes a whole file; one that is there keeps its mode, directories that are missing are made. The next
-    /// scan tells of it.
+    /// scan reports it.
     ///
     /// # Errors
-    /// It may not or cannot be written, or what lies there cannot be kept.
+    /// Returns an error if it may not or cannot be written, or the present content cannot be stored.
     pub fn write_file(
         &mut self,
         no: RootIndex,

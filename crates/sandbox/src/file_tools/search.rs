@@ -1,7 +1,7 @@
 //! Searches the text files of a tree for a regular expression.
 //!
 //! # Invariants
-//! 1. What is told of a file is found in it as it is shown, without its secrets: no expression can ask for
+//! 1. Matches are searched in a file as it is shown, without its secrets: no expression can ask for
 //!    one.
 //! 2. Files that are no text, and files above [`domain::TEXT_BYTES_MAX`], are passed over.
 
@@ -17,7 +17,7 @@ use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use super::walk::{ListedKind, Visit, WalkRequest, walk};
 use crate::fs::beneath::BeneathError;
 
-/// How much of a line is told.
+/// The number of bytes of a line that are reported.
 const LINE_BYTES_MAX: usize = 500;
 
 /// Renders the content of a file as it may be shown.
@@ -69,7 +69,7 @@ pub enum SearchError {
     /// The expression or the glob is none.
     #[error("`{field}` is not valid: {message}")]
     Pattern {
-        /// Which of the two.
+        /// The name of the field that is wrong.
         field: &'static str,
         /// Why.
         message: String,

@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Directories are opened beneath the root, and no link is followed.
 //! 2. The order is that of the names, a directory before what is in it.
-//! 3. What is hidden is not told of.
-//! 4. What belongs to version control or to this program is named, and not gone into.
+//! 3. Hidden entries are not reported.
+//! 4. Directories of version control or of this program are named, and not entered.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -103,7 +103,7 @@ pub fn walk(
     Ok(())
 }
 
-/// What is in one directory, the first name last.
+/// Returns the entries of one directory, the first name last.
 fn below(
     root: BorrowedFd<'_>,
     dir: Option<&RelPath>,

@@ -4,7 +4,7 @@
 //! 1. Nothing of this machine is reached: neither loopback, nor an address that a route says to be its own,
 //!    however it is written.
 //! 2. Nothing is reached that only has a meaning on the same link: metadata services of clouds are there.
-//! 3. The one exception is the gateway's port for names, which stands for the resolver of this machine.
+//! 3. The one exception is the gateway's port for names, which leads to the resolver of this machine.
 //!
 //! # Not here
 //! Asking the kernel where an address leads: `route`.
@@ -69,7 +69,7 @@ fn is_never_outside(ip: IpAddr) -> bool {
     }
 }
 
-/// The address of version 4 that one of version 6 stands for: mapped, compatible, translated, tunnelled.
+/// The address of version 4 that one of version 6 embeds: mapped, compatible, translated, tunnelled.
 fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(ip) = ip else { return None };
     let (segments, octets) = (ip.segments(), ip.octets());

@@ -32,30 +32,30 @@ use super::route;
 
 /// The longest packet of the device.
 pub(crate) const MTU: usize = 16_000;
-/// How many packets are read before anything else is looked at.
+/// The number of packets that are read before anything else is looked at.
 const PACKETS_AT_ONCE_MAX: usize = 64;
-/// How many connections, and how many exchanges of datagrams, there may be at once.
+/// The limit of connections, and of exchanges of datagrams, at once.
 const FLOWS_MAX: usize = 256;
-/// How much of a connection waits in each direction.
+/// The number of bytes of a connection that wait in each direction.
 const BUFFER_BYTES: usize = 64 << 10;
 /// After how long without a byte a connection is given up.
 const IDLE_TCP: Duration = Duration::from_secs(30 * 60);
 /// The same for datagrams.
 const IDLE_UDP: Duration = Duration::from_secs(60);
-/// How long a connection outside may take to be made.
+/// The time limit for a new connection outside.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
-/// How often idle flows are looked for.
+/// The interval of the search for idle flows.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The longest datagram.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 const NAMES_PORT: u16 = 53;
-/// Who resolves names here.
+/// The file that names the resolvers of this machine.
 const RESOLVERS: &str = "/etc/resolv.conf";
 
 /// The device of the command, as the stack takes it.
 struct Tun {
     device: OwnedFd,
-    /// What was read and goes through the stack.
+    /// The packets that were read and go through the stack.
     waiting: VecDeque<Vec<u8>>,
 }
 
@@ -450,7 +450,7 @@ struct ReadyFlows {
     exchanges: Vec<FlowEndpoints>,
 }
 
-/// What a connection waits for outside.
+/// Returns the events that a connection waits for outside.
 fn wanted(connection: &TcpFlow, sockets: &SocketSet<'_>) -> PollFlags {
     match &connection.stage {
         ConnectionState::Connecting { .. } => PollFlags::OUT,

@@ -31,11 +31,11 @@ use crate::child::fd_passing;
 
 /// The verb of the child that carries flows.
 pub(crate) const FORWARD_VERB: &str = "__forward";
-/// How many connections to named ports there may be at once.
+/// The most connections to named ports at once.
 const RELAYS_MAX: usize = 128;
 
-/// What the child is given: whether there is a device, and the port of each listener. The descriptors come
-/// along.
+/// The network data for the child: whether there is a device, and the port of each listener. The descriptors
+/// come along.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InsideNetwork {
     /// True if there is a way out.

@@ -13,9 +13,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// The head of every message: length, kind, flags, number, sender.
 const HEAD_BYTES: usize = 16;
-/// What a question and its answer about a route begin with.
+/// The length of the header of a question about a route, and of its answer.
 const ROUTE_BYTES: usize = 12;
-/// Where in that the kind of the route is.
+/// The offset of the kind of the route in that header.
 const ROUTE_KIND_AT: usize = 7;
 /// The head of an attribute: its length and what it is.
 const ATTRIBUTE_BYTES: usize = 4;

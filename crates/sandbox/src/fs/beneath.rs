@@ -1,12 +1,13 @@
 //! Paths resolved by the kernel, beneath a root that is held open.
 //!
 //! # Invariants
-//! 1. No path leaves its root: not by `..`, not by a link, not by a race with somebody who moves directories.
-//!    `openat2` with `RESOLVE_BENEATH` says so in the same step that opens; nothing here compares strings.
+//! 1. No path leaves its root: not by `..`, not by a link, not by a race with a process that moves
+//!    directories. `openat2` with `RESOLVE_BENEATH` says so in the same step that opens; nothing here
+//!    compares strings.
 //! 2. A race that the kernel cannot decide (`EAGAIN`) is tried again, [`TRIES_MAX`] times.
 //!
 //! # Not here
-//! Which directories are protected: that is for whoever writes.
+//! The list of protected directories: that is for the callers that write.
 
 use std::ffi::CString;
 use std::io;
@@ -43,7 +44,7 @@ pub enum BeneathError {
     Io {
         /// The path.
         path: RelPath,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -71,7 +72,7 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The same for whoever must not wait: nothing when a disk would have to be waited for, or when it cannot be
+/// The same for callers that must not wait: `None` if a disk would have to be waited for, or if it cannot be
 /// opened.
 pub fn root_at_hand(path: &Path) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -96,8 +97,8 @@ pub fn open(
         match rustix::fs::openat2(root, name.as_c_str(), flags | OFlags::CLOEXEC, mode, resolve) {
             Ok(file) => return Ok(file),
             Err(Errno::AGAIN) => {}
-            // Without links to follow, a link at the end that was opened as such is no escape: O_PATH | O_NOFOLLOW
-            // succeeds; everything else that meets a link ends here.
+            // Without links to follow, a link at the end that was opened as such is no escape: O_PATH |
+            // O_NOFOLLOW succeeds; everything else that meets a link ends here.
             Err(Errno::XDEV | Errno::LOOP) => return Err(BeneathError::Escapes { path: path.clone() }),
             Err(Errno::NOSYS) => return open_by_components(root, path, flags, mode),
             Err(errno) => return Err(io_error(errno.into())),
@@ -106,8 +107,8 @@ pub fn open(
     Err(io_error(Errno::AGAIN.into()))
 }
 
-/// The same for whoever only looks and must not wait: nothing when a disk would have to be waited for, or
-/// when anything stands in the way.
+/// The same for callers that only read and must not wait: `None` if a disk would have to be waited for, or
+/// if anything prevents it.
 pub fn open_at_hand(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -159,7 +160,8 @@ fn is_link(dir: &OwnedFd, name: &[u8]) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Opens the directory that `path` lies in, so that the last component can be made, renamed or removed in it.
+/// Opens the directory that contains `path`, so that the last component can be made, renamed or removed in
+/// it.
 ///
 /// # Errors
 /// As [`open`]; links on the way are refused.

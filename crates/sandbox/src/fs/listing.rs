@@ -106,7 +106,7 @@ pub(crate) struct PermissionGuard<'a> {
 }
 
 impl<'a> PermissionGuard<'a> {
-    /// In this tree; nobody else is at work in it.
+    /// Makes a guard for this tree; no other process works in it.
     pub(crate) fn in_tree(tree: BorrowedFd<'a>) -> PermissionGuard<'a> {
         PermissionGuard { tree, held: Vec::new() }
     }
@@ -153,7 +153,7 @@ impl Drop for PermissionGuard<'_> {
     }
 }
 
-/// Opens a file of ours to be read, even if its mode says that nobody may.
+/// Opens a file of ours to be read, even if its mode forbids it.
 pub(crate) fn open_readable(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -187,10 +187,10 @@ pub(crate) fn chmod_held(held: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
     Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), mode)?)
 }
 
-/// How many bytes of names are asked for at once.
+/// The number of bytes of names that are read at once.
 const NAMES_BYTES: usize = 32 * 1024;
 
-/// What lies in a directory that was just opened: it is read as far as it was not read before.
+/// Returns the entries of a directory that was just opened: it is read as far as it was not read before.
 pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<ListingEntry>> {
     list_unless(dir, &|| false)
 }
@@ -198,7 +198,7 @@ pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<ListingEntry>> {
 /// After so many entries a listing looks whether it is still wanted.
 pub(crate) const LOOK_ENTRIES: usize = 256;
 
-/// The same until nobody waits any more; then what was met by then.
+/// The same until `is_over`; then the entries that were met by then.
 pub(crate) fn list_unless(dir: BorrowedFd<'_>, is_over: &dyn Fn() -> bool) -> io::Result<Vec<ListingEntry>> {
     let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
     let mut names = RawDir::new(dir, &mut buffer);
@@ -244,7 +244,7 @@ fn is_itself_or_above(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// The record of what lies at a path, itself a link or not; none when there is nothing.
+/// Returns the record of the entry at a path, itself a link or not; `None` if there is nothing.
 pub(crate) fn stat_beneath(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<Stat>, BeneathError> {
     match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), LinkPolicy::Refuse) {
         Ok(held) => rustix::fs::fstat(&held)
@@ -265,7 +265,7 @@ pub(crate) fn is_absent(why: &BeneathError) -> bool {
     }
 }
 
-/// What stands for the root in a message.
+/// Returns the text that represents the root in a message.
 #[allow(clippy::expect_used, reason = "the text is a path")]
 pub(crate) fn root_path() -> RelPath {
     RelPath::new("(the project itself)").expect("the text is a path")

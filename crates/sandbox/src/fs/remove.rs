@@ -2,10 +2,11 @@
 //! mount.
 //!
 //! # Invariants
-//! 1. Nothing outside the tree is touched, whoever moves what meanwhile: each step names one component of an
-//!    open directory.
-//! 2. What is gone already is no failure: two may remove the same tree.
-//! 3. However deep a tree is, [`DEPTH_MAX`] directories are open at most: what lies deeper is first moved up.
+//! 1. Nothing outside the tree is touched, whatever other processes move meanwhile: each step names one
+//!    component of an open directory.
+//! 2. An entry that is gone already is no failure: two processes may remove the same tree.
+//! 3. However deep a tree is, [`DEPTH_MAX`] directories are open at most: deeper directories are first moved
+//!    up.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -16,10 +17,10 @@ use rustix::io::Errno;
 
 use super::listing::{chmod_held, names};
 
-/// How many levels are gone down with a directory open for each.
+/// The depth down to which one directory is open for each level.
 const DEPTH_MAX: usize = 64;
 
-/// Removes what lies in `dir` under `name`, a tree or not.
+/// Removes the entry `name` in `dir`, a tree or not.
 pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let mut moved_up = 0;
     // Each round takes DEPTH_MAX levels off; what was moved up in one is met at the top in the next.
@@ -35,7 +36,8 @@ pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
 /// The place of a directory on the way down.
 #[derive(Clone, Copy)]
 struct ParentDir<'a> {
-    /// The tree's own directory, into which what lies too deep is moved; none at the tree itself.
+    /// The tree's own directory, into which directories that are too deep are moved; `None` at the tree
+    /// itself.
     top: Option<BorrowedFd<'a>>,
     depth: usize,
 }

@@ -39,7 +39,7 @@ impl<'a> SparseReader<'a> {
         SparseReader { file, at: 0, range: FileExtent::Data { end } }
     }
 
-    /// What begins here. Where that cannot be told, everything is read.
+    /// Returns the extent that begins here. If that cannot be determined, everything is read.
     fn next_extent(&self) -> io::Result<FileExtent> {
         let seek = |to: SeekFrom| rustix::fs::seek(self.file, to);
         Ok(match seek(SeekFrom::Data(self.at)) {

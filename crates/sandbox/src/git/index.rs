@@ -7,7 +7,7 @@
 //!    [`IndexNames::Elsewhere`].
 //!
 //! # Not here
-//! Objects, times and modes: whoever needs them asks git.
+//! Objects, times and modes: callers that need them ask git.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ const INDEX_BYTES_MAX: u64 = 1 << 30;
 
 /// The bytes of a file's record before the name of its object.
 const STAT_BYTES: usize = 40;
-/// Where the mode is among them.
+/// The offset of the mode among them.
 const MODE_AT: usize = 24;
 /// The names of objects: SHA-1 and SHA-256.
 const HASH_BYTES: [usize; 2] = [20, 32];

@@ -1,12 +1,12 @@
 //! Reads the newest commits of a project from git, without running anything that its configuration names.
 //!
 //! # Invariants
-//! 1. Git runs nothing else, fetches nothing, and is ended and reaped when it is told to stop
+//! 1. Git runs nothing else, fetches nothing, and is ended and reaped when the caller stops it
 //!    (`git::command`).
 //! 2. What it prints is read as it comes; no answer, however long, is held whole.
 //!
 //! # Not here
-//! What commits mean: that is the index's.
+//! The meaning of commits: that is the index's.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ use crate::file_tools::read_file;
 use crate::fs::beneath::open_root;
 use crate::fs::regular_file::read_regular;
 
-/// How much of a message is kept.
+/// The number of bytes of a message that are stored.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// A field of git's answer is never longer: a message or a path.
@@ -33,7 +33,7 @@ const HEAD_BYTES_MAX: usize = 4096;
 /// Of longer lists of packed branches git is asked.
 const PACKED_REFS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// How much of a shallow clone's list of ends is looked at.
+/// The number of bytes that are read of a shallow clone's list of ends.
 const SHALLOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The history of a project.
@@ -71,14 +71,14 @@ pub enum GitLogError {
     /// Git could not be run.
     #[error("git cannot be run: {source}")]
     Run {
-        /// What the system said.
+        /// The error of the system.
         #[from]
         source: io::Error,
     },
     /// Git said no.
     #[error("git: {message}")]
     Failed {
-        /// What it printed.
+        /// The output of the program.
         message: String,
     },
     /// Nobody waits any more.
@@ -101,7 +101,7 @@ impl From<GitRunError> for GitLogError {
 }
 
 impl GitHistory {
-    /// The history of the repository that a project is or lies in; none if it lies in none.
+    /// Returns the history of the repository that contains a project; `None` if there is none.
     pub fn around(project: &Path) -> Option<GitHistory> {
         GitDir::around(project).map(|(_, git_dir)| GitHistory { dir: project.to_owned(), git_dir })
     }
@@ -146,8 +146,8 @@ impl GitHistory {
         }
     }
 
-    /// At most `commits_max` commits that are no merges, down to `stop_at`, which is not told; all, if it is
-    /// not an ancestor of HEAD. Of each at most `paths_max` paths and one.
+    /// Returns at most `commits_max` commits that are no merges, down to `stop_at`, which is not among them;
+    /// all, if it is not an ancestor of HEAD. Of each at most `paths_max` paths and one.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.

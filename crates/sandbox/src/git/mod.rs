@@ -40,9 +40,9 @@ const LINK_BYTES_MAX: u64 = 64 * 1024;
 /// The directories in which the repository of a working tree stores its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GitDir {
-    /// What belongs to this working tree: `HEAD`, `index`.
+    /// The directory of this working tree: `HEAD`, `index`.
     pub(crate) own: PathBuf,
-    /// What all working trees share: objects, refs, configuration.
+    /// The directory that all working trees share: objects, refs, configuration.
     pub(crate) common: PathBuf,
 }
 
@@ -64,13 +64,13 @@ impl GitDir {
         Some(GitDir { own, common })
     }
 
-    /// That of the working tree which `dir` lies in, and its top.
+    /// Returns the top of the working tree that contains `dir`, and its git directory.
     pub(crate) fn around(dir: &Path) -> Option<(PathBuf, GitDir)> {
         dir.ancestors().find_map(|top| GitDir::at(top).map(|git| (top.to_owned(), git)))
     }
 }
 
-/// What a git command in `dir` printed.
+/// Returns the output of a git command in `dir`.
 pub(crate) fn output<S: AsRef<OsStr>>(
     dir: &Path,
     arguments: impl IntoIterator<Item = S>,
@@ -89,12 +89,12 @@ pub(crate) enum GitAnswerError {
     /// Git said no.
     #[error("{message}")]
     Failed {
-        /// What it printed.
+        /// The output of the program.
         message: String,
     },
 }
 
-/// What git lists of `dir` with these options, relative to it, without double entries.
+/// Returns the files that git lists in `dir` with these options, relative to it, without double entries.
 pub(crate) fn list_files(
     dir: &Path,
     options: &[String],
@@ -111,8 +111,8 @@ pub(crate) fn paths_in(listed: &[u8]) -> BTreeSet<Vec<u8>> {
 
 /// Makes `<copy>/.git`, through which the copy looks to git as `tree` does.
 ///
-/// Where a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows.
-/// They have a second place therefore: an empty directory in `lent`, with a link beside it that says what is
+/// While a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows.
+/// They have a second place therefore: an empty directory in `lent`, with a link next to it that says what is
 /// to be mounted there ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
 pub(crate) fn make_private(
     tree: &Path,

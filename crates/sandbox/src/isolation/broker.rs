@@ -76,7 +76,8 @@ pub(super) fn install(socket: &OwnedFd) -> Result<(), String> {
     program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
     let length = u16::try_from(program.len()).map_err(|error| error.to_string())?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr().cast() };
-    // SAFETY: the filter and its instructions live during the call; the descriptor that it returns is nobody else's.
+    // SAFETY: the filter and its instructions live during the call; the descriptor that it returns is nobody
+    // else's.
     let listener = unsafe {
         let listener = libc::syscall(
             libc::SYS_seccomp,
@@ -96,7 +97,7 @@ pub(super) fn install(socket: &OwnedFd) -> Result<(), String> {
 #[derive(Debug)]
 pub(super) struct Broker {
     listener: OwnedFd,
-    /// What may be changed.
+    /// The paths that may be changed.
     writable: Vec<PathBuf>,
 }
 

@@ -30,7 +30,7 @@ use super::layout::{self, MountContent, MountLayout};
 use super::reaper::{self, Kind, StartNotes};
 use super::{RUN_VERB, exec, holder};
 
-/// Where our own program is inside.
+/// The path of our own program inside.
 const INSIDE: &str = "/run/agents-run";
 /// The program.
 const BWRAP: &str = "bwrap";
@@ -186,7 +186,8 @@ pub(super) fn run_inside(arguments: &[OsString]) -> ! {
 fn take_over(arguments: &[OsString]) -> Option<[OwnedFd; 5]> {
     let numbers = arguments.iter().map(|argument| argument.to_str()?.parse::<RawFd>().ok());
     let fds = numbers.collect::<Option<Vec<RawFd>>>()?.into_iter().map(|number| {
-        // SAFETY: the numbers are those that `wrap` passed on, each once, and nothing else has taken them over.
+        // SAFETY: the numbers are those that `wrap` passed on, each once, and nothing else has taken them
+        // over.
         unsafe { OwnedFd::from_raw_fd(number) }
     });
     let fds: [OwnedFd; 5] = fds.collect::<Vec<_>>().try_into().ok()?;

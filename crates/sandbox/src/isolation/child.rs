@@ -14,7 +14,7 @@ use super::control::{self, ChildOrder, ChildReport, DeliveredOrder, StartFailure
 use super::reaper::{self, Kind, StartNotes};
 use super::{IsolationBackend, bubblewrap, exec, holder, layout, namespaces};
 
-/// Where sockets of other programs cannot be kept apart from the command's own.
+/// The note if sockets of other programs cannot be separated from the command's own.
 pub(super) const UNIX_SOCKETS_REFUSED: &str =
     "UNIX sockets are refused: those of other programs could be reached (`--unix-sockets` allows them)";
 
@@ -40,7 +40,8 @@ pub(crate) fn take_over() -> io::Result<OwnedFd> {
     close_from(control.as_raw_fd() + 1, i32::MAX)?;
     let nothing = std::fs::File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(nothing)?;
-    // A terminal's signals are for the user's programs in front, not for us. Fails for one that leads already.
+    // A terminal's signals are for the user's programs in front, not for us. Fails for one that leads
+    // already.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     Ok(control)
@@ -50,7 +51,8 @@ fn close_from(first: i32, last: i32) -> io::Result<()> {
     if first > last {
         return Ok(());
     }
-    // SAFETY: this is the beginning of the process: nobody owns a descriptor yet but the one that is left out.
+    // SAFETY: this is the beginning of the process: nobody owns a descriptor yet but the one that is left
+    // out.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -104,7 +106,7 @@ fn run_as_it_is(delivered: DeliveredOrder, control: OwnedFd) -> ! {
     })
 }
 
-/// What a file system as it is cannot give.
+/// Returns notes about the parts of the order that a file system as it is cannot give.
 fn notes(order: &ChildOrder) -> Vec<String> {
     let is_bare = order.rung == IsolationBackend::None;
     let hide = order.hide.iter().filter(|path| is_bare && path.exists());

@@ -4,7 +4,7 @@
 //! lifeline: when our end closes, because we ended or were killed, the other side kills the command.
 //!
 //! # Invariants
-//! 1. Our end is close-on-exec and held by nobody else, so that it closes with us.
+//! 1. Our end is close-on-exec and held by no other process, so that it closes with us.
 //! 2. A message is whole or absent: one that was cut off counts as a closed socket.
 
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub(super) struct ChildOrder {
     /// Empty to only try the backend: nothing is run.
     pub(super) argv: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
-    /// Which of `roots`, and where in it; none for `/`.
+    /// The index into `roots`, and the path in that root; `None` for `/`.
     pub(super) cwd: Option<(usize, Option<Vec<u8>>)>,
     pub(super) roots: Vec<OrderRoot>,
     pub(super) timeout_ms: Option<u64>,
@@ -75,13 +75,13 @@ pub(super) struct OrderRoot {
     pub(super) path: PathBuf,
     #[serde(with = "crate::fs::exact_path")]
     pub(super) copy: Option<PathBuf>,
-    /// What the copy reads from that it hides once it is mounted at `path`.
+    /// The directories that the copy reads from and hides once it is mounted at `path`.
     pub(super) borrowed: Vec<BorrowedDir>,
     pub(super) writable: bool,
 }
 
 impl OrderRoot {
-    /// Where the tree lies before anything is mounted.
+    /// Returns the path of the tree before anything is mounted.
     pub(super) fn source(&self) -> &PathBuf {
         self.copy.as_ref().unwrap_or(&self.path)
     }
@@ -101,7 +101,7 @@ pub(super) struct DeliveredOrder {
 /// A report of the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChildReport {
-    /// Who holds the tree: its pidfd comes along.
+    /// The process that holds the tree: its pidfd comes along.
     Reaper,
     /// A network was made inside, which has to be carried: its descriptors come along.
     Network(InsideNetwork),
@@ -109,16 +109,16 @@ pub(crate) enum ChildReport {
     Started {
         /// The paths that it cannot see.
         hidden: Vec<String>,
-        /// What could not be done as asked.
+        /// Notes about the parts that could not be done as asked.
         notes: Vec<String>,
     },
     /// It has not.
     Failed(StartFailure),
     /// It has ended, and how many processes had to be killed with it.
     Ended {
-        /// How the program itself ended.
+        /// The way in which the program itself ended.
         how: ExitKind,
-        /// How many others lived.
+        /// The number of other processes that were alive.
         killed: u32,
         /// The bound that it reached.
         limit: Option<LimitHit>,
@@ -143,7 +143,7 @@ pub(crate) enum StartFailure {
 }
 
 impl From<io::Error> for StartFailure {
-    /// What has run out says nothing about the backend: no weaker one is tried for it.
+    /// An exhausted resource says nothing about the backend: no weaker one is tried for it.
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(errno) if is_exhaustion(errno) => Self::Exhausted(errno.raw_os_error()),
@@ -189,7 +189,7 @@ impl ChildOrder {
 }
 
 impl DeliveredOrder {
-    /// Waits for the order; none when whoever would give it is gone.
+    /// Waits for the order; `None` if the process that would give it is gone.
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let Some((bytes, carried)) = receive(socket)? else { return Ok(None) };
         let order: ChildOrder = serde_json::from_slice(&bytes)?;

@@ -1,8 +1,8 @@
 //! The last steps of a process before it is the command: its files, its directory, its walls.
 //!
 //! # Invariants
-//! 1. The walls stand before the program runs, and stand for all that it starts.
-//! 2. Whatever fails is told over the pipe that `exec` closes; nothing told means that the program runs.
+//! 1. The walls are in force before the program runs, and for all that it starts.
+//! 2. Every failure is reported over the pipe that `exec` closes; no report means that the program runs.
 //! 3. It is in a session of its own: no terminal reaches it, and signals to our group do not either.
 
 use std::ffi::{CString, OsStr};
@@ -25,9 +25,9 @@ use crate::descriptors;
 use crate::fs::beneath;
 use crate::fs::beneath::LinkPolicy;
 
-/// What is said first over the pipe: whoever was to become the command has begun.
+/// The first byte over the pipe: the process that becomes the command has begun.
 pub(super) const HELLO: &[u8] = b"+";
-/// What runs a script that does not say what runs it.
+/// The program that runs a script that does not name its interpreter.
 const SHELL: &str = "/bin/sh";
 
 /// Becomes the command, and returns only the reason why not. `broker` leads to the reaper that answers for
@@ -125,8 +125,8 @@ fn raise_walls(order: &ChildOrder, layout: &MountLayout, broker: Option<&OwnedFd
     broker.map_or(Ok(()), broker::install)
 }
 
-/// What the kernel holds by itself: no dumps of memory, and as many processes as are allowed. In a user
-/// namespace of its own it counts those in there, elsewhere all of the user's.
+/// Sets the limits that the kernel enforces: no dumps of memory, and as many processes as are allowed. In a
+/// user namespace of its own it counts those in there, elsewhere all of the user's.
 fn set_limits(order: &ChildOrder) {
     let lower = |resource: Resource, to: u64| {
         let to = Some(rustix::process::getrlimit(resource).maximum.map_or(to, |most| most.min(to)));
@@ -143,15 +143,15 @@ fn set_limits(order: &ChildOrder) {
     }
 }
 
-/// What our own process ignores or blocks, a command must not. By the system call itself: the C library keeps
-/// two signals to itself, and they may come to us ignored.
+/// Resets the signals that our own process ignores or blocks. Uses the system call itself: the C library
+/// keeps two signals to itself, and they may come to us ignored.
 fn reset_signals() {
     const SIGNAL_MAX: i32 = 64;
     const SET_BYTES: usize = 8;
     let by_default = [0_u64; 4];
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: zeros are the default action with no flags and no mask, and as long as the kernel reads; a signal that
-        // cannot be set is left alone.
+        // SAFETY: zeros are the default action with no flags and no mask, and as long as the kernel reads; a
+        // signal that cannot be set is left alone.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -187,7 +187,7 @@ fn c_strings(parts: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, std::
     parts.map(CString::new).collect()
 }
 
-/// Where a program is looked for: at its path when it has one, else in the directories of `PATH`.
+/// Returns the paths at which a program is looked for: its own path if it has one, else those in `PATH`.
 pub(super) fn candidates(order: &ChildOrder) -> Vec<CString> {
     let Some(program) = order.argv.first() else { return Vec::new() };
     let bytes = program.as_bytes();

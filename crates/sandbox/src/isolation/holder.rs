@@ -6,8 +6,8 @@
 //! `SIGTERM`. It then kills the tree and ends after it.
 //!
 //! # Invariants
-//! 1. It ends after the process that it holds: its death says that nothing of the command lives.
-//! 2. When it is killed itself, the process that it holds is told by the kernel, and ends the tree. It has
+//! 1. It ends after the process that it holds: its death says that no process of the command is alive.
+//! 2. When it is killed itself, the kernel notifies the process that it holds, which ends the tree. It has
 //!    one thread, so that signal is not sent too early.
 //! 3. Its environment has the marks and nothing else, and it has no descriptor of the command's.
 
@@ -31,8 +31,8 @@ pub(super) fn marks(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     of_job.chain([(HOLDER.into(), "1".into())]).collect()
 }
 
-/// Forks. The new process goes on with `given`; this one stays outside, with nothing of it, and passes on as
-/// `ends` that it was asked to end.
+/// Forks. The new process continues with `given`; this one stays outside, with nothing of it, and passes on
+/// as `ends` that it was asked to end.
 ///
 /// Returns an error, with what was given, if no process could be made.
 pub(super) fn fork_holder<T>(ends: Signal, given: T) -> Result<T, (T, io::Error)> {
@@ -92,7 +92,8 @@ pub(super) struct ReceivedSignals {
 impl Signals {
     /// Blocks `SIGCHLD` and `SIGTERM`; what it returns becomes readable instead.
     pub(super) fn block() -> io::Result<Signals> {
-        // SAFETY: the set is made in place and lives during the calls; the descriptor is new and nobody else's.
+        // SAFETY: the set is made in place and lives during the calls; the descriptor is new and nobody
+        // else's.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);

@@ -4,11 +4,11 @@
 //! # Invariants
 //! 1. Only what is named may be read, run and written. Within namespaces everything may be read: mounts cover
 //!    the rest.
-//! 2. Where it stands alone ([`LandlockRole::Alone`]), a kernel that cannot hold back truncation is refused,
+//! 2. If it is used alone ([`LandlockRole::Alone`]), a kernel that cannot hold back truncation is refused,
 //!    since that is a write; what newer kernels can do beyond that is taken when it is there.
 //!
 //! # Not here
-//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone the sibling
+//! Modes, owners and times of files: Landlock does not know of them, so if it is used alone the sibling
 //! `broker` judges their changes. Names, sizes and times can be asked for wherever they are.
 
 use std::os::fd::OwnedFd;

@@ -17,14 +17,14 @@ use super::control::ChildOrder;
 use super::own_network;
 use crate::view::BorrowedDir;
 
-/// Where the private directory for temporary files is, unless a project is there.
+/// The private directory for temporary files, unless a project is there.
 const TMP: &str = "/tmp";
-/// Where else it can be.
+/// The private directory for temporary files if a project is at [`TMP`].
 const TMP_ELSEWHERE: &str = "/dev/shm";
-/// What some systems keep below `/run` and cannot do without.
+/// Paths below `/run` that some systems need.
 const RUN_KEPT: [&str; 2] = ["/run/current-system", "/run/booted-system"];
 
-/// What the kernel tells of the machine, its hardware and its other users, and no program needs to work.
+/// Files in which the kernel describes the machine, its hardware and its other users; no program needs them.
 const MASKED: [&str; 36] = [
     "/proc/acpi",
     "/proc/asound",
@@ -114,13 +114,13 @@ pub(super) enum MountContent {
     Tree { source: PathBuf, writable: bool },
     /// A file with this text.
     Text { text: String },
-    /// A link, made anew.
+    /// A link that is made for the command.
     Link { target: PathBuf },
     /// The tree of a project: which.
     Root { index: usize },
     /// Nothing to be seen.
     Hidden,
-    /// The same for what the kernel says of the machine, which no command is told of.
+    /// The same for files in which the kernel describes the machine; no command sees them.
     Masked,
 }
 
@@ -128,17 +128,17 @@ pub(super) enum MountContent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MountLayout {
     pub(super) steps: Vec<LayoutStep>,
-    /// What may be written, for Landlock.
+    /// The paths that may be written, for Landlock.
     pub(super) writable: Vec<PathBuf>,
-    /// What may be read, for Landlock: everything, where mounts already cover the rest.
+    /// The paths that may be read, for Landlock: everything if mounts already cover the rest.
     pub(super) readable: Vec<PathBuf>,
-    /// What is there and cannot be seen.
+    /// Paths that exist and cannot be seen.
     pub(super) hidden: Vec<PathBuf>,
     /// The private directory for temporary files.
     pub(super) tmp: PathBuf,
-    /// Where each project is.
+    /// The path of each project.
     pub(super) roots: Vec<PathBuf>,
-    /// What cannot be had as asked, in words.
+    /// Notes about the parts of the order that cannot be had.
     pub(super) notes: Vec<String>,
     /// True if no socket of another program can be reached by a path, so that those of the command's own may
     /// be allowed.
@@ -241,14 +241,16 @@ fn fixed_steps(order: &ChildOrder) -> Vec<LayoutStep> {
     steps
 }
 
-/// What a copy borrows, at its second place. What is not there any more is missing outside as well.
+/// Returns the step for a directory that a copy borrows, at its second place. `None` if it is gone; then it
+/// is missing outside as well.
 fn borrowed_step(borrowed: &BorrowedDir) -> Option<LayoutStep> {
     let (source, at) = (fs::canonicalize(&borrowed.from).ok()?, fs::canonicalize(&borrowed.at).ok()?);
     Some(LayoutStep { at, what: MountContent::Tree { source, writable: false } })
 }
 
-/// Adds the scratch directories that are not there, and tells which cannot be made: a mount needs a place,
-/// and places are made in directories of the command's own only. The rest of the machine is the user's.
+/// Adds the scratch directories that are not there, and returns a note for each that cannot be made: a mount
+/// needs a place, and places are made in directories of the command's own only. The rest of the machine is
+/// the user's.
 fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<String> {
     let mut notes = Vec::new();
     for at in order.scratch.iter().filter_map(|path| real_but_missing(path)) {
@@ -274,7 +276,7 @@ fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<S
     notes
 }
 
-/// Where a path that is not there would be, without links.
+/// Returns where a path that does not exist would be, without links.
 fn real_but_missing(path: &Path) -> Option<PathBuf> {
     if !path.is_absolute() || fs::symlink_metadata(path).is_ok() {
         return None;
@@ -350,8 +352,8 @@ fn covered_home(order: &ChildOrder, notes: &mut Vec<String>) -> Option<PathBuf> 
     Some(home)
 }
 
-/// What is seen of a covered home, read-only, and the links that lead to what is named. A directory that may
-/// be written is seen anyway.
+/// Returns the visible parts of a covered home, read-only, and the links that lead to them. A directory that
+/// may be written is seen anyway.
 fn shown_of_home(order: &ChildOrder, home: &Path) -> Vec<LayoutStep> {
     let open: Vec<PathBuf> = existing(&order.scratch).chain(existing(&order.writable)).collect();
     let is_open = |path: &Path| open.iter().any(|own| path.starts_with(own));
@@ -396,8 +398,8 @@ fn links_to(order: &ChildOrder, home: &Path, path: &Path) -> Vec<(PathBuf, PathB
     links
 }
 
-/// What a command may read that sees the file system as it is: everything but the home and what is hidden,
-/// then what is named of the home, the projects, and what it may write.
+/// Returns the paths that a command may read if it sees the file system as it is: everything but the home and
+/// what is hidden, then what is named of the home, the projects, and what it may write.
 fn readable(order: &ChildOrder, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut readable = Vec::new();
     let holes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().chain(hidden.iter().cloned()).collect();

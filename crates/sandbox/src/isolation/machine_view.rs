@@ -3,7 +3,7 @@
 //! # How
 //! The command gets a new root. Each directory of `/` is there as a read-only overlay of itself; mounts below
 //! it follow. If the kernel guards something mounted below a directory, the directory cannot be covered as a
-//! whole: it is made anew, and its entries are covered one by one. An empty directory is made anew as well,
+//! whole: a new one is made, and its entries are covered one by one. An empty directory is made new as well,
 //! which is cheaper.
 //!
 //! # Invariants
@@ -36,18 +36,18 @@ use super::layout::{MountContent, MountLayout};
 use super::mounts::{HARMLESS, attach, clone_tree, limited, tmpfs};
 use crate::open::overlay::mount_points;
 
-/// How many overlays one command gets at most; what is left is shown as it is.
+/// The most overlays that one command gets; the remaining directories are shown as they are.
 const OVERLAYS_MAX: usize = 128;
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65_534;
-/// Where the new root is put together.
+/// The directory in which the new root is put together.
 const WORKSHOP: &str = "/proc";
-/// Where an empty directory is mounted meanwhile: nothing more is needed of what is there.
+/// The path of an empty mount meanwhile: nothing more is needed of the directory there.
 const EMPTY: &str = "/dev";
-/// How large the new root may grow, in memory: it has directories and links only.
+/// The size limit of the new root, in memory: it has directories and links only.
 const ROOT_BYTES_MAX: &str = "1m";
 
-/// File systems without sockets: those of the kernel, and images that nobody can bind a socket in.
+/// File systems without sockets: those of the kernel, and images in which no process can bind a socket.
 const WITHOUT_SOCKETS: [u64; 18] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -140,8 +140,8 @@ impl MachineView {
             }
         }
         std::env::set_current_dir(WORKSHOP)?;
-        // The old root is then mounted over the new one, and goes. One that is no mount of its own cannot be moved: the
-        // process leaves it, and has nothing that leads back.
+        // The old root is then mounted over the new one, and goes. One that is no mount of its own cannot be
+        // moved: the process leaves it, and has nothing that leads back.
         match rustix::process::pivot_root(".", ".") {
             Ok(()) => unmount(".", UnmountFlags::DETACH)?,
             Err(_) => rustix::process::chroot(".")?,
@@ -201,7 +201,7 @@ struct MachineWalk<'a> {
     is_root: bool,
     /// Of root only: others see their own home as they see the rest.
     home: Option<PathBuf>,
-    /// What is mounted, but for what the layout covers.
+    /// The mount points, except those that the layout covers.
     mounts: Vec<PathBuf>,
     rights: OverlayRights,
     empty: OwnedFd,
@@ -332,12 +332,14 @@ impl<'a> MachineWalk<'a> {
         if has_no_sockets(&opened) {
             return self.as_it_is(path, true);
         }
-        // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to show.
+        // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to
+        // show.
         if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
             let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
             return self.push(path, PieceContent::Directory(mode));
         }
-        // In a user namespace the kernel guards what was mounted before: such a directory cannot be covered as a whole.
+        // In a user namespace the kernel guards what was mounted before: such a directory cannot be covered
+        // as a whole.
         let is_guarded = !self.is_root && !self.topmost_below(path).is_empty();
         let covered = match is_guarded {
             true => Err(io::Error::other("something is mounted below it")),
@@ -459,15 +461,18 @@ fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>, marks: OverlayMarks)
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?)
 }
 
-/// Leaves all supplementary groups: root that logged in is in several, whose files it could read as nobody.
+/// Leaves all supplementary groups: root after a login is in several, whose files it could read even without
+/// rights.
 fn drop_groups() {
-    // SAFETY: the call changes rights of this one thread and reads no memory; where it is refused there are none to leave.
+    // SAFETY: the call changes rights of this one thread and reads no memory; where it is refused there are
+    // none to leave.
     unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
 }
 
 /// Acts with the rights on files of a user who owns nothing. The process may still mount.
 fn as_nobody<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: both calls change rights of this one thread and touch no memory; a process that may not change them keeps its own.
+    // SAFETY: both calls change rights of this one thread and touch no memory; a process that may not change
+    // them keeps its own.
     let set = |user, group| unsafe {
         libc::setfsgid(group);
         libc::setfsuid(user);

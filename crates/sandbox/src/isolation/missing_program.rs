@@ -15,7 +15,7 @@ use super::layout;
 use super::layout::{MountContent, MountLayout};
 use super::{IsolationBackend, exec};
 
-/// A program that lies where commands do not see it.
+/// A program at a path that commands do not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvisibleProgram {
     /// The program.
@@ -24,7 +24,8 @@ pub struct InvisibleProgram {
     pub below: PathBuf,
 }
 
-/// Where the program of the order lies out of its sight; none when it lies nowhere, or in sight.
+/// Returns the program of the order if it is out of the command's sight; `None` if it does not exist, or is
+/// in sight.
 pub(super) fn program(order: &ChildOrder) -> Option<InvisibleProgram> {
     let layout = match order.rung {
         IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => layout::build(order).ok()?,

@@ -18,15 +18,15 @@
 //! # Invariants
 //! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. What cannot
 //!    be done and may be missing (a scratch directory) is noted.
-//! 2. What was in force is told by what was done: [`IsolationUsed`].
+//! 2. The report of the isolation in force comes from the steps that were done: [`IsolationUsed`].
 //! 3. The child gets the marks of the job as its environment and nothing else: no secret of ours could be
 //!    read there.
-//! 4. The holder is not told of our death by a signal: that would come when the starting *thread* ends. Only
-//!    the reaper is told so of the holder's death, which has one thread.
-//! 5. A command with the network has one of its own where that can be had, and where not it is noted.
+//! 4. The holder gets no signal at our death: that would come when the starting *thread* ends. Only
+//!    the reaper gets one at the death of the holder, which has one thread.
+//! 5. A command with the network has one of its own if that can be had; if not, it is noted.
 //!
 //! # Not here
-//! Which trees a command sees ([`SandboxView`](crate::view::SandboxView)), and what is read from it
+//! The trees that a command sees ([`SandboxView`](crate::view::SandboxView)), and its output
 //! ([`RunningCommand`](crate::command::RunningCommand)).
 
 mod broker;

@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::forwarder::destination::{ADDRESS, ADDRESS_6, GATEWAY};
 use crate::forwarder::flows::MTU;
 
-/// Where devices are made.
+/// The file through which devices are made.
 const DEVICES: &str = "/dev/net/tun";
 /// The name of ours.
 const NAME: &[u8] = b"net0";
@@ -141,8 +141,8 @@ struct Route6 {
 fn add_version_6(socket: &OwnedFd) -> io::Result<()> {
     let mut request = request();
     let socket_6 = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: the requests are whole and live during the calls; the first writes the number of the interface, which is then
-    // what the union holds.
+    // SAFETY: the requests are whole and live during the calls; the first writes the number of the interface,
+    // which is then what the union holds.
     unsafe {
         check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &mut request))?;
         let interface = request.ifr_ifru.ifru_ifindex;

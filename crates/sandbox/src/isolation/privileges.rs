@@ -34,7 +34,8 @@ pub(super) fn shut_off() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Fails for whoever has no capabilities to begin with, who needs it least: `no_new_privs` is what counts.
+/// Drops the bounding set. Fails for a process without capabilities, which needs it least: `no_new_privs`
+/// counts.
 fn drop_bounding_set() {
     for capability in 0..=CAPABILITY_MAX {
         // SAFETY: prctl with these arguments touches no memory.

@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-/// How long to wait before looking again for what will not die at once.
+/// The wait before another look for processes that do not die at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// All processes below `pid`, parents before children.
@@ -115,7 +115,7 @@ enum RemainingProcesses {
     None,
 }
 
-/// Reaps every child that is dead, and tells whether there are others.
+/// Reaps every child that is dead, and returns whether there are others.
 fn reap_all() -> RemainingProcesses {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -127,8 +127,8 @@ fn reap_all() -> RemainingProcesses {
 }
 
 /// Kills, again and again until none is left, every process whose environment has `name=value`. This is for
-/// what nobody holds any more: its reaper was killed, or its owner died. How many were found. An empty value
-/// marks nothing.
+/// processes that no process holds any more: the reaper was killed, or the owner died. Returns how many were
+/// found. An empty value marks nothing.
 pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
     if value.is_empty() {
         return 0;
@@ -143,7 +143,7 @@ pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
 /// Some processes did not die in time.
 #[derive(Debug)]
 pub(crate) struct UnkillableProcess {
-    /// How many were killed.
+    /// The number of processes that were killed.
     pub(crate) killed: u32,
     /// One of those that live.
     pub(crate) pid: Pid,
@@ -153,14 +153,14 @@ pub(crate) struct UnkillableProcess {
 const PF_EXITING: u32 = 0x4;
 /// That of a thread of the kernel.
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// How many bytes of an environment are read at first, and at most.
+/// The sizes of the reads of an environment: the first one, and below it the limit.
 const ENVIRON_BYTES: usize = 64 * 1024;
 const ENVIRON_BYTES_MAX: usize = 8 << 20;
-/// How long a process is looked at that is between two programs.
+/// The time for which a process between two programs is looked at.
 const BETWEEN_WAIT: Duration = Duration::from_secs(1);
-/// How long the process that holds a command has to kill it, where nothing else is said.
+/// The default time that the process that holds a command has to kill it.
 const HOLDER_WAIT: Duration = Duration::from_secs(20);
-/// How long processes are waited for that are about to end.
+/// The wait for processes that are about to end.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
 /// The same for every process whose environment is `meant`, until none is left or the time is up. What was
@@ -198,7 +198,7 @@ fn count(killed: &BTreeSet<NonZeroI32>) -> u32 {
 struct MatchedProcess {
     pid: Pid,
     held: OwnedFd,
-    /// True if it stands for a whole command, and kills that when it is asked to end.
+    /// True if it holds a whole command, and kills that when it is asked to end.
     is_holder: bool,
 }
 
@@ -258,8 +258,8 @@ fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
     }
 }
 
-/// How many bytes the environment has, as one read gives it: what two reads give may be of two programs, and
-/// the second of none. The room grows to hold it.
+/// Returns the length of the environment from one read: two reads may return parts of two programs, and
+/// the second of none. The buffer grows to hold it.
 fn read_environ(pid: Pid, room: &mut Vec<u8>) -> Option<usize> {
     loop {
         let mut file = fs::File::open(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
@@ -275,7 +275,7 @@ fn read_environ(pid: Pid, room: &mut Vec<u8>) -> Option<usize> {
 struct ProcessStat {
     is_dead: bool,
     flags: u32,
-    /// Where its environment ends in its memory; 0 when it has none yet, or no memory.
+    /// The address at which its environment ends in its memory; 0 if it has none yet, or no memory.
     env_end: u64,
 }
 
@@ -322,7 +322,7 @@ fn wait_for_leaving(until: Option<Instant>) {
     });
 }
 
-/// Waits for the death of a process, which its pidfd tells.
+/// Waits for the death of a process, which its pidfd reports.
 fn is_dead_by(held: &OwnedFd, until: Option<Instant>) -> bool {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));

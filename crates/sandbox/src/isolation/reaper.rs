@@ -28,15 +28,15 @@ use super::usage::UsageMonitor;
 use super::{exec, privileges, process_tree};
 use crate::command::{ExitKind, LimitHit};
 
-/// What kind of tree it is.
+/// The kind of the process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// This is the first process of a pid namespace.
     Namespace,
     /// This is a subreaper.
     Descendants,
-    /// This is a subreaper, and the command's own process only wraps it: told to end, it would end all at
-    /// once.
+    /// This is a subreaper, and the command's own process only wraps it: on a request to end, it would end
+    /// all at once.
     Wrapped,
 }
 
@@ -162,7 +162,8 @@ struct CommandWait<'a> {
 }
 
 impl CommandWait<'_> {
-    /// How it ended, and the bound that it was ended for; none when nobody is there to hear.
+    /// Returns how it ended, and the bound that it was ended for; `None` if the process that would receive it
+    /// is gone.
     fn wait_for_end(&self) -> Option<(ExitKind, Option<LimitHit>)> {
         let limit = self.order.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut deadline = limit;

@@ -24,10 +24,10 @@ use super::usage::proc_of;
 const SEGMENTS: &str = "/proc/sysvipc/shm";
 /// The columns of a segment's size in memory and of what of it is swapped.
 const SEGMENT_COLUMNS: [usize; 2] = [14, 15];
-/// What a mapping of a segment is called, and a file in memory.
+/// The prefix of the name of a mapped segment, and of a file in memory.
 const SEGMENT: &str = "/SYSV";
 const MEMORY_FILE: &[u8] = b"/memfd:";
-/// What `st_blocks` counts in.
+/// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
 /// A file in memory: segments have numbers of their own.
@@ -54,13 +54,13 @@ impl SharedMemory {
         SharedMemory { device, has_own_segments }
     }
 
-    /// What there is on the whole machine, in bytes, files in private directories included.
+    /// Returns the shared memory of the whole machine, in bytes, files in private directories included.
     pub(super) fn of_machine_bytes() -> u64 {
         let machine = rustix::system::sysinfo();
         (machine.sharedram as u64).saturating_mul(u64::from(machine.mem_unit))
     }
 
-    /// What the processes hold, in bytes.
+    /// Returns the shared memory that the processes hold, in bytes.
     pub(super) fn bytes(&self, processes: &[Pid]) -> u64 {
         let Some(device) = self.device else { return 0 };
         let mut held = BTreeMap::new();
@@ -92,7 +92,7 @@ fn opened_by(pid: Pid, device: u64) -> Vec<(SharedObject, u64)> {
         .collect()
 }
 
-/// What a process has mapped of each such file, in bytes.
+/// Returns the part of each such file that a process has mapped, in bytes.
 fn mapped_by(pid: Pid, device: u64) -> BTreeMap<SharedObject, u64> {
     let text = fs::read(proc_of(pid).join("smaps")).unwrap_or_default();
     mapped_in(&String::from_utf8_lossy(&text), device)
@@ -138,7 +138,7 @@ fn shared_of(line: &str, device: u64) -> Option<(SharedObject, &str)> {
     Some((if is_segment { SharedObject::Segment(inode) } else { SharedObject::File(inode) }, offset))
 }
 
-/// What all System V segments have, attached or not.
+/// Returns the size of all System V segments, attached or not.
 fn segments_bytes() -> u64 {
     let text = fs::read_to_string(SEGMENTS).unwrap_or_default();
     let bytes_of = |line: &str| -> u64 {

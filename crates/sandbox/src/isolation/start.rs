@@ -40,7 +40,7 @@ pub enum CommandStartError {
     NotFound {
         /// As it was asked for.
         program: String,
-        /// Where it lies though, out of sight of commands.
+        /// The place of a program that exists but is out of sight of commands.
         unseen: Option<InvisibleProgram>,
     },
     /// The program cannot be run.
@@ -48,7 +48,7 @@ pub enum CommandStartError {
     NotExecutable {
         /// As it was asked for.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There was no program in the command.
@@ -57,21 +57,21 @@ pub enum CommandStartError {
     /// The sandbox has no such project.
     #[error("the sandbox has no project {}", no.0)]
     NoSuchRoot {
-        /// Which.
+        /// The number of the project.
         no: RootIndex,
     },
     /// The directory to begin in cannot be entered.
     #[error("the directory to begin in cannot be entered: {why}")]
     Directory {
-        /// What stood in the way.
+        /// The reason.
         why: String,
     },
     /// A path that is to be written to is not there.
     #[error("{} is to be writable, but cannot be reached", path.display())]
     Writable {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Nothing on this machine isolates it as policy demands.
@@ -86,15 +86,15 @@ pub enum CommandStartError {
     /// The files for its output cannot be made.
     #[error("the output cannot be kept in {}", path.display())]
     Output {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What every command needs could not be had: a pipe, a process, a thread.
+    /// A resource that every command needs could not be had: a pipe, a process, a thread.
     #[error("the command cannot be started: {source}")]
     System {
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -237,13 +237,13 @@ impl Isolation {
     }
 }
 
-/// Where a network of its own cannot be had.
+/// Returns the note for a command that cannot have a network of its own.
 fn shared_network(why: &str) -> String {
     format!("the command has the network of this machine itself, with every service on it: {why}")
 }
 
-/// Where the program sees each project: at its own path, or, where nothing can be mounted, where the copy
-/// lies.
+/// Returns where the program sees each project: at its own path, or, if nothing can be mounted, at the path
+/// of the copy.
 fn visible_roots(
     order: &ChildOrder,
     rung: IsolationBackend,
@@ -256,8 +256,8 @@ fn visible_roots(
     view.roots.iter().zip(&order.roots).map(|(root, ordered)| (root.no, at(ordered))).collect()
 }
 
-/// The ends of a program that is spoken to, and what is drained: what is kept of the talk, and its
-/// complaints.
+/// Returns the ends of a program with open pipes, and the streams that are drained: its log and its
+/// errors.
 fn open_pipes(
     stdin: OwnedFd,
     (kept, log): (OwnedFd, OwnedFd),
@@ -464,7 +464,7 @@ fn launch(
 
 type HiddenAndNotes = (Vec<String>, Vec<String>);
 
-/// What a program that runs has: the process that holds its tree, what was in force, its network.
+/// The parts of a running program: the process that holds its tree, its hidden paths and notes, its network.
 type FirstReports = (OwnedFd, HiddenAndNotes, Option<Forwarder>);
 
 fn missing_report() -> StartFailure {

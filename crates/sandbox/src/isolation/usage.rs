@@ -28,7 +28,7 @@ use crate::command::{LimitHit, ResourceLimits};
 const FIRST: Duration = Duration::from_millis(100);
 const FAR: Duration = Duration::from_millis(250);
 const NEAR: Duration = Duration::from_millis(30);
-/// How fast a disk can be filled, in bytes a second.
+/// The speed at which a disk can be filled, in bytes a second.
 const DISK_BYTES_PER_S: u64 = 4 << 30;
 /// Private directories with less room than this are full.
 const FULL_BYTES: u64 = 64 << 10;
@@ -49,12 +49,13 @@ pub(super) fn memory_bytes_max(bounds: &ResourceLimits) -> u64 {
     }
 }
 
-/// How much the private directories hold together, in bytes.
+/// Returns the size limit of the private directories together, in bytes.
 pub(super) fn private_bytes_max(bounds: &ResourceLimits) -> u64 {
     (memory_bytes_max(bounds) / 2).max(PRIVATE_BYTES_MIN)
 }
 
-/// How many processes and threads this user has: where there is no namespace, the kernel counts all of them.
+/// Returns the number of processes and threads of this user: without a namespace, the kernel counts all of
+/// them.
 pub(super) fn processes_of_user() -> u64 {
     let user = rustix::process::getuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -137,7 +138,7 @@ impl UsageMonitor {
             .collect()
     }
 
-    /// What the processes hold, what lies in private directories, and what is shared.
+    /// Returns the memory of the processes, of the files in private directories, and the shared memory.
     fn memory(&self, processes: &[Pid]) -> u64 {
         let sum: u64 = processes.iter().map(|pid| own_bytes(*pid)).sum();
         let files = if self.is_namespace { used_bytes(Path::new(PRIVATE)) } else { 0 };
@@ -153,7 +154,7 @@ impl UsageMonitor {
         processes.iter().map(|pid| share_bytes(*pid)).sum::<u64>().saturating_add(shared)
     }
 
-    /// How long the disks last at the least.
+    /// Returns the shortest time that the disks last; an error if one has too little space.
     fn disk(&self) -> Result<Duration, LimitHit> {
         let min = self.bounds.disk_free_bytes_min;
         let mut lasts = FAR;

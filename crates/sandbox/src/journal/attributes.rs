@@ -17,7 +17,7 @@ use rustix::thread::CapabilitySet;
 use super::change::Attributes;
 use super::target::permission_bits;
 
-/// How many bytes of attributes are kept of one file.
+/// The most bytes of attributes that are stored of one file.
 const EXTENDED_BYTES_MAX: usize = 1 << 20;
 
 /// A name for an open file that takes calls which refuse `O_PATH`.

@@ -32,7 +32,8 @@ pub struct JournalRoot {
 }
 
 impl JournalRoot {
-    /// The directory that lies at `path` now. Taken when the root is locked, and compared ever after.
+    /// Identifies the directory that is at `path` now. Taken when the root is locked, and compared ever
+    /// after.
     ///
     /// # Errors
     /// It is no directory, or not to be reached.
@@ -82,8 +83,8 @@ pub struct JournalChange {
     pub root: RootIndex,
     /// The path in it.
     pub path: RelPath,
-    /// Where a created file was moved from: it takes owner and attributes from there. That the old one goes
-    /// is a change of its own.
+    /// The path that a created file was moved from: it takes owner and attributes from there. That the old
+    /// one goes is a change of its own.
     pub from: Option<RelPath>,
     /// The state before.
     pub pre: Option<FileImage>,

@@ -4,14 +4,15 @@
 //! - *Pre*: as it was. *Post*: as it shall be.
 //! - *Torn*: half of ours. Within one boot that is exactly what a killed process leaves, see
 //!   [`super::in_place`]: a beginning of the new bytes over the old ones. After a power loss pages may be
-//!   missing anywhere; then it is a file that is neither, and that nobody has written since the machine
+//!   missing anywhere; then it is a file that is neither, and that no process has written since the machine
 //!   started.
-//! - *Other*: somebody's edit.
+//! - *Other*: an edit by the user or another program.
 //!
 //! # Invariants
 //! 1. Torn is never guessed within one boot: every byte is accounted for.
-//! 2. Where one op clears the way for another, each is told apart: what is not cleared cannot have been made.
-//! 3. Where a later op changes what an earlier one left at the same path, or closes the directory above it,
+//! 2. If one op clears the way for another, each is classified on its own: what is not cleared cannot have
+//!    been made.
+//! 3. If a later op changes what an earlier one left at the same path, or closes the directory above it,
 //!    the earlier one is done: ops are begun in their order.
 //!
 //! # Not here
@@ -53,14 +54,14 @@ pub(super) enum OpProgress {
 /// A file that is half ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TornFile {
-    /// What it holds now.
+    /// The stamp of its present content.
     pub(super) stamp: ContentStamp,
     /// True if all its bytes are in the journal too.
     pub(super) explained: bool,
 }
 
 impl JournalReplay {
-    /// How far the op came. A path that leads through a link is somebody's doing.
+    /// Returns how far the op came. A path that leads through a link is an edit by others.
     pub(super) fn classify(&self, op: &JournalOp) -> Result<OpProgress, OpError> {
         match self.classify_inside(op) {
             Err(OpError::Escapes) => Ok(OpProgress::Other),
@@ -73,7 +74,7 @@ impl JournalReplay {
         }
     }
 
-    /// Whether a later op has closed the file at the op's path, or a directory above it.
+    /// Returns whether a later op has closed the file at the op's path, or a directory above it.
     fn is_closed_by_later(&self, op: &JournalOp) -> Result<bool, OpError> {
         let later = self.log.ops.get(op.n as usize + 1..).unwrap_or_default();
         let is_on_way = |path: &RelPath| *path == op.path || is_above(path, &op.path);
@@ -188,8 +189,8 @@ impl JournalReplay {
         self.torn_or_other(&seen, stamp, explained)
     }
 
-    /// Of an op whose new state is in place: what it swapped out must be the old one, or it was somebody's
-    /// save.
+    /// Classifies an op whose new state is in place: the state that it swapped out must be the old one, or it
+    /// was a user's save.
     fn swapped_out(&self, op: &JournalOp, pre: &SavedState) -> Result<OpProgress, OpError> {
         match self.observe_at(op, &op.parked)? {
             Some(out) if !is_same(&out, pre)? => Ok(OpProgress::Other),
@@ -209,8 +210,8 @@ impl JournalReplay {
         Ok(if torn { OpProgress::Torn(TornFile { stamp, explained }) } else { OpProgress::Other })
     }
 
-    /// Whether the bytes are what a killed write leaves: forward, backward, or over what was found by an
-    /// earlier recovery.
+    /// Returns whether the bytes are those that a killed write leaves: forward, backward, or over what was
+    /// found by an earlier recovery.
     fn is_half_written(
         &self,
         op: &JournalOp,
@@ -250,7 +251,8 @@ impl JournalReplay {
             return Ok(OpProgress::Post);
         }
         let Some(file) = seen.open_readable()? else { return Ok(OpProgress::Other) };
-        // A created file appears whole. Only one that an earlier recovery found without its pages is written in place.
+        // A created file appears whole. Only one that an earlier recovery found without its pages is written
+        // in place.
         let image = self.log.image(post);
         let explained = match self.open_found(op, OverwriteReason::Torn)? {
             Some(found) => is_mix(&file, vec![Box::new(image), Box::new(found)])?,
@@ -340,7 +342,7 @@ pub(super) fn lost_by_writing(mode: Option<u16>, before: u16) -> bool {
     mode.is_some_and(|mode| mode != before && mode | (before & special) == before)
 }
 
-/// Whether the file is a beginning of the first source, then what the second has from there on, and so on:
+/// Returns whether the file is a beginning of the first source, then the rest of the second, and so on:
 /// never back to an earlier one. All are read side by side, one piece in memory at a time.
 ///
 /// Taking each source as far as it goes is enough: a later one then has less to account for.

@@ -23,7 +23,7 @@ use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 pub(super) struct DoneMark {
     /// All is as asked; otherwise all is as before.
     pub(super) applied: bool,
-    /// Ops whose path keeps what somebody else put there, or a directory that was not empty.
+    /// Ops whose path keeps an edit by others, or a directory that was not empty.
     pub(super) left: Vec<u32>,
     /// Ops that gave a file another inode.
     pub(super) replaced: Vec<u32>,
@@ -34,7 +34,7 @@ pub(super) struct DoneMark {
 pub(super) struct BackMark {
     /// Why, for those who read.
     pub(super) reason: String,
-    /// How many ops may have been begun: the others are left alone.
+    /// The number of ops that may have been begun: the others are left alone.
     pub(super) reached: u32,
 }
 

@@ -1,10 +1,10 @@
 //! The large contents of a journal: hard links to files that hold them already.
 //!
 //! # Why links
-//! A content is on disk once, whoever needs it. A link is a name of the same bytes, so the journal owns what
-//! it refers to: it needs no store to be recovered or undone, and no collector of contents has to know of
-//! journals. A name that is removed elsewhere takes nothing from the journal; the bytes go with the last
-//! name.
+//! A content is on disk once, however many journals need it. A link is a name of the same bytes, so the
+//! journal owns what it refers to: it needs no store to be recovered or undone, and no collector of contents
+//! has to know of journals. A name that is removed elsewhere takes nothing from the journal; the bytes go
+//! with the last name.
 //!
 //! # Which contents
 //! A content of more than [`INLINE_BYTES_MAX`] bytes for which the
@@ -17,16 +17,16 @@
 //!    size; its bytes, its name and the directory are on disk. An apply that is killed at any later point is
 //!    finished or rolled back from the data directory alone.
 //! 2. A linked content is read, never written.
-//! 3. The links exist as long as their journal, whether it is open, can be undone or was set aside. The
+//! 3. The links exist as long as their journal, whether it is open, can be undone or was abandoned. The
 //!    journal is created before its first link and removed before its last one, so a directory of links
-//!    without a journal belongs to nobody.
+//!    without a journal has no owner.
 //! 4. A recovery compares every content with its hash before it writes. One that is missing or wrong is
-//!    treated as a damaged frame: the apply goes the way that does not need it, or the journal is set aside
+//!    treated as a damaged frame: the apply goes the way that does not need it, or the journal is abandoned
 //!    and reported.
 //! 5. Journals of earlier versions hold all contents themselves and have no links.
 //!
 //! # Not here
-//! Which frame names a linked content ([`super::codec`]), what follows from a damaged one ([`super::work`]).
+//! The frame that names a linked content ([`super::codec`]), the effect of a damaged one ([`super::work`]).
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -112,7 +112,7 @@ impl ContentLinks {
         fs::symlink_metadata(self.path(hash)).is_ok_and(|found| found.is_file() && found.len() == size)
     }
 
-    /// How many bytes go with the links, because nothing else names them.
+    /// Returns the number of bytes that go with the links, because nothing else names them.
     ///
     /// # Errors
     /// The directory cannot be read.

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. An op that finds something other than what it was prepared for changes nothing that stays:
 //!    [`OpError::Changed`].
-//! 2. Nothing of the user's is gone before the final mark: what is removed or replaced lies parked beside it.
+//! 2. Nothing of the user's is gone before the final mark: an entry that is removed or replaced is parked
+//!    next to it.
 
 use std::os::fd::AsFd;
 
@@ -21,7 +22,7 @@ use super::target::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpE
 use super::write_file::{ReplacedFilePolicy, WriteSource, move_in, open_spot, swap};
 use crate::git::refs::move_ref;
 
-/// The bit by which a directory is told that was made and has not got its mode.
+/// The bit that marks a directory that was made and has not got its mode.
 pub(super) const STICKY: u16 = 0o1000;
 
 /// The mode that a directory is made with. It differs from its own in a bit that nothing but the last step of
@@ -185,7 +186,7 @@ impl JournalReplay {
         Ok(attributes::set_mode(seen.handle.as_fd(), to)?)
     }
 
-    /// What lies at a path of the op's root.
+    /// Returns the entry at a path of the op's root.
     pub(super) fn observe_at(&self, op: &JournalOp, path: &RelPath) -> Result<Option<ObservedFile>, OpError> {
         observe(self.roots.get(op.root)?, path)
     }
@@ -198,7 +199,7 @@ fn is_link_at(seen: &Option<ObservedFile>, target: &[u8]) -> Result<bool, OpErro
     }
 }
 
-/// Whether what was seen has the kind and the content of the image.
+/// Returns whether the observed entry has the kind and the content of the image.
 pub(super) fn is_same(seen: &ObservedFile, saved: &SavedState) -> Result<bool, OpError> {
     let wanted = ContentStamp::of_state(&saved.state);
     Ok(match (seen.kind, saved.state.kind) {

@@ -1,9 +1,10 @@
 //! The end of a journal, and its removal from the list of open ones.
 //!
 //! # Invariants
-//! 1. A [`SettledJournal`] holds the lock of its journal: nobody else tells the store about it meanwhile.
+//! 1. A [`SettledJournal`] holds the lock of its journal: no other process records it in the store meanwhile.
 //! 2. Dropped without [`SettledJournal::retire`], the journal stays as it is, and the next command settles it
-//!    again with the same ending. So the store is told at least once, and knows the apply by its id.
+//!    again with the same ending. So the ending is recorded at least once, and the store knows the apply by
+//!    its id.
 
 use std::fs;
 use std::io;
@@ -31,7 +32,7 @@ pub enum JournalEnding {
     RolledBack {
         /// Why.
         why: RollbackReason,
-        /// Except these, which somebody had edited: they are as that somebody left them.
+        /// The exceptions: paths that were edited by others, which are as those edits left them.
         left: Vec<JournalPath>,
     },
     /// It was never committed: nothing was touched. If the store has sealed it, the seal is to be broken.
@@ -44,33 +45,33 @@ pub enum RollbackReason {
     /// Somebody saved a file between the merge and the write. Merge again.
     #[error("{} changed under us", place.path)]
     ChangedUnderUs {
-        /// Where.
+        /// The place.
         place: JournalPath,
     },
     /// A path leads through a link.
     #[error("{} leads out of its project", place.path)]
     Escapes {
-        /// Where.
+        /// The place.
         place: JournalPath,
     },
     /// The system said no.
     #[error("{}: {source}", place.path)]
     Io {
-        /// Where.
+        /// The place.
         place: JournalPath,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Git said no.
     #[error("{source}")]
     Git {
-        /// What it said.
+        /// The error of git.
         source: GitError,
     },
     /// A recovery found it interrupted and could not, or must not, go forward.
     #[error("{reason}")]
     Recovered {
-        /// What the journal says about it.
+        /// The reason that the journal gives.
         reason: String,
     },
 }
@@ -131,8 +132,8 @@ impl SettledJournal {
         &self.ending
     }
 
-    /// The store knows the ending: the journal leaves the list of open ones. What was applied is kept to be
-    /// undone, and so is whatever else somebody may miss.
+    /// The store knows the ending: the journal leaves the list of open ones. An applied journal is retained
+    /// to be undone, and so is everything else that the user may miss.
     ///
     /// # Errors
     /// It could not be moved; the next command settles it again.

@@ -24,7 +24,7 @@ impl JournalFile {
         Ok(JournalFile(file))
     }
 
-    /// Takes the lock; none when somebody has it.
+    /// Takes the lock; `None` if another process has it.
     pub(super) fn try_with_lock(file: File) -> io::Result<Option<JournalFile>> {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(JournalFile(file))),

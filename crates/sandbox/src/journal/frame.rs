@@ -2,7 +2,7 @@
 //!
 //! A journal begins with [`MAGIC`]; each frame is `u32 length | u32 crc32c(kind, payload) | u8 kind |
 //! payload`, little endian. An image is a run of `B` frames, each full but the last, so that its place and
-//! length tell where every piece lies.
+//! length give the offset of every piece.
 //!
 //! # Invariants
 //! 1. A frame that is short, too long, of no known kind or wrong in its sum is no frame. [`find_sound`] finds
@@ -20,11 +20,11 @@ use domain::zero_runs;
 
 use super::file::JournalFile;
 
-/// How a journal begins.
+/// The first bytes of a journal.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTJ01";
-/// How long a payload may be.
+/// The length limit of a payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
-/// How much of an image one frame holds.
+/// The number of bytes of an image that one full frame holds.
 pub(super) const PIECE_BYTES: usize = 1 << 20;
 /// Length, sum and kind.
 pub(super) const HEAD_BYTES: usize = 9;
@@ -40,9 +40,9 @@ pub(super) enum FrameKind {
     Bytes,
     /// An op.
     Op,
-    /// From here on it will be carried out, or taken back.
+    /// From here on the journal is carried out, or rolled back.
     Commit,
-    /// It is being taken back.
+    /// The journal is being rolled back.
     Back,
     /// Nothing is left to be done to the user's files.
     Done,
@@ -108,14 +108,14 @@ fn head(kind: FrameKind, payload: &[u8]) -> io::Result<[u8; HEAD_BYTES]> {
 /// A run of `B` frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameSpan {
-    /// Where the first frame begins.
+    /// The offset of the first frame.
     pub(super) at: u64,
-    /// How many bytes the image has.
+    /// The length of the image in bytes.
     pub(super) len: u64,
 }
 
 impl FrameSpan {
-    /// Where the frames end.
+    /// Returns the offset at which the frames end; `None` if it overflows.
     pub(super) fn end(&self) -> Option<u64> {
         let frames = self.len.div_ceil(PIECE_BYTES as u64);
         self.at.checked_add(self.len)?.checked_add(frames.checked_mul(HEAD_BYTES as u64)?)
@@ -189,16 +189,16 @@ pub(super) struct FrameReader<R> {
 /// A frame that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameRead {
-    /// What it holds.
+    /// The kind of its payload.
     pub(super) kind: FrameKind,
-    /// Where it begins.
+    /// The offset at which it begins.
     pub(super) at: u64,
-    /// Where the next one would.
+    /// The offset at which the next frame would begin.
     pub(super) end: u64,
 }
 
 impl<'a> FrameReader<BufReader<&'a File>> {
-    /// Reads a file from where it stands, which must be its beginning.
+    /// Reads a file from its present offset, which must be its beginning.
     pub(super) fn of_file(file: &'a File) -> Self {
         FrameReader::new(BufReader::with_capacity(BUFFER_BYTES, file))
     }
@@ -253,14 +253,14 @@ fn parse_head(head: &[u8; HEAD_BYTES]) -> Option<(FrameKind, usize, u32)> {
     (length <= PAYLOAD_BYTES_MAX).then_some((kind, length, u32::from_le_bytes([s0, s1, s2, s3])))
 }
 
-/// How many bytes are looked at at once when a frame is looked for.
+/// The number of bytes that the search for a frame reads at once.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The place of the first whole frame behind `from`, where there is none; none up to the end of the file.
 pub(super) fn find_sound(file: &File, from: u64) -> io::Result<Option<u64>> {
     let length = file.metadata()?.len();
-    // Mostly its bytes are wrong and its length is not: then the next one is where it should be, and what looks like a
-    // frame in a user's bytes is not looked at.
+    // Mostly its bytes are wrong and its length is not: then the next one is where it should be, and what
+    // looks like a frame in a user's bytes is not looked at.
     if let Some((_, payload, _)) = head_at(file, from, length)? {
         let next = from + (HEAD_BYTES + payload) as u64;
         if next < length && is_sound(file, next, length)? {
@@ -316,7 +316,7 @@ fn read_at_most(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Whether the buffer could be filled; false when the end came first.
+/// Fills the buffer; returns false if the end comes first.
 fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(buffer) {
         Ok(()) => Ok(true),

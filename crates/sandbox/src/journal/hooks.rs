@@ -1,6 +1,6 @@
 //! The points at which a journal can be watched, stopped and merged from outside.
 //!
-//! Each step that leaves something on disk is announced before it is taken. In the program nobody listens;
+//! Each step that leaves something on disk is announced before it is taken. In the program nothing listens;
 //! the tests kill the process, refuse the step, or edit a file there, which is how every moment between two
 //! writes is reached.
 //!
@@ -20,19 +20,19 @@ pub enum JournalStep {
     CommitSync,
     /// One op.
     Op {
-        /// Which, in the order in which they are carried out.
+        /// The number of the op, in the order in which the ops are carried out.
         n: u32,
-        /// How far it is.
+        /// The point that the op has reached.
         at: HookPoint,
     },
     /// The decision to go back is appended.
     Back,
-    /// One op is taken back.
+    /// One op is rolled back.
     TakeBack {
-        /// Which.
+        /// The number of the op.
         n: u32,
     },
-    /// Bytes that somebody may miss are saved beside the journal.
+    /// Bytes that the user may miss are saved next to the journal.
     SaveFound {
         /// Of which op.
         n: u32,
@@ -55,19 +55,19 @@ pub enum JournalStep {
 pub enum HookPoint {
     /// Nothing has happened.
     Begin,
-    /// What is there was found to be as expected.
+    /// The present state was found to be as expected.
     Checked,
-    /// A piece of the content is written, in place or beside.
+    /// A piece of the content is written, in place or next to the file.
     Piece,
     /// The file is cut to its new length.
     Cut,
-    /// What was written in place is looked at once more.
+    /// The content that was written in place is checked once more.
     Verify,
-    /// A new one beside the file is complete and takes its place.
+    /// A new file next to the old one is complete and takes its place.
     Swap,
-    /// What was swapped out is compared with what was expected.
+    /// The file that was swapped out is compared with the expected one.
     Swapped,
-    /// What was moved aside is compared with what was expected.
+    /// The entry that was moved aside is compared with the expected one.
     Parked,
     /// A new directory gets its owner and mode.
     Made,

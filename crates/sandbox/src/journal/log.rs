@@ -11,9 +11,9 @@
 //!    journal's, is damage, never a choice.
 //! 3. A mark behind damage counts only if nothing but sound frames follows it: what looks like one may be a
 //!    part of a user's file.
-//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; where
+//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; if
 //!    there is other damage nothing is cut off.
-//! 5. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the
+//! 5. The file is locked as long as the log exists. Only the process that has the lock carries the
 //!    journal out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ pub(super) enum Mark {
     Open,
     /// It shall be carried out.
     Committed,
-    /// It shall be taken back.
+    /// It is to be rolled back.
     Back(BackMark),
     /// It is over.
     Done(DoneMark),
@@ -60,17 +60,17 @@ pub(super) enum JournalIntegrity {
 pub(super) struct JournalLog {
     /// The file, locked.
     pub(super) file: JournalFile,
-    /// What it says about itself; none when not even that was written.
+    /// The header; `None` if not even that was written.
     pub(super) header: Option<JournalHeader>,
-    /// What shall be done, in order.
+    /// The ops, in order.
     pub(super) ops: Arc<[JournalOp]>,
     /// The numbers of the ops of each path.
     pub(super) by_place: BTreeMap<(RootIndex, RelPath), Vec<u32>>,
-    /// How far it has come.
+    /// The progress of the journal.
     pub(super) mark: Mark,
-    /// Where the next mark goes.
+    /// The offset of the next mark.
     pub(super) end: u64,
-    /// Whether it says all that it should.
+    /// The integrity of the journal.
     pub(super) wholeness: JournalIntegrity,
     /// The contents that it has outside of its own file.
     pub(super) links: ContentLinks,
@@ -132,7 +132,7 @@ impl JournalLog {
         Ok(JournalLog { wholeness, ..JournalLog::new(file, header, ops, mark, end, links) })
     }
 
-    /// What was read, or written.
+    /// Makes a log from the parts that were read, or written.
     pub(super) fn new(
         file: JournalFile,
         header: Option<JournalHeader>,
@@ -213,7 +213,7 @@ impl JournalLog {
 struct LogScan {
     header: Option<JournalHeader>,
     ops: BTreeMap<u32, (JournalOp, u64)>,
-    /// How many ops there should be.
+    /// The number of ops that there should be.
     count: Option<u32>,
     marks: Vec<Mark>,
     /// Marks behind damage, which count if nothing wrong follows.
@@ -275,7 +275,7 @@ impl LogScan {
         self.is_behind = true;
     }
 
-    /// What they say together. `is_cut` when something wrong follows the last of them.
+    /// Combines the frames. `is_cut` if something wrong follows the last of them.
     fn summarize(mut self, is_cut: bool) -> (Option<JournalHeader>, Vec<JournalOp>, Mark, JournalIntegrity) {
         // Marks between two places that are wrong may be real or not.
         self.is_wrong |= is_cut && !self.marks_behind.is_empty();

@@ -7,15 +7,15 @@
 //! at whatever step, leaves a journal; the next command finds it and goes forward, or back.
 //!
 //! # How it is used
-//! 1. [`Journals::recover`] is the first act of every command. The store is told of each [`SettledJournal`],
-//!    which is then retired.
+//! 1. [`Journals::recover`] is the first act of every command. The caller records each [`SettledJournal`] in
+//!    the store, then retires it.
 //! 2. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; to abandon it is free.
 //! 3. The caller seals the apply in the store.
-//! 4. [`PreparedJournal::commit`] adds the mark and waits for the disk. From here on it is carried out or
-//!    taken back, by this process or by the next command.
-//! 5. [`CommittedJournal::carry_out`] does it, and answers how it ended.
-//! 6. The caller tells the store, then [`SettledJournal::retire`]. What was applied can be undone:
-//!    [`Journals::read_undo`].
+//! 4. [`PreparedJournal::commit`] adds the mark and waits for the disk. From here on the journal is carried
+//!    out or rolled back, by this process or by the next command.
+//! 5. [`CommittedJournal::carry_out`] does it, and returns the ending.
+//! 6. The caller records the ending in the store, then calls [`SettledJournal::retire`]. An applied journal
+//!    can be undone: [`Journals::read_undo`].
 //!
 //! # Where to read
 //! `frame` defines the format of the file, `content_links` the place of large contents, and `order` the order
@@ -24,15 +24,15 @@
 //!
 //! # Invariants
 //! 1. Nothing of the user's is touched before the commit mark is on disk.
-//! 2. After a recovery all is as before or all is as asked, except files that somebody else edited meanwhile:
-//!    those keep the edit, and are named.
+//! 2. After a recovery all is as before or all is as asked, except files that another program or the user
+//!    edited meanwhile: those keep the edit, and are named.
 //! 3. One process at a time carries a journal out: the one that has its lock.
 //! 4. Nothing but the files is needed: no store, no network.
 //! 5. All paths are resolved beneath their root, without links; the root is known by device and inode.
 //!
 //! # Not here
-//! The merge and its conflicts, locks of plans and projects, the seal, what the store is told: the engine has
-//! them. Time and ids are passed in.
+//! The merge and its conflicts, locks of plans and projects, the seal, the records in the store: the engine
+//! has them. Time and ids are passed in.
 
 mod attributes;
 mod change;
@@ -77,7 +77,7 @@ pub use change::{
 };
 /// A journal carries out one apply, and has its name.
 pub use domain::ApplyId as JournalId;
-/// Whether it brings a plan's changes in or takes them out.
+/// The direction: a journal brings a plan's changes in or takes them out.
 pub use domain::ApplyKind as JournalKind;
 pub use ending::{JournalEnding, RollbackReason, SettledJournal, StuckJournal};
 pub use hooks::{HookPoint, Hooks, JournalStep, Merger, NoHooks};
@@ -151,13 +151,13 @@ impl Journals {
         Ok(Journals { open_dir, undo_dir, contents_dir, boot, merger, hooks: Arc::new(NoHooks) })
     }
 
-    /// The same, with somebody who is told of each step.
+    /// Returns the same, with hooks that are called at each step.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Journals {
         Journals { hooks, ..self }
     }
 
-    /// The journals that are not retired yet, the oldest first.
+    /// Returns the journals that are not retired yet, the oldest first.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -165,8 +165,8 @@ impl Journals {
         self.list(&self.open_dir)
     }
 
-    /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is
-    /// moved aside, so that nobody waits for a pipe or follows a link.
+    /// Returns the journals that are not retired yet, the oldest first. An entry with the name of one that is
+    /// no file is moved aside, so that no process waits for a pipe or follows a link.
     ///
     /// # Errors
     /// The directory cannot be read, or something in it cannot be moved.
@@ -182,7 +182,7 @@ impl Journals {
         Ok(JournalListing { open, set_aside })
     }
 
-    /// The journals that are kept, the oldest first.
+    /// Returns the retained journals, the oldest first.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -190,7 +190,7 @@ impl Journals {
         self.list(&self.undo_dir)
     }
 
-    /// Removes a kept journal and what was saved beside it. One that is not there is fine.
+    /// Removes a retained journal and the files saved next to it. One that does not exist is fine.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -225,8 +225,8 @@ impl Journals {
         Ok(bytes)
     }
 
-    /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved
-    /// beside it.
+    /// Removes a retained journal that no undo needs any more, unless edits of the user's were saved
+    /// next to it.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -274,7 +274,8 @@ impl Journals {
             else {
                 continue;
             };
-            // Only the form that is printed: an id can be written in lower case too, and that file is not ours.
+            // Only the form that is printed: an id can be written in lower case too, and that file is not
+            // ours.
             let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
                 continue;
             };

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. An op changes one thing: content, mode, or whether something is there. So each can be looked at on its
-//!    own and found done, not done, half done, or overtaken by somebody else.
-//! 2. `parked` is a name that nobody else uses: it carries the journal's id. What an op stages or moves aside
-//!    lies there, until the final mark is on disk.
+//!    own and found done, not done, half done, or overtaken by another edit.
+//! 2. `parked` is a name that nothing else uses: it carries the journal's id. Content that an op stages or
+//!    moves aside is there, until the final mark is on disk.
 
 use domain::{FileState, RelPath, RootIndex};
 
@@ -35,7 +35,7 @@ pub(super) enum OpAction {
 }
 
 impl OpAction {
-    /// What was there.
+    /// Returns the state before the op.
     pub(super) fn pre(&self) -> Option<&SavedState> {
         match self {
             OpAction::Write { pre, .. }
@@ -47,7 +47,7 @@ impl OpAction {
         }
     }
 
-    /// What shall be there.
+    /// Returns the state after the op.
     pub(super) fn post(&self) -> Option<&SavedState> {
         match self {
             OpAction::Write { post, .. }
@@ -72,7 +72,7 @@ pub(super) enum ByteSource {
 /// A state with the place of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedState {
-    /// What it is.
+    /// The state of the file.
     pub(super) state: FileState,
     /// Its bytes; none when the op does not need them.
     pub(super) bytes: Option<ByteSource>,
@@ -89,11 +89,11 @@ pub(super) struct JournalOp {
     pub(super) root: RootIndex,
     /// The path; of a ref, its name.
     pub(super) path: RelPath,
-    /// Where it was moved from, for those who read.
+    /// The path that it was moved from, for readers of the journal.
     pub(super) from: Option<RelPath>,
-    /// How it is made.
+    /// The action.
     pub(super) how: OpAction,
-    /// Where things are staged and moved aside.
+    /// The path at which content is staged and moved aside.
     pub(super) parked: RelPath,
     /// True if a later op makes something at this very path, or below which this one clears the way.
     pub(super) in_the_way: bool,
@@ -102,7 +102,7 @@ pub(super) struct JournalOp {
 }
 
 impl JournalOp {
-    /// Where it happens.
+    /// Returns the root and path of the op.
     pub(super) fn place(&self) -> JournalPath {
         JournalPath { root: self.root, path: self.path.clone() }
     }

@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! 1. Each op finds the directories that it needs, and nothing in its way, when its turn comes. Directories
-//!    that nobody mentioned are ops of their own, so that they are taken back too.
+//!    that no change mentions are ops of their own, so that they are rolled back too.
 //! 2. Nothing is parked in a directory that goes: it would not be empty; nor in one that is closed before or
 //!    after: what is parked is looked for at any time.
 //!
@@ -51,13 +51,13 @@ pub(super) enum OpKind {
 /// An op before its images are written down.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedOp {
-    /// What it does.
+    /// The kind of the op.
     pub(super) verb: OpKind,
     /// The project.
     pub(super) root: RootIndex,
     /// The path.
     pub(super) path: RelPath,
-    /// The change that it belongs to; none for a directory that nobody mentioned.
+    /// The change that it belongs to; `None` for a directory that no change mentions.
     pub(super) change: Option<usize>,
     /// True if something is made where this removes.
     pub(super) in_the_way: bool,
@@ -325,8 +325,8 @@ fn within_phase(a: &PlannedOp, b: &PlannedOp) -> std::cmp::Ordering {
     if matches!(a.verb, OpKind::RemoveDir | OpKind::Close) { rising.reverse() } else { rising }
 }
 
-/// Which op clears the way for which, and where each parks: not in a directory that goes, or that is closed
-/// at times.
+/// Sets which op clears the way for which, and where each parks: not in a directory that goes, or that is
+/// closed at times.
 fn connect(planned: &mut [PlannedOp]) {
     let unfit: BTreeSet<PathKey> = planned
         .iter()

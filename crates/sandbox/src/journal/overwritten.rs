@@ -1,11 +1,11 @@
 //! Bytes of the user's files that were overwritten: saved next to the journal, for a user who misses them.
 //!
 //! # Invariants
-//! 1. What is saved is there whole, under its name, on disk, before the file is written over.
+//! 1. A save is there whole, under its name, on disk, before the file is written over.
 //! 2. The first save of an op stays: a recovery that is run again finds what the file held before it was
 //!    touched.
-//! 3. A save says why it was made. Half of ours and somebody's edit are put right in different ways, and the
-//!    one must not be taken for the other when a recovery is run again.
+//! 3. A save says why it was made. A half-written file of ours and an edit by others are repaired in
+//!    different ways, and the one must not be taken for the other when a recovery is run again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,9 +22,9 @@ use super::target::{ObservedFile, ObservedKind, OpError};
 use super::undo_op::read_bounded;
 use crate::fs::regular_file::open_own;
 
-/// What stands between a journal's id and the number of the op.
+/// The text between a journal's id and the number of the op.
 const FOUND: &str = ".found-";
-/// How a save is named as long as it is not whole.
+/// The suffix of a save that is not whole yet.
 const UNFINISHED: &str = ".part";
 
 /// The reason that bytes were saved.
@@ -34,7 +34,7 @@ pub(super) enum OverwriteReason {
     Torn,
     /// Somebody had edited it.
     Edited,
-    /// It was moved aside, and nobody knows it.
+    /// It was moved aside, and is not a known content.
     Parked,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn is_whole(path: &Path) -> bool {
 }
 
 impl JournalReplay {
-    /// Saves what lies at the op's path.
+    /// Saves the file at the op's path.
     pub(super) fn save_found(&mut self, op: &JournalOp, found: OverwriteReason) -> Result<(), OpError> {
         match self.observe_at(op, &op.path)? {
             Some(seen) if seen.kind == ObservedKind::File => self.save_found_from(op, &seen, found),
@@ -102,7 +102,7 @@ impl JournalReplay {
         Ok(())
     }
 
-    /// What was saved.
+    /// Opens the save; `None` if there is none.
     pub(super) fn open_found(&self, op: &JournalOp, found: OverwriteReason) -> Result<Option<File>, OpError> {
         match open_own(&found_path(&self.journals.open_dir, self.id, op, found), OFlags::RDONLY) {
             Ok(file) => Ok(Some(file)),

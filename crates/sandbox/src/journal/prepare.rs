@@ -38,7 +38,7 @@ pub const OPS_MAX: usize = 1 << 20;
 /// back.
 const MARK_BYTES: u64 = 64 << 10;
 
-/// How often a journal's file is made again because a recovery took it for an abandoned one.
+/// The most attempts to make a journal's file that a recovery took for an abandoned one.
 const MAKES_MAX: u32 = 8;
 
 /// The reason that a journal was not prepared. No file of the user was touched.
@@ -47,19 +47,19 @@ pub enum PrepareError {
     /// Below a directory that only its own program writes.
     #[error("{path} is protected")]
     Protected {
-        /// Which path.
+        /// The path.
         path: RelPath,
     },
     /// The path leads through a link.
     #[error("{path} leads out of its project")]
     Escapes {
-        /// Which path.
+        /// The path.
         path: RelPath,
     },
-    /// What is there is not what the request says. Merge again.
+    /// The present content is not the one in the request. Merge again.
     #[error("{path} changed under us")]
     ChangedUnderUs {
-        /// Which path.
+        /// The path.
         path: RelPath,
     },
     /// A root is not what it was when it was locked.
@@ -76,19 +76,19 @@ pub enum PrepareError {
     Content {
         /// Of which file.
         path: RelPath,
-        /// What stood in the way.
+        /// The cause.
         source: io::Error,
     },
     /// The file has capabilities that this process cannot put back.
     #[error("{path} has file capabilities, which only root can put back")]
     Capabilities {
-        /// Which file.
+        /// The path of the file.
         path: RelPath,
     },
     /// The system said no.
     #[error("the journal cannot be written: {source}")]
     Io {
-        /// What it said.
+        /// The error of the system.
         #[from]
         source: io::Error,
     },
@@ -227,7 +227,8 @@ impl PreparedJournal {
                 Ok(CommittedJournal { work: self.work })
             }
             Err(error) => {
-                // The mark may be on disk or not. Cut off, it counts for nobody who reads the file from now on.
+                // The mark may be on disk or not. Cut off, it counts for nobody who reads the file from now
+                // on.
                 let cut = self.work.log.file.set_len(0).and_then(|()| self.work.log.file.sync_all());
                 self.abandon();
                 cut.and(Err(error))

@@ -11,8 +11,8 @@
 //! 6. A damaged journal is neither carried out nor removed.
 //!
 //! # Not here
-//! The locks of the projects: whoever guards them with locks asks for [`Journals::header`], takes them, and
-//! then for [`Journals::recover_one`].
+//! The locks of the projects: a caller that guards them with locks asks for [`Journals::header`], takes them,
+//! and then for [`Journals::recover_one`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,11 +35,11 @@ use crate::fs::regular_file::open_own;
 /// The results of a recovery.
 #[derive(Debug, Default)]
 pub struct JournalRecovery {
-    /// Journals that are over. The store is to be told, then each is to be retired.
+    /// Journals that are over. The caller records each in the store, then retires it.
     pub settled: Vec<SettledJournal>,
     /// Journals that could not be brought to an end. The next command tries again.
     pub stuck: Vec<StuckJournal>,
-    /// Journals whose process lives.
+    /// Journals whose process is alive.
     pub busy: Vec<JournalId>,
     /// Journals that do not say any more what was to be done.
     pub damaged: Vec<JournalId>,
@@ -49,17 +49,17 @@ pub struct JournalRecovery {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one is made for each journal and taken apart at once")]
 pub enum RecoveredJournal {
-    /// It is over. The store is to be told, then it is to be retired.
+    /// It is over. The caller records it in the store, then retires it.
     Settled(SettledJournal),
     /// It could not be brought to an end. The next command tries again.
     Stuck(StuckJournal),
-    /// Its process lives.
+    /// Its process is alive.
     Busy,
     /// Somebody else retired it meanwhile.
     Gone,
-    /// It does not say any more what was to be done. It is to be set aside.
+    /// It no longer says what was to be done. The caller abandons it.
     Damaged {
-        /// What it says about itself, if it still does.
+        /// The header, if it can still be read.
         header: Option<JournalHeader>,
     },
 }
@@ -67,9 +67,9 @@ pub enum RecoveredJournal {
 /// The store's word on an apply: sealed or open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// It has, or it cannot be told.
+    /// The store has sealed it, or that cannot be determined.
     Sealed,
-    /// It has not: nothing was written.
+    /// The store has not sealed it: nothing was written.
     Open,
 }
 
@@ -103,8 +103,8 @@ impl Journals {
         }
     }
 
-    /// Returns the header of an open journal, whoever has its lock; `None` if it is gone, or was cut off
-    /// before it. What a header says stays: it is the first thing that is written.
+    /// Returns the header of an open journal, whichever process has its lock; `None` if it is gone, or was
+    /// cut off before it. What a header says stays: it is the first thing that is written.
     ///
     /// # Errors
     /// It cannot be read.
@@ -116,12 +116,12 @@ impl Journals {
         }
     }
 
-    /// Puts a journal that is stuck among the kept ones as it is, for a user who says that its project will
-    /// not come back. Its bytes stay until it is forgotten; nothing of the user's is touched.
+    /// Puts a journal that is stuck among the retained ones as it is, for a user who says that its project
+    /// will not come back. Its bytes stay until it is forgotten; nothing of the user's is touched.
     ///
     /// # Errors
-    /// It is not there ([`io::ErrorKind::NotFound`]), its process lives ([`io::ErrorKind::ResourceBusy`]), or
-    /// it cannot be moved.
+    /// It is not there ([`io::ErrorKind::NotFound`]), its process is alive ([`io::ErrorKind::ResourceBusy`]),
+    /// or it cannot be moved.
     pub fn abandon(&self, id: JournalId) -> io::Result<()> {
         match self.lock(id)? {
             LockAttempt::Ours(file) => {
@@ -140,7 +140,7 @@ impl Journals {
         }
     }
 
-    /// Takes the lock of a journal, unless its owner lives or somebody else has retired it.
+    /// Takes the lock of a journal, unless its owner is alive or another process has retired it.
     fn lock(&self, id: JournalId) -> io::Result<LockAttempt> {
         let path = self.open_path(id);
         let file = match open_own(&path, OFlags::RDWR) {
@@ -249,7 +249,7 @@ fn is_damage(error: &io::Error) -> bool {
 enum LockAttempt {
     /// We have it.
     Ours(JournalFile),
-    /// Its owner lives.
+    /// Its owner is alive.
     Busy,
     /// The journal is gone.
     Gone,

@@ -3,10 +3,10 @@
 //! # Invariants
 //! 1. Ops are begun in their order. So an op with a later one done was reached, and one behind an op that is
 //!    not done was not.
-//! 2. The decision to go back is on disk, with how many ops were reached, before the first op is taken back.
-//!    From then on nobody goes forward.
+//! 2. The decision to go back is on disk, with how many ops were reached, before the first op is rolled back.
+//!    From then on no process goes forward.
 //! 3. The final mark is on disk after the files are. Only then is anything parked unlinked.
-//! 4. Whoever fails leaves a journal that the next command takes up.
+//! 4. A process that fails leaves a journal that the next command takes up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -48,7 +48,7 @@ pub(super) struct JournalReplay {
     pub(super) log: JournalLog,
     pub(super) roots: OpenRoots,
     pub(super) origin: ReplayOrigin,
-    /// Whether the journal is of this boot.
+    /// The meaning of the journal's device numbers: they are valid within one boot.
     pub(super) devices: DeviceNumbers,
     pub(super) touched: SyncSet,
     /// Files that were written in place, by device and inode: one may have several names.
@@ -194,7 +194,8 @@ impl JournalReplay {
         Ok(())
     }
 
-    /// Of an op that an earlier run has done: it counts as touched, since nobody may have synced it.
+    /// Confirms an op that an earlier run has done: it counts as touched, because it may not have been
+    /// synced.
     fn confirm(&mut self, op: &JournalOp) -> Result<(), OpError> {
         match &op.how {
             // The ref is moved; the index may not be.
@@ -317,7 +318,7 @@ impl JournalReplay {
         self.finish(Some(why))
     }
 
-    /// Syncs, writes the final mark and cleans up. `why` when it was taken back.
+    /// Syncs, writes the final mark and cleans up. `why` if it was rolled back.
     fn finish(mut self, why: Option<RollbackReason>) -> Result<SettledJournal, StuckJournal> {
         let done = DoneMark {
             applied: why.is_none(),
@@ -410,7 +411,7 @@ fn is_bad_image(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
-/// How a journal with this final mark ended.
+/// Returns the ending of a journal with this final mark.
 pub(super) fn ending(ops: &[JournalOp], done: &DoneMark, why: Option<RollbackReason>) -> JournalEnding {
     let places = |numbers: &[u32]| -> Vec<JournalPath> {
         numbers.iter().filter_map(|n| ops.get(*n as usize)).map(JournalOp::place).collect()
@@ -425,8 +426,8 @@ pub(super) fn ending(ops: &[JournalOp], done: &DoneMark, why: Option<RollbackRea
     }
 }
 
-/// How many ops may have been begun: those up to the last that left a trace, and the edited ones behind it,
-/// which may hide one.
+/// Returns the number of ops that may have been begun: those up to the last that left a trace, and the edited
+/// ones behind it, which may hide one.
 fn reached(classes: &[OpProgress]) -> u32 {
     let is_trace = |class: &OpProgress| matches!(class, OpProgress::Post | OpProgress::Torn(_));
     let last = classes.iter().rposition(is_trace).map_or(0, |last| last + 1);

@@ -42,7 +42,7 @@ impl SyncSet {
         self.directories.insert((op.root, op.path.parent()));
     }
 
-    /// What was parked by the op is gone.
+    /// Notes that the entry that the op parked is gone.
     pub(super) fn note_parked(&mut self, op: &JournalOp) {
         self.directories.insert((op.root, op.parked.parent()));
     }
@@ -105,7 +105,7 @@ impl SyncSet {
     }
 }
 
-/// Opens what is to be synced; none when somebody has taken it away, or put a link there.
+/// Opens the entry to be synced; `None` if it was removed meanwhile, or a link is there.
 fn open_to_sync(
     root: BorrowedFd<'_>,
     path: Option<&RelPath>,

@@ -26,7 +26,7 @@ use crate::git::refs::{GitError, RefMoveError};
 /// The reason that an op could not be made.
 #[derive(Debug)]
 pub(super) enum OpError {
-    /// What is there is not what was expected.
+    /// The present entry is not the expected one.
     Changed,
     /// The path leads through a link.
     Escapes,
@@ -166,17 +166,17 @@ pub(super) enum ObservedKind {
 pub(super) struct ObservedFile {
     /// It itself.
     pub(super) handle: OwnedFd,
-    /// What it is.
+    /// The kind of the entry.
     pub(super) kind: ObservedKind,
     /// Permission bits.
     pub(super) mode: u16,
-    /// How long its content is.
+    /// The length of its content.
     pub(super) size: u64,
     /// When its content was last written, in seconds of the wall clock.
     pub(super) mtime_s: i64,
     /// Device and inode.
     pub(super) inode: (u64, u64),
-    /// How many names it has.
+    /// The number of its names.
     pub(super) links: u64,
 }
 

@@ -4,7 +4,7 @@
 //! it with the file as it is now, and prepares a new journal whose bytes come from the old one.
 //!
 //! # Invariants
-//! A journal that was taken back, or that is not there any more, gives nothing to be undone.
+//! A journal that was rolled back, or that does not exist any more, gives nothing to be undone.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -29,27 +29,27 @@ pub enum UndoError {
     /// Its journal is gone: too old, or never there.
     #[error("the journal of apply {id} is not kept any more")]
     Expired {
-        /// Which apply.
+        /// The id of the apply.
         id: JournalId,
     },
-    /// It was taken back, so there is nothing to undo.
+    /// It was rolled back, so there is nothing to undo.
     #[error("apply {id} was rolled back")]
     RolledBack {
-        /// Which apply.
+        /// The id of the apply.
         id: JournalId,
     },
     /// Its journal does not say any more what was done.
     #[error("the journal of apply {id} is damaged")]
     Damaged {
-        /// Which apply.
+        /// The id of the apply.
         id: JournalId,
     },
     /// The journal cannot be read.
     #[error("the journal of apply {id}: {source}")]
     Io {
-        /// Which apply.
+        /// The id of the apply.
         id: JournalId,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -114,8 +114,8 @@ impl UndoJournal {
         &self.header
     }
 
-    /// When its final mark was written, after its last file, in seconds and nanoseconds of the file system's
-    /// clock; none when that cannot be told.
+    /// Returns when its final mark was written, after its last file, in seconds and nanoseconds of the file
+    /// system's clock; `None` if that cannot be determined.
     pub fn ended_at(&self) -> Option<(i64, i64)> {
         let stat = rustix::fs::fstat(&*self.file).ok()?;
         #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
@@ -162,7 +162,7 @@ fn ref_move(op: &JournalOp) -> Option<(RootIndex, RefMove)> {
     }
 }
 
-/// Where the contents are, and how large.
+/// Returns the source and size of each content.
 fn contents(ops: &[JournalOp]) -> BTreeMap<Hash, (ByteSource, u64)> {
     let images = ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
     images.filter_map(|saved| Some((saved.state.hash, (saved.bytes?, saved.state.size)))).collect()

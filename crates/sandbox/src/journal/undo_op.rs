@@ -1,10 +1,10 @@
 //! Undoes one op.
 //!
 //! # Invariants
-//! 1. Each op is looked at afresh: what is as before stays, what is ours goes, what is somebody's edit keeps
+//! 1. Each op is looked at afresh: a path that is as before stays, our change goes, an edit by others keeps
 //!    the edit.
 //! 2. An edit of a file that the plan had already changed keeps the edit and loses the plan's part, when the
-//!    two can be told apart line by line; otherwise it stays as it is and is named. No byte of it is lost
+//!    two can be separated line by line; otherwise it stays as it is and is named. No byte of it is lost
 //!    either way.
 //! 3. Killed anywhere, it is run again and comes to the same end.
 
@@ -22,11 +22,11 @@ use super::target::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpE
 use super::write_file::{ReplacedFilePolicy, WriteSource, move_in, swap};
 use crate::git::refs::move_ref;
 
-/// How often an op is looked at again because somebody writes at the same moment.
+/// The most looks at an op at whose path another process writes at the same moment.
 const LOOKS_MAX: u32 = 8;
 
 impl JournalReplay {
-    /// Brings what lies at the op's path back to what it was before the op.
+    /// Restores the entry at the op's path to its state before the op.
     pub(super) fn undo_op(&mut self, op: &JournalOp) -> Result<(), OpError> {
         self.journals.hooks.step(JournalStep::TakeBack { n: op.n })?;
         self.touched.note(op);
@@ -101,7 +101,7 @@ impl JournalReplay {
         }
     }
 
-    /// Exchanges the new one for the old one that lies parked, which gets its inode back in its place.
+    /// Exchanges the new one for the old one that is parked, which gets its inode back in its place.
     fn swap_back(&mut self, op: &JournalOp, post: &SavedState) -> Result<(), OpError> {
         let (spot, parked) =
             (EntryLocation::open(self.roots.get(op.root)?, &op.path)?, self.parked_spot(op)?);
@@ -176,7 +176,7 @@ impl JournalReplay {
         }
     }
 
-    /// What is staged for an op that did not happen goes.
+    /// Removes the content that is staged for an op that did not happen.
     fn drop_staged(&mut self, op: &JournalOp) -> Result<(), OpError> {
         let parked = match self.observe_at(op, &op.parked) {
             Ok(Some(parked)) => parked,
@@ -212,7 +212,7 @@ impl JournalReplay {
         self.parked_spot(op)?.unlink()
     }
 
-    /// Whether what is parked is the old one, or a beginning of one that was being staged.
+    /// Returns whether the parked entry is the old one, or a beginning of one that was being staged.
     fn is_explained(&self, op: &JournalOp, parked: &ObservedFile) -> Result<bool, OpError> {
         for saved in op.how.pre().into_iter().chain(op.how.post()) {
             if is_same(parked, saved)? {
@@ -296,7 +296,7 @@ impl JournalReplay {
         self.rewrite(op, ContentStamp::of_bytes(now), WriteSource::Bytes(merged), ReplacedFilePolicy::Leave)
     }
 
-    /// What is there stays, and is named.
+    /// Leaves the present entry as it is, and names it.
     fn leave(&mut self, op: &JournalOp) -> Result<(), OpError> {
         self.left.insert(op.n);
         match self.discard_parked(op) {

@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. A file gets new bytes only after its present ones were found to be the expected ones, through the same
-//!    descriptor. Where the kernel grants a write lease nobody else has the file open meanwhile, and who
-//!    opens it waits.
+//!    descriptor. If the kernel grants a write lease, no other process has the file open meanwhile, and a
+//!    process that opens it waits.
 //! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on, or a beginning of
 //!    `new` that is longer than the old bytes: pieces are written from the front, and the end is cut last.
-//! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was
+//! 3. A swap loses nothing: the old file is compared after it, and swapped back if it was not the one
 //!    expected.
 
 use std::cmp::Ordering;
@@ -50,7 +50,7 @@ impl WriteSource<'_> {
 /// The treatment of a file that turned out to have been renamed or replaced while it was written.
 #[derive(Clone, Copy)]
 pub(super) enum ReplacedFilePolicy<'a> {
-    /// Give it these bytes back: under whatever name it lives now, it should not have been written.
+    /// Give it these bytes back: whatever its name is now, it should not have been written.
     PutBack(&'a SavedState),
     /// Nothing: what it had was half written.
     Leave,
@@ -103,7 +103,8 @@ impl JournalReplay {
         self.op_step(op, HookPoint::Checked)?;
         self.written.insert(inode);
         self.write_contents(op, source, &file)?;
-        // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it put them back.
+        // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it
+        // put them back.
         let mode = self.mode_to_keep(op, permission_bits(before.mode()));
         let put_back = || {
             attributes::set_mode(file.as_fd(), mode)?;
@@ -246,7 +247,7 @@ impl JournalReplay {
     }
 }
 
-/// A parent that is not there means that somebody took it away.
+/// Maps a missing parent to [`OpError::Changed`]: another process removed it.
 pub(super) fn open_spot(spot: Result<EntryLocation, OpError>) -> Result<EntryLocation, OpError> {
     match spot {
         Err(OpError::Io(error))
@@ -275,7 +276,7 @@ fn map_occupied(result: rustix::io::Result<()>) -> Result<(), OpError> {
     }
 }
 
-/// Exchanges what lies at the two names; false where the file system cannot.
+/// Exchanges the entries at the two names; returns false if the file system cannot.
 pub(super) fn swap(a: &EntryLocation, b: &EntryLocation) -> Result<bool, OpError> {
     let (from, to) = (a.name.as_c_str(), b.name.as_c_str());
     match rustix::fs::renameat_with(&a.parent, from, &b.parent, to, RenameFlags::EXCHANGE) {
@@ -286,7 +287,7 @@ pub(super) fn swap(a: &EntryLocation, b: &EntryLocation) -> Result<bool, OpError
     }
 }
 
-/// Moves what lies at `from` to `to`, where nothing may be.
+/// Moves the entry at `from` to `to`, where nothing may be.
 pub(super) fn move_in(from: &EntryLocation, to: &EntryLocation) -> Result<(), OpError> {
     let (old, new) = (from.name.as_c_str(), to.name.as_c_str());
     match rustix::fs::renameat_with(&from.parent, old, &to.parent, new, RenameFlags::NOREPLACE) {
@@ -298,15 +299,15 @@ pub(super) fn move_in(from: &EntryLocation, to: &EntryLocation) -> Result<(), Op
     }
 }
 
-/// A write lease: as long as it is held, nobody else opens the file. Not granted when somebody has it open,
-/// or on a file system without leases; then the comparison and the write have a moment between them.
+/// A write lease: as long as it is held, no other process opens the file. Not granted if another process has
+/// it open, or on a file system without leases; then the comparison and the write have a moment between them.
 struct WriteLease<'a>(Option<&'a File>);
 
 impl<'a> WriteLease<'a> {
     fn take(file: &'a File) -> WriteLease<'a> {
         let fd = file.as_raw_fd();
-        // Who opens the file makes the kernel send us a signal. SIGIO would end the process; SIGURG is ignored unless
-        // somebody asked for it, so no handler of the process has to be changed.
+        // Who opens the file makes the kernel send us a signal. SIGIO would end the process; SIGURG is
+        // ignored unless somebody asked for it, so no handler of the process has to be changed.
         // SAFETY: fcntl on a descriptor that `file` keeps open; it takes integers only.
         let told = unsafe { libc::fcntl(fd, SET_SIGNAL, libc::SIGURG) } == 0;
         // SAFETY: as above.
@@ -321,8 +322,8 @@ const SET_SIGNAL: libc::c_int = 10;
 impl Drop for WriteLease<'_> {
     fn drop(&mut self) {
         if let Some(file) = self.0 {
-            // SAFETY: fcntl on a descriptor that the borrowed file keeps open; it takes integers only. Closing the file
-            // would end the lease too, so a failure costs nothing.
+            // SAFETY: fcntl on a descriptor that the borrowed file keeps open; it takes integers only.
+            // Closing the file would end the lease too, so a failure costs nothing.
             unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
         }
     }

@@ -149,7 +149,8 @@ impl JournalWriter<'_> {
                 OpAction::Link { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
             }
             OpKind::Open | OpKind::Mode | OpKind::Close => {
-                // A directory that is made or removed has one image, and two modes; the other image is of another kind.
+                // A directory that is made or removed has one image, and two modes; the other image is of
+                // another kind.
                 let is_other = pre.zip(post).is_some_and(|(pre, post)| pre.state.kind != post.state.kind);
                 let (pre, post) = match (is_other, one.verb == OpKind::Open, one.verb == OpKind::Close) {
                     (true, true, _) => (pre, pre),
@@ -165,7 +166,7 @@ impl JournalWriter<'_> {
         })
     }
 
-    /// Owner and attributes of what lies there now.
+    /// Returns the owner and attributes of the present entry.
     fn attributes_at(&self, root: RootIndex, path: &RelPath) -> Result<Option<Attributes>, PrepareError> {
         let seen = match observe(self.roots.get(root)?, path) {
             // Behind a directory that this journal opens.
@@ -183,8 +184,8 @@ impl JournalWriter<'_> {
         Ok(capable)
     }
 
-    /// A directory that nobody mentioned gets the mode of the nearest one above it, and of its special bits
-    /// the one that directories inherit.
+    /// Returns the state of a directory that no change mentions: it gets the mode of the nearest one above
+    /// it, and of its special bits the one that directories inherit.
     fn like_the_directory_above(&self, one: &PlannedOp) -> Result<SavedState, PrepareError> {
         let root = self.roots.get(one.root)?;
         let mut above = one.path.parent();

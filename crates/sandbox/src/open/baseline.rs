@@ -27,21 +27,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::listing::stat_beneath;
 
-/// How far the wall clock may fall behind the clock of the boot before it counts as set back. Slewing stays
-/// below.
+/// The time by which the wall clock may fall behind the clock of the boot before it counts as set back.
+/// Slewing stays below.
 const STEP_BACK_NS: i128 = 10_000_000;
 
 /// Two reads of the clock of the boot, with one of the wall clock between them, are good when they lie so
 /// near together.
 const NEAR_NS: i128 = 1_000_000;
 
-/// How often the clocks are read again at most, until they are read without an interruption.
+/// The most times that the clocks are read again, until they are read without an interruption.
 const READS_MAX: u32 = 1_000;
 
-/// How long to wait before the kernel's file clock is looked at again; it ticks every 1 to 10 ms.
+/// The wait before the kernel's file clock is read again; it ticks every 1 to 10 ms.
 const LOOK_AGAIN_NS: i64 = 250_000;
 
-/// How often at most: a clock that does not pass within this was set back, and then nothing is known anyway.
+/// The most reads of it: a clock that does not pass within this was set back, and then nothing is known
+/// anyway.
 const LOOKS_MAX: u32 = 400;
 
 /// A moment of the wall clock.
@@ -141,8 +142,8 @@ impl OpenTimes {
         OpenTimesRecord { t0: self.t0, ahead_of_boot_ns }
     }
 
-    /// As it was written down. In another boot, or over other directories, nothing tells whether an original
-    /// is what the plan saw.
+    /// Restores the times from a record. In another boot, or over other directories, nothing says whether an
+    /// original is what the plan saw.
     pub(crate) fn from_record(record: OpenTimesRecord, is_comparable: bool) -> OpenTimes {
         let ahead_of_boot_ns = if is_comparable { i128::from(record.ahead_of_boot_ns) } else { i128::MAX };
         OpenTimes {
@@ -162,7 +163,7 @@ impl OpenTimes {
         }
     }
 
-    /// A copy and its records have just been made: the first call must be told apart from the copying too.
+    /// A copy and its records have just been made: the first call must differ from the copying too.
     pub(crate) fn copied(&mut self) {
         self.first_call_after = Timestamp::now();
         self.passed.store(false, Ordering::Release);
@@ -226,7 +227,7 @@ fn set_back(then_low_ns: i128, now_high_ns: i128) -> bool {
     now_high_ns < then_low_ns - STEP_BACK_NS
 }
 
-/// How far the wall clock is ahead of the clock of the boot, within bounds that hold for certain.
+/// The time by which the wall clock is ahead of the clock of the boot, within bounds that hold for certain.
 ///
 /// The wall clock is read between two reads of the clock of the boot, so it was read at a moment between
 /// them. An interruption makes the bounds wider, and never wrong; then the clocks are read again.

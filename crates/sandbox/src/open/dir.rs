@@ -1,15 +1,15 @@
-//! The directory of a sandbox: claimed while its owner lives, and swept when the owner is gone.
+//! The directory of a sandbox: claimed while its owner runs, and swept when the owner is gone.
 //!
 //! # Invariants
-//! 1. A directory belongs to whoever holds the `flock` of its `lock`. The kernel lets go when the owner dies,
-//!    however it dies.
-//! 2. A `lock` has its name only once it is held: nobody can take it from an owner who has just made it.
-//! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the
-//!    sandbox directory itself meanwhile, so who holds that sees only what was left.
-//! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for
-//!    one.
+//! 1. A directory belongs to the process that holds the `flock` of its `lock`. The kernel lets go when the
+//!    owner dies, however it dies.
+//! 2. A `lock` has its name only once it is held: no process can take it from an owner that has just made it.
+//! 3. A directory without a `lock` is being made or was left in the making. The process that makes one holds
+//!    the sandbox directory itself meanwhile, so the holder of that lock sees only leftovers.
+//! 4. A sandbox is renamed before it is removed, so that its name is free at once and no process takes half a
+//!    sandbox for one.
 //! 5. Nothing is looked for behind a link: neither in the place of the directory of all sandboxes, nor in it.
-//! 6. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
+//! 6. A sandbox whose lock says that it is retained is removed only on a request that names it.
 //!
 //! # Not here
 //! The content of the lock: `lock_record`.
@@ -33,10 +33,10 @@ use crate::fs::remove::remove_tree;
 
 const LOCK: &CStr = c"lock";
 
-/// What the lock is called until it is held.
+/// The name of the lock until it is held.
 const NEW_LOCK: &CStr = c"lock.new";
 
-/// What a directory is renamed to before it is removed begins so.
+/// The prefix of the name that a directory gets before it is removed.
 const GONE: &[u8] = b".gone-";
 
 /// The reason that a directory could not be claimed.
@@ -65,7 +65,7 @@ pub(crate) struct SandboxDir {
     dir: OwnedFd,
     /// None when it has been removed.
     lock: Option<Arc<OwnedFd>>,
-    /// Whether it outlives this.
+    /// True if the sandbox outlives this handle.
     is_kept: Arc<Mutex<bool>>,
 }
 
@@ -83,9 +83,10 @@ impl RetainHandle {
         &self.path
     }
 
-    /// Makes the sandbox outlive its owner, for what is about to be captured. Its note is empty; one that was
-    /// kept before keeps its own. Unlike [`Sandbox::retain`](crate::Sandbox::retain) this waits for no disk:
-    /// it guards against the end of the process, not of the machine. Says whether it was not kept before.
+    /// Makes the sandbox outlive its owner, for the capture that follows. Its note is empty; a sandbox that
+    /// was retained before keeps its own note. Unlike [`Sandbox::retain`](crate::Sandbox::retain) this waits
+    /// for no disk: it guards against the end of the process, not of the machine. Returns false if it was
+    /// retained before.
     ///
     /// # Errors
     /// It could not be marked.
@@ -140,7 +141,7 @@ impl SandboxDir {
         })
     }
 
-    /// Claims one that is kept; it stays kept.
+    /// Claims a retained sandbox; it stays retained.
     pub(crate) fn reclaim(path: &Path) -> Result<SandboxDir, ClaimError> {
         let (parent, name) = parent_and_name(path)?;
         let parent = open_parent(parent)?;
@@ -161,7 +162,7 @@ impl SandboxDir {
         })
     }
 
-    /// How it was opened, and why it is kept.
+    /// Returns how the sandbox was opened, and why it is retained.
     pub(crate) fn read_lock_record(&self) -> io::Result<(OpenRecord, RetainNote)> {
         lock_record::read(self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?.as_fd())
     }
@@ -178,7 +179,8 @@ impl SandboxDir {
         lock_record::mark(lock.as_fd(), note)?;
         *is_kept = true;
         drop(is_kept);
-        // What was done in it must outlive the machine's next crash too; overlays are mounted so that nothing is synced.
+        // What was done in it must outlive the machine's next crash too; overlays are mounted so that nothing
+        // is synced.
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
 
@@ -187,7 +189,7 @@ impl SandboxDir {
         self.retain_handle().map_or(Ok(()), |keeper| keeper.unretain())
     }
 
-    /// What can say from elsewhere that it is kept; none when it has been removed.
+    /// Returns a handle that can retain the sandbox from elsewhere; `None` if it has been removed.
     pub(crate) fn retain_handle(&self) -> Option<RetainHandle> {
         let lock = Arc::clone(self.lock.as_ref()?);
         Some(RetainHandle { path: self.path.clone(), lock, is_kept: Arc::clone(&self.is_kept) })
@@ -203,7 +205,7 @@ impl SandboxDir {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Removes what lies in it, except the claim itself.
+    /// Removes everything in it, except the claim itself.
     pub(crate) fn clear(&self) -> io::Result<()> {
         for name in names(self.dir.as_fd())? {
             if name.as_c_str() != LOCK {
@@ -213,7 +215,7 @@ impl SandboxDir {
         Ok(())
     }
 
-    /// Removes it, unless it is kept, and gives the claim up.
+    /// Removes it, unless it is retained, and releases the claim.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         // Held until the name is free: what is said to be kept from then on comes too late.
@@ -310,7 +312,7 @@ fn take_leftover(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>,
     }
 }
 
-/// The claim, unless the directory is kept.
+/// Returns the claim, or an error if the directory is retained.
 fn not_kept(lock: Option<OwnedFd>) -> Result<Option<OwnedFd>, ClaimError> {
     match &lock {
         Some(held) if lock_record::is_marked(held.as_fd())? => Err(ClaimError::Kept),
@@ -364,16 +366,16 @@ pub fn sweep(sandbox_dir: &Path) -> SweepReport {
     })
 }
 
-/// What [`sweep`] would remove now. Nothing is removed; each leftover is claimed for the moment of looking,
-/// so that none is reported that somebody is just taking over.
+/// Reports what [`sweep`] would remove now. Nothing is removed; each leftover is claimed for the moment of
+/// looking, so that none is reported that another process is taking over.
 pub fn survey(sandbox_dir: &Path) -> SweepReport {
     each_leftover(sandbox_dir, |parent, name| claim_leftover(parent, name, |_, _| Ok(())).map(drop))
 }
 
-/// Removes one sandbox that is kept, with all that was done in it.
+/// Removes one retained sandbox, with all that was done in it.
 ///
 /// # Errors
-/// It is not kept, somebody has it open, or it cannot be removed.
+/// Returns an error if it is not retained, is open in another process, or cannot be removed.
 pub fn discard(dir: &Path) -> io::Result<()> {
     let mut claimed = SandboxDir::reclaim(dir).map_err(|why| match why {
         ClaimError::Busy | ClaimError::Kept => io::Error::new(io::ErrorKind::ResourceBusy, why.to_string()),
@@ -411,8 +413,8 @@ fn each_leftover(
     report
 }
 
-/// Acts on a directory without an owner while nobody can take it over, and hands on the claim on it if it has
-/// one.
+/// Acts on a directory without an owner while no process can take it over, and returns the claim on it if it
+/// has one.
 fn claim_leftover<T>(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -427,7 +429,7 @@ fn claim_leftover<T>(
     Ok((done, lock))
 }
 
-/// For one without a lock: only when nobody is making any, and none has appeared since.
+/// Acts on a directory without a lock: only if no process is making one, and no lock has appeared since.
 fn while_none_is_made<T>(
     parent: BorrowedFd<'_>,
     name: &CStr,

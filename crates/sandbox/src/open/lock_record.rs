@@ -1,15 +1,15 @@
 //! The content of the `lock` of a sandbox: how it was opened, and whether it must outlive its owner.
 //!
-//! A sandbox is kept when what was done in it could not be captured, for want of space above all. Its owner
-//! leaves a note in it, and whoever comes later opens it again and captures what is there.
+//! A sandbox is retained if its changes could not be captured, for want of space above all. Its owner
+//! leaves a note in it, and a later process opens it again and captures what is there.
 //!
 //! # Layout
 //! A word, `open` or `kept`; the note, as JSON padded with spaces, up to [`NOTE_END`]; how it was opened, as
 //! JSON.
 //!
 //! # Invariants
-//! 1. All the space is taken at the opening, so that a sandbox can be kept on a disk that is full.
-//! 2. The word is written last: a sandbox that is said to be kept has its note.
+//! 1. All the space is taken at the opening, so that a sandbox can be retained on a disk that is full.
+//! 2. The word is written last: a sandbox that is marked as retained has its note.
 //!
 //! # Not here
 //! The owner of the lock: [`dir`](super::dir). Opening it again: [`reopen`](mod@super::reopen).
@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::baseline::OpenTimesRecord;
 
-/// Where the note begins.
+/// The word of a sandbox that is not retained; the note begins behind it.
 const WORD: &[u8] = b"open\n";
 const KEPT: &[u8] = b"kept\n";
 
-/// Where the note ends.
+/// The offset at which the note ends.
 const NOTE_END: usize = 4096;
 
 /// The maximum length of a note.
@@ -59,7 +59,7 @@ pub(crate) fn describe(lock: BorrowedFd<'_>, how: &OpenRecord) -> io::Result<()>
     write_at(lock, &bytes, 0)
 }
 
-/// Marks it as kept, with a note.
+/// Marks it as retained, with a note.
 pub(crate) fn mark(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
     write_note(lock, text)?;
     rustix::fs::fdatasync(lock)?;
@@ -88,13 +88,13 @@ pub(crate) fn unmark(lock: BorrowedFd<'_>) -> io::Result<()> {
     write_at(lock, WORD, 0)
 }
 
-/// Whether it is marked.
+/// Returns whether it is marked.
 pub(crate) fn is_marked(lock: BorrowedFd<'_>) -> io::Result<bool> {
     let mut word = [0; KEPT.len()];
     Ok(read_at(lock, &mut word, 0)? == KEPT.len() && word == KEPT)
 }
 
-/// What is written there.
+/// Reads the lock record.
 pub(crate) fn read(lock: BorrowedFd<'_>) -> io::Result<(OpenRecord, RetainNote)> {
     let size = usize::try_from(rustix::fs::fstat(lock)?.st_size).unwrap_or(usize::MAX);
     if !(NOTE_END..RECORD_BYTES_MAX).contains(&size) {

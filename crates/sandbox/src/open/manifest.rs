@@ -5,7 +5,7 @@
 //! The first call begins after the kernel's file clock has passed the making, so no write leaves a record as
 //! it was.
 //!
-//! It is written down beside the copy before that: a copy that is kept tells what changed in it only by its
+//! It is written next to the copy before that: the changes in a retained copy can be found only by its
 //! manifest.
 
 use std::collections::BTreeMap;
@@ -26,13 +26,13 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Of all that lies in a tree of ours, whatever its permissions say.
+    /// Makes the manifest of a whole tree of ours, whatever its permissions are.
     pub(crate) fn from_tree(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
         let mut unlocked = PermissionGuard::in_tree(tree);
         Manifest::with(|dir| unlocked.open_dir(tree, dir).map(Some))
     }
 
-    /// Of all that we may see in the user's tree.
+    /// Makes the manifest of all that we may see in the user's tree.
     pub(crate) fn of_users(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
         Manifest::with(|dir| match open_dir(tree, dir) {
             Ok(opened) => Ok(Some(opened)),
@@ -80,7 +80,7 @@ impl Manifest {
         file.flush()
     }
 
-    /// What was written down.
+    /// Reads a manifest from its file.
     pub(crate) fn read(file: &Path) -> io::Result<Manifest> {
         let mut file = BufReader::new(File::open(file)?);
         let mut stamps = BTreeMap::new();

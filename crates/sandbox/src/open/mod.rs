@@ -80,7 +80,7 @@ pub enum SandboxOpenError {
         /// The directory of all sandboxes.
         sandboxes: PathBuf,
     },
-    /// One project lies in another.
+    /// One project is in another.
     #[error("the project {inner} lies in the project {outer}", inner = .inner.display(), outer = .outer.display())]
     Nested {
         /// The outer one.
@@ -91,24 +91,24 @@ pub enum SandboxOpenError {
     /// The project is not a directory.
     #[error("{path} is not a directory", path = .path.display())]
     NotADirectory {
-        /// Where it should be.
+        /// The path at which it should be.
         path: PathBuf,
     },
     /// The project cannot be reached.
     #[error("{path} cannot be read: {source}", path = .path.display())]
     Unreadable {
-        /// Where it should be.
+        /// The path at which it should be.
         path: PathBuf,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
-    /// What was done in this very sandbox could not be captured, so it is kept.
+    /// The changes in this very sandbox could not be captured, so it is retained.
     #[error("the sandbox {dir} is kept for what was done in it", dir = .dir.display())]
     Kept {
         /// Its directory.
         dir: PathBuf,
     },
-    /// A sandbox that is kept cannot be opened again.
+    /// A retained sandbox cannot be opened again.
     #[error("the sandbox that is kept in {dir} cannot be opened again: {why}", dir = .dir.display())]
     Again {
         /// Its directory.
@@ -116,7 +116,7 @@ pub enum SandboxOpenError {
         /// In words.
         why: String,
     },
-    /// Whoever wanted it does not any more.
+    /// The caller does not want the sandbox any more.
     #[error("the opening of the sandbox was stopped")]
     Stopped,
     /// Another process has this very sandbox open.
@@ -128,9 +128,9 @@ pub enum SandboxOpenError {
     /// The sandbox's own directory cannot be made or removed.
     #[error("the sandbox directory {dir}: {source}", dir = .dir.display())]
     Directory {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -381,12 +381,12 @@ fn is_nearly_full(dir: &OwnedFd) -> bool {
     })
 }
 
-/// Where the copy of a project lies.
+/// Returns the directory of the copy of a project.
 pub(crate) fn tree_dir(sandbox: &Path, no: RootIndex) -> PathBuf {
     sandbox.join(no.0.to_string()).join("tree")
 }
 
-/// Where the manifest of the copy in `tree` is written down.
+/// Returns the file that holds the manifest of the copy in `tree`.
 pub(crate) fn manifest_file(tree: &Path) -> PathBuf {
     tree.with_file_name("manifest")
 }
@@ -397,7 +397,7 @@ fn write_manifest(manifest: &Manifest, tree: &Path) -> Result<(), String> {
     made.and_then(|()| manifest.write(&file)).map_err(|source| format!("{}: {source}", file.display()))
 }
 
-/// The tree of a project, where its changes are found, and where it lies if it is a copy.
+/// The tree of a project, the source of its changes, and its path if it is a copy.
 pub(crate) type OpenedTree = (OwnedFd, ScanSource, Option<PathBuf>);
 
 pub(crate) fn assemble_parts(

@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! 1. It has the strategy that it was made with, over the same projects.
-//! 2. What was saved of bases before is forgotten: each path is met for the first time again, and judged by
-//!    the moment of the first opening. In another boot, or when a project is another directory by now, no
+//! 2. The bases that were saved before are forgotten: each path is met for the first time again, and judged
+//!    by the moment of the first opening. In another boot, or when a project is another directory by now, no
 //!    base counts as known.
-//! 3. Failing leaves it as it was, kept.
+//! 3. A failure leaves it as it was, retained.
 //!
 //! # Not here
-//! Why it is kept: its owner knows, and left a note.
+//! The reason for which it is retained: its owner knows it, and left a note.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -34,11 +34,12 @@ pub fn is_retained(dir: &Path) -> bool {
     SandboxDir::reclaim(dir).is_ok()
 }
 
-/// Opens the sandbox that is kept in the directory of the request, over the request's projects; gives back
-/// the note that its owner left. It stays kept until [`Sandbox::unretain`].
+/// Opens the retained sandbox in the directory of the request, over the request's projects; returns
+/// the note that its owner left. It stays retained until [`Sandbox::unretain`].
 ///
 /// # Errors
-/// It is not kept, somebody has it open, or it cannot be opened here. It is left as it was.
+/// Returns an error if it is not retained, is open in another process, or cannot be opened here. It is left
+/// as it was.
 pub fn reopen(request: OpenRequest) -> Result<(Sandbox, String), SandboxOpenError> {
     let OpenRequest { dir, roots, .. } = request;
     let again = |why: String| SandboxOpenError::Again { dir: dir.clone(), why };

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The way in which the plan's tree is kept apart from the user's.
+/// The way in which the plan's tree is separated from the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SandboxStrategy {
     /// An overlay file system over the live tree: costs the same whatever the size.

@@ -1,8 +1,8 @@
 //! The strategy that copies the files that git tracks or would add, and those that the user asked for
 //! besides.
 //!
-//! Files that git ignores are not there, so a plan builds anew; files like `.env` are copied by name.
-//! Uncommitted work is: the files come from the live tree, not from a commit.
+//! Files that git ignores are not there, so a plan builds from scratch; files like `.env` are copied by name.
+//! Uncommitted work is there: the files come from the live tree, not from a commit.
 //!
 //! # Not here
 //! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::open::copy).
@@ -44,7 +44,7 @@ pub(crate) fn copy(mut copying: ProjectCopy<'_>, include: &[String]) -> Result<S
     copying.finish().map_err(|why| why.to_string())
 }
 
-/// Whether git knows this directory.
+/// Returns an error with the reason if this directory is no git working tree.
 pub(crate) fn fits(project: &std::path::Path, is_over: &GitStopCheck<'_>) -> Result<(), String> {
     let inside = git::output(project, ["rev-parse", "--is-inside-work-tree"], is_over)
         .map_err(|why| why.to_string())?;

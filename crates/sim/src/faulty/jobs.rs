@@ -25,7 +25,7 @@ impl FaultyStore {
         jobs.into_iter().find(|job| job.state == JobState::Running)
     }
 
-    /// The request of a worker that looks only for jobs which nobody began.
+    /// Returns true if the broken worker ignores dead leases and a job has one: it claims nothing.
     async fn claims_nothing_dead(&self, request: &ClaimRequest) -> bool {
         if !self.world.is_broken(BrokenProgram::StuckLease) {
             return false;

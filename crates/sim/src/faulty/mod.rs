@@ -79,7 +79,7 @@ impl FaultyStore {
         &self.world.memory
     }
 
-    /// What may happen between two writes to the disk.
+    /// Lets faults strike between two writes to the disk.
     pub(crate) async fn between_writes(&self) {
         self.disaster().await;
         self.here().await;
@@ -155,7 +155,7 @@ impl FaultyStore {
         Ok(())
     }
 
-    /// What may happen to the process, or to the machine, between two steps.
+    /// Lets faults strike the process, or the machine, between two steps.
     async fn disaster(&self) {
         let (world, rate) = (&self.world, self.world.scenario.fault_rate);
         if world.strikes(Fault::PowerLoss, rate / 5) {
@@ -175,7 +175,7 @@ impl FaultyStore {
         }
     }
 
-    /// Goes on only if the process lives.
+    /// Continues only if the process is alive.
     async fn here(&self) {
         if let StoreUser::Worker(group) = self.who {
             self.world.alive(group).await;

@@ -73,7 +73,7 @@ impl SimFiles {
         }
     }
 
-    /// Returns whether the apply's write to the file stands, or stood until somebody else wrote.
+    /// Returns whether the apply's write to the file is present, or was until another writer wrote.
     pub(crate) fn has_of(&self, file: u32, apply: ApplyId) -> bool {
         let of_apply = |write: &&FileWrite| matches!(write.by, FileWriter::Apply(by) | FileWriter::TakenBack(by) if by == apply);
         let last = self.writes.get(file as usize).and_then(|writes| writes.iter().rfind(of_apply));

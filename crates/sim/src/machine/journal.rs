@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. No file is written before the commit mark, and the mark is synced when it is there.
-//! 2. A journal that has its mark is carried out, or taken back when the user wrote to one of its files
+//! 2. A journal that has its mark is carried out, or rolled back if the user wrote to one of its files
 //!    meanwhile.
 
 use domain::{ApplyId, PlanId};
@@ -50,7 +50,7 @@ impl Journal {
 }
 
 impl SimMachine {
-    /// Writes the next file of a committed journal; false when somebody changed it meanwhile.
+    /// Writes the next file of a committed journal; returns false if the user changed it meanwhile.
     pub(crate) fn carry_out(&mut self, id: ApplyId, change: SimJournalEntry) -> bool {
         let now = self.files.value(change.file);
         if now == change.before {

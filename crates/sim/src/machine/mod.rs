@@ -29,7 +29,7 @@ pub(crate) use processes::{Pid, ProcessStart, SimProcess};
 pub(crate) struct SimSandbox {
     pub(crate) claim: Claim,
     pub(crate) owner: TaskGroup,
-    /// What was there when it was opened.
+    /// The values of the files when it was opened.
     base: Vec<u64>,
     now: Vec<u64>,
     captured: Vec<u64>,
@@ -45,7 +45,7 @@ impl SimSandbox {
         }
     }
 
-    /// A recorded change is put back: it is not told again.
+    /// Puts a recorded change back: it is not reported again.
     pub(crate) fn put_back(&mut self, file: u32, value: u64) {
         self.write(file, value);
         if let Some(place) = self.captured.get_mut(file as usize) {
@@ -57,7 +57,7 @@ impl SimSandbox {
         self.now.get(file as usize).copied().unwrap_or(0)
     }
 
-    /// Returns what changed since it was last recorded, whoever changed it.
+    /// Returns the changes since it was last recorded, whichever process made them.
     pub(crate) fn changed(&self) -> Vec<FileDifference> {
         differing(&self.captured, &self.now).collect()
     }
@@ -67,12 +67,12 @@ impl SimSandbox {
         differing(&self.base, &self.now).map(|(file, _, now)| (file, now))
     }
 
-    /// What changed since it was last recorded is as it was before.
+    /// Undoes the changes since it was last recorded.
     pub(crate) fn put_back_changed(&mut self) {
         self.now.clone_from(&self.captured);
     }
 
-    /// These changes are recorded.
+    /// Notes that these changes are recorded.
     pub(crate) fn is_recorded(&mut self, changes: &[FileDifference]) {
         for (file, _, value) in changes {
             if let Some(place) = self.captured.get_mut(*file as usize) {
@@ -94,7 +94,7 @@ pub(crate) struct SimMachine {
     pub(crate) sandboxes: BTreeMap<u64, SimSandbox>,
     pub(crate) processes: BTreeMap<Pid, SimProcess>,
     pub(crate) journals: BTreeMap<ApplyId, Journal>,
-    /// How every journal that is put away ended.
+    /// The ending of every journal that is put away.
     pub(crate) ended: BTreeMap<ApplyId, (PlanId, JournalEnd)>,
     /// The kernel's lock on the project's root: the process that has it, and the number of the taking.
     pub(crate) root_lock: Option<(TaskGroup, u64)>,
@@ -140,7 +140,7 @@ impl SimMachine {
         self.sandboxes.retain(|_, sandbox| sandbox.claim.job != job || sandbox.claim.fence >= before);
     }
 
-    /// Takes the lock of the project's root, if nobody has it.
+    /// Takes the lock of the project's root, if no process has it.
     pub(crate) fn lock_root(&mut self, group: TaskGroup) -> Option<u64> {
         if self.root_lock.is_some() {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A process acts as a task of a group of its own: killing it is killing that group.
-//! 2. One that was killed acts no more, and lives until it is gone.
+//! 2. One that was killed acts no more, and exists until it is gone.
 //! 3. A process begins only in a sandbox that is there.
 
 use std::sync::Arc;
@@ -44,11 +44,11 @@ pub(crate) struct ProcessStart {
     /// The files that it writes, each after a part of its time.
     pub(crate) writes: Vec<(u32, u64)>,
     pub(crate) takes: Duration,
-    /// How long it takes to die.
+    /// The time that it takes to die.
     pub(crate) dies_after: Duration,
-    /// Whether it leaves a process behind that goes on.
+    /// True if it leaves a process behind that continues.
     pub(crate) forks: bool,
-    /// Whether it never ends by itself.
+    /// True if it never ends by itself.
     pub(crate) hangs: bool,
 }
 
@@ -137,7 +137,7 @@ impl SimWorld {
         self.machine().sweep_job(job, before);
     }
 
-    /// Completes when nothing lives of the job that an owner up to `last` started.
+    /// Completes when no process of the job that an owner up to `last` started is alive.
     pub(crate) async fn tree_is_dead(&self, job: JobId, last: Fence) {
         loop {
             let is_of = |process: &SimProcess| process.claim.job == job && process.claim.fence <= last;
@@ -148,7 +148,7 @@ impl SimWorld {
         }
     }
 
-    /// A worker's process is gone, and with it what the kernel kept for it.
+    /// Notes that a worker's process is gone, and releases its locks as the kernel does.
     pub(crate) fn owner_died(self: &Arc<Self>, group: TaskGroup) {
         self.machine().root_lock.take_if(|(holder, _)| *holder == group);
         if self.scenario.has_namespaces {

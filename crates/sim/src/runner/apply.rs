@@ -3,10 +3,10 @@
 //!
 //! # How it goes
 //! 1. The rows of plan and project are locked, and the project's root by the kernel.
-//! 2. An apply that was broken off is brought to its end first.
+//! 2. An interrupted apply is brought to its end first.
 //! 3. Every file is compared with what the plan began from. Any conflict ends it here: nothing was written.
 //! 4. The journal is written, the store seals, the commit mark is synced; then the files are written.
-//! 5. A file that somebody changed meanwhile makes all of it be taken back and begun again at 3, a few times.
+//! 5. If the user changed a file meanwhile, all of it is rolled back and begun again at 3, a few times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const RENEW_EVERY: Duration = Duration::from_millis(500);
 const LOCK_WAIT: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
-/// The kernel's lock on the project; it goes with whoever has it.
+/// The kernel's lock on the project; it goes with the process that has it.
 pub(crate) struct SimRootLock {
     world: Arc<SimWorld>,
     taking: u64,
@@ -168,7 +168,7 @@ impl SimRunner {
         Err(PhaseStop::Constrained(changes.iter().take(1).map(conflict).collect()))
     }
 
-    /// Returns what is to be written, and what stands in the way.
+    /// Returns the files to write, and the conflicts.
     fn merge(&self, changes: &[SimJournalEntry]) -> (Vec<SimJournalEntry>, Vec<ConstraintReason>) {
         let machine = self.world.machine();
         let (mut due, mut conflicts) = (Vec::new(), Vec::new());

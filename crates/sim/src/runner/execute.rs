@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! 1. A node that was settled does not run again.
-//! 2. What an unsettled node had recorded is taken back by inverse entries before it runs again.
-//! 3. Every change that the check sees is recorded before it begins: also what a stopped call had left.
+//! 2. The records of an unsettled node are rolled back by inverse entries before it runs again.
+//! 3. Every change that the check sees is recorded before it begins: also those that a stopped call left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ use crate::broken::BrokenProgram;
 use crate::machine::{FileDifference, state_of, value_of};
 use crate::scenario::{ChangeRecording, NodeScript, PlanScript};
 
-/// How many nodes of a plan run at once.
+/// The most nodes of a plan that run at once.
 const AT_ONCE: usize = 3;
 pub(crate) const TAKE_BACK: &str = "take back";
 const CHECK: &str = "check";
@@ -201,7 +201,7 @@ impl SimRunner {
         recorded.iter().flat_map(inverse).map(|draft| self.named(call, draft)).collect()
     }
 
-    /// A change of a file, named anew.
+    /// Returns a change of a file, with a new id.
     pub(super) fn new_change(
         &self,
         call: CallNumber,

@@ -1,7 +1,7 @@
 //! Runs a claimed job in the simulation: the phases as the engine does them, on the simulated machine.
 //!
 //! # Where to look
-//! `execute` opens the sandbox, goes on where an earlier owner was, walks the graph and checks the result;
+//! `execute` opens the sandbox, resumes where an earlier owner was, walks the graph and checks the result;
 //! `node` is one node with its retries; `sandbox_call` is the right to change the sandbox and the duty to
 //! record what changed; `actors` are the tools and the model; `apply` brings the result to the user's files.
 //!
@@ -77,7 +77,7 @@ enum PhaseStop {
     Failed { category: ErrorCategory, message: String },
     /// It failed, and the error is recorded.
     Told { message: String },
-    /// A gate or a conflict stands in the way of an apply.
+    /// A gate or a conflict prevents an apply.
     Constrained(Vec<domain::ConstraintReason>),
 }
 
@@ -210,7 +210,7 @@ impl SimRunner {
         true
     }
 
-    /// Others run first; whoever died meanwhile does not come back.
+    /// Lets others run first; does not return if the process died meanwhile.
     async fn tick(&self) {
         yield_now().await;
         self.world.alive(self.group).await;

@@ -207,7 +207,7 @@ impl SimRunner {
     }
 
     /// Between the change and the capture: the node may be stopped, by its time limit or with a sibling that
-    /// failed, while the run goes on. Returns what the node does then about its call; `None` if it is not
+    /// failed, while the run continues. Returns what the node does then about its call; `None` if it is not
     /// stopped.
     fn stop_writer(
         &self,

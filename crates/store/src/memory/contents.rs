@@ -1,8 +1,9 @@
 //! Contents in memory: one map from hash to bytes.
 //!
 //! # Invariants
-//! A large content that was staged is kept for an hour, whoever collects meanwhile. Also when it is named by
-//! then: another may have staged the same, and wait to name it when the first has forgotten it.
+//! A large content that was staged is retained for an hour, whatever is collected meanwhile. Also if it is
+//! named by then: another caller may have staged the same, and wait to name it when the first has forgotten
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
@@ -16,7 +17,7 @@ use super::{MemoryStore, all_jobs};
 use crate::content_store::waits_since;
 use crate::{CollectedContents, ContentStore, INLINE_BYTES_MAX, ReclaimedSpace, StagedContent, StoredFile};
 
-/// The contents that are kept, and when the large ones were last staged.
+/// The stored contents, and when the large ones were last staged.
 #[derive(Default)]
 pub(super) struct Contents {
     kept: HashMap<Hash, Arc<[u8]>>,

@@ -25,7 +25,7 @@ pub struct MemoryImage {
 }
 
 impl MemoryStore {
-    /// Looks at all that is kept of a plan.
+    /// Passes all that is stored of a plan to `look`.
     pub fn look<R>(&self, plan: PlanId, look: impl FnOnce(Option<&PlanRecord>) -> R) -> R {
         self.plans.read(&plan, look)
     }

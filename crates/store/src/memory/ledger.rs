@@ -13,7 +13,7 @@ use sync::primitives::lock;
 use super::{MemoryStore, Plans};
 use crate::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 
-/// What the plans do not tell of days: limits, and what forgotten plans spent.
+/// The facts of days that the plans do not hold: limits, and the spends of forgotten plans.
 pub(super) type Days = BTreeMap<(Day, SpendKind), Account>;
 
 fn of_day(plans: &Plans, days: &Days, day: Day, kind: SpendKind) -> Account {

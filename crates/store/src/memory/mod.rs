@@ -96,7 +96,7 @@ impl MemoryStore {
         Ms::from(self.clock.now())
     }
 
-    /// One write to the plan that the claim names. A plan or a job that nobody knows has no owner.
+    /// Does one write to the plan that the claim names. An unknown plan or job has no owner.
     fn write<T, E: From<LeaseLost>>(
         &self,
         claim: &Claim,

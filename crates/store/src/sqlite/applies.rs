@@ -52,7 +52,7 @@ fn open(tx: &Tx<'_>) -> Result<Vec<ApplyRecord>, StoreError> {
     tx.all(select_applies!("WHERE a.stage = 'sealed' ORDER BY a.id"), [], apply)
 }
 
-/// Keeps an apply as sealed; a known id is kept as it stands.
+/// Stores an apply as sealed; a known id stays unchanged.
 fn insert(tx: &Tx<'_>, head: PlanHead, new: NewApply, at: WriteTime) -> Result<(), StoreError> {
     let apply = ApplyRecord::sealed(new, at.wall);
     tx.run(

@@ -1,13 +1,13 @@
 //! One batch of writes on SQLite, from `BEGIN IMMEDIATE` to `COMMIT`.
 //!
 //! # Invariants
-//! 1. A batch is committed whole or not at all, and the writer is told which.
+//! 1. A batch is committed whole or not at all, and the writer learns which.
 //! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable
-//!    write. Such a commit makes all earlier ones durable too, since they lie before it in the same log.
+//!    write. Such a commit makes all earlier ones durable too, because they are before it in the same log.
 //! 3. Files of contents that a batch promises to keep are on the disk before its commit.
 //!
 //! # Not here
-//! Which writes share a batch, and who is answered when: the writer's business.
+//! The choice of the writes that share a batch, and the order of the answers: the writer's business.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;

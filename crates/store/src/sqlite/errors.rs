@@ -190,7 +190,7 @@ fn record_error(
     keep(tx, head, claim.plan, policy, error, jitter, at)
 }
 
-/// Keeps an error of the plan and tells of it, whoever met it.
+/// Stores an error of the plan and records the event, whichever process met the error.
 pub(super) fn keep(
     tx: &Tx<'_>,
     head: PlanHead,

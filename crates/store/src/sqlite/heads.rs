@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A number is given by the same write that uses it, so there are no gaps.
-//! 2. Only of a plan that was made is anything told: jobs may also run for one that is kept elsewhere.
+//! 2. Events are recorded only of a plan that was made: jobs may also run for one that is stored elsewhere.
 
 use domain::record::event_draft::EventDraft;
 use domain::{EventKind, EventRecord, PlanId, WallMs};
@@ -17,7 +17,7 @@ use crate::StoreError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlanHead(pub(super) i64);
 
-/// The row of a plan that something is kept of.
+/// Returns the row of a plan of which something is stored; `None` if there is none.
 pub(super) fn find(tx: &Tx<'_>, plan: PlanId) -> Result<Option<PlanHead>, StoreError> {
     tx.one("SELECT no FROM plan_heads WHERE plan = ?1", [SqlText(plan)], |row| row.get(0).map(PlanHead))
 }
@@ -80,7 +80,7 @@ pub(super) fn list_events_of_kind(
     tx.all(sql, (head.0, kind.as_str()), event)
 }
 
-/// The number of what was told last; 0 when nothing was.
+/// Returns the number of the last event; 0 if there is none.
 pub(super) fn last_event(tx: &Tx<'_>, plan: PlanId) -> Result<u64, StoreError> {
     let Some(head) = find(tx, plan)? else { return Ok(0) };
     let last =

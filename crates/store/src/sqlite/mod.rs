@@ -7,8 +7,8 @@
 //! | `space` | how the file gets smaller again |
 //! | `writer` | the one thread that writes: who goes first, who is answered when |
 //! | `batch` | its transactions: savepoints, durability, what a failure spoils |
-//! | `readers` | connections that read beside it |
-//! | `tx`, `row` | statements, and how values stand in columns |
+//! | `readers` | connections that read concurrently with it |
+//! | `tx`, `row` | statements, and the form of values in columns |
 //! | `heads` | the row from which a plan's numbers come; events |
 //! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contexts`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
 //!
@@ -143,7 +143,7 @@ impl SqliteStore {
     }
 }
 
-/// The writer of this database, and of the files of contents beside it.
+/// The writer of this database, and of the files of contents next to it.
 fn writer(database: &Path, files: &ContentFiles) -> StoreWriter<Batches> {
     let (database, files) = (database.to_owned(), files.clone());
     StoreWriter::new(BOUNDS, move || Batches::new(database.clone(), files.clone()))

@@ -1,7 +1,7 @@
 //! Nodes in SQLite.
 //!
 //! # Invariants
-//! 1. A run is one row, written once; one that is known as it is changes nothing and is told by nothing.
+//! 1. A run is one row, written once; one that is known as it is changes nothing and has no event.
 
 use async_trait::async_trait;
 use domain::record::event_draft;
@@ -18,7 +18,7 @@ use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore};
 use crate::{CallAuthority, NodeStore, StoreError};
 
-/// Keeps the runs, and says what is to be told of them.
+/// Stores the runs, and returns the events to record of them.
 pub(super) fn keep(tx: &Tx<'_>, head: PlanHead, runs: &[NodeRun]) -> Result<Vec<EventDraft>, StoreError> {
     let mut told = Vec::new();
     for run in runs {

@@ -1,10 +1,10 @@
 //! Opens the file: checks the owner and the version, and creates or migrates it once, by the first process.
 //!
 //! # Invariants
-//! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one beside which
-//!    the log of another database lies: SQLite takes any log of the right name for the file's own, and would
-//!    write it over the file.
-//! 2. The file appears whole: it is made beside its place and renamed, under a lock on the data directory,
+//! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one next to
+//!    which there is the log of another database: SQLite takes any log of the right name for the file's own,
+//!    and would write it over the file.
+//! 2. The file appears whole: it is made next to its place and renamed, under a lock on the data directory,
 //!    which migrations take too. So of many processes one makes it, one migrates it, and all others wait and
 //!    find it done.
 //! 3. The directory is made with mode 0700, the file with 0600; SQLite gives its helper files the mode of the
@@ -29,20 +29,20 @@ use super::schema;
 /// The database within the data directory.
 const FILE_NAME: &str = "agents.db";
 
-/// Where it is made before it takes its place.
+/// The name under which the file is made before it takes its place.
 const NEW_FILE_NAME: &str = "agents.db.new";
 
-/// How long another process may keep the file before this one gives up.
+/// The time for which another process may hold the file before this one gives up.
 const BUSY_MS: u64 = 10_000;
 
-/// How long to wait between two looks whether the file is free. SQLite's own waits grow to 100 ms, by which a
+/// The wait between two checks whether the file is free. SQLite's own waits grow to 100 ms, by which a
 /// process among several busy ones would hardly ever meet a gap.
 const BUSY_LOOK: Duration = Duration::from_micros(500);
 
-/// What the files beside the database need to begin with.
+/// The number of bytes that the files next to the database need to begin with.
 const BESIDE_BYTES: u64 = 64 * 1024;
 
-/// How many statements a connection keeps compiled: more than there are.
+/// The number of compiled statements that a connection caches: more than there are.
 const STATEMENTS_KEPT: usize = 128;
 
 /// File systems of other machines, on which SQLite's shared memory does not work: NFS, SMB, SMB2, CIFS, Ceph,
@@ -67,7 +67,7 @@ pub enum StoreOpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The log beside the file is that of another database.
+    /// The log next to the file is that of another database.
     #[error("{} is the log of another database, and not of the store beside it", log.display())]
     ForeignLog {
         /// The log.
@@ -78,7 +78,7 @@ pub enum StoreOpenError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The directory is on another machine.
@@ -92,11 +92,11 @@ pub enum StoreOpenError {
     Io {
         /// The data directory or the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// Others kept it busy for too long.
+    /// Other processes held it for too long.
     #[error("the store is busy")]
     Busy,
 }
@@ -174,8 +174,8 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     wait_when_busy(&mut connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    // Without this a statement is compiled anew whenever a value is bound that might matter to a partial index: four
-    // times the work for each entry.
+    // Without this a statement is compiled anew whenever a value is bound that might matter to a partial
+    // index: four times the work for each entry.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(match role {
         Role::Reader => "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; PRAGMA query_only=ON;",
@@ -187,7 +187,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The version of the file as it stands, also while others write.
+/// Returns the present version of the file, also while other processes write.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
@@ -203,13 +203,13 @@ fn wait_when_busy(connection: &mut Connection) -> rusqlite::Result<()> {
     }))
 }
 
-/// The log that SQLite keeps beside a file.
+/// Returns the path of the log that SQLite has next to a file.
 fn log_of(path: &Path) -> PathBuf {
     path.with_extension("db-wal")
 }
 
-/// The version of the store that is there, by its first bytes; none if there is none. They are older than
-/// what SQLite would tell, but reading them leaves no trace.
+/// Returns the version of the store that is there, by its first bytes; `None` if there is none. They are
+/// older than the version that SQLite would return, but reading them leaves no trace.
 fn check_header(path: &Path) -> Result<Option<u32>, StoreOpenError> {
     let io_error = |source| StoreOpenError::Io { path: path.to_owned(), source };
     let mut file = match File::open(path) {
@@ -315,8 +315,8 @@ fn describe_open_error(path: &Path, error: rusqlite::Error) -> StoreOpenError {
     }
 }
 
-/// Whether the disk has no space for the files that SQLite keeps beside the database: it says no more than
-/// that it could not read or write.
+/// Returns whether the disk lacks space for the files that SQLite has next to the database: it says no more
+/// than that it could not read or write.
 fn is_full(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < BESIDE_BYTES)
 }

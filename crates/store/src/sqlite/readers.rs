@@ -1,8 +1,8 @@
 //! The read connections: a read is one transaction on the calling thread, concurrent with all writes.
 //!
 //! # Invariants
-//! 1. At most [`READERS_MAX`] connections, opened when they are first needed; whoever finds all in use waits
-//!    for one.
+//! 1. At most [`READERS_MAX`] connections, opened when they are first needed; a caller that finds all in use
+//!    waits for one.
 //! 2. A read sees one state of the store, the newest that was committed when it began.
 //! 3. A connection whose transaction did not end, because the reader panicked, is closed and not used again.
 
@@ -15,7 +15,7 @@ use super::open::{self, Role};
 use super::tx::{Tx, said};
 use crate::StoreError;
 
-/// How many connections read at once.
+/// The most connections that read at once.
 const READERS_MAX: usize = 4;
 
 pub(super) struct Readers {

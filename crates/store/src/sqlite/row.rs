@@ -1,7 +1,7 @@
 //! Conversions between values and columns.
 //!
 //! Names that people meet (plans, jobs, changesets, applies, workers) are ULIDs as text, so that the file can
-//! be read with any SQLite shell and a plan can be looked up by the beginning of its name. Names that nobody
+//! be read with any SQLite shell and a plan can be looked up by the beginning of its name. Names that no user
 //! types (changes and errors, the many ones) are 16 bytes, in the same order. Within the file, rows refer to
 //! each other by small integers.
 //!
@@ -59,7 +59,7 @@ fn unsigned(value: i64) -> u64 {
     if value == i64::MAX { u64::MAX } else { u64::try_from(value).unwrap_or(0) }
 }
 
-/// What stands in this column says nothing that is known here.
+/// Returns the error for a column whose value is not known here.
 pub(super) fn unreadable(
     column: usize,
     kind: Type,

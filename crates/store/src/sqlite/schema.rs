@@ -1,15 +1,15 @@
 //! The tables, as the list of steps that lead to them.
 //!
-//! Step n takes a file of version n - 1 to version n, which stands in `user_version`. A step that was
-//! released never changes: what comes later is a new step.
+//! Step n takes a file of version n - 1 to version n, which is stored in `user_version`. A step that was
+//! released never changes: a later change is a new step.
 //!
 //! # Invariants
 //! 1. `application_id` says whose file it is; every file of ours has it from its first byte on.
 //! 2. Words of states are those of `domain`, and the file refuses every other.
-//! 3. All that is kept of a plan hangs below its row in `plan_heads` and goes with it.
+//! 3. All rows of a plan hang below its row in `plan_heads` and go with it.
 //!
 //! # Not here
-//! When steps are run, and by whom: `open`.
+//! The time at which steps run, and the process that runs them: `open`.
 
 use rusqlite::Connection;
 
@@ -67,12 +67,12 @@ CREATE INDEX plan_projects_newest ON plan_projects(root, plan);
 CREATE INDEX plans_updated ON plans(state, updated);
 ";
 
-/// Which variables a worker must have for a job: a list in JSON, none where it needs none.
+/// Adds the variables that a worker must have for a job: a list in JSON, null if it needs none.
 const STEP_7: &str = "
 ALTER TABLE jobs ADD COLUMN keys TEXT;
 ";
 
-/// What nodes were given. The texts are among the contents.
+/// Adds the contexts that nodes were given. The texts are among the contents.
 const STEP_6: &str = "
 CREATE TABLE contexts (
     no INTEGER PRIMARY KEY,
@@ -87,13 +87,13 @@ CREATE TABLE contexts (
 CREATE INDEX contexts_plan ON contexts(head);
 ";
 
-/// Which nodes were called, without looking at all calls.
+/// Adds an index for the nodes that were called, without a look at all calls.
 const STEP_5: &str = "
 CREATE INDEX tool_calls_node ON tool_calls(head, attempt, node);
 ";
 
-/// How nodes ended, which decisions gave way, and what the user consented to. A consent is no part of a plan,
-/// and stays when plans go. What else decisions have to say stands in their JSON.
+/// Adds the endings of nodes, the superseded decisions, and the user's consents. A consent is no part of a
+/// plan, and stays when plans go. The other fields of decisions are in their JSON.
 const STEP_4: &str = "
 CREATE TABLE node_runs (
     no INTEGER PRIMARY KEY,
@@ -126,7 +126,7 @@ CREATE TABLE consents (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// An index from which alone it is told how many jobs run. Time is no longer reserved, only added up.
+/// Adds an index that alone suffices to count the running jobs. Time is no longer reserved, only added up.
 const STEP_3: &str = "
 DROP INDEX jobs_lease;
 CREATE INDEX jobs_running ON jobs(boot, lease_until) WHERE state = 'running';
@@ -134,9 +134,9 @@ UPDATE spends SET actual = 0, assumed = 1 WHERE kind = 'time' AND actual IS NULL
 UPDATE plan_accounts SET reserved = 0 WHERE kind = 'time';
 ";
 
-/// `plan_heads`: a row for each plan that anything is kept of, with the numbers given so far, so that a
-/// number and what it is given to are one write. `plans` is beside it, since a job may be queued for a plan
-/// that is kept elsewhere.
+/// `plan_heads`: a row for each plan of which anything is stored, with the numbers given so far, so that a
+/// number and the row that gets it are one write. `plans` is separate, because a job may be queued for a plan
+/// that is stored elsewhere.
 const STEP_1: &str = "
 CREATE TABLE plan_heads (
     no INTEGER PRIMARY KEY,
@@ -335,7 +335,7 @@ CREATE TABLE error_records (
 CREATE UNIQUE INDEX error_records_id ON error_records(head, id);
 ";
 
-/// What plans spend. The account of a day is no part of a plan, and stays when its plans go.
+/// Adds the accounts of plans. The account of a day is no part of a plan, and stays when its plans go.
 const STEP_2: &str = "
 CREATE TABLE plan_accounts (
     head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,

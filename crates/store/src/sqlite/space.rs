@@ -1,7 +1,7 @@
 //! Gives the space back that deleted rows left in the database file.
 //!
 //! A file that this version makes knows where its pages belong (`auto_vacuum`), so that free ones are moved
-//! to its end and cut off, a few with each write. A file of an older version is written anew once (`VACUUM`),
+//! to its end and cut off, a few with each write. A file of an older version is rewritten once (`VACUUM`),
 //! if enough of it is free.
 //!
 //! # Invariants
@@ -24,13 +24,13 @@ use crate::{ReclaimedSpace, StoreError};
 
 /// So many pages are cut off with one write.
 const PAGES_AT_ONCE: u32 = 2_000;
-/// A file with fewer free bytes is not written anew.
+/// A file with fewer free bytes is not rewritten.
 const FREE_BYTES_MIN: u64 = 4 << 20;
-/// A file of which a smaller share is free is not written anew.
+/// A file of which a smaller share is free is not rewritten.
 const FREE_SHARE: u64 = 4;
-/// What can be written anew within a moment, also while plans run.
+/// The number of bytes that can be rewritten within a moment, also while plans run.
 const QUICK_BYTES_MAX: u64 = 64 << 20;
-/// What must stay free on the disk beside the copy.
+/// The number of bytes that must stay free on the disk in addition to the copy.
 const SPARE_BYTES: u64 = 16 << 20;
 /// The value of the setting by which free pages can be cut off.
 const INCREMENTAL: u64 = 2;
@@ -101,7 +101,7 @@ fn cut_off(store: &SqliteStore, mut free_pages: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes the file anew, without what is free; the reason, if that has to wait.
+/// Rewrites the file without its free pages; returns the reason if that has to wait.
 fn rewrite(database: &Path, fill: &FileFill) -> Result<Option<String>, StoreError> {
     let broken = |error: io::Error| StoreError::Broken { why: error.to_string() };
     let used = fill.used_bytes();

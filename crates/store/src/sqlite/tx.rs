@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. Every statement of every port goes through a [`Tx`], so none of SQLite's errors goes unnoticed: even
-//!    when a port turned it into another answer, [`Tx::trouble`] still tells the writer what it was.
+//!    when a port turned it into another answer, [`Tx::trouble`] still reports it to the writer.
 //! 2. A port never begins, commits or undoes anything itself.
 //!
 //! # Not here
-//! When a transaction begins and ends: the writer's and the readers' business.
+//! The begin and end of a transaction: the writer's and the readers' business.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -19,9 +19,9 @@ use crate::StoreError;
 /// The extent of the damage of an error of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TxFailure {
-    /// This one statement was wrong; what others did in the same transaction stands.
+    /// This one statement was wrong; the other writes of the same transaction are valid.
     Statement,
-    /// Nothing of the transaction can be kept, but the next one may succeed.
+    /// Nothing of the transaction can be committed, but the next one may succeed.
     Transaction(StoreError),
     /// The file can no longer be trusted with writes.
     Store(StoreError),

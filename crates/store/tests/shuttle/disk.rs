@@ -7,7 +7,7 @@ use shuttle::rand::{Rng, thread_rng};
 use sync::primitives::{Mutex, lock};
 
 use crate::StoreError;
-use crate::writer::{BatchCommitter, PendingWrite, FailedBatch};
+use crate::writer::{BatchCommitter, FailedBatch, PendingWrite};
 
 /// How a commit fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use sync::primitives::thread;
 use crate::StoreError;
 use crate::disk::{Disk, Failure, Transactions};
 use crate::naive::{AnswersFirst, EndsWhenClosed, TestsClosedFirst, WakesOneForEachPlace};
-use crate::writer::{WriterBounds, WriteDurability, Lane, WriteTerms, StoreWriter};
+use crate::writer::{Lane, StoreWriter, WriteDurability, WriteTerms, WriterBounds};
 
 /// So small that lanes and batches are often full.
 pub(crate) const BOUNDS: WriterBounds =

@@ -26,7 +26,7 @@ pub enum RecordOutcome {
 }
 
 impl RecordOutcome {
-    /// Whether the breaker opened or closed by it, which is worth an event.
+    /// Returns whether the breaker opened or closed by it, which is worth an event.
     pub fn is_change(self) -> bool {
         match self {
             Self::Tripped { .. } | Self::Reopened { .. } | Self::Closed => true,
@@ -72,7 +72,7 @@ pub struct BreakerView {
     pub name: String,
     /// Its state.
     pub state: BreakerState,
-    /// How often it opened since it was last closed.
+    /// The number of times that it opened since it was last closed.
     pub trips: u32,
 }
 

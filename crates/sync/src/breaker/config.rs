@@ -1,17 +1,17 @@
-//! How breakers count and cool down, within bounds.
+//! The configuration of breakers: how they count and cool down, within bounds.
 
 use std::time::Duration;
 
-/// How breakers count and cool down.
+/// The settings by which breakers count and cool down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerConfig {
     /// Consecutive failures that open a breaker; 1..=1000.
     pub threshold: u32,
-    /// How long the first trip keeps it open; 10 ms..=24 h. It doubles with every further trip.
+    /// The time for which the first trip keeps it open; 10 ms..=24 h. It doubles with every further trip.
     pub cool_down: Duration,
     /// The bound of that growth; `cool_down`..=24 h.
     pub cool_down_max: Duration,
-    /// How long a probe may take before another one is let in; 10 ms..=24 h.
+    /// The time that a probe may take before another one is let in; 10 ms..=24 h.
     pub probe_lease: Duration,
 }
 
@@ -31,9 +31,9 @@ impl Default for BreakerConfig {
 pub struct BreakerConfigError {
     /// The field.
     pub key: &'static str,
-    /// What it was set to.
+    /// The value that it was set to.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

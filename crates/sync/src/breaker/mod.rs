@@ -8,8 +8,8 @@
 //! 1. A name's state depends only on recorded outcomes and the clock that was passed in.
 //! 2. Half-open admits one permit at a time, under a lease; after it, the next one, and the old probe is
 //!    stale.
-//! 3. Whoever is answered `Tripped`, `Reopened` or `Closed` is the only one: it emits the one event.
-//! 4. The check on a kept handle takes no lock, allocates nothing, and reads no clock while closed.
+//! 3. A caller that gets `Tripped`, `Reopened` or `Closed` is the only one: it emits the one event.
+//! 4. The check on a stored handle takes no lock, allocates nothing, and reads no clock while closed.
 //!
 //! # Not here
 //! Events: there are no callbacks, the answer is the event. Running things: see `ParallelStrategyExecutor`.
@@ -96,7 +96,7 @@ impl CircuitBreaker {
         lock(&self.names).get(name).cloned()
     }
 
-    /// Whether [`try_acquire`](Self::try_acquire) would refuse now. Never writes, never creates.
+    /// Returns whether [`try_acquire`](Self::try_acquire) would refuse now. Never writes, never creates.
     pub fn is_open(&self, name: &str) -> bool {
         let word = lock(&self.names).get(name).map(|breaker| breaker.cell.word());
         // The clock is foreign code, and asked without the lock.
@@ -186,7 +186,7 @@ impl Cell {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// One step of the state machine: read, compute, swap, until nobody came between.
+    /// Does one step of the state machine: read, compute, swap, until no other thread came between.
     fn update<A>(&self, step: impl Fn(Word) -> (Word, A)) -> A {
         let mut word = self.word();
         loop {
@@ -208,7 +208,7 @@ impl Breaker {
         &self.cell.name
     }
 
-    /// Whether [`try_acquire`](Self::try_acquire) would refuse now: one load while closed.
+    /// Returns whether [`try_acquire`](Self::try_acquire) would refuse now: one load while closed.
     #[inline]
     pub fn is_open(&self) -> bool {
         let word = self.cell.word();

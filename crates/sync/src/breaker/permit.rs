@@ -27,7 +27,7 @@ impl Permit {
         Self { breaker, generation: word.generation(), is_probe: !word.is_closed(), is_settled: false }
     }
 
-    /// Whether it is the one probe of a half-open breaker.
+    /// Returns whether it is the one probe of a half-open breaker.
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }

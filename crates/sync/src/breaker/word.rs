@@ -51,7 +51,7 @@ impl Tick {
     }
 }
 
-/// What the word says.
+/// The state that the word holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Closed { failures: u32 },
@@ -126,7 +126,7 @@ impl Word {
         (self.moved(self.trips(), State::HalfOpen { lease_end }), Ok(()))
     }
 
-    /// Whether [`acquire`](Self::acquire) would refuse.
+    /// Returns whether [`acquire`](Self::acquire) would refuse.
     pub(super) fn rejects(self, now: impl Fn() -> Duration) -> bool {
         match self.state() {
             State::Closed { .. } => false,

@@ -3,9 +3,9 @@
 //! One word holds `[generation: 48 | has ancestors: 1 | reason: 15]`; reason 0 is live. The word only grows.
 //! `cancel` sets the reason, `reset` of a cancelled token opens the next generation, and `reset` of a live
 //! one does nothing, because its observers must hear the next cancel. So every generation but the newest is
-//! cancelled, and whoever observed it live, as the word `w`, is cancelled exactly when the word is above `w`.
-//! The answer never changes back. The ancestor bit is set once, at birth: a live token without ancestors is
-//! told by one load.
+//! cancelled, and an observer that saw it live, as the word `w`, is cancelled exactly when the word is above
+//! `w`. The answer never changes back. The ancestor bit is set once, at birth: one load answers for a live
+//! token without ancestors.
 //!
 //! # Invariants
 //! 1. The word only grows; each step is one compare-and-swap.
@@ -16,7 +16,7 @@
 //! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiting`).
 //!
 //! # Not here
-//! Deadlines: a timer is somebody who calls [`CancellationToken::cancel_if`] with the generation it saw.
+//! Deadlines: a timer is a caller of [`CancellationToken::cancel_if`] with the generation it saw.
 
 mod observed;
 mod reason;
@@ -29,7 +29,7 @@ pub use self::reason::{Cancel, CancelReason, Cancelled, Generation, Reset};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::waiting::{Level, Waiters};
 
-/// How many ancestors a token may have: each costs every check one load more.
+/// The most ancestors that a token may have: each costs every check one load more.
 const DEPTH_MAX: usize = 8;
 const GENERATION_SHIFT: u32 = 16;
 const HAS_ANCESTORS: u64 = 1 << 15;
@@ -194,7 +194,8 @@ impl CancellationToken {
         Observed { step: NodeGeneration { node: Arc::clone(&self.node), live } }
     }
 
-    /// Whether the generation that is current now is cancelled, or an ancestor's is: one load per level.
+    /// Returns whether the generation that is current now is cancelled, or an ancestor's is: one load per
+    /// level.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         let word = self.node.word.load(Ordering::Acquire);

@@ -12,14 +12,14 @@ use super::{
 use crate::parker::Parker;
 use crate::waiting::{Waiter, Waiting};
 
-/// One generation of a token, whose answer is kept for ever. `Clone` is the same generation.
+/// One generation of a token, whose answer never changes back. `Clone` is the same generation.
 #[derive(Clone)]
 pub struct Observed {
     pub(super) step: NodeGeneration,
 }
 
 impl Observed {
-    /// Whether this generation, or an ancestor's that it was born in, is cancelled.
+    /// Returns whether this generation, or an ancestor's that it was born in, is cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         let NodeGeneration { node, live } = &self.step;
@@ -80,10 +80,10 @@ impl Observed {
         CancelledFuture { observed: self.clone(), waiting: self.waiting() }
     }
 
-    /// Unparks `parker` when cancelled, as long as the registration lives; `None` if cancelled already.
+    /// Unparks `parker` when cancelled, as long as the registration exists; `None` if cancelled already.
     ///
     /// For a thread that waits for several things at once. A wake-up may be spurious and uses the
-    /// registration up, so the thread registers anew each time before it parks.
+    /// registration up, so the thread registers again each time before it parks.
     pub fn unpark_on_cancel(&self, parker: &Parker) -> Option<Registration> {
         let mut waiting = self.waiting();
         match waiting.register(&Waiter::Thread(parker.clone())) {

@@ -16,7 +16,7 @@ pub enum CancelReason {
     Sibling,
     /// A limit was reached.
     Limit,
-    /// What it belonged to is over: a later generation or a finished run has taken its place.
+    /// Its run is over: a later generation or a finished run has taken its place.
     Superseded,
 }
 
@@ -72,7 +72,7 @@ impl std::error::Error for Cancelled {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub(super) u64);
 
-/// What a cancel did.
+/// The effect of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
     /// This call cancelled the generation.
@@ -86,7 +86,7 @@ pub enum Cancel {
     },
 }
 
-/// What a reset did.
+/// The effect of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// This call opened the generation.

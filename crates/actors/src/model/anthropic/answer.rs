@@ -1,7 +1,7 @@
 //! An answer out of the events of Anthropic's messages.
 //!
 //! # Invariants
-//! 1. Blocks stand in the order in which they began, whatever the order of their pieces.
+//! 1. Blocks are in the order in which they began, whatever the order of their pieces.
 //! 2. A stream that ends before it said why it stopped is broken, never a short answer.
 
 use serde_json::Value;
@@ -136,7 +136,7 @@ impl Reply {
         }
     }
 
-    /// Counts are told at the start and again at the end; the later ones hold.
+    /// Reads counts, which are sent at the start and again at the end; the later ones hold.
     fn usage(&mut self, usage: Option<&Value>) {
         let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
         let known = self.tokens.unwrap_or_default();
@@ -152,7 +152,7 @@ impl Reply {
     /// The answer, if this is one; `answer_tool` is the tool whose call is the answer.
     ///
     /// # Errors
-    /// What the server did wrong, in words that follow its name.
+    /// Returns the fault of the server, in words that follow its name.
     pub(super) fn finish(
         self,
         request: &ModelRequest,
@@ -186,10 +186,11 @@ impl Reply {
                 Block::Other => {}
             }
         }
-        // An answer beside calls of tools came too early: the tools are called, and it is asked for again.
+        // An answer together with calls of tools came too early: the tools are called, and it is asked for
+        // again.
         let is_answered = calls.is_empty() && bound.is_some();
         if let Some(answer) = bound.filter(|_| is_answered) {
-            // What is no JSON is shown as it is, so that the model can be told what is wrong with it.
+            // Text that is no JSON is shown as it is, so that the model can be shown what is wrong with it.
             text = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
         }
         let stop = stop_of(&reason, !calls.is_empty());

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A schema for the answer is a tool that the model answers with: every model and gateway knows tools. Its
-//!    call is given back as text, so nobody above sees the difference.
-//! 2. Where tools are offered, many turns follow, so the prompt is kept in the provider's cache.
+//!    call is given back as text, so no caller sees the difference.
+//! 2. Where tools are offered, many turns follow, so the prompt is cached by the provider.
 
 mod answer;
 mod request;
@@ -50,7 +50,7 @@ impl Anthropic {
     /// A client; `prices` are those of its models.
     ///
     /// # Errors
-    /// The base URL is none, or no HTTP client can be made.
+    /// Returns an error if the base URL is invalid, or no HTTP client can be made.
     pub fn new(spec: AnthropicSpec, prices: PriceList) -> Result<Anthropic, ServerError> {
         let AnthropicSpec { name, base_url, key, limits, allow_plain_http } = spec;
         let server = ModelServer::new(ServerSpec {

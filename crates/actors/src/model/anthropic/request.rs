@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::model::request::{Message, ModelRequest, ToolResult, ToolUse, sendable};
 use crate::model::tool_names::ToolNames;
 
-/// The body of the request; `answer_tool` is the name of the tool that stands for the schema of the answer.
+/// The body of the request; `answer_tool` is the name of the tool that represents the schema of the answer.
 pub(super) fn body(request: &ModelRequest, names: &ToolNames, answer_tool: Option<&str>) -> Value {
     let is_cached = !request.tools.is_empty();
     let mut body = Map::new();
@@ -36,7 +36,7 @@ pub(super) fn body(request: &ModelRequest, names: &ToolNames, answer_tool: Optio
         system = if system.is_empty() { told } else { format!("{system}\n\n{told}") };
     }
     if !system.is_empty() {
-        // What comes before a mark is cached with it: tools, then the system prompt.
+        // The text before a mark is cached with it: tools, then the system prompt.
         let block = marked(json!({"type": "text", "text": system}), is_cached);
         body.insert("system".to_owned(), json!([block]));
     }

@@ -154,7 +154,7 @@ impl Completion {
     /// The answer, if this is one.
     ///
     /// # Errors
-    /// What the server did wrong, in words that follow its name.
+    /// Returns the fault of the server, in words that follow its name.
     pub(super) fn finish(self, request: &ModelRequest, names: &ToolNames) -> Result<OpenAiResponse, String> {
         if !self.is_done && self.reason.is_none() {
             return Err("broke off its answer in the middle".to_owned());
@@ -193,7 +193,7 @@ impl Completion {
 }
 
 impl PartialToolCall {
-    /// Whether a piece belongs to this call, or begins another one.
+    /// Returns whether a piece belongs to this call; if not, it begins another one.
     fn goes_on(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         if !id.is_empty() && !self.id.is_empty() && id != self.id {
             return false;
@@ -228,7 +228,8 @@ fn tokens_of(usage: &Value) -> Option<Tokens> {
     Some(Tokens { input: read - cache_read, cache_read, cache_write: 0, output })
 }
 
-/// What an answer used whose server does not say: not less than the truth, for ordinary text.
+/// Returns the usage of an answer whose server does not report it: not less than the truth, for ordinary
+/// text.
 fn counted(request: &ModelRequest, text: &str, calls: &[ToolUse]) -> Tokens {
     let said: usize =
         calls.iter().map(|call| call.name.len() + call.arguments.to_string().len()).sum::<usize>()

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. What servers do differently is known by a [`Dialect`] where it must be known before asking, and is put
 //!    up with where it shows in the answer.
-//! 2. An answer whose usage is not told is counted by its bytes: a limit holds with every server.
+//! 2. An answer without a reported usage is counted by its bytes: a limit holds with every server.
 
 mod answer;
 mod request;
@@ -27,10 +27,10 @@ pub struct Dialect {
     /// The bound of an answer is `max_completion_tokens`, the newer word, which some servers do not know and
     /// some models demand.
     pub newer_bound: bool,
-    /// A schema for the answer and tools may go together. Elsewhere the schema would keep the model from
-    /// calling any, so it is told in words as long as tools are offered.
+    /// A schema for the answer and tools may go together. Elsewhere the schema would prevent the model from
+    /// calling any, so it is put in words as long as tools are offered.
     pub schema_beside_tools: bool,
-    /// It is told to send its usage (`stream_options`).
+    /// It is asked to send its usage (`stream_options`).
     pub asks_usage: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct OpenAiSpec {
     pub base_url: String,
     /// Without one, none is sent.
     pub key: Option<ProviderKey>,
-    /// What it does differently.
+    /// Its differences.
     pub dialect: Dialect,
     /// Its time limit.
     pub limits: TimeLimits,
@@ -74,7 +74,7 @@ impl OpenAi {
     /// A client; `prices` are those of its models.
     ///
     /// # Errors
-    /// The base URL is none, or no HTTP client can be made.
+    /// Returns an error if the base URL is invalid, or no HTTP client can be made.
     pub fn new(spec: OpenAiSpec, prices: PriceList) -> Result<OpenAi, ServerError> {
         let OpenAiSpec { name, base_url, key, dialect, limits, allow_plain_http } = spec;
         let server = ModelServer::new(ServerSpec {

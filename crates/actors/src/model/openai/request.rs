@@ -82,8 +82,8 @@ fn response_format(schema: &Value) -> Value {
     json!({"type": "json_schema", "json_schema": bound})
 }
 
-/// Whether a schema is one of those that OpenAI can hold a model to: every object closed, every property
-/// required. Others it refuses when they are called strict.
+/// Returns whether a schema is one of those that OpenAI can hold a model to: every object closed, every
+/// property required. Others it refuses when they are called strict.
 fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => {

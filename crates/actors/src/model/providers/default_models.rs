@@ -2,11 +2,11 @@
 //! offers.
 //!
 //! # Invariants
-//! 1. Nobody but this machine is asked anything, and no longer than [`ASK_LIMIT`].
-//! 2. Who lacks a key is offered to nobody.
+//! 1. Only this machine is asked anything, and no longer than [`ASK_LIMIT`].
+//! 2. A provider that lacks a key is not offered.
 //!
 //! # Not here
-//! Which of them is taken.
+//! The choice among them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use super::settings::{Protocol, ProviderSettings, entries};
 use crate::model::key::ProviderKey;
 use crate::model::server_spec::{is_loopback, shown_url};
 
-/// How long a server on this machine may take to say which models it has. Where none listens, that is known
-/// at once.
+/// The time that a server on this machine may take to list its models. If none listens, that is known at
+/// once.
 pub const ASK_LIMIT: Duration = Duration::from_secs(1);
-/// How much of its answer is read.
+/// The limit of its answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
-/// What a model's name has that does not talk.
+/// The part of the name of a model that does not talk.
 const NO_TALKER: &str = "embed";
 
 /// A provider that could be asked.
@@ -43,9 +43,9 @@ pub struct UsableProvider {
     key: Option<ProviderKey>,
 }
 
-/// Who lacks no key: the user's own providers by name, then the built-in ones that the settings have a table
-/// of, then the others of these that are on this machine, both in the order in which they are known;
-/// `variable` gives the environment.
+/// Returns the providers that lack no key: the user's own providers by name, then the built-in ones that the
+/// settings have a table of, then the others of these that are on this machine, both in the order in which
+/// they are known; `variable` gives the environment.
 pub fn offers(
     settings: &BTreeMap<String, ProviderSettings>,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -72,12 +72,12 @@ pub fn offers(
 }
 
 impl UsableProvider {
-    /// Where it is, without what may be a secret.
+    /// Its address, without what may be a secret.
     pub fn shown_url(&self) -> String {
         shown_url(&self.base_url)
     }
 
-    /// The first model that a server on this machine says it has; none when it is not one, does not run, or
+    /// The first model that a server on this machine says it has; `None` if it is not one, does not run, or
     /// is slow.
     pub async fn first_model(&self) -> Option<String> {
         tokio::time::timeout(ASK_LIMIT, self.ask()).await.ok()?
@@ -88,7 +88,7 @@ impl UsableProvider {
         if !is_loopback(&url) || self.speaks != Protocol::Openai {
             return None;
         }
-        // Installed already, by this or by somebody else: both are fine.
+        // Installed already, by this or by other code: both are fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
         let mut request = client.get(url);
@@ -109,7 +109,7 @@ impl UsableProvider {
     }
 }
 
-/// Whether it can be a model's name, and of one that talks.
+/// Returns whether it can be a model's name, and of one that talks.
 fn is_model(name: &str) -> bool {
     let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control();
     !name.is_empty() && name.len() <= 200 && name.chars().all(is_plain) && !name.contains(NO_TALKER)

@@ -12,7 +12,7 @@
 //!    any more, and what the settings said of it then holds.
 //!
 //! # Not here
-//! Which model a plan uses, and whether a server on this machine really runs.
+//! The choice of a plan's model, and the check that a server on this machine really runs.
 
 mod builtin;
 pub(crate) mod default_models;
@@ -40,13 +40,13 @@ pub use settings::{Protocol, ProviderSettings};
 /// Selects whether calls are recorded, or answered from a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordingMode {
-    /// Neither.
+    /// Calls are neither recorded nor replayed.
     Live,
-    /// Kept in a new file.
+    /// Recorded in a new file.
     Record {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Who is in the run.
+        /// The participants of the run.
         cast: Participants,
     },
     /// Answered from a file.
@@ -57,13 +57,13 @@ pub enum RecordingMode {
 pub struct ProvidersSetup {
     /// By name: new providers, and what is different about the built-in ones.
     pub settings: BTreeMap<String, ProviderSettings>,
-    /// What models cost.
+    /// The prices of models.
     pub prices: Prices,
     /// The process's breakers.
     pub breakers: CircuitBreaker,
     /// Hears when one opens or closes.
     pub news: Arc<dyn BreakerListener>,
-    /// Whether calls are kept.
+    /// Says if calls are recorded.
     pub mode: RecordingMode,
 }
 
@@ -73,13 +73,13 @@ pub enum ProviderError {
     /// It is no name of a model.
     #[error("`{model}` names no model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5")]
     NoModel {
-        /// What was given.
+        /// The given text.
         model: String,
     },
-    /// Nobody of that name.
+    /// There is no provider of that name.
     #[error("there is no provider `{name}`; there are {known}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
         /// Those that there are.
         known: String,
@@ -87,15 +87,15 @@ pub enum ProviderError {
     /// Its settings do not say enough.
     #[error("the provider `{name}` lacks `{lacks}` in its settings")]
     Incomplete {
-        /// Which.
+        /// The name of the provider.
         name: String,
-        /// What to add.
+        /// The setting to add.
         lacks: &'static str,
     },
     /// Its key is missing or unusable.
     #[error("{name} cannot be asked: {source}")]
     Key {
-        /// Which.
+        /// The name of the provider.
         name: String,
         /// The reason.
         #[source]
@@ -109,11 +109,11 @@ pub enum ProviderError {
 /// A model, and who answers for it.
 #[derive(Clone)]
 pub struct ResolvedModel {
-    /// Who answers those that it admits.
+    /// The provider that answers the calls that it admits.
     pub provider: Arc<GuardedProvider>,
     /// The model's name there.
     pub model: String,
-    /// What it costs, if that is known.
+    /// Its price, if it is known.
     pub price: Option<Price>,
     /// The number of tokens it reads and writes in one call at most, as far as the settings say.
     pub context_tokens: Option<u32>,
@@ -126,13 +126,13 @@ pub struct ResolvedModel {
 pub struct ProviderView {
     /// Its name.
     pub name: String,
-    /// Where it is, without a user and a password.
+    /// Its address, without a user and a password.
     pub base_url: String,
     /// True if that is this machine.
     pub is_local: bool,
     /// True if it has a key; a server on this machine may do without.
     pub has_key: bool,
-    /// What it lacks before it can be asked; `None`: nothing.
+    /// The thing that it lacks before it can be asked; `None`: nothing.
     pub lacks: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl Providers {
     /// The providers; `variable` gives the environment.
     ///
     /// # Errors
-    /// The recording cannot be made or read.
+    /// Returns an error if the recording cannot be made or read.
     pub fn new(
         setup: ProvidersSetup,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -195,10 +195,10 @@ impl Providers {
         Ok(Providers { entries, incomplete, prices: Arc::new(prices), breakers, news, tape })
     }
 
-    /// Who answers for `PROVIDER/NAME`.
+    /// Returns the provider that answers for `PROVIDER/NAME`.
     ///
     /// # Errors
-    /// There is no such provider, or it lacks something; the message says what to do.
+    /// Returns an error if there is no such provider, or it lacks something; the message says what to do.
     pub fn resolve(&self, model: &str) -> Result<ResolvedModel, ProviderError> {
         let (name, model) = parts(model)?;
         let replayed =
@@ -218,11 +218,11 @@ impl Providers {
         Ok(ResolvedModel { provider, model: model.to_owned(), price, context_tokens, answer_tokens })
     }
 
-    /// Whether `PROVIDER/NAME` could be asked, as far as settings and keys go: nothing is made, nobody is
-    /// asked.
+    /// Checks that `PROVIDER/NAME` could be asked, as far as settings and keys go: nothing is made, and no
+    /// server is asked.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve).
+    /// Returns the same errors as [`resolve`](Self::resolve).
     pub fn check(&self, model: &str) -> Result<(), ProviderError> {
         let (name, _) = parts(model)?;
         if let ActiveRecording::Replay(_) = self.tape {
@@ -235,8 +235,8 @@ impl Providers {
         }
     }
 
-    /// Whether nobody can say what `PROVIDER/NAME` costs. What a replay answers, or a model on this machine
-    /// without a price, costs nothing.
+    /// Returns whether the cost of `PROVIDER/NAME` is unknown. The answer of a replay, or of a model on this
+    /// machine without a price, costs nothing.
     pub fn is_unpriced(&self, model: &str) -> bool {
         let Ok((name, model)) = parts(model) else { return false };
         let Ok(entry) = self.entry(name) else { return false };
@@ -244,7 +244,7 @@ impl Providers {
         is_asked && !entry.is_local && self.price_list(entry).of(model).is_none()
     }
 
-    /// How each provider stands, by name.
+    /// The state of each provider, by name.
     pub fn views(&self) -> Vec<ProviderView> {
         let is_replay = matches!(self.tape, ActiveRecording::Replay(_));
         let incomplete = self.incomplete.iter().map(|(name, lacks)| ProviderView {
@@ -260,14 +260,14 @@ impl Providers {
         views
     }
 
-    /// The keys, and the passwords in addresses, for the redactor and for nobody else.
+    /// The keys, and the passwords in addresses, for the redactor only.
     pub fn secrets(&self) -> Vec<String> {
         let keys = self.entries.values().filter_map(|entry| entry.key.as_ref().ok()?.as_ref());
         let in_urls = self.entries.values().flat_map(|entry| url_secrets(&entry.base_url));
         keys.map(|key| key.reveal().to_owned()).chain(in_urls).collect()
     }
 
-    /// Where the key for `PROVIDER/NAME` came from: a variable of the environment, or a file. None: it has
+    /// The origin of the key for `PROVIDER/NAME`: a variable of the environment, or a file. `None` if it has
     /// none.
     pub fn key_origin(&self, model: &str) -> Option<&str> {
         let (name, _) = parts(model).ok()?;
@@ -282,7 +282,7 @@ impl Providers {
         }
     }
 
-    /// Of a replay: how many recorded calls nobody has asked for.
+    /// The number of recorded calls of a replay that no request has asked for.
     pub fn unused_calls(&self) -> Option<usize> {
         match &self.tape {
             ActiveRecording::Replay(replay) => Some(replay.unused()),

@@ -48,8 +48,7 @@ pub struct ProviderSettings {
     pub idle_s: Option<u64>,
     /// Seconds for a whole call.
     pub total_s: Option<u64>,
-    /// Whether to ask for usage in the stream (`stream_options`); false for a server that refuses the
-    /// question.
+    /// True to ask for usage in the stream (`stream_options`); false for a server that refuses the question.
     pub stream_usage: Option<bool>,
     /// True if its key may go to another machine without TLS.
     pub allow_plain_http: bool,
@@ -105,7 +104,7 @@ struct EntryDefaults {
     base_url: String,
     speaks: Protocol,
     dialect: Dialect,
-    /// Where its key is, if the settings name no place.
+    /// The variable of its key, if the settings name no place.
     key_variable: Option<&'static str>,
     is_free: bool,
 }

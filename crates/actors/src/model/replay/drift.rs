@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The call that is compared with is the likest of those that have not answered yet, of equals the
-//!    earliest. Who asked in the recorded run is compared with nobody else's calls.
+//!    earliest. An asker of the recorded run is compared with its own calls only.
 //! 2. The difference that is named is the first, in the order in which a model reads: model, system prompt,
 //!    tools, messages, bounds.
 //! 3. What is shown of a text is one line of it, cut.
@@ -16,13 +16,13 @@ const SHOWN_CHARS_MAX: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("call {at} is not what was recorded: {what}")]
 pub struct Drift {
-    /// Which call of the recording it should have been, from 1.
+    /// The number of the call in the recording that was expected, from 1.
     pub at: u32,
     /// The first difference.
     pub what: String,
 }
 
-/// How what `asker` asks `now` differs from what is `left` of a recording.
+/// Returns the difference between the request of `asker` `now` and the calls that are `left` of a recording.
 pub(super) fn drift(
     recorded: &[RecordedCall],
     left: &[&RecordedCall],

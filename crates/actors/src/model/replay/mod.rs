@@ -1,5 +1,5 @@
-//! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers
-//! from there.
+//! A run recorded and repeated: `--record FILE` writes down each question and its answer, `--replay FILE`
+//! answers from there.
 //!
 //! A recording is JSON lines: a head, `{"cast"}`, which says who was in the run, then one a call: `{"call",
 //! "hash", "asker", "bounds", "request", "answer" | "error"}`. What was cancelled is not in it: it had no
@@ -44,13 +44,13 @@ pub enum RecordingError {
     /// There is one already: it is never written over.
     #[error("{} is there already: remove it, or record into another file", path.display())]
     Exists {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// It cannot be made or read.
     #[error("the recording {} cannot be {verb}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// `made` or `read`.
         verb: &'static str,
@@ -61,23 +61,23 @@ pub enum RecordingError {
     /// It is too large.
     #[error("the recording {} is larger than {} MiB", path.display(), RECORDING_BYTES_MAX >> 20)]
     TooLarge {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// It is no recording.
     #[error("{}:{line}: no call of a recording", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// How long the first line of a recording may be to be its head.
+/// The longest first line of a recording that can be its head.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 const RECORDING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
@@ -95,19 +95,19 @@ struct RecordingHead {
 pub struct Participants {
     /// The actor that was asked for, as it was typed.
     pub asked: Option<String>,
-    /// Who did what named nobody.
+    /// The actor of tasks that named none.
     pub actor: Option<String>,
     /// The model of those who name none.
     pub model: Option<String>,
-    /// Who thought first, where no strategist was named; `none` is nobody.
+    /// The strategist where none was named; `none` means that there is none.
     pub strategist: Option<String>,
 }
 
-/// Who was in the run that was recorded at `path`; none when the recording does not say so, or can be read
-/// only once.
+/// Returns the participants of the run that was recorded at `path`. `None` if the recording does not name
+/// them, or can be read only once.
 ///
 /// # Errors
-/// It cannot be read.
+/// Returns an error if the recording cannot be read.
 pub fn cast_of(path: &Path) -> Result<Option<Participants>, RecordingError> {
     let unreadable = |source| RecordingError::Io { path: path.to_owned(), verb: "read", source };
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -119,15 +119,15 @@ pub fn cast_of(path: &Path) -> Result<Option<Participants>, RecordingError> {
     Ok(serde_json::from_slice::<RecordingHead>(&line).ok().map(|head| head.cast))
 }
 
-/// A call, as it is kept.
+/// A recorded call.
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordedCall {
     call: u32,
     hash: String,
-    /// Who asked; nobody in recordings from before it was kept.
+    /// The asker; empty in recordings from before it was recorded.
     #[serde(default)]
     asker: String,
-    /// None in recordings from before they were kept.
+    /// `None` in recordings from before they were recorded.
     #[serde(default)]
     bounds: Option<ModelLimits>,
     request: RequestSummary,

@@ -21,7 +21,7 @@ use crate::model::request::{ModelAnswer, ModelRequest, Provider, TextListener};
 #[derive(Debug)]
 pub struct Replay {
     calls: Vec<RecordedCall>,
-    /// Which calls have answered; as long as `calls`.
+    /// Marks the calls that have answered; as long as `calls`.
     used: Mutex<Vec<bool>>,
     /// True if its last line is no whole call.
     is_cut_off: bool,
@@ -31,7 +31,7 @@ impl Replay {
     /// Reads the recording at `path`. A last line that was cut off by a kill is left out.
     ///
     /// # Errors
-    /// It cannot be read, or is no recording.
+    /// Returns an error if the file cannot be read, or is no recording.
     pub fn open(path: &Path) -> Result<Replay, RecordingError> {
         let unreadable = |source| RecordingError::Io { path: path.to_owned(), verb: "read", source };
         let file = File::open(path).map_err(unreadable)?;
@@ -61,18 +61,18 @@ impl Replay {
         Ok(Replay { calls, used, is_cut_off })
     }
 
-    /// Who answers in place of `provider`.
+    /// Returns the provider that answers in place of `provider`.
     pub fn provider(self: &Arc<Self>, provider: &str) -> Arc<dyn Provider> {
         Arc::new(ReplayedProvider { replay: Arc::clone(self), provider: provider.to_owned() })
     }
 
-    /// What the settings said of a provider when it was recorded, if the recording has it.
+    /// The token limits of a provider in the settings when it was recorded; `None` if the recording has none.
     pub fn recorded_limits(&self, provider: &str) -> Option<ModelLimits> {
         self.calls.iter().find(|call| call.request.provider == provider)?.bounds
     }
 
-    /// What the settings said of a provider when it was recorded. Of a recording that does not have it, what
-    /// its first call tells.
+    /// The token limits of a provider in the settings when it was recorded. If the recording has none, those
+    /// of its first call.
     pub fn bounds(&self, provider: &str) -> ModelLimits {
         let first = self.calls.iter().find(|call| call.request.provider == provider);
         let told = |call: &RecordedCall| ModelLimits {
@@ -82,8 +82,8 @@ impl Replay {
         first.map(|call| call.bounds.unwrap_or_else(|| told(call))).unwrap_or_default()
     }
 
-    /// Returns the number of recorded calls nobody has asked for. At the end of a run, more than none is a
-    /// drift too.
+    /// Returns the number of recorded calls that no request has asked for. At the end of a run, more than
+    /// none is a drift too.
     pub fn unused(&self) -> usize {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.iter().filter(|used| !**used).count()

@@ -33,7 +33,7 @@ impl Recorder {
     /// do not show.
     ///
     /// # Errors
-    /// There is something already, or it cannot be made.
+    /// Returns an error if there is something at `path` already, or the file cannot be made.
     pub fn create(
         path: &Path,
         keys: Vec<ProviderKey>,
@@ -122,7 +122,7 @@ impl Provider for RecordedProvider {
         let answer = self.inner.answer(request, heard, scope).await;
         let outcome = match &answer {
             Ok(answer) => RecordedOutcome::Answer(answer.clone()),
-            // Nobody waited for the answer.
+            // No caller waited for the answer.
             Err(ModelError { cause: Cause::Cancelled(_), .. }) => return answer,
             Err(error) => RecordedOutcome::Error(RecordedError::from_model_error(error)),
         };

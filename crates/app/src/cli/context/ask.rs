@@ -22,7 +22,7 @@ use crate::setup::project;
 use crate::setup::project::ProjectArg;
 use crate::time::now;
 
-/// How much of a query is read; the pipeline cuts it to less, and says how long it is.
+/// The bytes of a query that are read; the pipeline cuts it to less, and reports its length.
 const READ_BYTES_MAX: u64 = 1024 * 1024;
 /// The largest number of tokens that is taken for a budget.
 const BUDGET_MAX: u32 = 100_000_000;
@@ -73,7 +73,7 @@ pub(super) struct SearchedProjects {
 pub(super) struct ContextQuery {
     pub(super) ground: SearchedProjects,
     request: ContextRequest,
-    /// What there is to say about the query.
+    /// A note about the query.
     note: Option<String>,
     ids: RandomIds,
 }
@@ -95,7 +95,7 @@ impl ProjectsArgs {
         let links = project::find_all(&self.project, &invocation.here)?;
         let settings = invocation.settings(Vec::new(), &links)?;
         invocation.admit(&links, &settings)?;
-        // Where nothing can be kept, the index is in memory, and says so.
+        // If nothing can be stored, the index is in memory, and says so.
         let data_dir = invocation.made_data_dir().or_else(|_| invocation.data_dir())?;
         let setup = invocation.contexts(&settings);
         let contexts = invocation.held.get(&setup, &data_dir, &settings.providers)?;
@@ -253,7 +253,7 @@ impl SearchedProjects {
         }
     }
 
-    /// Where the files lie, or would, that the plan changed.
+    /// Returns the paths of the files that the plan changed, whether or not they exist.
     pub(super) fn changed(&self) -> Vec<PathBuf> {
         let of = |project: &ContextProject| {
             let at = |path: &RelPath| project.root.join(path_of(path.as_bytes()));
@@ -281,7 +281,7 @@ impl SearchedProjects {
     }
 }
 
-/// What was named and is not there.
+/// Returns the focus that was named and does not exist; `None` for other errors.
 fn not_found(error: &ContextError) -> Option<String> {
     match error {
         ContextError::Pipeline(PipelineError::FocusNotFound { focus }) => Some(focus.to_string()),

@@ -1,7 +1,7 @@
 //! The explicit focus of a request, as it is typed: `PATH`, `PATH:FROM-TO`, `ALIAS:PATH` or a symbol.
 //!
 //! # Invariants
-//! 1. A path lies in one of the projects, by its words or where it leads, or is refused: it is never looked
+//! 1. A path is in one of the projects, by its words or where it leads, or is refused: it is never searched
 //!    for elsewhere.
 //! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too; else it is a
 //!    symbol.
@@ -26,21 +26,21 @@ pub(super) enum ViewedFiles {
 
 /// The places where paths are looked up.
 pub(super) struct FocusPaths<'a> {
-    /// Where the person stands.
+    /// The user's directory.
     pub(super) here: &'a Path,
     /// The projects, in order: what they are called, and where they lie.
     pub(super) roots: &'a [(String, PathBuf)],
     /// Whose files they are.
     pub(super) seen: ViewedFiles,
-    /// What the plan changed, if they are a plan's.
+    /// The paths that the plan changed, if they are a plan's.
     pub(super) changed: &'a [PathBuf],
 }
 
 impl FocusPaths<'_> {
-    /// What a word names.
+    /// Returns the focus that a word names.
     ///
     /// # Errors
-    /// It is a path that lies in no project, or no path at all, or its lines are none.
+    /// Returns an error if it is a path in no project, or no path at all, or if its lines do not exist.
     pub(super) fn focus(&self, word: &str) -> Result<Focus, CommandError> {
         if let Some((path, from, to)) = with_lines(word) {
             if from == 0 || to < from {
@@ -57,7 +57,7 @@ impl FocusPaths<'_> {
         }
     }
 
-    /// What a word names that has no lines.
+    /// Returns the target that a word without lines names.
     ///
     /// # Errors
     /// As [`FocusPaths::focus`].
@@ -87,8 +87,8 @@ impl FocusPaths<'_> {
         (!path.is_empty() && !path.starts_with(':')).then_some((at, path))
     }
 
-    /// Of a path as typed: from where the person stands, else from a project's root; the first that is there,
-    /// else the first that lies in a project.
+    /// Resolves a path as typed: from the user's directory, else from a project's root. Returns the first
+    /// that exists, else the first in a project.
     fn path(&self, word: &str) -> Result<(RootIndex, RelPath), CommandError> {
         if word.is_empty() {
             return Err(CommandError::new(
@@ -130,8 +130,8 @@ impl FocusPaths<'_> {
         candidates.iter().find(is_meant).filter(|_| !candidates.iter().any(|path| path.is_file()))
     }
 
-    /// Where a path lies by its words, or else by where its folder really is: a project may be reached over a
-    /// link.
+    /// Finds the project of a path by its words, or else by the real path of its folder. A project may be
+    /// reached over a link.
     fn inside(&self, path: PathBuf) -> Option<(RootIndex, RelPath, PathBuf)> {
         self.below_root(&path).or_else(|| {
             let (dir, name) = (path.parent()?.canonicalize().ok()?, path.file_name()?);
@@ -198,7 +198,7 @@ mod tests {
             places.focus(linked.to_str().unwrap()).map_err(|failure| failure.message),
             Ok(Focus::Path(RootIndex(0), rel("src/x.rs")))
         );
-        // By its words it lies in the project, where the kernel does not follow it.
+        // By its words it is in the project, where the kernel does not follow it.
         let out = places.focus("../etc/passwd").map_err(|failure| failure.message);
         assert_eq!(out, Ok(Focus::Path(RootIndex(0), rel("etc/passwd"))));
         for (word, focus) in [

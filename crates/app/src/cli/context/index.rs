@@ -78,7 +78,7 @@ async fn verify(
     blocking(move |stop| contexts.verify_index(&own, stop)).await
 }
 
-/// What is said of it, whether it is the same, and the failure it is if not.
+/// Returns the verdict in words, whether the index is the same, and the failure if it is not.
 fn judge(found: &IndexVerification) -> (&'static str, Option<bool>, Option<CommandError>) {
     match found {
         IndexVerification::Same => ("verified: an index built from nothing is the same", Some(true), None),
@@ -125,6 +125,6 @@ fn to_text(state: &IndexState) -> String {
 }
 
 pub(super) fn megabytes(bytes: u64) -> f64 {
-    // To one place after the point nobody sees the rest.
+    // The rest is invisible at one place after the point.
     f64::from(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)) / 1024.0
 }

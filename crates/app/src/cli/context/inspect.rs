@@ -14,7 +14,7 @@ use crate::cli::Invocation;
 use crate::errors::CommandError;
 use crate::output::{CommandReport, OutputNote, escape_control_chars};
 
-/// How many definitions are shown to people.
+/// The number of definitions that the text output shows.
 const DEFINITIONS_MAX: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -128,7 +128,7 @@ fn to_text(found: &FileInspection) -> String {
     text
 }
 
-/// How long it is, or why that is all that is known of it.
+/// Describes the length of the file, or the reason why only its length is known.
 fn about(found: &FileInspection) -> String {
     let lines = match found.lines {
         Some(1) => "1 line".to_owned(),

@@ -1,4 +1,4 @@
-//! `agents context show`: what the nodes of a plan were given to read, as it was kept.
+//! `agents context show`: the contexts that the nodes of a plan were given to read, as they were stored.
 //!
 //! # Invariants
 //! The output for one context is its text and nothing else, as the model was given it.
@@ -11,7 +11,7 @@ use crate::errors::{CommandError, codes, from_engine};
 use crate::output::{CommandReport, escape_control_chars};
 use crate::time::stamp;
 
-/// How much of a question stands in a list.
+/// The number of characters of a question that a list shows.
 const QUERY_CHARS_MAX: usize = 60;
 
 #[derive(Debug, clap::Args)]

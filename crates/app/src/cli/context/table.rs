@@ -7,7 +7,7 @@ use domain::context::{BudgetLine, IncludedLine, MoreLine, Receipt, StrategyLine,
 
 use crate::output::{OutputStyle, escape_control_chars};
 
-/// What strategies are called where there is little room.
+/// The short names of the strategies.
 const SHORT: [(&str, &str); 6] = [
     ("arce", "arce"),
     ("breadth-depth-navigator", "graph"),
@@ -61,15 +61,15 @@ pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], look: &Outpu
     text
 }
 
-/// What is in and has no line of its own.
+/// Returns a line for the included files that have no line of their own.
 fn more(more: &MoreLine) -> String {
     let MoreLine { files, tokens } = more;
     let s = if *files == 1 { "" } else { "s" };
     if *files == 0 { String::new() } else { format!("and {files} more file{s}, {tokens} tokens\n") }
 }
 
-/// What is said behind a number of files that are not all: whether the next time brings more. Why is a note's
-/// to say.
+/// Returns the words after an incomplete number of files: whether the next time brings more. A note gives the
+/// reason.
 pub(super) fn missing(is_partial: bool, is_unfinished: bool) -> &'static str {
     match (is_partial, is_unfinished) {
         (false, _) => "",

@@ -9,7 +9,7 @@ use crate::cli::Invocation;
 use crate::errors::{CommandError, codes};
 use crate::output::CommandReport;
 
-/// Answers the call that `command` stands for.
+/// Answers the call that `command` represents.
 pub(in crate::cli) async fn request(
     command: ContextCommand,
     invocation: &Invocation,

@@ -14,7 +14,7 @@ use crate::errors::{CommandError, codes};
 use crate::output::CommandReport;
 use crate::setup::project;
 
-/// What is offered: the schemas are those of the tools.
+/// Returns the offered tools with their schemas.
 pub(super) fn offers() -> Vec<ServedTool> {
     let what = [
         (

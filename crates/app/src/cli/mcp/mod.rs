@@ -9,7 +9,7 @@
 //! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind
 //!    `=` or `--`, or have to fit a pattern; the network, variables, paths outside and consent are not
 //!    offered.
-//! 4. It works in, looks at and tells of the projects that it was started with, and no others.
+//! 4. It works in, looks at and reports the projects that it was started with, and no others.
 //! 5. One call is done after the other, and the one that is being done is finished before the program ends.
 
 mod context_tools;
@@ -32,9 +32,9 @@ use crate::setup::paths::Env;
 use crate::setup::project;
 use crate::time::now;
 
-/// How long a cancel is waited for.
+/// The time for which a cancel is waited for.
 const CANCEL_WAIT: &str = "30s";
-/// How many calls wait for the one that is being done.
+/// The number of calls that may wait for the current one.
 const CALLS_WAITING_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "\
@@ -91,7 +91,7 @@ enum RequestedCommand {
     Context(Vec<String>),
     /// The past of the project.
     History(Value),
-    /// How much may be asked for.
+    /// The token budget that may be asked for.
     Budget,
 }
 
@@ -152,7 +152,7 @@ fn do_all(
     invocation: &Invocation,
     projects: Vec<PathBuf>,
 ) -> Result<JoinHandle<()>, CommandError> {
-    // The one that it stands in is meant where a call names none, else the first.
+    // If a call names no project, it means the one of the current directory, else the first.
     let is_inside = projects.iter().any(|root| invocation.here.starts_with(root));
     let here = projects.first().filter(|_| !is_inside).cloned();
     let place = (here.unwrap_or_else(|| invocation.here.clone()), projects);
@@ -161,14 +161,15 @@ fn do_all(
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let held = Arc::default();
         while let Some(PendingCall { asked, answer }) = waiting.blocking_recv() {
-            // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
+            // A caller that is gone is no reason to leave the call undone: it may know that the call was
+            // made.
             let _ = answer.send(done(asked, &global, &env, &held, &place));
         }
     });
     thread.map_err(|error| CommandError::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
 }
 
-/// What is asked for, done.
+/// Runs the requested command.
 fn done(
     asked: RequestedCommand,
     global: &Global,
@@ -302,7 +303,7 @@ fn words(name: &str, arguments: &Value, may_apply: bool) -> Vec<String> {
             words.extend(options("reject", texts("reject")));
             words.push(plan);
         }
-        // Every name that is offered stands above; a word that is no command is told as one.
+        // Every offered name is matched above; a word that is no command is reported as one.
         other => words.push(other.to_owned()),
     }
     words

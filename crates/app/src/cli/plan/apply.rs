@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a
 //!    review.
-//! 2. What stands in the way is told before anybody is asked.
+//! 2. Obstacles are reported before the user is asked.
 //! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
 use domain::{ByteText, CommandLine, Plan};
@@ -71,7 +71,7 @@ pub(in crate::cli) struct ApplyArgs {
 }
 
 impl ApplyArgs {
-    /// The same command, as it is typed again; the yes is given anew.
+    /// Returns the same command, to be typed again; the user confirms again.
     fn retry_command(&self, id: &str) -> String {
         let mut words = vec!["agents", "plan", "apply", id];
         for (flag, values) in [("--only", &self.only), ("--reject", &self.reject), ("--take", &self.take)] {
@@ -186,7 +186,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     })
 }
 
-/// Whether there is anything to say yes to: what is refused anyway needs no question.
+/// Returns whether there is anything to confirm: an apply that is refused anyway needs no question.
 fn may_ask(preview: &ApplyPreview, facts: &engine::PlanDetails, unchecked: bool) -> bool {
     use domain::{ApplyState, PlanState, WorkState};
     let is_ready = matches!(
@@ -233,7 +233,7 @@ fn not_applied(plan: &NamedPlan) -> CommandReport {
     report
 }
 
-/// What the person chose on the screen.
+/// Returns the user's choice on the screen.
 async fn review(
     engine: &Engine,
     plan: &NamedPlan,
@@ -275,11 +275,11 @@ pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &NamedPlan) -> 
     })
 }
 
-/// The plan as every command answers with it, and beside it what was done to the files.
+/// Returns the plan as every command answers with it, together with the changes to the files.
 pub(super) fn with_plan(summary: Value, mut plan: Value) -> Value {
     let (Some(all), Value::Object(summary)) = (plan.as_object_mut(), summary) else { return plan };
     for (key, value) in summary {
-        // What both tell is told by the plan, in more words.
+        // If both have a key, the plan's value is retained: it has more words.
         all.entry(key).or_insert(value);
     }
     plan

@@ -1,7 +1,7 @@
 //! `agents plan cancel`: stops plans for good, and says when nothing of them can happen any more.
 //!
 //! # Invariants
-//! Of several plans each is cancelled or told of; none waits for one that does not answer.
+//! Of several plans each is cancelled or reported; none waits for one that does not answer.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::render::diff::counted;
 use crate::setup::project;
 use crate::time::{parse_duration, stamp};
 
-/// How long a reason may be.
+/// The length limit of a reason.
 const REASON_CHARS_MAX: usize = 500;
 /// So many plans are cancelled at once.
 const AT_ONCE: usize = 64;
-/// Of more plans than this only the number is told.
+/// Of more plans than this only the number is reported.
 const LINES_MAX: usize = 50;
 
 #[derive(Debug, clap::Args)]
@@ -121,7 +121,8 @@ async fn all_in_state(
     Ok(cancel_all(engine, &plans, &args.how).await)
 }
 
-/// Cancels several plans, beside each other. One that cannot be cancelled keeps none of the others from it.
+/// Cancels several plans concurrently. One that cannot be cancelled does not prevent the others from being
+/// cancelled.
 async fn cancel_all(engine: &Engine, plans: &[NamedPlan], how: &CancelHow) -> CommandReport {
     let cancels = plans.iter().map(|plan| async move {
         let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
@@ -157,7 +158,7 @@ async fn cancel_all(engine: &Engine, plans: &[NamedPlan], how: &CancelHow) -> Co
     }
 }
 
-/// What became of a plan, for people.
+/// Returns the outcome of a plan in words.
 fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     let (id, projects) = (&plan.short, render::plan::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {

@@ -1,4 +1,4 @@
-//! `agents plan diff`: what a plan changed, as a patch, a list, a page, or as what stands in the way of
+//! `agents plan diff`: the changes of a plan, as a patch, a list, a page, or as the conflicts that prevent
 //! applying it.
 //!
 //! # Invariants
@@ -100,7 +100,7 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
     let diff = StreamedDiff { engine, found, reveal: args.reveal, form, look, forecast, linked };
     let report = CommandReport::streamed(StreamedBody::new(move |body, out| diff.write(body, out)));
     let report = notes.into_iter().fold(report, CommandReport::note);
-    // Beside the answer: a patch is read by programs too.
+    // In addition to the answer: a patch is read by programs too.
     Ok(match warning {
         Some(warning) => report.note(OutputNote::warning(warning)),
         None => report,
@@ -116,7 +116,7 @@ enum TextForm {
     Patch,
 }
 
-/// The changes of a plan, read, compared and written one file after the other: never more than one lies in
+/// The changes of a plan, read, compared and written one file after the other: never more than one is in
 /// memory.
 struct StreamedDiff {
     engine: Engine,
@@ -230,7 +230,7 @@ pub(in crate::cli) async fn whole(
     })
 }
 
-/// The file itself, or a directory that it lies in.
+/// Returns true if `path` is the file itself or a directory that contains it.
 fn is_below(address: &str, path: &str) -> bool {
     let path = path.trim_end_matches('/');
     let path = path.strip_prefix("./").unwrap_or(path);
@@ -251,7 +251,7 @@ pub(in crate::cli) fn shown_diffs<'a>(
     Ok(files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect())
 }
 
-/// What takes secrets out; an error if there is nothing that could.
+/// Returns the redactor, which takes secrets out. Returns an error if there is none.
 fn redactor(engine: &Engine) -> Result<Arc<Redactor>, CommandError> {
     engine.redactor().ok_or_else(|| {
         let message =

@@ -1,9 +1,9 @@
 //! `agents plan errors`: what went wrong in a plan, what was done about it, and what happens next.
 //!
 //! # Invariants
-//! 1. Everything that was recorded is told: each error that is kept in a row of its own, the older ones
-//!    counted by category.
-//! 2. Only commands that can be typed are told.
+//! 1. Everything that was recorded is reported: each stored error in a row of its own, the older ones counted
+//!    by category.
+//! 2. Only commands that can be typed are suggested.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<Com
     report(&engine, &plan, invocation, &invocation.look).await
 }
 
-/// What went wrong in the plan, whichever command asks for it.
+/// Reports the errors of the plan, for every command that asks for them.
 pub(in crate::cli) async fn report(
     engine: &Engine,
     plan: &NamedPlan,
@@ -52,16 +52,16 @@ pub(in crate::cli) async fn report(
     Ok(CommandReport::new(story.to_json(), story.to_text(look)))
 }
 
-/// All that is told.
+/// The content of the report.
 struct ErrorReport<'a> {
     facts: &'a PlanDetails,
     id: &'a str,
     moments: &'a [ErrorMoment],
-    /// How often a step is tried again that says nothing about it.
+    /// The number of retries of a step that does not set it.
     retries: u64,
 }
 
-/// Errors of one category of which only this is kept.
+/// Errors of one category of which only the category and the count are stored.
 struct OlderErrors {
     category: ErrorCategory,
     count: u64,
@@ -145,7 +145,7 @@ impl ErrorReport<'_> {
         }
     }
 
-    /// What really came of an error that was not tried again.
+    /// Returns the real outcome of an error that was not retried.
     fn outcome_of(&self, record: &ErrorRecord) -> &'static str {
         let (plan, step) = (&self.facts.plan, record.error.step());
         let mut steps = plan.spec.steps.iter().chain(plan.spec.strategist.iter().flat_map(|by| &by.steps));
@@ -166,7 +166,7 @@ impl ErrorReport<'_> {
             }
             RecoveryAction::Revert if step.attempt < plan.attempt => "began anew",
             RecoveryAction::Revert if is_replanned => "begins anew",
-            // Whoever would have to begin anew waits for a word.
+            // The plan would have to begin again, and waits for a message.
             RecoveryAction::Revert if render::failure::last_error(self.facts).is_some() => "asks you",
             RecoveryAction::Revert | RecoveryAction::Retry { .. } => "went on",
             RecoveryAction::Ask => "asks you",
@@ -174,7 +174,7 @@ impl ErrorReport<'_> {
         }
     }
 
-    /// How often the step may be tried again.
+    /// Returns the number of retries that the step may have.
     fn retries_of(&self, record: &ErrorRecord) -> u64 {
         if record.error.category() == ErrorCategory::Sandbox {
             return 1;
@@ -209,7 +209,7 @@ impl ErrorReport<'_> {
         }
     }
 
-    /// What happens next, by itself or when a person does something.
+    /// Returns the next event, automatic or after an action of the user.
     fn next(&self) -> NextAttempt {
         let steps = render::next_steps::next_steps(self.facts, self.id);
         let first = steps.into_iter().next().map(|step| step.command);

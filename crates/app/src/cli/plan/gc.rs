@@ -1,4 +1,4 @@
-//! `agents plan gc`: clears what nobody needs any more.
+//! `agents plan gc`: clears data that is no longer needed.
 
 use std::time::Duration;
 

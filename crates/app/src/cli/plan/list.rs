@@ -69,7 +69,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
     for (row, short) in rows.iter().zip(shorts) {
         let plan = &row.plan;
         let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-        // Only what runs can be broken off, so the facts of all others need not be gathered.
+        // Only a running plan can be interrupted, so the facts of all others need not be gathered.
         let is_running = plan.state.word() == "processing";
         let is_broken_off = is_running
             && super::facts(&engine, &NamedPlan { id: plan.id, short: short.clone() }).await?.owner_is_gone;

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! 1. In a pipe the bytes are those that the command wrote, but for its secrets; at a terminal they are calm.
-//! 2. What was not kept is counted. What a tool answered is shown up to a bound, unless its call was asked
-//!    for.
+//! 2. Output that was not stored is counted. A tool's answer is shown up to a bound, unless its call was
+//!    asked for.
 //! 3. A line above each call says whose it is, what was called with what, and how it ended.
 
 use domain::{CallNumber, ToolCall, money};
@@ -17,7 +17,7 @@ use crate::output::{CommandReport, OutputStyle, escape_control_chars, one_line};
 use crate::render;
 use crate::time::{format_duration, stamp};
 
-/// How much of what a tool answered is shown among all calls.
+/// The bytes of a tool's answer that are shown among all calls.
 const RESULT_BYTES_MAX: usize = 2 << 10;
 /// Arguments that say enough about a call, the most telling one first.
 const TELLING: [&str; 8] = ["path", "command", "model", "agent", "query", "pattern", "question", "invariant"];
@@ -90,7 +90,7 @@ fn render(log: &CallLog, is_one_of_all: bool, look: &OutputStyle) -> Vec<u8> {
 fn cut(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
     let goes_on = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     let at = max.min(bytes.len());
-    // A letter has at most four bytes; what goes on for longer is no text.
+    // A letter has at most four bytes; a longer sequence is no text.
     let begin = (at.saturating_sub(3)..=at).rev().find(|at| !goes_on(at));
     bytes.split_at(begin.unwrap_or(at))
 }
@@ -116,7 +116,7 @@ fn head(log: &CallLog, look: &OutputStyle) -> String {
     format!("{}\n{}", look.paint.bold(&head), isolation.unwrap_or_default())
 }
 
-/// The tool, and as much of its arguments as tells one call from another.
+/// Returns the tool, and as much of its arguments as distinguishes one call from another.
 fn called(call: &ToolCall) -> String {
     let arguments = &call.new.requested;
     let telling = TELLING.iter().find_map(|name| arguments.get(name)).filter(|value| !value.is_null());
@@ -129,7 +129,7 @@ fn called(call: &ToolCall) -> String {
     escape_control_chars(&one_line(&format!("{} {words}", call.new.tool))).trim_end().to_owned()
 }
 
-/// What a question to a model used; nothing for other calls.
+/// Returns the usage of a question to a model; empty for other calls.
 fn spent(log: &CallLog) -> String {
     let result = log.call.end.as_ref().map(|end| &end.result).filter(|_| log.call.new.tool == ASK_MODEL);
     let number = |key: &str| result?.get(key).and_then(Value::as_u64);

@@ -1,10 +1,10 @@
 //! `agents plan prompt`: says something to a plan.
 //!
 //! # Invariants
-//! 1. A plan that somebody works on, waits or is done keeps what was said, and heeds it when it goes on.
-//! 2. A plan that failed is tried again with it; with `--replan` it is thought out anew first. Either goes on
-//!    here, as far as its gates allow, or is left to a worker. One that is worked on is stopped for
-//!    `--replan`, and whoever worked on it goes on.
+//! 1. A plan that is worked on, waits or is done stores the message, and heeds it when it continues.
+//! 2. A plan that failed is tried again with it; with `--replan` its strategy is worked out again first.
+//!    Either continues here, as far as its gates allow, or is left to a worker. One that is worked on is
+//!    stopped for `--replan`, and its worker continues.
 //! 3. `--dry-run` writes nothing.
 
 use engine::{Affected, Engine, GuidanceMode, GuidanceOutcome};
@@ -55,7 +55,7 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Com
                     "it is kept, and heeded when the plan goes on"
                 }
             };
-            // How the plan stands was not asked: it is told, and is no failure of this command.
+            // The command did not ask for the plan's state: it is shown, and is no failure of this command.
             let text = render::plan::to_text(&facts, &plan.short, &invocation.look);
             let report = CommandReport::new(render::plan::to_json(&facts, &plan.short), text);
             Ok(report.note(OutputNote::info(note)))

@@ -1,4 +1,4 @@
-//! `agents plan resume`: goes on with a plan that failed or was broken off.
+//! `agents plan resume`: continues a plan that failed or was interrupted.
 
 use engine::Participants;
 

@@ -1,4 +1,4 @@
-//! `agents plan status`: how a plan stands, and what can be done with it.
+//! `agents plan status`: the state of a plan, and what can be done with it.
 //!
 //! A plan that failed is shown with exit 0: the question was answered.
 

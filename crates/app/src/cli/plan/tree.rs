@@ -1,6 +1,6 @@
 //! `agents plan tree`: what a plan decided, each below what it follows from.
 //!
-//! An arrow names what a decision rests upon beside that.
+//! An arrow names the other grounds of a decision.
 
 use domain::Decision;
 use serde_json::{Value, json};

@@ -27,7 +27,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
     let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
     let question =
         format!("take plan {} ({}) out of your files?", plan.short, counted(facts.net.len(), "file"));
-    // What cannot be undone needs no yes to be told so.
+    // An undo that is impossible is refused without a question.
     if stands && !agreed(&question, args.yes, invocation)? {
         return Ok(CommandReport::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
     }

@@ -1,9 +1,9 @@
-//! `agents plan watch`: a line for each thing that happens to plans, until they wait for somebody or have
+//! `agents plan watch`: a line for each thing that happens to plans, until they wait for the user or have
 //! ended.
 //!
 //! # Invariants
 //! 1. Every event is shown once, in order, also those that happened before. A plan whose process is gone
-//!    waits for somebody.
+//!    waits for the user.
 //! 2. The exit is that of `agents run`: of several plans, what was worst. A plan that waits for a yes has
 //!    done its work.
 //! 3. Programs get a line for each event at once, and the envelope as the last one.
@@ -28,7 +28,7 @@ use crate::render::diff::counted;
 use crate::render::progress::for_how_long;
 use crate::time::{local, stamp};
 
-/// How often the store is asked, for each plan.
+/// The interval at which the store is asked, for each plan.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// With many plans, at least so often.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ struct WatchedPlan {
     plan: NamedPlan,
     /// The last event that was shown.
     after: u64,
-    /// Whether it was worked on when first looked at; none before.
+    /// True if the plan was worked on at the first look; `None` before it.
     was_live: Option<bool>,
     /// As it stood when it came to rest; none before.
     rests: Option<Box<PlanDetails>>,
@@ -102,7 +102,7 @@ async fn newcomers(engine: &Engine, watched: &mut Vec<WatchedPlan>) -> Result<()
     for job in jobs.iter().filter(|job| job.state == JobState::Running || !job.is_held()) {
         if is_new(job.plan, watched) {
             let short = short_id(engine, job.plan).await?;
-            // What rested and goes on is watched from where it was.
+            // A plan that rested and continues is watched from its last event.
             match watched.iter_mut().find(|known| known.plan.id == job.plan) {
                 Some(known) if known.rests.as_ref().is_some_and(|facts| !facts.owner_is_gone) => {
                     known.rests = None;
@@ -150,14 +150,14 @@ impl WatchedPlan {
         Ok(true)
     }
 
-    /// Whether it needs somebody now, and did not when it was first looked at.
+    /// Returns whether the plan needs the user now, and did not at the first look.
     fn came_to_need_somebody(&self) -> bool {
         let needs = |facts: &PlanDetails| Need::from_plan(facts).is_some();
         self.was_live == Some(true) && self.rests.as_deref().is_some_and(needs)
     }
 }
 
-/// What is told when all of them rest.
+/// Returns the report when all of them rest.
 fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) -> CommandReport {
     let rested = || watched.iter().filter_map(|plan| Some((&plan.plan, plan.rests.as_deref()?)));
     let plans: Vec<Value> = rested().map(|(plan, facts)| render::plan::to_json(facts, &plan.short)).collect();

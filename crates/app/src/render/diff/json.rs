@@ -1,7 +1,7 @@
 //! A plan's changes as programs read them.
 //!
 //! # Invariants
-//! 1. A name that is not UTF-8 is given exactly, beside the form for people.
+//! 1. A name that is not UTF-8 is given exactly, in addition to the form for people.
 
 use domain::{Base, CaptureOmissions, ChangeOp, FileState, Hunk, LineTag, RelPath};
 use engine::{FileDiff, UnreadContent};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{DiffSum, ShownDiff, kind_word};
 
-/// What all changes come to, as programs read it.
+/// Returns the sum of all changes, for programs.
 pub fn summary_json(sum: &DiffSum, not_captured: &CaptureOmissions) -> Value {
     json!({
         "files": sum.files, "insertions": sum.insertions, "deletions": sum.deletions, "not_captured": not_captured,

@@ -4,13 +4,13 @@
 //! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is
 //!    made so that git refuses it: a mark must never be applied in place of a secret.
 //! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
-//! 3. Of a file that changed in the user's tree while the plan ran it is said that it is compared with the
-//!    user's: nothing tells what the plan had found.
+//! 3. A note says that a file that changed in the user's tree while the plan ran is compared with the user's.
+//!    The content that the plan had found is unknown.
 //! 4. Only the plain form holds bytes of files as they are; what a terminal shows has its control characters
 //!    escaped.
 //!
 //! # Not here
-//! Which secrets there are: whoever calls passes a function that takes them out.
+//! The list of secrets: the caller passes a function that takes them out.
 
 mod json;
 
@@ -30,7 +30,7 @@ use crate::tui::review::{ReviewFile, ReviewHunk};
 pub use json::to_json;
 pub use json::{file_json, summary_json};
 
-/// What stands for lines of which not even the length may be shown.
+/// The placeholder for lines of which not even the length may be shown.
 const WITHHELD: &[u8] = b"[REDACTED]\n";
 /// Git takes no patch with such a line where a hunk should begin.
 const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
@@ -47,7 +47,7 @@ pub type Redact<'a> = dyn Fn(&RelPath, &[u8]) -> Vec<u8> + 'a;
 #[derive(Clone, Debug)]
 pub struct ShownDiff<'a> {
     file: Cow<'a, FileDiff>,
-    /// What it is called, its secrets included: what is chosen by.
+    /// The address of the file, its secrets included, by which it is chosen.
     address: &'a str,
     hunks: Cow<'a, [Hunk]>,
     is_redacted: bool,
@@ -106,8 +106,8 @@ fn without_secret_names(file: &FileDiff, redact: &Redact<'_>) -> Option<FileDiff
     Some(FileDiff { change, address, ..file.clone() })
 }
 
-/// Which lines of a content may be seen: a secret may span lines, so the content is redacted whole, and what
-/// is left of its lines is what may be seen.
+/// The lines of a content that may be seen. A secret may span lines, so the content is redacted whole, and
+/// the lines that are left may be seen.
 struct VisibleLines {
     /// None when there is no secret in it.
     left: Option<HashSet<Vec<u8>>>,
@@ -159,7 +159,7 @@ pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
     }
 }
 
-/// What the change is shown upon, of a file that changed in the user's tree meanwhile.
+/// Returns the base of the comparison, if the file changed in the user's tree meanwhile.
 fn moved_words(file: &FileDiff) -> Option<String> {
     let is_moved = is_moved(file);
     is_moved.then(|| {
@@ -231,7 +231,7 @@ fn without_lines(file: &FileDiff) -> &'static str {
     if states.into_iter().flatten().any(is_long) { "over 4 MiB, no lines shown" } else { "binary" }
 }
 
-/// How wide the column of names is.
+/// Returns the width of the column of names.
 pub fn stat_width<'a>(changes: impl Iterator<Item = (&'a NetChange, String)>) -> usize {
     changes.map(|(change, address)| label_of(change, &address).chars().count()).max().unwrap_or(0)
 }
@@ -266,7 +266,7 @@ pub struct DiffSum {
 }
 
 impl DiffSum {
-    /// What these come to.
+    /// Returns the sum of these files.
     pub fn new(files: &[ShownDiff<'_>]) -> Self {
         let mut sum = Self::default();
         files.iter().for_each(|file| sum.add(file));
@@ -292,7 +292,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// What capture left out, when it left something out.
+/// Returns a line about files that capture left out; empty if there are none.
 pub fn left_out_line(not_captured: &CaptureOmissions) -> String {
     let CaptureOmissions { scratch, protected, special, patterns_left_out, .. } = not_captured;
     let parts: Vec<String> = [(scratch, "scratch"), (protected, "protected"), (special, "special")]
@@ -311,7 +311,7 @@ pub fn left_out_line(not_captured: &CaptureOmissions) -> String {
     text
 }
 
-/// What capture left out of files that it took, a line for each kind, with some by name.
+/// Returns the parts that capture left out of captured files, a line for each kind, with some by name.
 pub fn left_out_parts(not_captured: &CaptureOmissions) -> Vec<String> {
     let kinds = [
         (OmissionKind::SetId, not_captured.set_id, "set-id bit"),
@@ -343,7 +343,7 @@ pub fn left_out_parts(not_captured: &CaptureOmissions) -> Vec<String> {
     kinds.into_iter().filter(|(_, count, _)| *count > 0).map(line).collect()
 }
 
-/// What is said of files that have other names, when there are some.
+/// Returns a warning about files that have other names; `None` if there are none.
 pub fn linked_warning(linked: &[String], through: bool) -> Option<String> {
     if linked.is_empty() {
         return None;
@@ -358,7 +358,7 @@ pub fn linked_warning(linked: &[String], through: bool) -> Option<String> {
     })
 }
 
-/// What happened to the file, in a letter.
+/// Returns the kind of the change, in a letter.
 pub fn letter(file: &FileDiff) -> char {
     match (&file.change.before, &file.change.after, &file.change.from) {
         (_, _, Some(_)) => 'R',
@@ -430,7 +430,7 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
     }
 }
 
-/// What of the file could not be read, in words; none when all was.
+/// Returns the part of the file that could not be read, in words; `None` if all was read.
 fn unread_words(file: &FileDiff) -> Option<&'static str> {
     match file.unread {
         UnreadContent::Nothing => None,
@@ -568,7 +568,7 @@ mod tests {
         OutputStyle { width: None, ..OutputStyle::find(Some(Format::Rich), ColorWhen::Never, |_| None) }
     }
 
-    /// What `git apply` says to a patch in a directory: whether it took it.
+    /// Returns whether `git apply` takes a patch in a directory.
     fn git_takes(dir: &Path, patch: &[u8]) -> bool {
         let mut git = Command::new("git");
         git.args(["apply", "-"]).current_dir(dir).env("GIT_CEILING_DIRECTORIES", dir);

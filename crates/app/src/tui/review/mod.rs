@@ -29,7 +29,7 @@ pub struct ReviewFile {
     pub address: String,
     /// The address as it is shown: without secrets.
     pub name: String,
-    /// What happened to it, in a letter: A, M, D, R.
+    /// The kind of the change, in a letter: A, M, D, R.
     pub letter: char,
     /// Lines added.
     pub insertions: u64,
@@ -44,7 +44,7 @@ pub struct ReviewFile {
 pub struct ReviewHunk {
     /// Its address, as `--reject` takes it.
     pub address: String,
-    /// What it is, in a few words.
+    /// The title, in a few words.
     pub title: String,
     /// Its lines, without line ends.
     pub lines: Vec<(LineTag, String)>,
@@ -66,9 +66,9 @@ pub enum FileSelection {
 /// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReviewStep {
-    /// The review goes on.
+    /// The review continues.
     Stay,
-    /// What is taken is to be applied.
+    /// The selected changes are to be applied.
     Apply,
     /// Nothing is to be applied.
     Quit,
@@ -79,7 +79,7 @@ pub enum ReviewStep {
 /// The end of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReviewEnding {
-    /// What is taken is to be applied: all but these addresses.
+    /// The selected changes are to be applied: all but these addresses.
     Apply(Vec<String>),
     /// The person quit.
     Quit,
@@ -92,7 +92,7 @@ pub enum ReviewEnding {
 pub enum ReviewMode {
     /// Moving about.
     Browse,
-    /// Typing a filter; the one before stands until enter.
+    /// Typing a filter; the previous one applies until enter.
     Typing(String),
     /// Reading the help.
     Help,
@@ -131,7 +131,7 @@ impl Review {
         Review { is_read_only: true, ..Review::new(title, files) }
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn press(&mut self, press: KeyPress) -> ReviewStep {
         self.message.clear();
         if press == KeyPress::Interrupt {
@@ -302,7 +302,8 @@ enum Direction {
 }
 
 impl ReviewFile {
-    /// How much of it is taken. A change without hunks counts as taken: there is nothing to leave.
+    /// Returns the selected share of the file. A change without hunks counts as selected: there is nothing to
+    /// leave.
     pub fn taken(&self) -> FileSelection {
         let taken = self.hunks.iter().filter(|hunk| hunk.taken).count();
         match taken {

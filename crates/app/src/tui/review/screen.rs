@@ -26,7 +26,7 @@ pub async fn on_screen(
     }
 }
 
-/// The same on a screen that somebody has already.
+/// Runs the same on a screen that the caller has already.
 ///
 /// # Errors
 /// The terminal cannot be used.

@@ -1,9 +1,9 @@
-//! Paints the table of plans, and what lies over it.
+//! Paints the table of plans, and the panes over it.
 //!
 //! # Invariants
 //! 1. Everything reads without colour: `>` is the cursor, `!` a conflict to come, states are words.
-//! 2. On a narrow screen the columns that tell least are left out; the pane below tells all of the chosen
-//!    plan.
+//! 2. On a narrow screen the least informative columns are left out; the pane below shows everything about
+//!    the chosen plan.
 //! 3. Text of plans cannot move the cursor: its control characters were escaped before it came here.
 
 use ratatui::Frame;

@@ -31,18 +31,18 @@ pub enum TopCommand {
     Diff(PlanId),
     /// Its changes are to be reviewed and applied.
     Apply(PlanId),
-    /// What went wrong is to be shown.
+    /// The errors are to be shown.
     Errors(PlanId),
-    /// What was printed is to be shown.
+    /// The output is to be shown.
     Logs(PlanId),
 }
 
 /// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// What went wrong, from the beginning.
+    /// The errors, from the beginning.
     Errors,
-    /// What was printed, from the end.
+    /// The output, from the end.
     Logs,
 }
 
@@ -68,7 +68,7 @@ pub enum TopMode {
     Table,
     /// The help.
     Help,
-    /// Whether to cancel this plan.
+    /// The question whether to cancel this plan.
     AskCancel(PlanId),
     /// Text.
     Page(Page),
@@ -99,7 +99,7 @@ impl Top {
         }
     }
 
-    /// What is seen now.
+    /// Takes over the present rows and summary.
     pub fn see(&mut self, rows: Vec<TopRow>, summary: Summary) {
         let before = self.place();
         (self.rows, self.summary) = (rows, summary);
@@ -152,7 +152,7 @@ impl Top {
         }
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn press(&mut self, press: KeyPress) -> TopCommand {
         self.message.clear();
         if press == KeyPress::Interrupt {

@@ -17,10 +17,10 @@ use crate::render;
 use crate::render::forecast::OverlappingPlan;
 use crate::time::stamp;
 
-/// How long a plan that has ended is still seen.
+/// The time for which a plan that has ended is still shown.
 const ENDED_MS: u64 = 60 * 60 * 1_000;
 
-/// The number of providers that are told of on the line above the table.
+/// The number of providers that the line above the table shows.
 const BREAKERS_SHOWN_MAX: usize = 3;
 
 /// The group of a plan in the table.
@@ -59,19 +59,19 @@ pub struct TopRow {
     pub title: String,
     /// The first of its projects.
     pub project: String,
-    /// Where in the table.
+    /// The group in the table.
     pub group: PlanGroup,
     /// Phase and state in words.
     pub state: String,
-    /// What it does, or what it waits for.
+    /// The current action, or the reason of the wait.
     pub does: String,
-    /// Since when it stands so, in milliseconds.
+    /// The time since the last change of its state, in milliseconds.
     pub since_ms: u64,
     /// The number of files it has changed.
     pub files: usize,
     /// The plans that it meets.
     pub met: Vec<OverlappingPlan>,
-    /// Who works on it.
+    /// The worker of the plan.
     pub worker: Option<String>,
     /// True if it can be cancelled.
     pub can_cancel: bool,
@@ -82,7 +82,7 @@ pub struct TopRow {
 /// The summary above the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many are worked on.
+    /// The number of plans that are worked on.
     pub running: usize,
     /// The number that is allowed.
     pub slots: u32,
@@ -92,9 +92,9 @@ pub struct Summary {
     pub needs_you: usize,
     /// The number of pairs of plans that will be in conflict.
     pub conflicts: usize,
-    /// How much of what plans share was not compared.
+    /// The number of comparisons and plans that the forecast left out.
     pub not_compared: usize,
-    /// True if a worker lives that takes any plan.
+    /// True if a worker runs that takes any plan.
     pub has_worker: bool,
     /// True if there are plans that have ended and are not in the table.
     pub has_older: bool,
@@ -186,7 +186,7 @@ fn row(glance: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
     }
 }
 
-/// What the plan needs a person for.
+/// Returns the reason why the plan needs a person; `None` if it needs none.
 fn need(glance: &PlanSummary) -> Option<Need> {
     match (&glance.job, glance.place) {
         _ if glance.owner_is_gone => Some(Need::GoOn),
@@ -226,7 +226,7 @@ fn does(glance: &PlanSummary, need: Option<Need>) -> String {
 fn step_words(step: &CurrentStep) -> String {
     let node = escape_control_chars(&one_line(&step.node));
     match (step.place, node.strip_prefix("validate/")) {
-        // The only step has the name of its phase, and that is told already.
+        // The only step has the name of its phase, which the row shows already.
         (Some((_, 1)), _) => String::new(),
         (Some((no, of)), _) => format!("{no}/{of} {node}"),
         (None, Some(check)) => format!("check {check}"),
@@ -290,7 +290,7 @@ impl Summary {
         parts.join(", ")
     }
 
-    /// What is told instead of a table without rows.
+    /// Returns the text that replaces a table without rows.
     pub fn nothing(&self) -> &'static str {
         match self.has_older {
             true => {
@@ -307,7 +307,7 @@ impl Summary {
     }
 }
 
-/// How a provider's breaker changed, in words.
+/// Returns the change of a provider's breaker, in words.
 pub fn breaker_words(change: &ProviderBreakerChange, now: WallMs) -> String {
     let provider = escape_control_chars(&change.provider);
     let ago = span(now.0.saturating_sub(change.at.0));
@@ -323,7 +323,7 @@ pub fn breaker_words(change: &ProviderBreakerChange, now: WallMs) -> String {
     }
 }
 
-/// How breakers changed, for programs. One whose rest is over is about to be tried.
+/// Returns the changes of breakers, for programs. One whose rest is over is about to be tried.
 pub fn breakers_json(changes: &[ProviderBreakerChange], now: WallMs) -> Value {
     let one = |change: &ProviderBreakerChange| {
         let state = match (change.left(now), change.rest_ms) {
@@ -389,7 +389,7 @@ pub fn write_json(
     })
 }
 
-/// What programs read of a row, but for what its plan meets.
+/// Returns a row for programs, without the overlaps of its plan.
 fn row_json(row: &TopRow, seen: &OverviewSnapshot) -> Option<Value> {
     let glance = seen.plans.iter().find(|glance| glance.plan.id == row.id)?;
     let plan = &glance.plan;

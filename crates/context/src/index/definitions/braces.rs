@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! 1. At most one function is begun and not yet decided; it is given up after [`UNDECIDED_LINES_MAX`] lines.
-//! 2. A call whose arguments hold a block is no definition: the brace stands inside its parentheses.
+//! 2. A call whose arguments hold a block is no definition: the brace is inside its parentheses.
 
 use super::is_name_byte;
 use crate::index::language::Language;
@@ -76,7 +76,7 @@ struct Undecided {
     depth: u32,
     /// The parameters are over.
     is_closed: bool,
-    /// What follows a colon after them: a type, or what a constructor sets.
+    /// True if a colon follows them: a type, or the initializers of a constructor.
     is_typed: bool,
     lines_left: u32,
 }
@@ -175,7 +175,7 @@ impl Braces {
         }
     }
 
-    /// Where the name of a function stands, if the line has one before its first parenthesis.
+    /// Returns the range of a function's name; `None` if the line has none before its first parenthesis.
     fn name_in(&self, text: &[u8], indent: usize) -> Option<std::ops::Range<usize>> {
         if self.style == Style::C && indent > 0 || !text.first().is_some_and(|byte| self.may_begin(*byte)) {
             return None;
@@ -195,7 +195,7 @@ impl Braces {
         is_name || matches!(byte, b'~' | b'*' | b'<' | b':') || byte == b'#' && self.style == Style::Script
     }
 
-    /// Returns true if what stands before the name may stand before a definition.
+    /// Returns true if this text may precede the name in a definition.
     fn may_lead(&self, lead: &[u8]) -> bool {
         let has_operator = lead.iter().any(|byte| {
             matches!(

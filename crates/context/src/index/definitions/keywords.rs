@@ -14,7 +14,7 @@ pub(super) enum Lead<'l> {
     Defines(FoundDefinition<'l>),
     /// No keyword; this is the line after its modifiers.
     Nothing {
-        /// What follows the modifiers.
+        /// The text after the modifiers.
         unmodified: &'l [u8],
     },
 }
@@ -138,7 +138,7 @@ fn modifies(language: Language, after: &[u8], indent: usize) -> bool {
     is_word && then.first().is_some_and(|byte| is_name_byte(*byte) || *byte == b'"')
 }
 
-/// What a keyword of a language defines.
+/// Returns the kind that a keyword of a language defines; `None` if it defines nothing.
 #[allow(clippy::wildcard_enum_match_arm, reason = "a pair that is not named is no keyword of its language")]
 fn keyword(language: Language, word: &[u8], indent: usize) -> Option<DefKind> {
     let at_margin = indent == 0;

@@ -1,4 +1,5 @@
-//! Definitions, told by the look of single lines: `modifier* keyword name`, `name(…) {`, a heading, a key.
+//! Definitions, recognised by the look of single lines: `modifier* keyword name`, `name(…) {`, a heading, a
+//! key.
 //!
 //! No grammar is consulted, so a definition may be missed and a line of a long string taken for one. That is
 //! cheap enough for every file and good enough to rank them; what is shown is parsed (`outline`).
@@ -25,7 +26,7 @@ use prose::Prose;
 /// A longer name is cut here: it is a heading of a paragraph's length, or no name.
 const NAME_BYTES_MAX: usize = 120;
 
-/// The number of definitions of one file that are kept: more are a table of data.
+/// The number of definitions of one file that are retained: more are a table of data.
 const DEFS_MAX: usize = 20_000;
 
 /// Looks at the lines of one file.
@@ -33,7 +34,7 @@ pub(crate) struct Definitions {
     language: Language,
     /// The number of the line that was looked at last.
     line: u32,
-    /// Where the comments and attributes right above the next line begin.
+    /// The first of the comments and attributes right above the next line.
     attached: Option<u32>,
     in_block_comment: bool,
     braces: Braces,
@@ -132,7 +133,8 @@ impl Definitions {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        // A definition that was told late may begin before one that was told meanwhile: it then has no own comment.
+        // A definition that was found late may begin before one that was found meanwhile: it has no own
+        // comment.
         let after_last = self.defs.last().map_or(1, |last| last.line + 1);
         if line < after_last {
             return;
@@ -186,7 +188,7 @@ impl Definitions {
         }
     }
 
-    /// What follows the attributes and annotations at the beginning of a line.
+    /// Returns the text after the attributes and annotations at the beginning of a line.
     #[allow(
         clippy::wildcard_enum_match_arm,
         reason = "annotations look alike in all the others that have them"
@@ -213,7 +215,7 @@ impl Definitions {
     }
 }
 
-/// What follows the bracket that closes one which is open; nothing, when it closes on a later line.
+/// Returns the text after the bracket that closes an open one; nothing if it closes on a later line.
 fn after_closing(text: &[u8], open: u8, close: u8) -> &[u8] {
     let mut depth = 1_usize;
     for (at, byte) in text.iter().enumerate() {
@@ -229,7 +231,8 @@ fn after_closing(text: &[u8], open: u8, close: u8) -> &[u8] {
     b""
 }
 
-/// What follows `name` or `name(…)` of an annotation; none for Java's `@interface`, which defines one.
+/// Returns the text after `name` or `name(…)` of an annotation; `None` for Java's `@interface`, which defines
+/// one.
 fn after_annotation(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().take_while(|byte| is_name_byte(**byte) || **byte == b'.').count();
     if end == 0 || &text[..end] == b"interface" {

@@ -1,7 +1,7 @@
 //! Headings of texts, tables and keys of settings.
 //!
 //! # Invariants
-//! 1. What stands in a fenced block of Markdown is no heading.
+//! 1. A line in a fenced block of Markdown is no heading.
 //! 2. Only the margin counts: a nested key is part of its top-level one.
 
 use crate::index::facts::DefKind;

@@ -26,10 +26,10 @@ pub const SIGNATURE_LINES_MAX: usize = 4;
 /// The number of bytes a signature has at most.
 pub const SIGNATURE_BYTES_MAX: usize = 320;
 
-/// The number of bytes of the first line of a comment that are kept.
+/// The number of bytes of the first line of a comment that are stored.
 pub const DOC_BYTES_MAX: usize = 120;
 
-/// The number of bytes of the first sentence of a section that are kept.
+/// The number of bytes of the first sentence of a section that are stored.
 pub const SENTENCE_BYTES_MAX: usize = 160;
 
 /// The version of outlines: stored ones of another are not used.
@@ -40,7 +40,7 @@ pub(crate) const OUTLINE_VERSION: u32 = 2;
 pub struct Outline {
     /// By line.
     pub items: Vec<OutlineItem>,
-    /// How they were found.
+    /// The method that found the items.
     pub by: OutlineBy,
 }
 
@@ -58,7 +58,7 @@ pub enum OutlineBy {
 /// A definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlineItem {
-    /// What it is.
+    /// The kind of the definition.
     pub kind: DefKind,
     /// Its name.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct OutlineItem {
     pub from: u32,
     /// Its last line.
     pub to: u32,
-    /// What is to be known to use it, on one to four lines.
+    /// The lines that a user of the definition needs, one to four.
     pub signature: String,
     /// The first line of what its comment says.
     pub doc: Option<String>,

@@ -4,8 +4,8 @@
 //! 1. The parser ends: after so many steps of its own it is stopped, and it is never given a text over
 //!    [`PARSE_BYTES_MAX`].
 //! 2. A tree that is broken for more than a fifth of the text is not believed.
-//! 3. Grammars and queries are made once a process; a query that does not fit its grammar turns its language
-//!    off, and a test tells.
+//! 3. Grammars and queries are made once a process. A query that does not fit its grammar turns its language
+//!    off, and a test fails.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -22,9 +22,9 @@ use super::signature::{CUT, attached_from, doc_line, is_comment, signature};
 /// A longer text is not parsed.
 const PARSE_BYTES_MAX: usize = 256 * 1024;
 
-/// How often the parser may ask whether to go on, about each hundred of its steps: three times what ordinary
-/// code takes, which comes to 50 ms for the longest. Steps and not time, since equal texts must have equal
-/// outlines.
+/// The number of times that the parser may ask whether to continue, about each hundred of its steps. It is
+/// three times the need of ordinary code, which comes to 50 ms for the longest. Steps and not time, because
+/// equal texts must have equal outlines.
 const fn parse_steps_max(bytes: usize) -> usize {
     64 + bytes / 40
 }
@@ -48,7 +48,7 @@ struct Grammar {
     name: u32,
     body: Option<u32>,
     doc: Option<u32>,
-    /// What a capture defines, by its number.
+    /// The kind that a capture defines, by its number.
     kinds: Vec<Option<DefKind>>,
 }
 
@@ -102,8 +102,9 @@ fn broken_bytes(mut cursor: TreeCursor<'_>, enough: usize) -> usize {
     }
 }
 
-/// Whether a node has so many bare tokens below it that a query, which counts them again at each, would not
-/// end in time: a table of data, a macro's arguments. No token is empty, so only long nodes are looked into.
+/// Returns whether a node has so many bare tokens below it that a query, which counts them again at each,
+/// would not end in time. Examples are a table of data and a macro's arguments. No token is empty, so only
+/// long nodes are visited.
 fn has_token_run(mut cursor: TreeCursor<'_>) -> bool {
     loop {
         let node = cursor.node();
@@ -243,7 +244,7 @@ impl Grammar {
     }
 }
 
-/// What `def.fn` and its like define.
+/// Returns the kind that `def.fn` and the like define.
 fn kind_of(capture: &str) -> Option<DefKind> {
     let kind = match capture.strip_prefix("def.")? {
         "fn" => DefKind::Function,

@@ -7,7 +7,7 @@
 use super::super::Language;
 use super::{DOC_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX};
 
-/// What a signature ends with that goes on.
+/// The end of a signature that was cut.
 pub(super) const CUT: &str = " …";
 
 /// The first lines of `text`, within the bounds of a signature: without annotations before it, comments after
@@ -46,10 +46,10 @@ pub(super) fn doc_line<'t>(comment: impl Iterator<Item = &'t str>) -> Option<Str
     worded.next().map(|line| cut(line, DOC_BYTES_MAX).to_owned())
 }
 
-/// What comments and docstrings end with.
+/// The characters that end comments and docstrings.
 const CLOSING: [char; 4] = ['*', '/', '"', '\''];
 
-/// What comments of all languages begin with.
+/// The characters that begin comments in all languages.
 const MARKS: [char; 9] = ['/', '*', '#', '!', '-', '"', '\'', ';', ' '];
 
 /// The first of the comment and attribute lines right above a line (both from 1).

@@ -12,7 +12,7 @@ impl Changesets {
     /// Records all of `changes`, in order, into the changeset that a handle names; or none of them.
     ///
     /// # Errors
-    /// The first refusal: the changeset is unknown or closed, or an id is taken by another change.
+    /// Returns the first refusal: the changeset is unknown or closed, or an id is taken by another change.
     pub fn record_all(
         &mut self,
         id: ChangesetId,

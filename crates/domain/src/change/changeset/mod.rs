@@ -10,7 +10,7 @@
 //! 5. The active set holds the open ones only; what is closed costs later calls no more than a look-up by id.
 //!
 //! # Not here
-//! Who may write: [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
+//! The right to write: [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
 
 mod batch;
 
@@ -30,7 +30,7 @@ pub enum ChangesetState {
     Open,
     /// Closed by its handle, or by its owner at the end of the phase. Stays so.
     Closed,
-    /// Its owner was cancelled or died; the entries that were recorded are kept. Stays so.
+    /// Its owner was cancelled or died; its recorded entries are retained. Stays so.
     Interrupted,
 }
 
@@ -39,14 +39,14 @@ pub enum ChangesetState {
 pub enum ChangesetEnding {
     /// The work in them is whole.
     Closed,
-    /// The work in them was broken off.
+    /// The work in them was interrupted.
     Interrupted,
 }
 
 /// An ordered set of change entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changeset {
-    /// Its name, made by whoever started it.
+    /// Its name, chosen by the process that started it.
     pub id: ChangesetId,
     /// Its place among the plan's changesets, from 1.
     pub ordinal: u32,
@@ -54,7 +54,7 @@ pub struct Changeset {
     pub attempt: u32,
     /// Open, closed or interrupted.
     pub state: ChangesetState,
-    /// What was recorded, in order of `seq`.
+    /// The recorded entries, in order of `seq`.
     pub entries: Vec<ChangeEntry>,
     /// Of the entries; there when it is no longer open.
     pub digest: Option<Hash>,
@@ -63,7 +63,7 @@ pub struct Changeset {
 /// A changeset was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartedChangeset {
-    /// Which one.
+    /// The changeset.
     pub id: ChangesetId,
     /// Its place among the plan's changesets.
     pub ordinal: u32,
@@ -83,9 +83,9 @@ pub struct RecordedChange {
 /// A changeset takes no more entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedChangeset {
-    /// Which one.
+    /// The changeset.
     pub id: ChangesetId,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u32,
     /// Their digest.
     pub digest: Hash,
@@ -136,7 +136,7 @@ pub enum ChangesetError {
     /// The numbers of this kind are used up.
     #[error("the plan has no numbers left for its {what}")]
     Full {
-        /// What is numbered.
+        /// The noun for what is numbered.
         what: &'static str,
     },
 }
@@ -184,7 +184,7 @@ pub struct Changesets {
     place_of: BTreeMap<ChangesetId, usize>,
     /// The active set: places of the open ones.
     open: BTreeSet<usize>,
-    /// What was answered to each change, and the place of its changeset.
+    /// The answer to each change, and the place of its changeset.
     recorded: BTreeMap<ChangeId, (usize, RecordedChange)>,
     numbers_taken: u64,
 }
@@ -200,7 +200,7 @@ impl Changesets {
     /// Starts a changeset of the first attempt; see [`start_in`](Self::start_in).
     ///
     /// # Errors
-    /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
+    /// Returns [`Full`](ChangesetError::Full) after 2³²-1 changesets.
     pub fn start(&mut self, id: ChangesetId) -> Result<StartedChangeset, ChangesetError> {
         self.start_in(1, id)
     }
@@ -208,7 +208,7 @@ impl Changesets {
     /// Starts a changeset of this attempt, which is then the latest.
     ///
     /// # Errors
-    /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
+    /// Returns [`Full`](ChangesetError::Full) after 2³²-1 changesets.
     pub fn start_in(&mut self, attempt: u32, id: ChangesetId) -> Result<StartedChangeset, ChangesetError> {
         if let Some(known) = self.get(id) {
             return Ok(StartedChangeset { id, ordinal: known.ordinal });
@@ -225,7 +225,7 @@ impl Changesets {
     /// Records into the changeset that a handle names.
     ///
     /// # Errors
-    /// It is unknown or closed, or the change's id is taken by another change.
+    /// Returns an error if the changeset is unknown or closed, or the change's id is taken by another change.
     pub fn record(&mut self, id: ChangesetId, change: NewChange) -> Result<RecordedChange, ChangesetError> {
         self.append(ChangesetTarget::Named(id), change)
     }
@@ -233,7 +233,7 @@ impl Changesets {
     /// Records into the open changeset that was started last.
     ///
     /// # Errors
-    /// None is open, or the change's id is taken by another change.
+    /// Returns an error if no changeset is open, or the change's id is taken by another change.
     pub fn record_latest(&mut self, change: NewChange) -> Result<RecordedChange, ChangesetError> {
         self.append(ChangesetTarget::Latest, change)
     }
@@ -241,13 +241,13 @@ impl Changesets {
     /// Closes a changeset; closed before, the answer is the same.
     ///
     /// # Errors
-    /// It is unknown.
+    /// Returns an error if the changeset is unknown.
     pub fn close(&mut self, id: ChangesetId) -> Result<ClosedChangeset, ChangesetError> {
         let place = *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?;
         Ok(self.end(place, ChangesetState::Closed))
     }
 
-    /// Ends every changeset that is still open, and tells of each in order of start.
+    /// Ends every changeset that is still open, and returns each in order of start.
     pub fn finish(&mut self, how: ChangesetEnding) -> Vec<ClosedChangeset> {
         let state = match how {
             ChangesetEnding::Closed => ChangesetState::Closed,

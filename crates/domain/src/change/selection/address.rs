@@ -19,7 +19,7 @@ pub(super) enum SelectorMatch {
 #[derive(Clone, Debug)]
 pub(super) struct Selector {
     text: String,
-    /// As it stands, and without the name of a project before it.
+    /// The text itself, and without the name of a project before it.
     readings: Vec<HunkAddress>,
 }
 

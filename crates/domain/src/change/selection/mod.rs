@@ -1,9 +1,9 @@
 //! Selects the parts of a plan's changes that the user takes, by the words of `--only`, `--reject` and
 //! `--take`.
 //!
-//! A word is a path, a directory, a hunk's address `path#n` or a glob, before each of which `project:` may
-//! stand. A moved file answers to its old path too. A word's first reading that fits anything counts, in that
-//! order, so that a file really named `a#1` or `[id].ts` can be addressed.
+//! A word is a path, a directory, a hunk's address `path#n` or a glob; `project:` may come before each. A
+//! moved file answers to its old path too. A word's first reading that fits anything counts, in that order,
+//! so that a file really named `a#1` or `[id].ts` can be addressed.
 //!
 //! # Invariants
 //! 1. A word that fits nothing is an error, never an empty choice.
@@ -11,7 +11,7 @@
 //! 3. The answer has one item for each change, in their order.
 //!
 //! # Not here
-//! What a hunk holds ([`crate::hunks`]), and what is done with those chosen ([`crate::narrow`]).
+//! The content of a hunk ([`crate::hunks`]), and the use of the chosen ones ([`crate::narrow`]).
 
 mod address;
 mod nearest;
@@ -27,9 +27,9 @@ use nearest::nearest;
 /// A project's name in words and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectAlias {
-    /// Which project.
+    /// The project.
     pub root: RootIndex,
-    /// What people call it.
+    /// The name that people use for it.
     pub alias: String,
 }
 
@@ -38,16 +38,16 @@ pub struct ProjectAlias {
 pub struct SelectableChange<'a> {
     /// The change.
     pub change: &'a NetChange,
-    /// How many hunks it has: the length of [`crate::hunks`].
+    /// The number of its hunks: the length of [`crate::hunks`].
     pub hunks: u32,
 }
 
 /// The selection of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectedChange {
-    /// How much of it.
+    /// The selected part.
     pub part: SelectedPart,
-    /// Whether the plan's file wins over a conflict.
+    /// True if the plan's file wins over a conflict.
     pub take: bool,
 }
 
@@ -70,7 +70,7 @@ pub enum SelectionError {
     NoSuchHunk {
         /// The word as it was given.
         word: String,
-        /// The address most like it; none when the plan changed nothing.
+        /// The address most like it; `None` if the plan changed nothing.
         nearest: Option<String>,
     },
     /// Over a conflict a file is taken whole.
@@ -125,7 +125,7 @@ impl ChangeSelection {
     /// Returns what is chosen of each change.
     ///
     /// # Errors
-    /// The first word that fits no change, or that takes a hunk.
+    /// Returns the first word that fits no change, or that takes a hunk.
     pub fn choose(&self, changes: &[SelectableChange<'_>]) -> Result<Vec<SelectedChange>, SelectionError> {
         let mut numbers: Vec<BTreeSet<u32>> = if self.only.is_empty() {
             changes.iter().map(all_of).collect()

@@ -1,6 +1,6 @@
 //! The graph of an actor: which steps can begin, which never will, and how it ends.
 //!
-//! Edges stand at their target as `needs`. Steps whose needs are settled run beside each other; one with
+//! Edges are stored at their target as `needs`. Steps whose needs are settled run concurrently; one with
 //! several needs is a join. A nested actor is a step `ID` that does nothing itself ([`NodeKind::Actor`]) and
 //! the steps `ID/CHILD`, its members: they begin when `ID` could, and `ID` is settled by how they ended.
 //!
@@ -26,7 +26,7 @@ use super::{NeedsCondition, NodeKind, PlanStep};
 use crate::record::node_run::NodeOutcome;
 use crate::suggest::did_you_mean;
 
-/// What separates the name of a nested actor's node from that of its member.
+/// The separator between the name of a nested actor's node and that of its member.
 pub const MEMBER_SEPARATOR: char = '/';
 
 /// The reason why steps are no graph.
@@ -35,17 +35,17 @@ pub enum GraphFlaw {
     /// Two have one name.
     #[error("two nodes are called `{node}`")]
     Duplicate {
-        /// Which name.
+        /// The name.
         node: String,
     },
     /// One needs what is not there.
     #[error("node `{node}` needs `{need}`, which is no node{meant}")]
     UnknownNeed {
-        /// Which.
+        /// The step that needs it.
         node: String,
-        /// What it needs.
+        /// The name that it needs.
         need: String,
-        /// What was probably meant, in words.
+        /// The probable intention, in words.
         meant: String,
     },
     /// Some need each other.
@@ -73,9 +73,9 @@ pub enum NodeState {
 pub enum GraphEnd {
     /// No failure was left unhandled.
     Succeeded,
-    /// The first step in the order of the file whose failure nobody handles.
+    /// The first step in the order of the file whose failure no other step handles.
     Failed {
-        /// Which.
+        /// The index of the step.
         node: usize,
     },
     /// It was cancelled.
@@ -91,7 +91,7 @@ pub struct NextSteps {
     pub settled: Vec<(usize, NodeOutcome)>,
     /// These run and are to be stopped.
     pub stop: Vec<usize>,
-    /// How it ended; none while a step runs or waits.
+    /// The end; `None` while a step runs or waits.
     pub end: Option<GraphEnd>,
 }
 
@@ -120,7 +120,7 @@ impl PlanGraph {
     /// The graph of these steps.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// Returns all flaws of the graph.
     pub fn new(steps: &[PlanStep]) -> Result<PlanGraph, Vec<GraphFlaw>> {
         let mut flaws = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -192,19 +192,18 @@ impl PlanGraph {
         found
     }
 
-    /// The last step of the file, outside nested actors, that nobody needs: its text is the answer unless
-    /// another is named.
+    /// The last step of the file, outside nested actors, that no other step needs: its text is the answer
+    /// unless another is named.
     pub fn last_sink(&self) -> Option<usize> {
         let is_needed = |at: usize| self.nodes.iter().any(|node| node.needs.contains(&at));
         (0..self.nodes.len()).rev().find(|at| self.nodes[*at].around.is_empty() && !is_needed(*at))
     }
 
-    /// Where the steps stand when a run goes on that failed or was broken off, by the ends that were written
-    /// down.
+    /// Returns the states of the steps when a failed or interrupted run resumes, from the recorded ends.
     ///
-    /// What succeeded stands, and so does a failure that was handled, with all that followed from it.
-    /// Everything else is done again: a failure that nobody handled, what was cancelled by it, what was
-    /// skipped because of either.
+    /// A success remains, and so does a failure that was handled, with all that followed from it. Everything
+    /// else is done again: a failure that no step handled, the steps that it cancelled, and the steps that
+    /// were skipped because of either.
     pub fn resumed(&self, ends: &[Option<NodeOutcome>]) -> Vec<NodeState> {
         let end = |at: usize| ends.get(at).copied().flatten();
         let is_past = |at: usize| end(at) == Some(NodeOutcome::Failed) && self.nodes[at].is_handled;
@@ -229,7 +228,7 @@ impl PlanGraph {
         (0..self.nodes.len()).map(state).collect()
     }
 
-    /// Returns whether what an end followed from stands.
+    /// Returns whether the ends that this end followed from remain.
     fn still_stands(&self, at: usize, end: Option<NodeOutcome>, stands: &[bool]) -> bool {
         let node = &self.nodes[at];
         let mut needs = node.around.iter().chain([&at]).flat_map(|at| &self.nodes[*at].needs);
@@ -238,7 +237,8 @@ impl PlanGraph {
             && !(was_skipped && needs.any(|need| !stands[*need]))
     }
 
-    /// Returns what is next when the steps stand so. A list that is too short stands for steps that wait.
+    /// Returns the next steps for these states. Steps beyond the end of a list that is too short count as
+    /// waiting.
     pub fn next(&self, states: &[NodeState]) -> NextSteps {
         let mut states: Vec<NodeState> =
             (0..self.nodes.len()).map(|at| states.get(at).copied().unwrap_or_default()).collect();
@@ -281,7 +281,7 @@ impl PlanGraph {
         actor_failed
     }
 
-    /// Returns how a nested actor ended; none while a member is open.
+    /// Returns how a nested actor ended; `None` while a member is open.
     fn actor_outcome(&self, at: usize, states: &[NodeState], is_broken: bool) -> Option<NodeOutcome> {
         let outcome = |member: &usize| match states[*member] {
             NodeState::Settled(outcome) => Some(outcome),

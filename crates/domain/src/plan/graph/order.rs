@@ -13,7 +13,7 @@ enum VisitState {
 /// Needs before those that need them, members before their actor, what an actor needs before its members.
 ///
 /// # Errors
-/// The circles that were met, each with its first step repeated at the end.
+/// Returns the circles that were met, each with its first step repeated at the end.
 pub(super) fn order(nodes: &[GraphNode]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
     let mut seen = vec![VisitState::No; nodes.len()];
     let (mut order, mut cycles) = (Vec::with_capacity(nodes.len()), Vec::new());

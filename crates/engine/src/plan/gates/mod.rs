@@ -28,17 +28,17 @@ use crate::engine::{Engine, EngineInner};
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
 
-/// A gate that a plan stands at, and what it says.
+/// A gate that a plan has reached, and its verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateStatus {
-    /// Which.
+    /// The point of the gate.
     pub point: GatePoint,
-    /// What it says.
+    /// The verdict of the gate.
     pub verdict: GateVerdict,
 }
 
 impl GateStatus {
-    /// Why a person is asked; none when nobody is.
+    /// Returns the reason why a person is asked; `None` if no person is asked.
     pub fn asks(&self) -> Option<AskReason> {
         match self.verdict {
             GateVerdict::Go => None,
@@ -46,13 +46,13 @@ impl GateStatus {
         }
     }
 
-    /// Returns true if the plan goes on by itself.
+    /// Returns true if the plan continues by itself.
     pub fn goes(&self) -> bool {
         self.verdict == GateVerdict::Go
     }
 }
 
-/// What a plan that is to be executed does next.
+/// The next action of a plan that is to be executed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NextAction {
     /// Its job waits or runs.
@@ -64,7 +64,7 @@ pub(crate) enum NextAction {
 }
 
 impl Engine {
-    /// What the plan does next by itself.
+    /// Returns the next action of the plan without a person.
     pub(crate) async fn next_action(&self, plan: &Plan) -> Result<NextAction, StoreError> {
         if is_queued_or_runs(plan.state) {
             return Ok(NextAction::Run);
@@ -91,7 +91,7 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// The gate that the plan stands at; none when it stands at none.
+    /// Returns the gate that the plan has reached; `None` if it is at no gate.
     pub(crate) async fn gate(&self, plan: &Plan) -> Result<Option<GateStatus>, StoreError> {
         Ok(match plan.state {
             // Where nobody thought about it there is no strategy to be looked at: who starts the plan starts its work.
@@ -131,15 +131,15 @@ impl EngineInner {
         })
     }
 
-    /// Returns true if a person had the plan stopped so that it begins again: that is their yes, whoever
-    /// carries it out.
+    /// Returns true if a person had the plan stopped so that it begins again: that is their yes, whichever
+    /// process carries it out.
     pub(crate) async fn is_stopped_to_replan(&self, plan: &Plan) -> Result<bool, StoreError> {
         let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.is_stopped_to_replan()))
     }
 
-    /// The error after which the recovery wants the plan to begin again, if that is why it stands where it
-    /// stands.
+    /// Returns the error after which the recovery wants the plan to begin again, if that is the reason for
+    /// its present state.
     async fn wants_another_strategy(&self, plan: &Plan) -> Result<Option<ErrorRecord>, StoreError> {
         let history = self.store.history(plan.id).await?;
         let last = history.last_failure();
@@ -148,7 +148,7 @@ impl EngineInner {
         Ok(wants.cloned())
     }
 
-    /// What is decided when a plan goes back by itself, or because a person had it stopped for that.
+    /// Returns the decisions of a plan that goes back by itself, or because a person had it stopped for that.
     async fn going_back(&self, plan: &Plan) -> Result<Vec<NewDecision>, StoreError> {
         if self.is_stopped_to_replan(plan).await? {
             return self.going_back_by(plan, built_in_decisions::reversion_by_person()).await;
@@ -178,7 +178,7 @@ fn is_of(record: &ErrorRecord, attempt: u32) -> bool {
     record.error.step().attempt == attempt
 }
 
-/// What the gate before the user's files says of a plan whose work is done.
+/// Returns the verdict of the gate before the user's files for a plan whose work is done.
 pub(crate) fn at_apply(plan: &Plan, has_changes: bool, checks: &ValidationSummary) -> GateStatus {
     let facts = GateFacts {
         has_changes,
@@ -193,7 +193,7 @@ fn gated(point: GatePoint, plan: &Plan, facts: &GateFacts) -> GateStatus {
     GateStatus { point, verdict: domain::verdict(point, &plan.spec.automation, facts) }
 }
 
-/// What the plan itself tells.
+/// Returns the facts that the plan itself has, with defaults for the others.
 fn unknown(plan: &Plan) -> GateFacts {
     GateFacts {
         confidence: 1.0,
@@ -209,7 +209,7 @@ fn unknown(plan: &Plan) -> GateFacts {
     }
 }
 
-/// The lowest confidence of what was decided and stands.
+/// Returns the lowest confidence of the live strategies and choices; 1 if none has a confidence.
 fn least_sure(decisions: &[Decision]) -> f32 {
     let counts = |decision: &&Decision| {
         decision.is_live() && matches!(decision.new.kind, DecisionKind::Strategy | DecisionKind::Choice)
@@ -217,7 +217,7 @@ fn least_sure(decisions: &[Decision]) -> f32 {
     decisions.iter().filter(counts).filter_map(|decision| decision.new.confidence).fold(1.0, f32::min)
 }
 
-/// The phase that lies behind a gate.
+/// Returns the phase behind a gate.
 pub(crate) const fn gated_phase(point: GatePoint) -> Phase {
     match point {
         GatePoint::Execute | GatePoint::Fix => Phase::Execute,
@@ -234,7 +234,7 @@ const fn event_of(point: GatePoint) -> PlanEvent {
     }
 }
 
-/// Who takes a plan through a gate by itself, for the record.
+/// Returns the actor that takes a plan through a gate by itself, for the record.
 pub(crate) const fn gate_actor(point: GatePoint) -> &'static str {
     match point {
         GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => "gate",

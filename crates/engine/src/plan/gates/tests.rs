@@ -22,7 +22,7 @@ struct GateWorld {
     plan: PlanId,
 }
 
-/// How a phase ends.
+/// The end of a phase.
 enum PhaseEnd {
     /// Well, with a strategy that is so sure.
     Sure(f32),
@@ -123,7 +123,7 @@ impl GateWorld {
         self.engine.inner.gate(&self.plan().await).await.unwrap()
     }
 
-    /// What a worker does that finds the plan.
+    /// Advances the plan as a worker does that finds it.
     async fn advance(&self) -> bool {
         let jobs = self.engine.inner.store.jobs(Some(self.plan)).await.unwrap();
         let last = jobs.last().unwrap();

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! 1. A footprint is of one attempt and one number of entries; the store returns no other as that of a plan.
-//! 2. Bytes that cannot be read are no footprint: it is made anew.
+//! 2. Bytes that cannot be read are no footprint: it is made again.
 //! 3. That a plan changes too many files for a footprint is stored in its place, so that it is found out
 //!    once.
 
@@ -24,7 +24,7 @@ const TOO_LARGE: u8 = 0;
 /// A footprint as it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Footprint {
-    /// What the plan changes.
+    /// The files that the plan changes.
     Files(Vec<TouchedFile>),
     /// Too many files.
     TooLarge,

@@ -1,12 +1,12 @@
-//! The conflict forecast: plans that are not applied yet and change the same paths, told before anybody
-//! applies.
+//! The conflict forecast: reports plans that are not applied yet and change the same paths, before any of
+//! them is applied.
 //!
 //! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying
 //! each of them out after the other, on the states alone and, where that is not enough, on the lines that
 //! each replaces ([`footprint`]). Only where these do not tell are the texts merged.
 //!
 //! # Invariants
-//! 1. A forecast does not depend on which of the two is asked about: the worse of both orders is told.
+//! 1. A forecast does not depend on which of the two is asked about: it reports the worse of both orders.
 //! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not
 //!    guessed.
 //! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and
@@ -33,8 +33,8 @@ use crate::engine::{Engine, EngineInner};
 use crate::run::plan_sandbox::content::StoreContents;
 use footprint::{Footprint, TouchedFile, edited_text};
 
-/// How many plans are compared with each other, the newest first: with more of them most pairs are news to
-/// nobody.
+/// The maximum number of plans that are compared with each other, the newest first. With more of them most
+/// pairs are no news to the user.
 const PLANS_MAX: usize = 100;
 /// The number of plans that are compared with one.
 const PLANS_OF_ONE_MAX: usize = 1_000;
@@ -44,14 +44,14 @@ const FILES_MAX: usize = 40_000;
 const FOOTPRINT_FILES_MAX: usize = 10_000;
 /// With more files, the end of a plan's work does not wait for its footprint.
 const FILES_AT_ONCE_MAX: usize = 2_000;
-/// How much time of the processor the making of missing footprints may take.
+/// The maximum processor time for making missing footprints.
 const MAKING_MAX: Duration = Duration::from_secs(1);
 /// After how many changes the time is looked at.
 const LOOK_AT_TIMER_EVERY: usize = 16;
-/// The number of bytes of contents that are kept at hand while texts are merged.
+/// The number of bytes of contents that are cached while texts are merged.
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How much one forecast may take.
+/// The limits of one forecast.
 #[derive(Clone, Copy, Debug)]
 struct ForecastLimits {
     /// Time of the processor for comparing.
@@ -60,7 +60,7 @@ struct ForecastLimits {
     merges: usize,
     /// Paths of one pair of plans that are listed.
     listed_of_pair: usize,
-    /// Paths of all pairs that are listed, beside the first of each pair.
+    /// Paths of all pairs that are listed, in addition to the first of each pair.
     listed: usize,
 }
 
@@ -75,7 +75,7 @@ const OF_ONE: ForecastLimits = ForecastLimits {
     listed: 20_000,
 };
 
-/// How two plans meet at one path, the harmless way first.
+/// The kinds of overlap of two plans at one path, the harmless kind first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ForecastKind {
     /// Both change the file, and both changes go together.
@@ -111,9 +111,9 @@ impl ForecastKind {
 /// A path that two plans change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForecastPath {
-    /// What people call it: its path, with the project before it if the plan has several.
+    /// The address for people: its path, with the project before it if the plan has several.
     pub address: String,
-    /// How the plans meet there.
+    /// The kind of overlap at this path.
     pub kind: ForecastKind,
 }
 
@@ -124,11 +124,11 @@ pub struct Forecast {
     pub plan: PlanId,
     /// The other.
     pub other: PlanId,
-    /// Where they meet, in order; at least one, and as many as are listed.
+    /// The paths that both plans change, in order; at least one, and as many as are listed.
     pub paths: Arc<[ForecastPath]>,
-    /// How many more paths are in conflict.
+    /// The number of further paths that are in conflict.
     pub more_conflicts: usize,
-    /// How many more paths both change in ways that go together.
+    /// The number of further paths that both change in ways that merge.
     pub more_merges: usize,
     /// The worst of all paths.
     pub kind: ForecastKind,
@@ -145,7 +145,7 @@ impl Forecast {
     }
 }
 
-/// What was found, and how much was not looked at.
+/// The forecasts, and the number of plans and paths that were not examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecasts {
     /// Each pair once.
@@ -157,7 +157,7 @@ pub struct Forecasts {
 }
 
 impl Forecasts {
-    /// How much was not looked at, in all.
+    /// Returns the total number that was not examined.
     pub fn left_out(&self) -> usize {
         self.not_compared + self.plans_left_out
     }
@@ -391,7 +391,7 @@ impl PlanFootprint {
         PlanFootprint { plan: plan.id, roots, aliases: super::diff::aliases_of(&plan.projects), files }
     }
 
-    /// Where a change happens, and where it takes something away from.
+    /// Returns the place of a change, and the place from which it removes something.
     fn places_of(&self, change: &NetChange) -> (DiskPath, Option<DiskPath>) {
         let RootIndex(root) = change.root;
         let root = self.roots.get(usize::from(root)).map(Vec::as_slice).unwrap_or_default();
@@ -413,7 +413,7 @@ impl<'a> LocatedChange<'a> {
         LocatedChange { net, here, from }
     }
 
-    /// What lies at a place after this change; `unless` where it does not touch it.
+    /// Returns the state at a place after this change; `unless` if the change does not touch it.
     fn leaves(&self, at: &DiskPath, unless: Option<FileState>) -> Option<FileState> {
         match &self.from {
             _ if *at == self.here => self.net.after,
@@ -620,11 +620,11 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What is known of two changes.
+/// The overlap of two changes.
 enum ChangeOverlap {
     /// They meet so.
     Met(ForecastKind),
-    /// They do not meet, or it was told before.
+    /// They do not meet, or their overlap was reported before.
     Apart,
     /// It would have to be merged, and enough was.
     NotCompared,
@@ -635,8 +635,8 @@ enum ChangeOverlap {
 struct OverlapFinder<'a> {
     contents: &'a dyn ContentSource,
     merges_left: usize,
-    /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter
-    /// which is the first, so the smaller hash is. `None` if a content is not stored.
+    /// True if the lines of base, one and other are in conflict. The order of two merged contents does not
+    /// matter, so the smaller hash is first. `None` if a content is not stored.
     merged: BTreeMap<[Hash; 3], Option<bool>>,
     /// Contents that were read, and how many bytes they have.
     read: BTreeMap<Hash, Arc<[u8]>>,
@@ -648,7 +648,7 @@ impl<'a> OverlapFinder<'a> {
         Self { contents, merges_left, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
     }
 
-    /// How two changes meet: the worse of both orders.
+    /// Returns the overlap of two changes: the worse of both orders.
     fn compare_changes(&mut self, one: &LocatedChange<'_>, other: &LocatedChange<'_>) -> ChangeOverlap {
         let (Ok(first), Ok(second)) = (self.after(one, other), self.after(other, one)) else {
             return ChangeOverlap::NotCompared;
@@ -661,7 +661,7 @@ impl<'a> OverlapFinder<'a> {
         ChangeOverlap::Met(kind.unwrap_or(ForecastKind::SameFile))
     }
 
-    /// What `second` meets when `first` was applied before; none when it is there already.
+    /// Returns the overlap of `second` with an applied `first`; `None` if the change is there already.
     fn after(
         &mut self,
         first: &LocatedChange<'_>,

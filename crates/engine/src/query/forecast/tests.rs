@@ -1,4 +1,4 @@
-//! How two plans meet, on changes and contents made up here.
+//! The overlap of two plans, on changes and contents made up here.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Contents that are kept in memory.
+/// Contents in memory.
 #[derive(Default)]
 struct MemoryContents(BTreeMap<Hash, Vec<u8>>);
 
@@ -50,7 +50,7 @@ fn moved(from: &str, path: &str, state: Option<FileState>, after: Option<FileSta
 
 const ROOT: &str = "/srv/me/shop";
 
-/// How plans of one project meet that make these changes; the same from both sides.
+/// Returns the overlaps of plans of one project that make these changes; the same from both sides.
 fn met(kept: &MemoryContents, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, ForecastKind)> {
     met_in(kept, (ROOT, one), (ROOT, other))
 }

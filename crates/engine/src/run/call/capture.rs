@@ -38,7 +38,7 @@ pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError
     Ok(())
 }
 
-/// What of a captured file was left out; none for what was left out whole.
+/// Returns the omitted part of a captured file; `None` for a file that was left out whole.
 fn left_out_part(plan: &Plan, example: &LeftOutExample) -> Option<OmittedPart> {
     let kind = match example.why {
         LeftOutReason::Scratch | LeftOutReason::Protected | LeftOutReason::Special => return None,
@@ -57,7 +57,7 @@ fn left_out_part(plan: &Plan, example: &LeftOutExample) -> Option<OmittedPart> {
     Some(OmittedPart { kind, path, what: example.what.clone() })
 }
 
-/// Where something changed, of all that was found. Directories that only hold what else was made are
+/// Returns the changed paths among the found changes. Directories that only hold other new files are
 /// captured, and not named.
 pub(crate) fn changed_paths(found: &[CapturedChange]) -> Vec<(RootIndex, RelPath)> {
     let ends = found.iter().map(|found| {
@@ -79,7 +79,7 @@ pub(crate) fn put_back(open: &mut SandboxSession) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What is captured of a call of `node`: not what the plan, or the node, leaves out.
+/// Returns the capture rules for a call of `node`: without the paths that the plan, or the node, leaves out.
 pub(crate) fn rules(open: &SandboxSession, node: &str) -> CaptureRules {
     let plan = &open.plan;
     let is_its = |step: &&PlanStep| step.node == node || node.starts_with(&format!("{}.fix", step.node));

@@ -6,8 +6,8 @@
 //! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While
 //!    it runs the bases of what it changes are saved every few seconds.
 //! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
-//! 4. Its end, its changes and their contents are stored as one step. When they cannot be, the sandbox is
-//!    kept.
+//! 4. Its end, its changes and their contents are stored as one step. If they cannot be, the sandbox is
+//!    retained.
 //!
 //! A run that is interrupted stops between 2 and 3; `shutdown` does the rest, for the mark that the call
 //! leaves.
@@ -52,9 +52,9 @@ use worker::JobRun;
 /// The interval at which the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 const MB: u64 = 1024 * 1024;
-/// How much of a command a message repeats.
+/// The maximum number of characters of a command that a message repeats.
 const SHOWN_CHARS_MAX: usize = 80;
-/// Where, beside its logs, a command may put its result: `$AGENTS_OUTPUT`.
+/// The directory next to its logs in which a command may write its result: `$AGENTS_OUTPUT`.
 const OUTPUT_DIR: &str = "output";
 const OUTPUT_FILE: &str = "result.json";
 
@@ -72,17 +72,17 @@ pub(crate) struct CommandRequest {
     pub(crate) env: Vec<(ByteText, ByteText)>,
     pub(crate) pass_env: Vec<String>,
     pub(crate) writable: Vec<ByteText>,
-    /// What it reads; nothing, when there is none, and when it is spoken to what it is told.
+    /// The input of the command; empty if there is none. For a program that is spoken to, the messages to it.
     pub(crate) stdin: Option<Vec<u8>>,
     /// True if it may change the projects.
     pub(crate) writes: bool,
-    /// What is done with what it changes.
+    /// The treatment of its changes.
     pub(crate) access: CallAccess,
-    /// How the call is kept, where it is more than a command.
+    /// The recorded arguments of the call, if it is more than a command.
     pub(crate) asked: Option<RecordedArguments>,
 }
 
-/// The arguments of a call as they are kept: redacted.
+/// The recorded arguments of a call: redacted.
 pub(crate) struct RecordedArguments {
     pub(crate) requested: Value,
     pub(crate) effective: Value,
@@ -163,11 +163,11 @@ async fn run_alongside<T>(
     Ok((EndedCommand { call: sandbox_call, finished }, came_to))
 }
 
-/// What a command is run in.
+/// The view in which a command runs.
 struct CommandView {
     view: SandboxView,
     layer: Option<Layer>,
-    /// Where its output goes.
+    /// The directory of its output.
     logs: PathBuf,
 }
 
@@ -210,7 +210,7 @@ async fn save_bases(live: &RunState, node: &str) -> Result<(), RunError> {
 }
 
 /// Stores the end of a command with all that it changed; what a check wrote into the sandbox itself is put
-/// back. If what the plan's command changed cannot be stored, its sandbox is kept.
+/// back. If the changes of the plan's command cannot be stored, its sandbox is retained.
 pub(crate) async fn record(
     context: &NodeContext<'_>,
     ran: EndedCommand,
@@ -267,7 +267,7 @@ pub(crate) fn new_call(engine: &EngineInner, plan: &Plan, task: &CommandRequest)
     }
 }
 
-/// What keeps the plan's commands apart.
+/// Returns the isolation of the plan's commands.
 pub(crate) fn isolation(engine: &EngineInner, plan: &Plan) -> Isolation {
     let policy = match (plan.spec.isolation_required, plan.spec.walls.landlock) {
         (true, false) => IsolationPolicy::Required,
@@ -310,7 +310,7 @@ impl ProcessMarks {
     }
 }
 
-/// How a command ended, and what isolation was in force; or why it did not begin.
+/// The end of a command, and the isolation that was in force; or the reason why it did not begin.
 pub(crate) type CommandEnd = Result<(CommandExit, IsolationUsed), CommandStartError>;
 
 pub(crate) fn command_spec(

@@ -18,13 +18,14 @@ use sandbox::command::{CommandExit, CommandSpec, ExitKind};
 
 use crate::plan::create::path_of;
 
-/// How much of a configuration is looked through.
+/// The maximum number of bytes of a configuration that are searched.
 const CONFIG_BYTES_MAX: u64 = 256 << 10;
-/// How much of an output is looked through, from its end.
+/// The number of bytes at the end of an output that are searched.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// The configurations of git below the home.
 const GIT_CONFIGS: [&str; 2] = [".gitconfig", ".config/git/config"];
-/// Where programs are installed side by side with what is no program: only the directory itself is shown.
+/// The directory in which programs and other files are installed together: only the directory itself is
+/// shown.
 const SHARED_PREFIX: &str = ".local";
 
 /// Says in a command's specification what of the home it sees. A plan that was made before this was a setting
@@ -99,7 +100,8 @@ pub(crate) fn missed(
     missed.or_else(|| is_rename().then(|| RENAME_REFUSED.to_owned()))
 }
 
-/// What an overlay cannot do: the kernel renames no directory of its lower layer for a user who is not root.
+/// The note on the limit of an overlay: the kernel renames no directory of its lower layer for a user who is
+/// not root.
 const RENAME_REFUSED: &str = "an overlay does not rename directories of the project: `mv` copies them, and with \
                               `sandbox.strategy=copy` they can be renamed";
 

@@ -11,7 +11,7 @@
 //! 1. Whoever waits for a program to begin learns it when it does not.
 //! 2. [`ProgramProcess::end`] returns when the whole tree of the program is dead; dropping the process kills
 //!    it.
-//! 3. What is kept of a talk is written to the program's log, which never makes the talk wait for long.
+//! 3. The record of a talk is written to the program's log, which never makes the talk wait for long.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,7 +27,7 @@ use sync::primitives::{Mutex, lock};
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
-/// How much of what a program complained of is repeated.
+/// The maximum number of bytes of a program's error output that are repeated.
 const COMPLAINTS_BYTES_MAX: usize = 4 << 10;
 
 /// A program to be spoken to, for the thread that starts it and waits for it.
@@ -60,7 +60,7 @@ impl PipedStart {
     }
 }
 
-/// What the thread still has to tell.
+/// The end that the thread still has to report.
 pub(crate) struct PipedEnd {
     ended: watch::Sender<Option<ProgramExit>>,
 }
@@ -128,11 +128,11 @@ impl Drop for SandboxedProcess {
     }
 }
 
-/// What is kept of a talk, in the place of the program's output.
+/// The record of a talk, in the place of the program's output.
 pub(crate) struct PipedLog(Mutex<File>);
 
 impl PipedLog {
-    /// Adds to it. Of a program that is dead nothing more is kept.
+    /// Adds to the log. After the death of the program nothing more is stored.
     pub(crate) fn add(&self, text: &str) {
         let _ = lock(&self.0).write_all(text.as_bytes());
     }

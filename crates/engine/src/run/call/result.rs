@@ -1,4 +1,4 @@
-//! A command that has ended: how, what it said, and how that is told and stored.
+//! A command that has ended: its end, its output, and the way in which both are reported and stored.
 //!
 //! # Not here
 //! How it was run, and how what it changed is captured: `command`.
@@ -21,9 +21,9 @@ use crate::run::plan_sandbox::content::Staging;
 
 /// The exit status by which a program says that another time it may work: EX_TEMPFAIL.
 const TRY_LATER: i32 = 75;
-/// How long what a command writes to `$AGENTS_OUTPUT` may be.
+/// The maximum number of bytes that a command writes to `$AGENTS_OUTPUT`.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// How much of a command's output its result repeats.
+/// The number of bytes of a command's output that its result repeats.
 pub(crate) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
 /// A command that has ended, or did not begin.
@@ -31,13 +31,13 @@ pub(crate) struct CommandResult {
     pub(crate) call: ToolCall,
     pub(crate) shown: String,
     pub(crate) ended: Result<(CommandExit, IsolationUsed), CommandStartError>,
-    /// Where a check wrote; gone with this.
+    /// The layer that a check wrote to; removed when this is dropped.
     pub(crate) _layer: Option<Layer>,
-    /// Where it may have put its result.
+    /// The path of its result, which it may have written.
     pub(crate) output: PathBuf,
-    /// What of the machine it seems to have missed, in a sentence.
+    /// A part of the machine that the command seems to have missed, in a sentence.
     pub(crate) missed: Option<String>,
-    /// What came of a program that was spoken to: how its process ended says nothing then.
+    /// The judgement of a program that was spoken to: the end of its process says nothing then.
     pub(crate) judged: Option<Result<(), String>>,
 }
 
@@ -55,19 +55,19 @@ impl CommandResult {
         &self.shown
     }
 
-    /// How it ended; none when it did not begin.
+    /// Returns the end of the command; `None` if it did not begin.
     pub(crate) fn ended(&self) -> Option<&CommandExit> {
         self.ended.as_ref().ok().map(|(ended, _)| ended)
     }
 
-    /// What it said, as text.
+    /// Returns the output of the command as text.
     pub(crate) fn text(&self, engine: &EngineInner) -> String {
         let (head, tail) = (NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2);
         let said = self.ended().map(|ended| engine.redactor.bounded(&ended.stdout, head, tail));
         said.unwrap_or_default().trim_end().to_owned()
     }
 
-    /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
+    /// Returns the content of `$AGENTS_OUTPUT`; null if that is empty.
     pub(crate) fn json(&self, engine: &EngineInner) -> Result<Value, RunError> {
         let unfit = |why: &str| {
             let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
@@ -90,7 +90,7 @@ impl CommandResult {
         }
     }
 
-    /// What isolation was in force.
+    /// Returns the isolation that was in force.
     pub(crate) fn isolation(&self) -> Option<Value> {
         self.ended.as_ref().ok().and_then(|(_, used)| serde_json::to_value(used).ok())
     }
@@ -121,7 +121,7 @@ impl CommandResult {
         u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What the program said last, whichever way, without its secrets.
+    /// Returns the last output of the program, from either stream, without its secrets.
     pub(crate) fn last_words(&self, engine: &EngineInner, bytes: usize) -> String {
         match &self.ended {
             Err(error) => engine.redactor.redact_text(&error.to_string()),
@@ -224,8 +224,8 @@ fn kept_output(
     Ok(Some(StoredOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
 }
 
-/// What a program put there. It made what lies at that path, so no link is followed, which would lead to what
-/// it may not see, and nothing is waited for that is no file.
+/// Returns the content that a program wrote to its result path. The program controls the path. So no link is
+/// followed, which could lead to a hidden file, and only a regular file is waited for.
 fn read_output(path: &Path) -> io::Result<Vec<u8>> {
     let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let name = RelPath::new(name.as_bytes()).map_err(io::Error::other)?;

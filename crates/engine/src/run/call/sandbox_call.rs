@@ -20,7 +20,7 @@
 //! 4. Changes are captured before the scope of the node is tested. The one exception is a run that is
 //!    interrupted as a whole: `shutdown` captures, within its time limit.
 //! 5. Changes are recorded through the [`ChangesetHandle`] of the call's node only.
-//! 6. No call that can change the sandbox begins in one that is kept because its changes could not be
+//! 6. No call that can change the sandbox begins in one that is retained because its changes could not be
 //!    captured.
 
 use std::sync::Arc;
@@ -46,12 +46,13 @@ use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::SandboxSession;
 use worker::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 
-/// In what was asked for: the call whose changes a call captures that a kept sandbox still held.
+/// The argument of a call that captures changes from a retained sandbox: the number of the call that made
+/// them.
 pub(crate) const CAPTURED_FROM: &str = "captured_from_call";
 /// The error of a call that was stopped before its end was recorded.
 pub(crate) const STOPPED: &str = "it was stopped before its end was recorded";
 
-/// What a call does to the sandbox, and so whether others may work there at the same time.
+/// The access of a call to the sandbox, which decides whether others may work there at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallAccess {
     /// It is alone, and its changes are recorded.
@@ -77,7 +78,7 @@ pub(crate) struct CallMark {
     changes: ChangeDisposition,
 }
 
-/// What becomes of the changes of a call.
+/// The treatment of the changes of a call.
 #[derive(Clone)]
 enum ChangeDisposition {
     /// They are recorded into the changeset of its node.
@@ -131,7 +132,7 @@ pub(crate) struct SandboxCall {
     _turn: SandboxTurn,
 }
 
-/// What the call does to the sandbox.
+/// The use of the sandbox by the call.
 enum SandboxUse {
     /// The call is marked in the sandbox.
     Marked {
@@ -174,8 +175,8 @@ impl NodeContext<'_> {
         }
     }
 
-    /// Whether the sandbox may hold changes that are recorded nowhere: of a stopped call; or, for one that
-    /// would take them for its own, of another node's server.
+    /// Returns whether the sandbox may hold changes that are recorded nowhere. They are of a stopped call;
+    /// or, if the caller would take them for its own, of another node's server.
     async fn has_unsettled(&self, is_alone: bool) -> bool {
         let mut place = self.live.open.lock().await;
         let Some(open) = place.as_mut() else { return false };
@@ -336,8 +337,8 @@ impl NodeContext<'_> {
         Ok(())
     }
 
-    /// Ends all that is open in a sandbox that is about to go, because its nodes are done anew: the marked
-    /// call, with what it changed, and the calls that only looked.
+    /// Ends all that is open in a sandbox that is about to be removed, because its nodes are done again. That
+    /// is the marked call, with its changes, and the calls that only looked.
     ///
     /// # Errors
     /// The run is over, or the store failed.
@@ -357,24 +358,24 @@ impl NodeContext<'_> {
     }
 }
 
-/// What is done with a mark whose changes cannot be captured.
+/// The reaction to a mark whose changes cannot be captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     /// It stays, and the turn is refused.
     Refuse,
-    /// The call fails without changes: its sandbox is about to go, and its node is done anew.
+    /// The call fails without changes: its sandbox is about to be removed, and its node is done again.
     GiveUp,
 }
 
-/// What a stopped call left in the sandbox and in its logs.
+/// The changes and logs that a stopped call left in the sandbox.
 pub(crate) struct CallLeftovers {
     pub(crate) changes: Vec<CapturedChange>,
     pub(crate) outputs: [Option<StoredOutput>; 2],
 }
 
 impl CallLeftovers {
-    /// Captures it; of a sandbox that is kept nothing but the logs, because what is captured later is
-    /// captured whole.
+    /// Captures them. From a retained sandbox it captures nothing but the logs, because a later capture takes
+    /// its changes as a whole.
     pub(crate) fn capture(
         engine: &EngineInner,
         open: &mut SandboxSession,
@@ -394,7 +395,7 @@ impl CallLeftovers {
         Ok(CallLeftovers { changes, outputs: Self::logs(engine, open, mark) })
     }
 
-    /// What is in its logs, without changes.
+    /// Returns the content of its logs, without changes.
     pub(crate) fn of_logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> CallLeftovers {
         CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, open, mark) }
     }

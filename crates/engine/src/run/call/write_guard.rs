@@ -5,9 +5,9 @@
 //! ended.
 //!
 //! # Invariants
-//! 1. What such a program wrote is taken back before anybody else works in the sandbox, is recorded nowhere,
-//!    and fails its node (`NODE_WROTE`). A server of such a node is looked after when it has started, after
-//!    each call, and when it has ended: what it writes in between may be found by who writes next.
+//! 1. The writes of such a program are rolled back before any other call works in the sandbox, are recorded
+//!    nowhere, and fail its node (`NODE_WROTE`). A server of such a node is checked when it has started,
+//!    after each call, and when it has ended. The next call that writes may find what it writes in between.
 //! 2. The user's files are never the ones that it wrote to: it sees the sandbox.
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ use crate::run::state::RunState;
 /// The number of paths that a message names.
 const NAMED_MAX: usize = 5;
 
-/// Whether programs of this plan can be kept from writing. It is tried, once in a run, where the policy
-/// leaves it open.
+/// Returns whether programs of this plan can be prevented from writing. If the policy leaves it open, it is
+/// tried once in a run.
 pub(crate) async fn is_enforced(
     engine: &EngineInner,
     live: &RunState,

@@ -4,14 +4,14 @@
 //! all of it is dead, its end stored with them. What came of it is what it said, not how its process ended.
 //!
 //! # Invariants
-//! 1. What it changed is captured however it ends: done, gone, out of time, or talking what nobody
-//!    understands.
-//! 2. It is asked for nothing and asks nobody: what it may do its sandbox decides, so every permission is
-//!    given.
+//! 1. Its changes are captured however it ends: done, gone, out of time, or with a protocol that is not
+//!    understood.
+//! 2. It asks no person for a permission: its sandbox decides what it may do, so every permission is given.
 //! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node
 //!    that does not write (`writes: false`) writes none this way either.
 //! 4. What it says while it works is in the log of the call.
-//! 5. A cancel is told to it before it is killed, so that it can stop by itself; it has little time for that.
+//! 5. The agent gets a cancel request before it is killed, so that it can stop by itself; it has little time
+//!    for that.
 //!
 //! # Not here
 //! The protocol (`actors::acp`), and whether it is tried again (`graph`).
@@ -41,7 +41,7 @@ use crate::tools::recorded_arguments;
 
 /// The time that an agent may take for each step until it is ready to work.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// How long after its time an agent is ended that does not end when told.
+/// The time after its limit at which an agent is killed that does not end on request.
 const LATE: Duration = Duration::from_secs(5);
 /// The longest file that an agent reads through us.
 const READ_BYTES_MAX: u64 = 16 << 20;
@@ -90,7 +90,7 @@ fn login(task: &CommandRequest) -> Option<String> {
     actors::agents::login_of(&program, &given).map(str::to_owned)
 }
 
-/// What came of the talk.
+/// The result of the talk.
 type AgentAnswer = Result<AcpAnswer, AgentFailure>;
 /// A failure, as the node's.
 type AgentFailure = (ErrorCategory, String);
@@ -139,14 +139,14 @@ fn judge(agent: &str, finished: &CommandResult, said: AgentAnswer) -> Result<Str
     }
 }
 
-/// What the agent is called in messages: its program, without where that lies.
+/// Returns the name of the agent for messages: its program, without the directory.
 fn name_of(task: &CommandRequest) -> String {
     let argv = task.run.argv();
     let program = argv.first().map(ToString::to_string).unwrap_or_default();
     Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or(program)
 }
 
-/// The call as it is kept.
+/// Returns the recorded arguments of the call.
 fn asked(
     node: &ActiveNode<'_>,
     task: &CommandRequest,
@@ -182,11 +182,11 @@ struct AgentHost {
     /// Of each project, whether it is not to be written.
     read_only: Vec<bool>,
     log: PipedLog,
-    /// What was told last.
+    /// The kind of the last update.
     last: Mutex<Option<AgentUpdateKind>>,
 }
 
-/// What an agent tells.
+/// A kind of update from an agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AgentUpdateKind {
     Text,

@@ -44,7 +44,7 @@ use worker::JobRun;
 
 /// The most that a program is believed to have used of anything.
 const SAID_USED_MAX: u64 = 1_000_000_000_000_000;
-/// How much of a file a call keeps.
+/// The maximum number of bytes of a file that a call stores.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// The first bytes of a file, and how many it has.
@@ -147,8 +147,8 @@ pub(crate) async fn task_of(
     })
 }
 
-/// What is done with what a program of the node changes. One that may only look and cannot be kept from
-/// writing works alone, so that it is known whose the changes are that are found.
+/// Returns the treatment of the changes of the node's programs. A program that may only look and cannot be
+/// prevented from writing works alone, so that found changes belong to a known program.
 async fn access_of(node: &ActiveNode<'_>, writes: bool) -> Result<CallAccess, RunError> {
     Ok(match writes {
         true => CallAccess::Record,
@@ -231,8 +231,8 @@ async fn decide(node: &ActiveNode<'_>, effect: &Effect, json: &Value) -> Result<
     DecisionRecorder { engine, run, plan, node: path }.all(effect, json).await
 }
 
-/// Adds what a program says that it used to the plan's accounts, up to their limits: nobody could ask it
-/// beforehand, and whoever comes after it finds the less.
+/// Adds the use that a program reports to the plan's accounts, up to their limits. It could not be reserved
+/// beforehand, and later calls find less.
 async fn count_used(node: &ActiveNode<'_>, effect: &Effect, used: TokenUsage) -> Result<(), RunError> {
     let (store, claim) = (&node.engine.store, node.run.claim());
     for (kind, amount) in [(SpendKind::Tokens, used.tokens()), (SpendKind::Cost, used.cost_micros)] {
@@ -245,13 +245,13 @@ async fn count_used(node: &ActiveNode<'_>, effect: &Effect, used: TokenUsage) ->
     Ok(())
 }
 
-/// What a program says that it used: `usage: {tokens_in, tokens_out, cost_micros}`.
+/// Returns the use that a program reports: `usage: {tokens_in, tokens_out, cost_micros}`.
 fn usage_in(json: &Value) -> TokenUsage {
     json.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()).unwrap_or_default()
 }
 
-/// Reads the file as the plan sees it: in its sandbox, if it has one. The call is kept together with its end:
-/// nobody can tell whether a read took place, so one that was not kept is simply made again.
+/// Reads the file as the plan sees it: in its sandbox, if it has one. The call is stored together with its
+/// end: a read has no effect, so one that was not stored is simply made again.
 async fn read(node: &ActiveNode<'_>, path: &ByteText) -> Result<NodeResult, RunError> {
     let ActiveNode { engine, run, live, plan, .. } = *node;
     let rel = rel(path)?;
@@ -369,7 +369,7 @@ async fn write(
     done_of(node, written.map_err(|stopped| stopped.of_call(no)), ended)
 }
 
-/// Why a file was not written, with the code that a model would be told.
+/// Returns the reason why a file was not written, with the code that a model would get.
 fn not_written(error: &WriteFileError) -> String {
     match error {
         WriteFileError::Protected { path } => ToolError::ProtectedPath { path: path.to_string() }.told(),

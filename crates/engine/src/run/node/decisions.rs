@@ -2,8 +2,8 @@
 //! `$AGENTS_OUTPUT`.
 //!
 //! # Invariants
-//! 1. A choice is recorded before the end of whoever told of it is stored, so none is lost. Told once more,
-//!    by a try that is made again, it is the same decision.
+//! 1. A choice is recorded before the end of the node that reports it is stored, so none is lost. If another
+//!    try reports it again, it is the same decision.
 //! 2. Those of one output are recorded in one step, all or none.
 //! 3. Nothing is recorded with its secrets.
 //!
@@ -21,7 +21,7 @@ use crate::engine::EngineInner;
 use crate::run::RunError;
 use worker::JobRun;
 
-/// How many choices of one strategist, or of one output of another node, are recorded.
+/// The maximum number of recorded choices of one strategist, or of one output of another node.
 const CHOICES_MAX: usize = 20;
 
 /// Records what one node chooses.
@@ -33,7 +33,7 @@ pub(crate) struct DecisionRecorder<'a> {
     pub(crate) node: &'a str,
 }
 
-/// A choice as an actor tells of it: `{question, select_changes, rationale, confidence, alternatives: [{text,
+/// A choice as an actor reports it: `{question, select_changes, rationale, confidence, alternatives: [{text,
 /// why_not}]}`. What it does not say is left out; what it says wrongly makes it none, since a gate may hang
 /// on it.
 #[derive(Debug, Deserialize)]
@@ -68,7 +68,7 @@ impl ReportedDecision {
         }
     }
 
-    /// Those that an output tells of, or the first that is none.
+    /// Returns the decisions that an output reports, or the first that is invalid.
     pub(crate) fn all_in(output: &Value) -> Result<Vec<ReportedDecision>, String> {
         let listed = output.get("decisions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         listed.iter().take(CHOICES_MAX).map(ReportedDecision::read).collect()
@@ -96,7 +96,7 @@ impl ReportedDecision {
     }
 }
 
-/// What fails whoever told of a decision that cannot be recorded.
+/// Returns the error of a node that reports a decision that cannot be recorded.
 pub(crate) fn invalid(node: &str, why: &dyn std::fmt::Display) -> RunError {
     let message = format!("DECISION_INVALID: node {node} told of a decision that cannot be recorded: {why}");
     RunError::failed(ErrorCategory::ModelOutput, message)
@@ -194,7 +194,7 @@ impl DecisionRecorder<'_> {
         Ok(said.decision(made))
     }
 
-    /// The same choice of the same node, told in an earlier try.
+    /// Returns the same choice of the same node, reported in an earlier try.
     fn told_before<'d>(&self, known: &'d [Decision], new: &NewDecision) -> Option<&'d Decision> {
         let is_same = |decision: &&Decision| {
             let kept = &decision.new;

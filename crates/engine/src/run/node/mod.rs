@@ -36,9 +36,9 @@ pub(crate) struct ActiveNode<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) step: &'a PlanStep,
     pub(crate) phase: Phase,
-    /// What its calls and its end are filed under: the step's name, or that of a round of mending.
+    /// The name under which its calls and its end are recorded: the step's name, or that of a repair round.
     pub(crate) path: &'a str,
-    /// What its templates see.
+    /// The values of its templates.
     pub(crate) values: &'a Values,
     /// The number of the last thing that a person said which they hold.
     pub(crate) guidance_seen: u32,
@@ -64,12 +64,12 @@ pub(crate) enum NodePersistence {
     Stored,
     /// Not stored.
     Loose,
-    /// To be stored together with its only call, which is not kept either.
+    /// To be stored together with its only call, which is not stored either.
     WithCall(Box<UnrecordedCall>),
 }
 
 impl NodePersistence {
-    /// The call that is to be kept with it.
+    /// Returns the call that is to be stored with it.
     pub(crate) fn unkept(&self) -> Option<&UnrecordedCall> {
         match self {
             NodePersistence::Stored | NodePersistence::Loose => None,
@@ -99,15 +99,15 @@ impl NodeResult {
 pub(crate) struct NodeOutput {
     /// The exit status of its command.
     pub(crate) exit: Option<i32>,
-    /// What it said, redacted.
+    /// The output as text, redacted.
     pub(crate) text: String,
-    /// What it said for programs, redacted; null when it said nothing.
+    /// The output for programs, redacted; null if there is none.
     pub(crate) json: Value,
     /// The number of files that it changed.
     pub(crate) changed: u32,
-    /// What its model calls used.
+    /// The use of its model calls.
     pub(crate) usage: TokenUsage,
-    /// The number of the last thing that a person said which it was told beyond its brief.
+    /// The number of the last message of a person that it got beyond its brief.
     pub(crate) guidance_seen: u32,
 }
 
@@ -132,7 +132,7 @@ impl NodeOutput {
     }
 }
 
-/// A text as it is kept of a node: whole, or its head and its tail.
+/// Returns a text as it is stored for a node: whole, or its head and its tail.
 pub(crate) fn bounded(text: String) -> String {
     let (half, mark) = (NODE_TEXT_BYTES_MAX / 2, 64);
     match text.len() > NODE_TEXT_BYTES_MAX {
@@ -183,7 +183,7 @@ impl ActiveNode<'_> {
         text.expand(self.values).map_err(|error| self.unfit(&error))
     }
 
-    /// What the definition says cannot be done with these values.
+    /// Returns the error of a node whose definition cannot be carried out with these values.
     pub(crate) fn unfit(&self, why: &dyn std::fmt::Display) -> RunError {
         RunError::failed(ErrorCategory::InvalidInput, format!("node {}: {why}", self.path))
     }

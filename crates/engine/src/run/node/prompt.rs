@@ -12,7 +12,8 @@ use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, Values};
 
 const INVARIANTS: &str = "What must hold (where two conflict, the earlier holds):";
 
-/// What the templates of a phase see, before any of its nodes has settled and anybody has said anything.
+/// Returns the template values of a phase, before any of its nodes has settled and before any message of a
+/// person.
 pub(crate) fn values(plan: &Plan, runs: &[NodeRun], findings: &str) -> Values {
     let strategy = strategy(plan, runs).map(|strategy| strategy.to_string()).unwrap_or_default();
     let done = bullets(plan.spec.definition_of_done.iter().map(String::as_str));
@@ -38,7 +39,7 @@ pub(crate) fn with_brief(plan: &Plan, values: &Values, decisions: &[Decision]) -
     (Values { prompt, ..values.clone() }, seen)
 }
 
-/// What every model is told whatever it is asked: the invariants, and the instructions of the projects.
+/// Returns the text for every model: the invariants, and the instructions of the projects.
 pub(crate) fn pinned(plan: &Plan) -> String {
     let invariants = bullets(plan.spec.invariants.iter().map(|invariant| invariant.text.as_str()));
     let instructions = plan.spec.instructions.iter().map(|project| match plan.projects.len() {
@@ -49,7 +50,7 @@ pub(crate) fn pinned(plan: &Plan) -> String {
     section(&[(INVARIANTS, invariants), ("Instructions of the project (AGENTS.md):", instructions)])
 }
 
-/// What strategize of this attempt came to; none when nobody thought about it.
+/// Returns the strategy of this attempt; `None` if it has none.
 pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<PlanStrategy> {
     let strategist = plan.spec.strategist.as_ref()?;
     let is_it = |run: &&NodeRun| {
@@ -58,7 +59,7 @@ pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<PlanStrategy> {
     runs.iter().find(is_it).map(|run| PlanStrategy::from_output(&run.json, &run.text))
 }
 
-/// What a person said that still holds, in order.
+/// Returns the messages of a person that are still in force, in order.
 pub(crate) fn guidance(decisions: &[Decision]) -> impl Iterator<Item = &Decision> {
     decisions.iter().filter(|decision| decision.new.kind == DecisionKind::Guidance && decision.is_live())
 }

@@ -29,7 +29,7 @@ use crate::run::call::result::CommandResult;
 use crate::run::call::sandbox_call::CallAccess;
 use crate::run::graph::GraphRun;
 
-/// How much of a check's output its message keeps.
+/// The maximum number of bytes of a check's output that its message repeats.
 const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
 /// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones

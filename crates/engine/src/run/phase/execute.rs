@@ -3,13 +3,13 @@
 //!
 //! # How a round begins
 //! Each begins the same way, be it the first, one after a failure, or one after a crash. A sandbox starts
-//! from the live tree. What nodes recorded whose ends stand is put back into it, and they are not done again.
-//! What any other node had recorded is reverted by inverse entries, and that node begins again. Where a node
-//! whose end stands has changed the same file since, its change stays: the inverse is merged with it
-//! (`plan_sandbox::revert`), and only where both changed the same lines a person is asked.
+//! from the live tree. The recorded changes of nodes with a valid end are put back into it, and these nodes
+//! are not done again. The recorded changes of any other node are reverted by inverse entries, and that node
+//! begins again. If a node with a valid end has changed the same file since, its change stays: the inverse is
+//! merged with it (`plan_sandbox::revert`). Only if both changed the same lines a person is asked.
 //!
-//! If what a command changed could not be captured, its sandbox was kept: that one is opened again, captured,
-//! and the command is not run a second time.
+//! If the changes of a command could not be captured, its sandbox was retained: that one is opened again,
+//! captured, and the command is not run a second time.
 //!
 //! # Invariants
 //! One loop tries again, and it does what the recovery says.
@@ -77,7 +77,7 @@ pub(crate) async fn report_and_decide(
     }
 }
 
-/// Takes the plan from where it stands to the end of its graph and checks.
+/// Takes the plan from its present progress to the end of its graph and checks.
 async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
     let mut progress = progress(actor, "").await?;
     if needs_sandbox(actor.plan) && begin(actor, &progress).await? {
@@ -89,7 +89,7 @@ async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
     }
 }
 
-/// Where the actor stands, and what its nodes are told.
+/// Returns the progress of the actor, and the values for its nodes.
 pub(crate) async fn progress(actor: &GraphRun<'_>, findings: &str) -> Result<GraphProgress, RunError> {
     let GraphRun { engine, plan, .. } = *actor;
     let (runs, calls) = (engine.store.node_runs(plan.id).await?, engine.calls(plan).await?);
@@ -115,8 +115,8 @@ fn needs_sandbox(plan: &Plan) -> bool {
     plan.spec.steps.iter().any(needs_it) || !plan.spec.validations.is_empty()
 }
 
-/// Opens the sandbox and brings it to where the plan stands. True when a node was finished by that: its
-/// command ended well before, and what it changed was kept.
+/// Opens the sandbox and brings it to the present progress of the plan. True if that finished a node: its
+/// command ended well before, and its changes were retained.
 pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Result<bool, RunError> {
     let GraphRun { engine, run, live, plan, .. } = *actor;
     let settled = progress.settled(actor.steps);

@@ -50,7 +50,7 @@ use crate::run::state::{RunState, StopBehavior};
 use crate::run::{RunError, sandbox_category};
 use worker::EndedCall;
 
-/// What is to be checked.
+/// The changes that are to be checked.
 pub(crate) struct Recheck<'a> {
     pub(crate) engine: &'a Arc<EngineInner>,
     pub(crate) plan: &'a Plan,
@@ -60,7 +60,7 @@ pub(crate) struct Recheck<'a> {
     pub(crate) net_hash: Hash,
 }
 
-/// What the checks said.
+/// The results of the checks.
 pub(crate) struct RecheckResult {
     /// The tree that they ran on, before the changes.
     pub(crate) stamp: TreeStamp,
@@ -120,7 +120,7 @@ pub(crate) fn required(plan: &Plan) -> Vec<&Validation> {
     checks
 }
 
-/// What an apply would write, and the bytes of it that are in no store.
+/// The tree that an apply would write, and those of its bytes that are in no store.
 struct MergedTree {
     changes: Vec<NetChange>,
     bytes: HashMap<Hash, Vec<u8>>,

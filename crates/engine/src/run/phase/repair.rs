@@ -35,7 +35,7 @@ pub(crate) async fn check_and_repair(
     }
 }
 
-/// What a round came to.
+/// The outcome of a round.
 enum RepairOutcome {
     Changed,
     /// It changed nothing, so the checks would say what they said.
@@ -99,7 +99,7 @@ async fn run_repair(
     Ok(if ended.changed == 0 { RepairOutcome::Nothing } else { RepairOutcome::Changed })
 }
 
-/// What the checks found, as it is told to who mends.
+/// Returns the findings of the checks as text for the repair.
 fn findings(found: &[ValidationResult]) -> String {
     let one = |result: &ValidationResult| {
         let how = match result.outcome {

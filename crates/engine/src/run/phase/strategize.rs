@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Nothing is changed: models get no tool that writes, commands and servers see the projects read-only,
 //!    and a sandbox is opened for them alone.
-//! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is
-//!    broken off before that step has no decision of it, and the node that said it is not asked again.
+//! 2. The decisions are recorded in one step: the strategy, and below it the choices. A plan that is
+//!    interrupted before that step has no decision of it, and the node that reported them is not asked again.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
     graph::run(actor, &mut progress).await
 }
 
-/// What the strategist said, as decisions: the strategy first, the choices below it.
+/// Returns the decisions of the strategist: the strategy first, the choices below it.
 fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec<StepDecision>, RunError> {
     let is_result = |run: &&NodeRun| {
         run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result

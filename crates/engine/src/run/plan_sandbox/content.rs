@@ -19,11 +19,11 @@ use sync::primitives::{Mutex, lock};
 pub(crate) struct Staging {
     store: Arc<dyn Store>,
     staged: Mutex<BTreeMap<Hash, StagedContent>>,
-    /// Whether nobody waits for more.
+    /// True if no task waits for more.
     is_over: AtomicBool,
 }
 
-/// Reads until nobody waits for it any more.
+/// A reader that fails as soon as no task waits for it any more.
 struct UntilCancelled<'a> {
     bytes: &'a mut dyn Read,
     is_over: &'a AtomicBool,
@@ -43,7 +43,7 @@ impl Staging {
         Self { store, staged: Mutex::default(), is_over: AtomicBool::new(false) }
     }
 
-    /// What is to be stored with the call.
+    /// Returns the contents that are to be stored with the call.
     pub(crate) fn contents(&self) -> Vec<StagedContent> {
         lock(&self.staged).values().cloned().collect()
     }
@@ -53,7 +53,7 @@ impl Staging {
         lock(&self.staged).clear();
     }
 
-    /// Nobody waits for what is still being kept: from now on that fails.
+    /// Cancels what is still being stored: from now on that fails.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

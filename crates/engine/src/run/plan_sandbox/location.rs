@@ -20,22 +20,22 @@ use sandbox::{CopyWatch, OpenRequest, Sandbox, SandboxOpenError};
 
 use crate::engine::EngineInner;
 
-/// The number of sandboxes of one attempt that may be held at once: each but one by an owner that stands
-/// still.
+/// The maximum number of sandboxes of one attempt that may be held at once: each but one by an owner that is
+/// blocked.
 const HOMES_MAX: u32 = 8;
-/// How often the first is looked at before another one is taken: who looks for leftovers holds each for a
-/// moment.
+/// The number of tries with the first directory before another one is taken: a search for leftovers holds
+/// each for a moment.
 const LOOKS_MAX: u32 = 20;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 impl EngineInner {
-    /// Where the sandbox of the plan's present attempt lies, if nobody else holds that.
+    /// Returns the directory of the sandbox of the plan's present attempt, if no other owner holds that.
     pub(crate) fn sandbox_home(&self, plan: &Plan) -> PathBuf {
         self.options.sandbox_dir.join(format!("{}-{}", plan.id, plan.attempt))
     }
 }
 
-/// Where the output of a call that runs in this sandbox can be read.
+/// Returns the directory of the output of a call that runs in this sandbox.
 pub(crate) fn log_dir(sandbox: &Path, call: CallNumber) -> PathBuf {
     sandbox.join(format!("call-{}", call.0))
 }
@@ -50,8 +50,8 @@ pub(crate) fn owner_of(dir: &Path) -> Option<(PlanId, u32)> {
     Some((plan.parse().ok()?, attempt.parse().ok()?))
 }
 
-/// Opens the sandbox that is kept of the attempt, and gives its note; else a new one, in the first directory
-/// that is free.
+/// Opens the retained sandbox of the attempt, and returns its note; otherwise opens a new one, in the first
+/// free directory.
 pub(crate) fn open(
     request: &OpenRequest,
     watch: &CopyWatch,
@@ -79,8 +79,8 @@ pub(crate) fn open(
     opened
 }
 
-/// Opens a new sandbox in the first spare directory of the attempt that is free. Whatever is kept of the
-/// attempt is left alone.
+/// Opens a new sandbox in the first free spare directory of the attempt. A retained sandbox of the attempt is
+/// not touched.
 pub(crate) fn open_spare(
     request: &OpenRequest,
     watch: &CopyWatch,
@@ -97,7 +97,7 @@ pub(crate) fn open_spare(
     opened
 }
 
-/// The sandbox of the attempt that is kept, if one is. One that is in use is not told of.
+/// Returns the retained sandbox of the attempt. `None` if there is none, or if it is in use.
 pub(crate) fn kept(first: &Path) -> Option<PathBuf> {
     (1..=HOMES_MAX).map(|no| dir_for(first, no)).find(|dir| sandbox::is_retained(dir))
 }

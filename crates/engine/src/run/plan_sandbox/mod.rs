@@ -32,7 +32,7 @@ use revert::RevertEntry;
 use worker::EndedCall;
 use worker::JobRun;
 
-/// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
+/// Opens the sandbox; or the retained one of this attempt again, whose note is returned.
 pub(crate) async fn open(
     engine: &Arc<EngineInner>,
     run: &JobRun,
@@ -108,7 +108,7 @@ fn record_of(engine: &EngineInner, plan: &Plan, sandbox: &Sandbox) -> SandboxRec
     }
 }
 
-/// Closes the sandbox of nodes that are done anew; what a stopped call left in it is recorded first.
+/// Closes the sandbox of nodes that are done again; the changes of a stopped call in it are recorded first.
 pub(crate) async fn close(context: &NodeContext<'_>) -> Result<(), RunError> {
     context.end_open_calls().await?;
     remove(context.live).await
@@ -120,7 +120,7 @@ async fn remove(live: &RunState) -> Result<(), RunError> {
     closed.await?.map_err(|error| RunError::failed(ErrorCategory::Sandbox, error))
 }
 
-/// Closes a sandbox that was kept, which is no longer worth it.
+/// Closes a retained sandbox that is not needed any more.
 pub(crate) async fn discard(live: &RunState) -> Result<(), RunError> {
     with_open(live, |open| {
         open.kept = None;

@@ -34,7 +34,7 @@ use crate::run::graph::GraphRun;
 use crate::run::node::NodeOutput;
 use crate::run::state::{RunState, SandboxSession};
 
-/// How a command ended whose changes are still in its sandbox only.
+/// The end of a command whose changes are still in its sandbox only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RetainedEnd {
     call: u32,
@@ -71,7 +71,8 @@ impl RetainedEnd {
     }
 }
 
-/// Keeps the sandbox, and says so: what `message` tells has made its changes impossible to store.
+/// Retains the sandbox, and returns an error that says so: the problem in `message` prevents its changes from
+/// being stored.
 pub(crate) async fn keep(
     live: &RunState,
     end: &RetainedEnd,
@@ -107,7 +108,7 @@ fn not_captured(open: &mut SandboxSession, category: ErrorCategory, shown: &str,
     RunError::failed(category, message)
 }
 
-/// Captures what is in the sandbox that was kept. False when its command was interrupted, and must run again.
+/// Captures the changes in the retained sandbox. False if its command was interrupted, and must run again.
 pub(crate) async fn capture_kept(
     actor: &GraphRun<'_>,
     settled: &BTreeSet<String>,
@@ -135,8 +136,8 @@ pub(crate) async fn capture_kept(
     }
 }
 
-/// The step whose command it was: that of the call, or, where none is named, the first that has not settled.
-/// None when it is none that one command makes up, which is done anew as a whole.
+/// The step of that command: that of the call, or, if none is named, the first that has not settled. `None`
+/// if the step is more than one command; it is done again as a whole.
 async fn step_of<'a>(
     actor: &GraphRun<'a>,
     settled: &BTreeSet<String>,
@@ -156,8 +157,8 @@ async fn step_of<'a>(
     Ok(actor.steps.iter().find(is_it).filter(|step| matches!(step.does, NodeKind::Command(_))))
 }
 
-/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no
-/// more.
+/// Stores the changes in the sandbox under a new call, with the end that the command had; then it is not
+/// retained any more.
 async fn capture_all(
     actor: &GraphRun<'_>,
     step: &PlanStep,
@@ -237,7 +238,7 @@ fn call_end(
     CallEnd { state, duration_ms, exit, error, result, isolation, stdout, stderr }
 }
 
-/// What the command said last, as its logs have it.
+/// Returns the last output of the command from its logs.
 fn logs_tail(engine: &EngineInner, logs: Option<&std::path::Path>) -> String {
     let tail = |name: &str| {
         let bytes = logs.and_then(|logs| std::fs::read(logs.join(name)).ok()).unwrap_or_default();

@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. The changes of a settled node remain: they are merged with, or nothing is done.
 //! 2. The inverse of a path begins with what the last entry of that path left, so that entries stay a chain.
-//! 3. Files that were moved, and changed by others since, are not told apart.
+//! 3. Files that were moved, and changed by others since, are not distinguished.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ use crate::run::RunError;
 pub(crate) struct RevertEntry {
     /// The project.
     pub(crate) root: RootIndex,
-    /// Whether its before can be trusted.
+    /// The reliability of its content before.
     pub(crate) base: Base,
     /// Its effect.
     pub(crate) draft: ChangeDraft,
@@ -34,8 +34,8 @@ pub(crate) struct RevertEntry {
 
 type PathInRoot<'a> = (RootIndex, &'a RelPath);
 
-/// The entries that take `unfinished` back, beside `finished` ones that stay; new contents are kept in
-/// `staging`. Or the path at which both cannot be told apart.
+/// Returns the entries that revert `unfinished`, with the `finished` ones unchanged; new contents are stored
+/// in `staging`. Or returns the path at which both cannot be separated.
 pub(crate) fn inverse(
     staging: &Staging,
     finished: &[ChangeEntry],
@@ -87,8 +87,8 @@ fn touches(later: &ChangeEntry, earlier: &ChangeEntry) -> bool {
         && paths(later).iter().flatten().any(|path| of_earlier.iter().flatten().any(|other| other == path))
 }
 
-/// What is left of a file when these entries, which are in order, are taken out of what it is now; the outer
-/// none when that cannot be told.
+/// Returns the rest of a file after these entries, which are in order, are removed from its present content.
+/// The outer `None` if that cannot be determined.
 fn merged_out(
     staging: &Staging,
     entries: &[&ChangeEntry],
@@ -129,7 +129,7 @@ fn merged_out(
     Ok(Some(now))
 }
 
-/// The content of a file, kept a moment ago or long since.
+/// Returns the content of a file from the staging area or from the store.
 fn read(staging: &Staging, state: Option<FileState>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(state) = state {

@@ -1,7 +1,7 @@
 //! The git program: the only place that starts it.
 //!
 //! A repository is foreign: its configuration can name programs to run and files to read or write, and any of
-//! its files can be a pipe that nobody writes to. So git runs as follows.
+//! its files can be a pipe that no process writes to. So git runs as follows.
 //!
 //! # Invariants
 //! 1. Git runs within [`GitIsolation`]: it reaches no network, and writes nothing, or only the repository
@@ -49,10 +49,11 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(3600);
 /// The most memory that git can fill.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// The most that is kept of what git prints.
+/// The limit of the stored output of git.
 const OUTPUT_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
-/// Who makes a commit and when: the user may say so for one call, as for a git of their own.
+/// The variables for the author, committer and date of a commit: the user may set them for one call, as for
+/// git.
 const IDENTITY: [&str; 6] = [
     "GIT_AUTHOR_NAME",
     "GIT_AUTHOR_EMAIL",
@@ -62,7 +63,7 @@ const IDENTITY: [&str; 6] = [
     "GIT_COMMITTER_DATE",
 ];
 
-/// What git is told by its environment.
+/// The environment variables that are set for git.
 const ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_NO_LAZY_FETCH", "1"),
     // Older versions know nothing of the variable above; every way to fetch goes through a transport.
@@ -108,16 +109,16 @@ pub enum GitRunError {
     /// Git could not be started.
     #[error("git cannot be run: {source}")]
     Start {
-        /// What the system said.
+        /// The error of the system.
         #[from]
         source: io::Error,
     },
-    /// Something that is no file lies where a repository has one.
+    /// Something other than a file is where a repository has a file.
     #[error("git is not asked, because {} is {what}: replace it by a file", path.display())]
     NoFile {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What lies there.
+        /// The kind of the entry at the path.
         what: &'static str,
     },
     /// The caller does not wait any more.
@@ -126,13 +127,13 @@ pub enum GitRunError {
     /// Git waited for something that did not come.
     #[error("git was ended, because it waited for a file that nobody writes: look for pipes in {}", dir.display())]
     Stuck {
-        /// Where it ran.
+        /// The directory in which git ran.
         dir: PathBuf,
     },
     /// Git took too long.
     #[error("git was ended, because it took longer than {seconds} seconds in {}", dir.display())]
     TooLong {
-        /// Where it ran.
+        /// The directory in which git ran.
         dir: PathBuf,
         /// The limit.
         seconds: u64,
@@ -143,7 +144,7 @@ pub enum GitRunError {
     /// Something else ended git.
     #[error("git was killed by signal {signal}")]
     Killed {
-        /// Which signal.
+        /// The number of the signal.
         signal: i32,
     },
 }
@@ -284,7 +285,7 @@ impl<'a> GitCommand<'a> {
         Ok(RunningGit::new(child, self.writes, limit, self.input, self.is_over, self.dir)?)
     }
 
-    /// Where it may write.
+    /// Returns the paths that git may write.
     fn writable(&self, repository: Option<&GitDir>) -> Vec<PathBuf> {
         let mut writable = vec![PathBuf::from("/dev/null")];
         if self.writes {
@@ -315,7 +316,7 @@ impl<'a> GitCommand<'a> {
     }
 }
 
-/// Where a directory is, also one that is named by its descriptor.
+/// Returns the real path of a directory, also of one that is named by its descriptor.
 fn real_place(dir: &Path) -> PathBuf {
     let named = if dir.starts_with("/proc/self/fd") { fs::read_link(dir) } else { dir.canonicalize() };
     named.unwrap_or_else(|_| dir.to_owned())

@@ -39,7 +39,7 @@ const COMMON_DIRECTORIES: [&str; 5] = [
     "reftable",
 ];
 
-/// Returns an error if something else than a file lies where git would read one.
+/// Returns an error if something other than a file is where git would read one.
 pub(super) fn refuse_pipes(git_dir: &GitDir) -> Result<(), GitRunError> {
     let own = OWN_FILES.iter().map(|name| git_dir.own.join(name));
     let common = COMMON_FILES.iter().map(|name| git_dir.common.join(name));

@@ -32,7 +32,7 @@ fn find_program() -> Option<PathBuf> {
     Some(behind_script(&found).unwrap_or(found))
 }
 
-/// How long a script in the place of git may take to say where git is.
+/// The time limit for a script in the place of git to say where git is.
 const SCRIPT_WAIT: Duration = Duration::from_secs(2);
 
 /// The program that a script in its place starts: within the walls no script could.

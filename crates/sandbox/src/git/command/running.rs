@@ -22,19 +22,19 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use super::{GitEnd, GitRunError, GitStopCheck};
 
-/// How often a running git is looked at, to see whether it is still wanted.
+/// The interval of the checks whether a running git is still wanted.
 const LOOK_MS: i64 = 10;
 
-/// How often it is looked at whether git makes progress.
+/// The interval of the checks whether git makes progress.
 const PROGRESS_LOOK: Duration = Duration::from_millis(100);
 
 /// So many looks in a row may find git asleep: it waits for something that does not come.
 const IDLE_LOOKS_MAX: u32 = 50;
 
-/// How long a git that writes has to remove its lock files before it is killed.
+/// The time that a git that writes has to remove its lock files before it is killed.
 const END_GENTLY: Duration = Duration::from_secs(2);
 
-/// How much of what git complains is kept.
+/// The number of bytes of git's error output that are stored.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 
 /// Ends and reaps its process when it is dropped, however that comes.
@@ -66,7 +66,8 @@ impl GitChild {
 
 impl Drop for GitChild {
     fn drop(&mut self) {
-        // A process that has ended cannot be ended, one that was reaped not be waited for: both are what is wanted.
+        // A process that has ended cannot be ended, one that was reaped not be waited for: both are what is
+        // wanted.
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }

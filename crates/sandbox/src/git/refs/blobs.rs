@@ -21,7 +21,7 @@ use super::program::GitError;
 use crate::git::GitDir;
 use crate::journal::{FileImage, ImageBytes};
 
-/// How many bytes of one file are committed: git holds them in memory.
+/// The size limit of one committed file: git holds it in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The plan's change to one path of the repository.
@@ -174,7 +174,7 @@ impl CommitBuilder<'_> {
         Ok(String::from_utf8_lossy(&printed).lines().map(str::to_owned).collect())
     }
 
-    /// Which paths git would filter.
+    /// Returns the paths that git would filter.
     fn filters(&self) -> Result<Filters, GitError> {
         let mut list = Vec::new();
         for file in self.request.files {

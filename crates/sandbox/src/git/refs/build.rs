@@ -78,7 +78,7 @@ impl std::fmt::Debug for CommitRequest<'_> {
 /// Makes the commit, and says which ref is to be moved to it.
 ///
 /// # Errors
-/// [`GitError::Conflicts`] when the plan's changes cannot be told apart from others, [`GitError::BranchExists`],
+/// [`GitError::Conflicts`] if the plan's changes cannot be separated from others, [`GitError::BranchExists`],
 /// [`GitError::NothingToCommit`]. Nothing but unreferenced objects is left.
 pub fn commit(request: &CommitRequest<'_>) -> Result<RefMove, GitError> {
     let git = GitRunner::at(request.root);
@@ -107,7 +107,7 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<RefMove, GitError> {
     Ok(RefMove { name, old, new: Some(new), index })
 }
 
-/// What the path of the project is called from the top of the working tree: empty, or with a slash at the
+/// Returns the path of the project from the top of the working tree: empty, or with a slash at the
 /// end.
 fn prefix(git: &GitRunner, root: &Path) -> Result<String, GitError> {
     let arguments = ["rev-parse", "--show-prefix"];
@@ -151,7 +151,7 @@ pub(super) struct CommitBuilder<'a> {
 }
 
 impl CommitBuilder<'_> {
-    /// What the commit has at each path that the plan changed.
+    /// Returns the entry of the commit at each path that the plan changed.
     fn merge_with_head(
         &self,
         sides: &[IndexChange],
@@ -172,7 +172,7 @@ impl CommitBuilder<'_> {
         if conflicts.is_empty() { Ok(changed) } else { Err(GitError::Conflicts { paths: conflicts }) }
     }
 
-    /// What becomes of the user's index: what is staged and does not stand in the way stays staged.
+    /// Returns the changes of the user's index: staged entries that are not in the way stay staged.
     fn merge_with_index(
         &self,
         changed: &ChangedEntries,

@@ -79,7 +79,7 @@ impl RefMove {
     }
 }
 
-/// What a ref points to; none when it is not there.
+/// Returns the target of a ref; `None` if it does not exist.
 ///
 /// # Errors
 /// Git cannot say.
@@ -116,7 +116,8 @@ fn update_ref(git: &GitRunner, moved: &RefMove) -> Result<(), RefMoveError> {
         None => git.run(&["update-ref", "--no-deref", "-m", "agents: undo", "-d", &moved.name, old]),
     };
     let Err(source) = updated else { return Ok(()) };
-    // A git that ended by itself and failed has not moved it, also if it does not say any more where the ref is.
+    // A git that ended by itself and failed has not moved it, also if it does not say any more where the ref
+    // is.
     let is_refused = matches!(source, GitError::Failed { .. });
     Err(match git.resolve(&moved.name) {
         Ok(now) if now == moved.old => RefMoveError { source, is_untouched: true },

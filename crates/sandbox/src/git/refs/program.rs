@@ -21,7 +21,7 @@ pub enum GitError {
     /// The directory is in no working tree.
     #[error("{} is not in a git repository", path.display())]
     NotARepository {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
     },
     /// A branch of that name is there already.
@@ -39,7 +39,7 @@ pub enum GitError {
     /// A merge is going on: a commit now would end it.
     #[error("a merge is in progress: finish or abort it first")]
     MergeInProgress,
-    /// The plan's changes cannot be told apart from changes that are not committed.
+    /// The plan's changes cannot be separated from changes that are not committed.
     #[error("{} cannot be committed without changes that are not the plan's", paths.first().map(ToString::to_string).unwrap_or_default())]
     Conflicts {
         /// Of which files.
@@ -51,7 +51,7 @@ pub enum GitError {
     /// Somebody moved the ref.
     #[error("{name} moved meanwhile")]
     RefMoved {
-        /// Which ref.
+        /// The name of the ref.
         name: String,
     },
     /// Git said no.
@@ -59,7 +59,7 @@ pub enum GitError {
     Failed {
         /// The first argument.
         command: String,
-        /// What it printed.
+        /// The output of the program.
         message: String,
     },
     /// The program of a filter did not run, or failed.
@@ -69,7 +69,7 @@ pub enum GitError {
         name: String,
         /// The file.
         path: RelPath,
-        /// What stood in the way.
+        /// The reason.
         why: String,
     },
     /// Git did not run to its end.
@@ -82,7 +82,7 @@ pub enum GitError {
     /// Git could not be run, or a file for it not be written.
     #[error("git: {source}")]
     Io {
-        /// What the system said.
+        /// The error of the system.
         #[from]
         source: io::Error,
     },
@@ -106,7 +106,7 @@ impl GitError {
     }
 }
 
-/// How much of what git prints is kept of a failure.
+/// The number of characters of git's output that an error holds.
 const MESSAGE_CHARS_MAX: usize = 500;
 
 /// Git in one directory, with one index.
@@ -187,7 +187,7 @@ impl GitRunner {
         Ok("0".repeat(digits))
     }
 
-    /// What a name stands for; none when there is no such thing.
+    /// Returns the object that a name resolves to; `None` if there is no such thing.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<String>, GitError> {
         let arguments = ["rev-parse", "-q", "--verify", name];
         let (end, printed) = self.output(&arguments, b"")?;

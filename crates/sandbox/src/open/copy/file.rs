@@ -23,7 +23,7 @@ const CHUNK_BYTES: u64 = 64 * 1024 * 1024;
 /// A whole block: less would not be shared everywhere.
 const PROBE_BYTES: usize = 4096;
 
-/// Whether a file can be shared between the project and the sandbox, found out by sharing one.
+/// Returns an error if no file can be shared between the project and the sandbox; tries it with one.
 pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), String> {
     let said = |errno: Errno| errno.to_string();
     let original = match some_file(from) {
@@ -164,8 +164,8 @@ pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Listin
     }
 }
 
-/// Mode and time of last change. The copy belongs to us, whoever owns the original: a command of root has no
-/// right to write what belongs to others.
+/// Sets mode and time of last change. The copy belongs to us, whichever user owns the original: a command of
+/// root has no right to write what belongs to others.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 pub(super) fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
     rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;

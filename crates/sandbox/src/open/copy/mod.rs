@@ -1,11 +1,11 @@
 //! The strategies that copy everything, by sharing blocks or byte by byte.
 //!
 //! # Invariants
-//! 1. The original is only read. Links are copied as links, modes and times are kept; pipes, sockets and
+//! 1. The original is only read. Links are copied as links, modes and times are preserved; pipes, sockets and
 //!    devices are left out and counted.
 //! 2. A repository in the tree, at any depth, gets a private `.git`: nothing done in the copy reaches the
 //!    user's.
-//! 3. The sandbox directory itself is not copied, should it lie inside the project.
+//! 3. The sandbox directory itself is not copied, even if it is inside the project.
 //!
 //! # Not here
 //! How one file is copied: `file`.
@@ -34,7 +34,7 @@ use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::fs::listing::{ListingEntry, is_absent, list, open_dir};
 use crate::git;
 
-/// The directory beside a copy in which borrowed directories have their second place.
+/// The directory next to a copy in which borrowed directories have their second place.
 pub(crate) const LENT: &str = "objects";
 
 /// On how many threads files are copied: the disk is the limit soon.
@@ -87,7 +87,7 @@ impl CopyWatch {
         (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Begins to count anew, for another kind of copy.
+    /// Resets the counts, for another kind of copy.
     pub(crate) fn restart(&self) {
         self.files.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -120,9 +120,9 @@ pub(crate) struct ProjectCopy<'a> {
     pub(crate) bytes: CopyMethod,
     /// Device and inode of a directory that is not copied.
     pub(crate) leave_out: (u64, u64),
-    /// Whether to go no further; asked before each file, and in a huge one after each chunk.
+    /// Returns true to stop the copy; called before each file, and in a huge one after each chunk.
     stop: &'a (dyn Fn() -> bool + Sync),
-    /// How much was copied, and may be.
+    /// The amount that was copied, and its limit.
     watch: &'a CopyWatch,
     skipped: SkippedFiles,
     dirs: BTreeMap<Option<RelPath>, Stat>,
@@ -179,7 +179,7 @@ impl<'a> ProjectCopy<'a> {
         self.finish().map_err(|why| why.to_string())
     }
 
-    /// Copies what lies directly in `dir`; says which directories lie in it.
+    /// Copies the entries directly in `dir`; returns the directories in it.
     fn one_directory(
         &mut self,
         dir: Option<&RelPath>,
@@ -405,7 +405,7 @@ impl<'a> ProjectCopy<'a> {
         self.stop
     }
 
-    /// Where what the copy borrows has its second place: beside it.
+    /// Returns the second place of the directories that the copy borrows: next to it.
     pub(crate) fn lent(&self) -> PathBuf {
         self.to_path.with_file_name(LENT)
     }

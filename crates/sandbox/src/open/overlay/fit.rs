@@ -2,7 +2,7 @@
 //! user.
 //!
 //! # Not here
-//! What only trying tells: that is said by the process that mounts.
+//! Reasons that only an attempt reveals: the process that mounts reports them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,7 +28,7 @@ const UNFIT_BELOW: [(u64, &str); 12] = [
     (0x4d44, "FAT"),
 ];
 
-/// What stands against an overlay over this project.
+/// Returns an error with the reason if an overlay over this project is impossible.
 pub(super) fn of_project(
     project: BorrowedFd<'_>,
     path: &Path,
@@ -56,7 +56,7 @@ pub(super) fn of_project(
     Ok(())
 }
 
-/// What stands against keeping the changes in this directory.
+/// Returns an error with the reason if the changes cannot be stored in this directory.
 pub(super) fn of_upper(upper: BorrowedFd<'_>, path: &Path) -> Result<(), String> {
     if file_system(upper)? == OVERLAYFS {
         return Err(format!("{} lies on an overlay itself", path.display()));
@@ -86,7 +86,7 @@ fn file_system(dir: BorrowedFd<'_>) -> Result<u64, String> {
     Ok(statfs.f_type as u64 & 0xffff_ffff)
 }
 
-/// What is mounted strictly below a path.
+/// Returns the mount points strictly below a path.
 fn mounts_below(path: &Path) -> Result<Vec<PathBuf>, String> {
     let points = mount_points().map_err(|source| format!("the table of mounts cannot be read: {source}"))?;
     Ok(points.into_iter().filter(|point| point != path && point.starts_with(path)).collect())

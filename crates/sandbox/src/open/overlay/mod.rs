@@ -37,7 +37,7 @@ pub(crate) struct OverlayTarget<'a> {
     pub(crate) path: &'a Path,
     /// The project itself.
     pub(crate) lower: BorrowedFd<'a>,
-    /// Where `upper` and `work` are made.
+    /// The directory in which `upper` and `work` are made.
     pub(crate) dir: PathBuf,
     pub(crate) read_only: bool,
 }
@@ -125,8 +125,8 @@ fn make_dir(path: &Path) -> Result<OwnedFd, String> {
         .map_err(|source| format!("{}: {source}", path.display()))
 }
 
-/// The kernel makes directories that nobody may enter. Their owner must be able to remove them whatever
-/// becomes of us.
+/// Opens the directories that the kernel makes with no permissions. Their owner must be able to remove them
+/// whatever becomes of us.
 fn open_work(dir: &Path) {
     for made in ["work/work", "work/work/incompat", "work/work/incompat/volatile"] {
         // One that is not there is none that is in the way.

@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// The largest id that belongs to somebody.
+/// The largest id that a user or group can have.
 const ID_MAX: u32 = u32::MAX - 1;
 
 /// The owner of a project, if that is not who we are.
 ///
-/// Who owns the directory decides, unless more of what is directly in it is our own: then it is ours but for
-/// its top.
+/// The owner of the directory decides, unless more of what is directly in it is our own: then it is ours but
+/// for its top.
 pub(super) fn other_owner(dir: BorrowedFd<'_>) -> Result<Option<(Uid, Gid)>, Errno> {
     let (stat, own) = (rustix::fs::fstat(dir)?, rustix::process::geteuid().as_raw());
     if stat.st_uid == own {
@@ -50,8 +50,8 @@ pub(super) fn exchanged_with_root((uid, gid): (Uid, Gid)) -> io::Result<OwnedFd>
     // SAFETY: without a stack of its own the child is a fork.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid == 0 {
-        // SAFETY: system calls only, none of which touches memory. The process waits to be killed, with this thread at the
-        // latest.
+        // SAFETY: system calls only, none of which touches memory. The process waits to be killed, with this
+        // thread at the latest.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             while libc::getppid() == parent {

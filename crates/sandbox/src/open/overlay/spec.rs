@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Which directory a path led to, so that the process can tell that it leads to the same one.
+/// The identity of the directory at a path, so that the process can check that the path leads to the same
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirIdentity {
     device: u64,
@@ -89,7 +90,7 @@ pub(super) enum MountStep {
 pub(super) struct MountFailure {
     pub(super) step: MountStep,
     pub(super) errno: i32,
-    /// Which overlay it was about.
+    /// The index of the overlay that it was about.
     pub(super) overlay: Option<usize>,
 }
 

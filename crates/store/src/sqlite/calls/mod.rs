@@ -45,8 +45,8 @@ pub(super) fn keep_begun(
     Ok(call)
 }
 
-/// Keeps a call that has ended already and changed nothing, with the nodes that it settles. What is to be
-/// told of it goes to `told`.
+/// Stores a call that has ended already and changed nothing, with the nodes that it settles. Its events
+/// go to the last argument.
 pub(super) fn keep_ended(
     tx: &Tx<'_>,
     head: PlanHead,

@@ -138,7 +138,7 @@ pub(super) fn end_all(
     open.into_iter().map(|(set, id)| end(tx, head, set, id, how, at)).collect()
 }
 
-/// Ends an open changeset and tells of it.
+/// Ends an open changeset and records the event.
 fn end(
     tx: &Tx<'_>,
     head: PlanHead,
@@ -207,8 +207,8 @@ fn entries_in(
     Ok(all)
 }
 
-/// What the entries of one attempt come to, read one by one. Those of a single changeset, as of a plan with
-/// one command, lie in their order already; those of several have to be sorted.
+/// Returns the net changes of one attempt, from entries that are read one by one. Those of a single
+/// changeset, as of a plan with one command, are in their order already; those of several have to be sorted.
 ///
 /// # Errors
 /// As [`entries_in`].

@@ -19,10 +19,10 @@ use domain::{Hash, ZeroRun};
 
 use crate::{STAGED_KEPT, StoreError};
 
-/// How files begin their names until they have their place.
+/// The prefix of the names of files that do not have their place yet.
 const BESIDE: &str = "new-";
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const CHUNK_BYTES: usize = 128 * 1024;
 
 /// The directory of large contents.

@@ -2,13 +2,13 @@
 //!
 //! # How a large one comes to stay
 //! 1. [`stage`](ContentStore::stage) writes it to a file of its own name while it is hashed.
-//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`](crate::STAGED_KEPT) or as long
-//!    as something names it.
+//! 2. Its row is written: from here on no process collects it, for [`STAGED_KEPT`](crate::STAGED_KEPT) or as
+//!    long as something names it.
 //! 3. The file is renamed to its hash.
 //! 4. The end of its call names it; the end of its changeset waits until the file is on the disk.
 //!
 //! # Invariants
-//! 1. Under a hash lies that content or nothing: never half of it.
+//! 1. Under a hash is that content or nothing: never half of it.
 //! 2. Collecting finds out and removes within one transaction, and staging writes its row in one: whichever
 //!    comes first, no content that was staged is removed before it is named.
 
@@ -28,8 +28,8 @@ use crate::{
 };
 pub(super) use files::ContentFiles;
 
-/// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits
-/// for it.
+/// A staging that is further ahead than clocks of one boot can differ is of another boot, and no process
+/// waits for it.
 const AHEAD_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Keeps what was staged, now that it has been named.
@@ -64,14 +64,14 @@ fn note_staged(tx: &Tx<'_>, staged: &StagedContent, now: Ms) -> Result<(), Store
     Ok(())
 }
 
-/// A content that nobody names.
+/// A content that nothing names.
 struct UnreferencedContent {
     hash: Hash,
     size: u64,
     is_file: bool,
 }
 
-/// Returns what nobody names but these plans.
+/// Returns the contents that nothing names but these plans.
 fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<UnreferencedContent>, StoreError> {
     let without: Vec<String> = without.iter().map(ToString::to_string).collect();
     let oldest = "SELECT min(started_at) FROM jobs WHERE state = 'running'";

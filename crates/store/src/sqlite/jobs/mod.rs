@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Every move is [`Job::next`] between a read and a write of one transaction, and does what
 //!    [`PlanRecord`](domain::PlanRecord) does: changesets and calls that lost their owner end, the plan
-//!    follows, both are told.
-//! 2. A claim looks at queued and running jobs only, by their indexes: what has ended costs nothing.
+//!    follows, events of both are recorded.
+//! 2. A claim looks at queued and running jobs only, by their indexes: jobs that have ended cost nothing.
 
 mod port;
 mod rows;
@@ -44,7 +44,7 @@ fn lost(claim: &Claim) -> LeaseLost {
     LeaseLost { job: claim.job, fence: claim.fence }
 }
 
-/// The job that the claim names, owned or not. A plan or a job that nobody knows has no owner.
+/// Returns the job that the claim names, owned or not. An unknown plan or job has no owner.
 pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<JobRow, StoreError> {
     find(tx, claim.job)?.filter(|kept| kept.job.plan == claim.plan).ok_or_else(|| lost(claim).into())
 }
@@ -98,14 +98,14 @@ pub(super) fn move_job(
     Ok(after)
 }
 
-/// Queues a job that may be queued, and tells of it.
+/// Queues a job that may be queued, and records the event.
 pub(super) fn keep_queued(tx: &Tx<'_>, head: PlanHead, job: &Job, at: WriteTime) -> Result<(), StoreError> {
     insert(tx, head, job)?;
     tell(tx, head, [event_draft::job_queued(job)], at.wall)
 }
 
-/// Whether the id of a job is free in the whole store, and the queue has room. A known job of the plan is
-/// queued already.
+/// Returns an error if the id of a job is taken in the store, or the queue is full. A known job of the plan
+/// is queued already.
 pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<JobRow>, JobStoreError> {
     if let Some(known) = find(tx, new.id)? {
         let is_of_plan = known.job.plan == new.plan;
@@ -144,8 +144,8 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: WriteTime) -> Result<Job, JobStoreError
 }
 
 /// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead. A job
-/// whose plan cannot be read here is passed over, for a newer program: it keeps nobody else waiting. Who
-/// serves that plan alone is told.
+/// whose plan cannot be read here is passed over, for a newer program: no other plan waits for it. A worker
+/// that serves that plan alone gets the error.
 fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: WriteTime) -> Result<Option<Job>, JobStoreError> {
     let mut passed = SkippedJobs::default();
     while let Some((id, event)) = pick(tx, request, &passed, at.now)? {
@@ -234,7 +234,7 @@ fn cancel_own(tx: &Tx<'_>, claim: &Claim, reason: String, at: WriteTime) -> Resu
     owner_event(tx, claim, &JobEvent::Cancel { reason }, at)
 }
 
-/// Asks for a cancel; says whether nobody had before.
+/// Asks for a cancel; returns true if no caller asked before.
 fn cancel_first(
     tx: &Tx<'_>,
     job: JobId,

@@ -13,7 +13,7 @@ use crate::sqlite::row::{
 };
 use crate::sqlite::tx::Tx;
 
-/// A job as it stands, and the row of its plan.
+/// The present job, and the row of its plan.
 pub(in crate::sqlite) struct JobRow {
     pub(in crate::sqlite) head: PlanHead,
     pub(in crate::sqlite) job: Job,
@@ -100,7 +100,7 @@ fn text_of(after: Option<JobId>) -> String {
     after.map(|id| id.to_string()).unwrap_or_default()
 }
 
-/// Whether a worker that was started with the variables `?5` has all that a job wants.
+/// The condition that a worker that was started with the variables `?5` has all that a job wants.
 macro_rules! has_its_keys {
     () => {
         "(keys IS NULL
@@ -154,8 +154,8 @@ pub(super) fn dead_to_be_cancelled_of(
     tx.one(dead, (head.0, ms(now), SqlText(boot)), |row| parsed(row, 0))
 }
 
-/// The first queued job that is due and for workers that have these variables. One that is held is due for
-/// nobody but who serves its plan.
+/// Returns the first queued job that is due and for workers that have these variables. One that is held is
+/// due for no worker but the one that serves its plan.
 pub(super) fn first_due(
     tx: &Tx<'_>,
     now: Ms,

@@ -85,7 +85,7 @@ pub(super) fn open_accounts(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<
         .try_for_each(|kind| rows::save_plan(tx, head, kind, Account::with_limit(plan.spec.limit(kind))))
 }
 
-/// The plan's account, as it stands or as it begins.
+/// Returns the plan's account, the present one or a new one.
 fn account(tx: &Tx<'_>, head: PlanHead, kind: SpendKind) -> Result<Account, StoreError> {
     if let Some(known) = rows::of_plan(tx, head, kind)? {
         return Ok(known);
@@ -131,7 +131,7 @@ fn keep_settled(
     Ok(settled)
 }
 
-/// Settles all of a plan that is still under way, since whoever reserved it lost the job.
+/// Settles all of a plan that is still under way, because the owner that reserved it lost the job.
 pub(super) fn assume_all(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<(), StoreError> {
     for spend in rows::open(tx, head, plan)? {
         keep_settled(tx, head, spend, SpendSettlement::Assumed)?;

@@ -24,7 +24,7 @@ use crate::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 use decisions::decide_one;
 pub(super) use rows::{attempt_of, of_head};
 
-/// Keeps a plan after `event`, and tells of it.
+/// Stores a plan after `event`, and records the event.
 pub(super) fn keep_moved(
     tx: &Tx<'_>,
     head: PlanHead,
@@ -38,7 +38,7 @@ pub(super) fn keep_moved(
     tell(tx, head, [event_draft::plan_moved(before, moved, event, by)], at.wall)
 }
 
-/// Keeps a plan whose apply was undone or stands again.
+/// Stores a plan whose apply was undone or is valid again.
 pub(super) fn keep_undone(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     rows::save(tx, head, plan)
 }

@@ -24,7 +24,7 @@ macro_rules! select_plans {
     };
 }
 
-/// The plan of a row. Why one cannot be read is told with its name.
+/// Returns the plan of a row. The error of one that cannot be read names it.
 fn plan(row: &Row<'_>) -> rusqlite::Result<Plan> {
     let named = |error| {
         let rusqlite::Error::FromSqlConversionFailure(column, kind, why) = error else { return error };
@@ -64,7 +64,7 @@ pub(in crate::sqlite) fn attempt_of(tx: &Tx<'_>, head: PlanHead) -> Result<u32, 
     Ok(attempt.unwrap_or(1))
 }
 
-/// Returns where the plan stands; none when only jobs were queued for it.
+/// Returns the state of the plan; `None` if only jobs were queued for it.
 pub(super) fn state_of(tx: &Tx<'_>, head: PlanHead) -> Result<Option<PlanState>, StoreError> {
     tx.one("SELECT phase, state FROM plans WHERE head = ?1", [head.0], |row| {
         let phase: String = row.get(0)?;
@@ -126,8 +126,8 @@ pub(super) fn save(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), Store
     Ok(())
 }
 
-/// Plans that pass the filter, newest first. A plan that a newer program made is left out: one plan that
-/// cannot be read keeps nobody from the others.
+/// Returns the plans that pass the filter, newest first. A plan that a newer program made is left out: one
+/// plan that cannot be read does not hide the others.
 pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
     let PlanFilter { phase, state, root, limit } = filter;
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
@@ -246,8 +246,8 @@ pub(super) fn stands(tx: &Tx<'_>, head: PlanHead, seq: u32) -> Result<bool, Stor
     Ok(tx.one(live, (head.0, seq), |_| Ok(()))?.is_some())
 }
 
-/// Lets all decisions but the prompt give way to number `by`, which is not kept yet; says which did, in
-/// order.
+/// Lets all decisions but the prompt give way to number `by`, which is not stored yet; returns those that
+/// did, in order.
 pub(super) fn supersede(tx: &Tx<'_>, head: PlanHead, by: u32) -> Result<Vec<u32>, StoreError> {
     let give_way =
         "UPDATE decisions SET superseded_by = ?2 WHERE head = ?1 AND seq > 1 AND superseded_by IS NULL

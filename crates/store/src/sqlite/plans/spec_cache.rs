@@ -1,9 +1,9 @@
 //! Specs that were read lately. A plan is looked at many times while it is worked on, its spec hardly ever
-//! changes, and of all that is kept of a plan it takes longest to read.
+//! changes, and of all that is stored of a plan it takes longest to read.
 //!
 //! # Invariants
-//! 1. A spec is found by its text alone, so what is answered is what reading the text anew would have given.
-//! 2. At most [`SPECS_MAX`] are kept, none of a text over [`TEXT_BYTES_MAX`].
+//! 1. A spec is found by its text alone, so the answer is the one that another read of the text would give.
+//! 2. At most [`SPECS_MAX`] are cached, none of a text over [`TEXT_BYTES_MAX`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use domain::PlanSpec;
 use sync::primitives::{Mutex, lock};
 
-/// How many are kept.
+/// The most specs that are cached.
 const SPECS_MAX: usize = 8;
-/// Limits how long a text may be whose spec is kept.
+/// The length limit of a text whose spec is cached.
 const TEXT_BYTES_MAX: usize = 256 << 10;
 
 static LATELY: Mutex<VecDeque<(Box<str>, Arc<PlanSpec>)>> = Mutex::new(VecDeque::new());

@@ -30,7 +30,7 @@ pub(in super::super) enum Lane {
 pub(super) enum LaneBatch<C: BatchCommitter> {
     Writes {
         writes: Vec<PendingWrite<C>>,
-        /// Whether the lanes were empty before.
+        /// True if the lanes were empty before.
         waited: bool,
     },
     /// Nothing came for as long as it would wait.
@@ -100,7 +100,7 @@ impl<C: BatchCommitter> Lanes<C> {
         .await
     }
 
-    /// Returns whether it was taken in; none when there was no room, and `waker`, if given, is kept until
+    /// Returns whether it was taken in; `None` if there was no room, and `waker`, if given, is stored until
     /// there is.
     fn try_push(
         &self,
@@ -152,13 +152,13 @@ impl<C: BatchCommitter> Lanes<C> {
         LaneBatch::Writes { writes, waited }
     }
 
-    /// What is in the lanes is still written; then the writer ends.
+    /// Closes the lanes: the writes in them are still written; then the writer ends.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.arrived.notify_one();
     }
 
-    /// Answers everybody with `error`, from now on.
+    /// Answers every caller with `error`, from now on.
     pub(super) fn refuse(&self, error: &StoreError) {
         let (waiting, writes) = {
             let mut state = lock(&self.state);

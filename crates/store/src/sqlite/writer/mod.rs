@@ -9,15 +9,15 @@
 //! 4. After the commit, and only then, everybody is answered.
 //!
 //! # Invariants
-//! 1. Nobody hears `Ok` of what is not committed; one durable write makes its whole batch durable.
+//! 1. No caller gets `Ok` for a write that is not committed; one durable write makes its whole batch durable.
 //! 2. Writes of one lane happen in the order in which they were submitted.
-//! 3. A lane holds at most `lane_writes_max` writes; whoever comes then waits without blocking its thread.
+//! 3. A lane holds at most `lane_writes_max` writes; a further caller waits without blocking its thread.
 //! 4. After a commit that failed for a reason other than space or time, nothing is written any more.
 //! 5. Every write that was taken in is answered once, also when the store is dropped.
 //!
 //! # Not here
-//! What is written: the ports. SQLite: `batch`, behind [`BatchCommitter`], so that the model check in
-//! `tests/shuttle` explores this folder as it is, over commits that fail by a script. Reading: `readers`.
+//! The content of the writes: the ports. SQLite: `batch`, behind [`BatchCommitter`], so that the model check
+//! in `tests/shuttle` explores this folder as it is, over commits that fail by a script. Reading: `readers`.
 
 mod lanes;
 
@@ -39,11 +39,11 @@ use lanes::{LaneBatch, Lanes};
 /// The limits of the queue and of one batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriterBounds {
-    /// How many writes may wait in a lane.
+    /// The most writes that may wait in a lane.
     pub(super) lane_writes_max: usize,
-    /// How many writes share a commit.
+    /// The most writes that share a commit.
     pub(super) batch_writes_max: usize,
-    /// How many bytes of writes share a commit.
+    /// The most bytes of writes that share a commit.
     pub(super) batch_bytes_max: usize,
 }
 
@@ -95,7 +95,7 @@ pub(super) trait BatchCommitter: Send + Sized + 'static {
 /// The reason why a batch was not committed.
 pub(super) struct FailedBatch {
     error: StoreError,
-    /// Whether the store can be trusted with the next batch.
+    /// True if the store can no longer be trusted with the next batch.
     broken: bool,
 }
 
@@ -204,7 +204,7 @@ impl<C: BatchCommitter> StoreWriter<C> {
         answer.await.unwrap_or_else(|_| Err(stopped().into()))
     }
 
-    /// The same for whoever may block.
+    /// The same for callers that may block.
     pub(super) fn submit_blocking<T, E>(
         &self,
         terms: WriteTerms,
@@ -231,8 +231,8 @@ impl<C: BatchCommitter> StoreWriter<C> {
         Ok(())
     }
 
-    /// What has come is written, what comes before the thread has ended is written or refused, the rest is
-    /// refused.
+    /// Closes the writer: it writes the writes in its lanes, writes or refuses those that come before its
+    /// thread has ended, and refuses the rest.
     pub(super) fn close(&self) {
         self.lanes.close();
     }

@@ -1,19 +1,20 @@
 //! The servers of one node: started in the plan's sandbox when the node begins, ended when it has.
 //!
-//! A start is a call of its own, with what the server changed by it: admitted, captured, kept. Its record
-//! says what the server offers, and what of it is left out and why. Calls of its tools are made through the
-//! gateway (`tool`).
+//! A start is a call of its own, with the changes that the server made by it: admitted, captured, recorded.
+//! Its record says what the server offers, and what of it is left out and why. Calls of its tools are made
+//! through the gateway (`tool`).
 //!
 //! # Invariants
 //! 1. A server sees the projects read-only unless one of the tools that the node names may write, in a phase
 //!    and a plan that let it. So nothing that a server does while a plan is strategized changes anything.
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
-//! 3. A server that does not start fails the node; one that fails later is told to the model, call by call.
-//!    One that went away is started again for the next call, [`STARTS_MAX`] times in all.
+//! 3. A server that does not start fails the node; a later failure is reported to the model, call by call. A
+//!    server that went away is started again for the next call, [`STARTS_MAX`] times in all.
 //! 4. What a server changes between its calls is recorded for its node: with the node's next call that
 //!    writes; or, before a call of another node begins and when the server has ended, as a call of its own.
-//!    Of one that may only look it fails the node, where nothing keeps it from writing (`write_guard`). What
-//!    a server changes while a call of another node runs is not told apart from what that call changes.
+//!    Of one that may only look it fails the node, where nothing prevents it from writing (`write_guard`).
+//!    What a server changes while a call of another node runs is not distinguished from the changes of that
+//!    call.
 
 mod start;
 
@@ -50,11 +51,11 @@ pub(crate) struct NodeServers {
 /// A server that was started.
 struct StartedServer {
     settings: ServerSettings,
-    /// What it may do to the projects.
+    /// The access of the server to the projects.
     reach: ServerAccess,
-    /// What it offered when it was first started.
+    /// The tools that it offered when it was first started.
     offered: Vec<ToolSpec>,
-    /// What of its list was left out then.
+    /// The tools of its list that were left out then.
     problems: Vec<String>,
     present: Arc<Mutex<CurrentServer>>,
 }
@@ -116,7 +117,7 @@ impl ForeignTool for McpProxyTool {
     }
 }
 
-/// What a server may do to the projects.
+/// The access of a server to the projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerAccess {
     /// It changes them.
@@ -195,7 +196,7 @@ impl NodeServers {
         Ok(())
     }
 
-    /// What becomes of the server of this tool, if it went away, as the end of a sentence.
+    /// Returns what happens to the server of this tool, if it went away, as the end of a sentence.
     pub(crate) fn way_on(&self, tool: &str) -> String {
         let Some((_, running)) = self.of(tool) else { return String::new() };
         let present = lock(&running.present);
@@ -211,8 +212,8 @@ impl NodeServers {
         self.of(tool).is_some_and(|(_, running)| running.reach == ServerAccess::Watched)
     }
 
-    /// Adds their tools to those of the program, and gives the names that a node means: `SERVER.*` stands for
-    /// every tool of the server. Those that it may not call are told apart by the gate, which says why not.
+    /// Adds their tools to those of the program, and returns the names that a node means: `SERVER.*` means
+    /// every tool of the server. The gate refuses those that it may not call, with the reason.
     pub(crate) fn add_to(&self, catalog: &mut Catalog, names: &[String]) -> Vec<String> {
         let mut all = Vec::new();
         for StartedServer { settings, offered, present, .. } in self.running.values() {
@@ -237,7 +238,7 @@ impl NodeServers {
         names.iter().flat_map(meant).collect()
     }
 
-    /// What of the servers is left out, as the end of a sentence.
+    /// Returns the tools of the servers that are left out, as the end of a sentence.
     pub(crate) fn left_out(&self) -> String {
         let problems = self.running.values().flat_map(|running| &running.problems);
         problems.map(|problem| format!("; {problem}")).collect()

@@ -1,8 +1,8 @@
 //! The start of a server: a call of its own in the plan's sandbox, with what the server changed by it.
 //!
 //! # Invariants
-//! 1. It is admitted, captured and kept like every call; its record says what the server offers, what of it
-//!    is left out and why, and the how manieth start of the node it is.
+//! 1. It is admitted, captured and recorded like every call; its record says what the server offers, what of
+//!    it is left out and why, and the number of the start within the node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a ServerSettings,
     pub(crate) reach: ServerAccess,
-    /// Which start of the node it is, from 1.
+    /// The number of the start within the node, from 1.
     pub(crate) start: u32,
 }
 

@@ -1,10 +1,10 @@
 //! The context of a node: assembled once before it is first asked, and by the tools of the group `context`.
 //!
 //! # Invariants
-//! 1. A call goes the way of all calls: permit, effect, work, record. What was given is kept before the model
+//! 1. A call takes the steps of all calls: permit, effect, work, record. A context is stored before the model
 //!    reads it.
-//! 2. What cannot be assembled before the prompt is a note, and the node goes on without; for a call it is an
-//!    error that the model is told, never an empty answer.
+//! 2. If a context before the prompt cannot be assembled, a note replaces it, and the node continues without.
+//!    For a call, the model gets an error, never an empty answer.
 //! 3. A file that was shown whole and as it is counts as read.
 
 use std::sync::Arc;
@@ -33,20 +33,20 @@ use crate::run::node::prompt;
 /// The number of times that a context is made smaller that is counted otherwise where it is sent.
 const SMALLER_MAX: u32 = 3;
 
-/// What a node is given before it is first asked.
+/// The request for the context that a node gets before its first question.
 pub(crate) struct FirstContext<'a> {
     /// Its prompt.
     pub(crate) prompt: &'a str,
     /// `PROVIDER/NAME`.
     pub(crate) model: &'a str,
-    /// How much it wants; none: what the settings say.
+    /// The number of tokens that it wants; `None`: the number of the settings.
     pub(crate) tokens: Option<u32>,
-    /// Whether such a text leaves room for the answer.
+    /// Returns whether such a text leaves room for the answer.
     pub(crate) fits: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 impl ToolGateway<'_> {
-    /// Assembles what stands before the prompt, and keeps it; nothing where nothing is wanted.
+    /// Assembles the context before the prompt, and stores it; empty if none is wanted.
     pub(crate) async fn first_context(
         &self,
         first: FirstContext<'_>,
@@ -222,7 +222,7 @@ impl ToolGateway<'_> {
             .map_or_else(|error| tool_error(error).map(Err), |given| Ok(Ok(given)))
     }
 
-    /// The same, and what is wrong with the focus is an error, told with the nearest name that there is.
+    /// Does the same, but a wrong focus is an error, which contains the nearest name that exists.
     async fn assemble_strictly(
         &self,
         request: &mut ContextRequest,
@@ -289,7 +289,7 @@ impl ToolGateway<'_> {
         blocking(move || trees.focus(&strategy)).await
     }
 
-    /// What a model names: lines and files, and else the name of a definition.
+    /// Returns the focuses that a model names: lines and files, and otherwise the name of a definition.
     async fn named_focus(
         &self,
         question: &ContextQuestion,
@@ -356,7 +356,7 @@ fn named(trees: &ProjectTrees, word: String, place: Option<FocusPlace>) -> Focus
     }
 }
 
-/// What is said instead of a context before the prompt.
+/// Returns the text that replaces a context before the prompt.
 fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
     let (text, notes) = (String::new(), vec![why.told()]);
     let receipt = Receipt { at: request.at, view: request.view, notes, ..Receipt::default() };
@@ -377,7 +377,7 @@ fn no_desk() -> ToolError {
     }
 }
 
-/// What the model is told; a cancel ends the node.
+/// Returns the error for the model; a cancel ends the node.
 fn tool_error(error: ContextError) -> Result<ToolError, RunError> {
     let code = match &error {
         ContextError::Pipeline(PipelineError::Cancelled(_)) => return Err(RunError::Cancelled),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. What a node asks for is reserved before anything is looked for, and settled with what was given:
 //!    requests at once never sum above what its window leaves.
-//! 2. What stands before the prompt stays there, so it is never given again. What a tool answered may be left
+//! 2. The context before the prompt stays there, so it is never given again. The answer of a tool may be left
 //!    out of the conversation later; then it may be given again.
 
 use actors::tool::ToolError;
@@ -30,7 +30,7 @@ struct DeliveredContext {
     by_calls: Vec<PriorFragment>,
 }
 
-/// Where something was shown.
+/// The position at which something was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextPosition {
     /// It stays as long as the node.
@@ -55,8 +55,8 @@ impl ContextBudget {
         &self.model
     }
 
-    /// What stands before the prompt may fill this. Where the node does not say how much it wants, half of
-    /// what is left is for the conversation.
+    /// Returns the budget of the context before the prompt. If the node does not say how much it wants, half
+    /// of what is left is for the conversation.
     pub(crate) fn first_budget(&self, cap: Option<u32>) -> Budget {
         let kept_free = match cap {
             Some(_) => 0,
@@ -97,7 +97,7 @@ impl ContextBudget {
         lock(&self.shown).by_calls.clear();
     }
 
-    /// As `get_context_budget` tells it.
+    /// Returns the budget as `get_context_budget` reports it.
     pub(crate) fn told(&self) -> Value {
         let Budget { window, response, tools, system, cap: _ } = self.budget;
         let view = self.ledger.view();

@@ -9,7 +9,7 @@
 //!    recorded (`sandbox_call`).
 //! 2. What changed is captured after a failure, a panic and a time-out too, and before the scope of the node
 //!    is tested: a node that was stopped while its tool worked has recorded what the tool changed.
-//! 3. What the policy, the phase or the action forbids does not begin, and the refusal is kept as a call.
+//! 3. What the policy, the phase or the action forbids does not begin, and the refusal is recorded as a call.
 //! 4. Without a sandbox only looking is possible, and it looks at the live tree.
 
 mod context;
@@ -65,13 +65,13 @@ use worker::JobRun;
 pub(crate) use context::FirstContext;
 pub(crate) use context_budget::ContextBudget;
 
-/// How much longer than its own limit a tool that is none of ours is waited for: who calls it ends it by
-/// then, and knows what to say of it.
+/// The time beyond its own limit for which a foreign tool is waited for: its caller ends it by then, with a
+/// better message.
 const FOREIGN_GRACE: Duration = Duration::from_secs(5);
-/// How many changed paths a command's result names.
+/// The maximum number of changed paths that a command's result names.
 const CHANGED_MAX: usize = 500;
 
-/// Where the tools of one node work.
+/// The place where the tools of one node work.
 pub(crate) struct ToolGateway<'a> {
     engine: &'a Arc<EngineInner>,
     run: &'a JobRun,
@@ -81,12 +81,12 @@ pub(crate) struct ToolGateway<'a> {
     /// Ends with the run, and when the node is to be stopped.
     scope: Observed,
     projects: Vec<ToolProject>,
-    /// Where a call that only looked is left to be kept together with the end of its node; none: it is kept
-    /// at once.
+    /// The place for a call that only read, to be stored together with the end of its node. `None`: the call
+    /// is stored at once.
     unkept: Option<&'a Mutex<Option<UnrecordedCall>>>,
-    /// The last call that was kept or admitted.
+    /// The last call that was stored or admitted.
     last_call: Mutex<Option<CallNumber>>,
-    /// What the node of a model may be shown.
+    /// The limit of the context that the node of a model may be shown.
     desk: OnceLock<ContextBudget>,
     /// Those whose tools it may call.
     servers: &'a NodeServers,
@@ -96,7 +96,7 @@ pub(crate) struct ToolGateway<'a> {
 pub(crate) type NodeTools<'a> = ToolRunner<ToolGateway<'a>>;
 
 impl<'a> ToolGateway<'a> {
-    /// For the calls of `node`, beside its servers.
+    /// Creates the gateway for the calls of `node`, with its servers.
     pub(crate) fn beside(node: &ActiveNode<'a>, servers: &'a NodeServers) -> Self {
         let ActiveNode { engine, run, live, plan, path, .. } = *node;
         let projects = plan.projects.iter().map(|project| ToolProject {
@@ -109,7 +109,7 @@ impl<'a> ToolGateway<'a> {
         Self { engine, run, live, plan, node: path, scope, projects, last_call, desk, servers, unkept: None }
     }
 
-    /// The last call of a tool that was kept or admitted.
+    /// Returns the last call of a tool that was stored or admitted.
     pub(crate) fn last_call(&self) -> Option<CallNumber> {
         *lock(&self.last_call)
     }
@@ -129,7 +129,7 @@ impl<'a> ToolGateway<'a> {
         let _ = self.desk.set(desk);
     }
 
-    /// What the node may still be shown.
+    /// Returns the context budget that the node has left.
     pub(crate) fn desk(&self) -> Option<&ContextBudget> {
         self.desk.get()
     }
@@ -179,7 +179,7 @@ impl<'a> ToolGateway<'a> {
         self.projects.get(usize::from(no.0)).map(|project| project.root.clone()).unwrap_or_default()
     }
 
-    /// Reads, lists or searches; the call is kept with its end.
+    /// Reads, lists or searches; the call is stored with its end.
     async fn look(&self, head: &CallInfo, no: RootIndex, work: ToolRequest) -> Result<ToolOutcome, RunError> {
         let (effect, started) = (self.enter()?, self.engine.wall());
         let done = match self.look_at_hand(no, &work) {
@@ -196,7 +196,7 @@ impl<'a> ToolGateway<'a> {
         Ok(ToolOutcome { outcome, changed: 0, seen })
     }
 
-    /// The same as far as nobody and no disk has to be waited for.
+    /// Does the same as far as no task and no disk has to be waited for.
     fn look_at_hand(&self, no: RootIndex, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
         let redactor = self.engine.redactor.redactor()?;
         let project = self.project(no);
@@ -315,7 +315,7 @@ impl<'a> ToolGateway<'a> {
         Ok(ToolOutcome { outcome, changed: count(changed.len()), seen: Vec::new() })
     }
 
-    /// Records a choice; the call is kept with its end.
+    /// Records a choice; the call is stored with its end.
     async fn decide(&self, head: &CallInfo, said: &Value) -> Result<ToolOutcome, RunError> {
         let (effect, started) = (self.enter()?, self.engine.wall());
         let decider =
@@ -406,7 +406,7 @@ impl<'a> ToolGateway<'a> {
         Ok(ToolOutcome { outcome: outcome?, changed: count(changed), seen: Vec::new() })
     }
 
-    /// What a tool that is none of ours answers, within its time and as long as the node is not stopped.
+    /// Returns the answer of a foreign tool, within its time and as long as the node is not stopped.
     async fn answer(
         &self,
         head: &CallInfo,
@@ -577,7 +577,7 @@ pub(crate) async fn run_tool_step(
     }
 }
 
-/// What the answer of its tool leaves of a step.
+/// Returns the output of a step from the answer of its tool.
 fn left_by(tool: &str, answer: ToolAnswer) -> Result<NodeOutput, RunError> {
     if answer.is_error {
         return Err(RunError::failed(ErrorCategory::Tool, &answer.text));
@@ -598,7 +598,7 @@ fn left_by(tool: &str, answer: ToolAnswer) -> Result<NodeOutput, RunError> {
     Ok(NodeOutput { text: answer.text, json, changed: answer.changed, ..NodeOutput::default() })
 }
 
-/// What ends a node whose call was halted.
+/// Returns the error that ends a node whose call was halted.
 pub(crate) fn stopped(halt: Halt<RunError>) -> RunError {
     match halt {
         Halt::Stopped(stopped) => stopped,
@@ -641,7 +641,7 @@ fn fitting(head: &CallInfo, result: Value) -> Result<Value, ToolError> {
     }
 }
 
-/// What a thread came to.
+/// Returns the result of a thread.
 fn came_to(
     tool: &str,
     joined: Result<Option<Result<ToolOutput, ToolError>>, JoinError>,

@@ -4,8 +4,9 @@
 //! 1. Tokens are reserved for the whole prompt and the longest answer; money, where the price is known, for
 //!    the dearest way in which that can be billed. Both or none: what a limit refuses leaves nothing
 //!    reserved.
-//! 2. What was reserved is settled: with what the provider says; when it failed, with the prompt if that may
-//!    have been read, else with nothing. Who is killed in between leaves that to whoever takes the job over.
+//! 2. A reservation is settled: with the amount that the provider reports; when it failed, with the prompt if
+//!    that may have been read, else with nothing. If the process is killed in between, the next owner of the
+//!    job does that.
 //! 3. What went beyond its reserve (an estimate that was too low) is added, up to the plan's limit and never
 //!    above it; the account of the day has what was reserved.
 //! 4. A replay spends no money, so it reserves none.
@@ -19,7 +20,7 @@ use super::turn::ModelCaller;
 use crate::run::RunError;
 use crate::run::accounting;
 
-/// What is reserved for a call.
+/// The reservation for a call.
 pub(crate) struct SpendReservation {
     estimate: TokenEstimate,
     tokens: ReservedAmount,

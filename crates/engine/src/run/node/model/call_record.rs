@@ -19,7 +19,7 @@ use crate::run::node::bounded;
 use crate::run::{RunError, accounting};
 use worker::EndedCall;
 
-/// A question that is kept and has no end yet.
+/// A question that is stored and has no end yet.
 pub(crate) struct ModelCallRecord(ToolCall);
 
 impl ModelCallRecord {
@@ -90,7 +90,7 @@ impl ModelCallRecord {
     }
 }
 
-/// The answer as it is kept. What was spent is null where nobody knows it.
+/// Returns the stored form of the answer. The cost is null if it is not known.
 fn told(asker: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
     let engine = asker.node.engine;
     let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! The conversation with a model, kept within the model's window.
+//! The conversation with a model, which is bounded by the model's window.
 //!
 //! # Invariants
 //! 1. What is asked is estimated to fit the window, answer included, or is not asked.
@@ -18,13 +18,13 @@ use crate::run::RunError;
 use crate::run::node::ActiveNode;
 use crate::run::node::prompt;
 
-/// The window of a model of which nobody says how large it is.
+/// The window of a model whose window is not known.
 const WINDOW_TOKENS: u64 = 128_000;
-/// How long an answer may be when nobody says.
+/// The default maximum number of tokens of an answer.
 const ANSWER_TOKENS: u32 = 8_192;
-/// How much of an answer that goes on is kept.
+/// The maximum number of bytes of an answer that the further conversation retains.
 const SAID_BYTES_MAX: usize = 64 * 1024;
-/// What is shorter is not worth leaving out.
+/// The size below which a text is not worth leaving out.
 const SHORT_BYTES: usize = 512;
 /// The fewest bytes that are left of the newest results, together.
 const NEWEST_BYTES_MIN: usize = 1024;
@@ -50,7 +50,7 @@ pub(crate) struct ConversationTooLong {
 }
 
 impl Conversation {
-    /// What the model is told and asked first.
+    /// Creates the conversation with the system text and the first question.
     pub(crate) fn begin(
         node: &ActiveNode<'_>,
         task: &ModelTask,
@@ -83,7 +83,7 @@ impl Conversation {
         Ok(Conversation { request, window_tokens, made_room: 0 })
     }
 
-    /// What the model is asked first.
+    /// Returns the first question to the model.
     pub(crate) fn prompt(&self) -> &str {
         match self.request.messages.first() {
             Some(Message::User(prompt)) => prompt,
@@ -91,8 +91,8 @@ impl Conversation {
         }
     }
 
-    /// What is left of the window for showing things to the model, as long as nothing but the first question
-    /// is asked.
+    /// Returns the part of the window that is left for context, as long as nothing but the first question is
+    /// asked.
     pub(crate) fn budget(&self) -> Budget {
         let tokens = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let all = estimate(&self.request);
@@ -166,7 +166,7 @@ impl Conversation {
         ));
     }
 
-    /// Tells the model something before its next turn.
+    /// Adds a message to the model before its next turn.
     pub(crate) fn add_user_message(&mut self, text: String) {
         self.request.messages.push(Message::User(text));
     }

@@ -1,7 +1,7 @@
 //! Records the faults inside a node that its model was informed of, so that the user finds them without
 //! reading all calls.
 //!
-//! | told to the model | written down as |
+//! | reported to the model | recorded as |
 //! |---|---|
 //! | a call that cannot be made: no such tool, no JSON, wrong arguments, not allowed, a path outside | model_output |
 //! | an answer that was cut off, or does not fit `output`; too many calls at once; the same call again and again | model_output |
@@ -9,8 +9,8 @@
 //! | what belongs to the work: nothing at a path, a text that does not occur, a command that exits with 1 | nothing |
 //!
 //! # Invariants
-//! 1. It changes nothing: the node goes on, no retry is counted, the plan is not errored by it.
-//! 2. At most [`FAULTS_MAX`] are written down of one run of a node. The calls themselves are kept anyway.
+//! 1. It changes nothing: the node continues, no retry is counted, the plan is not errored by it.
+//! 2. At most [`FAULTS_MAX`] are recorded of one run of a node. The calls themselves are stored anyway.
 
 use domain::{CallNumber, ErrorCategory, ErrorId, NewError, StepId};
 
@@ -27,7 +27,7 @@ pub(crate) struct FaultLog {
 }
 
 impl FaultLog {
-    /// Writes down what the model was told.
+    /// Records the message to the model.
     pub(crate) async fn note(
         &mut self,
         node: &ActiveNode<'_>,

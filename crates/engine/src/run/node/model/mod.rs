@@ -20,11 +20,11 @@
 //! 6. Every question and its outcome is stored, in its order among the calls (`call_record`).
 //! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of
 //!    tools count, and the rests of its provider. That is a failure of the node, and tried again as one.
-//! 8. What the node is shown of its projects stands before what it is asked, and within what the window
-//!    leaves (`call::tool`).
+//! 8. The context of the projects is before the question, and within the space that the window leaves
+//!    (`call::tool`).
 //!
 //! # Not here
-//! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
+//! The brief that `{{prompt}}` refers to, and retries of the node as a whole: the graph.
 
 mod budget;
 mod call_record;
@@ -55,9 +55,9 @@ use turn::ModelCaller;
 
 /// The number of calls of one answer that are made.
 const CALLS_PER_TURN_MAX: usize = 64;
-/// What every model may ask for.
+/// The group of tools that every model may ask for.
 const CONTEXT_GROUP: &str = "context";
-/// How much of what a model said stands in an error.
+/// The number of characters of a model's answer that an error contains.
 const SAID_CHARS_MAX: usize = 300;
 
 /// Lets the model of a node work until it has answered, or its time is up.
@@ -93,7 +93,7 @@ async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Resul
     }
 }
 
-/// Lets it work beside the servers whose tools it may call.
+/// Runs the model together with the servers whose tools it may call.
 async fn beside_servers(node: &ActiveNode<'_>, task: &ModelTask) -> Result<NodeOutput, RunError> {
     let servers = NodeServers::start(node).await?;
     let left = work(node, task, &servers).await;
@@ -172,8 +172,8 @@ fn tools_of<'a>(
     Ok(ToolRunner::new(ToolGateway::beside(node, servers), offered, ReadPolicy::Strict))
 }
 
-/// Every model may ask for context, beside what its node names. One that is to have neither tools nor context
-/// is offered none: there are models that take none.
+/// Adds the context tools to those that the node names: every model may ask for context. One that is to have
+/// neither tools nor context is offered none: there are models that take none.
 fn with_context(task: &ModelTask, mut names: Vec<String>) -> Vec<String> {
     if !(names.is_empty() && task.context_tokens == Some(0)) {
         names.push(CONTEXT_GROUP.to_owned());
@@ -209,7 +209,7 @@ struct ModelTurns<'a, 'n> {
     wanted: Option<OutputSchema>,
     usage: TokenUsage,
     changed: u32,
-    /// The number of the last thing that a person said which the model was told.
+    /// The number of the last message of a person that the model got.
     guidance_seen: u32,
     faults: FaultLog,
 }
@@ -271,7 +271,7 @@ impl ModelTurns<'_, '_> {
         Err(self.failed(&format!("was asked {max_turns} times and is not done (`max_turns`)")))
     }
 
-    /// Tells the model what a person said since its last turn.
+    /// Passes the messages of a person since the last turn to the model.
     async fn tell_what_was_said(&mut self) -> Result<(), RunError> {
         let node = self.asker.node;
         let decisions = node.engine.store.decisions(node.plan.id).await?;
@@ -316,12 +316,12 @@ impl ModelTurns<'_, '_> {
         Ok(results)
     }
 
-    /// Writes down what the model is told of something that went wrong.
+    /// Records the message to the model about something that went wrong.
     async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), RunError> {
         self.faults.note(self.asker.node, category, told, None).await
     }
 
-    /// What an answer is for programs; null where nothing is wanted.
+    /// Returns the answer as a value for programs; null if none is wanted.
     fn fits(&self, text: &str) -> Result<Value, String> {
         self.wanted.as_ref().map_or(Ok(Value::Null), |wanted| wanted.read(text))
     }
@@ -357,7 +357,7 @@ impl ModelTurns<'_, '_> {
     }
 }
 
-/// What a model said, and what came of it, as it goes on reading it.
+/// Returns the answer of a model and its results, as messages that the model reads next.
 fn exchange(text: String, calls: Vec<ToolUse>, results: Vec<ToolResult>) -> [Message; 2] {
     [Message::Assistant { text, calls }, Message::Results(results)]
 }

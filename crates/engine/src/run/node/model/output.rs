@@ -33,7 +33,7 @@ impl OutputSchema {
     }
 }
 
-/// The whole text, or what stands in its first code fence.
+/// Returns the JSON of the whole text, or of its first code fence.
 fn json_in(text: &str) -> Result<Value, serde_json::Error> {
     let whole = serde_json::from_str(text.trim());
     match (whole, fenced(text)) {

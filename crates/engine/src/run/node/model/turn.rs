@@ -2,16 +2,16 @@
 //!
 //! | the failure | what is done |
 //! |---|---|
-//! | passes by itself; a stream that broke, an answer that is none | told to the recovery; the same turn again, if it says so |
+//! | passes by itself; a stream that broke, an answer that is none | recorded by the recovery; the same turn again, if it says so |
 //! | a provider that rests | waited for, until it admits |
-//! | the same for longer than [`WAIT_MAX`] | told to the recovery, which asks a person |
+//! | the same for longer than [`WAIT_MAX`] | recorded by the recovery, which asks a person |
 //! | a replay that is asked what was not recorded | the node fails at once |
 //! | a cancel | the node ends |
 //! | all else | the node fails |
 //!
 //! # Invariants
-//! 1. Every failure that is tried again was told before: of the node's retries each is counted once, so that
-//!    a node makes 1 + retries calls that fail in passing, in sum.
+//! 1. Every failure that is tried again was recorded before: of the node's retries each is counted once, so
+//!    that a node makes 1 + retries calls that fail in passing, in sum.
 //! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no
 //!    try. Who was admitted and does not ask lets the next one in. A node that ends for a provider's failures
 //!    ends with what the provider last said.
@@ -34,12 +34,12 @@ use super::conversation::Conversation;
 use crate::run::node::ActiveNode;
 use crate::run::{PhaseFailure, ReportedFailure, RunError, report_and_back_off};
 
-/// How long those wait at least, before they look again, who wait for the try of somebody else.
+/// The shortest time after which a node looks again that waits for the try of another node.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How much longer some of them wait, in milliseconds.
+/// The maximum extra time, chosen at random, in milliseconds.
 const LOOK_SPREAD_MS: u128 = 100;
 
-/// What is added to a drift: a person who resumes the plan shall not pay for it unawares.
+/// The text that is added to a drift: a person who resumes the plan shall not pay for it unawares.
 const ASKS_ITSELF: &str = "; if the plan is resumed without `--replay`, it asks the model itself";
 
 /// Asks the model of a node.
@@ -51,7 +51,7 @@ pub(crate) struct ModelCaller<'a, 'n> {
 }
 
 impl ModelCaller<'_, '_> {
-    /// The answer to what stands in the conversation.
+    /// Returns the answer to the last message of the conversation.
     pub(crate) async fn ask(&self, conversation: &mut Conversation) -> Result<ModelAnswer, RunError> {
         let node = self.node;
         let question = conversation.question().map_err(|error| node.unfit(&error))?;
@@ -111,7 +111,8 @@ impl ModelCaller<'_, '_> {
         }
     }
 
-    /// When those are to look again who wait for the try of somebody else: not all at the same moment.
+    /// Returns the time until a node looks again that waits for the try of another node: not all at the same
+    /// moment.
     fn look_again(&self) -> Duration {
         let spread = u64::try_from(self.node.engine.ids.ulid() % LOOK_SPREAD_MS).unwrap_or(0);
         LOOK_AGAIN.saturating_add(Duration::from_millis(spread))
@@ -171,23 +172,24 @@ impl ModelCaller<'_, '_> {
 struct BreakerPatience {
     /// The rests that were met.
     rested: Duration,
-    /// True if the last that was met is the try of somebody else.
+    /// True if the last wait was for the try of another node.
     is_tried: bool,
 }
 
-/// What is done about a provider that does not admit.
+/// The reaction to a provider that does not admit.
 #[derive(Debug, PartialEq, Eq)]
 enum BreakerWait {
-    /// It is waited for, and that is told.
+    /// Wait for it, and record the wait.
     News,
-    /// It is waited for, and that was told.
+    /// Wait for it; the wait is recorded already.
     Known,
     /// Its rests are this long in sum: a person is asked.
     TooLong(Duration),
 }
 
 impl BreakerPatience {
-    /// A rest counts, and each is told. A try of somebody else takes as long as it takes, and is told once.
+    /// Counts a rest, and reports each one. A try of another node takes as long as it takes, and is reported
+    /// once.
     fn meet(&mut self, resting: &OpenBreaker) -> BreakerWait {
         let was_tried = std::mem::replace(&mut self.is_tried, resting.left.is_none());
         let Some(left) = resting.left else {
