@@ -12,7 +12,7 @@ const ALL: &str = "*";
 pub struct ServerTool<'a> {
     /// The server.
     pub server: &'a str,
-    /// The tool; none means all.
+    /// The tool; `None` means all.
     pub tool: Option<&'a str>,
 }
 

@@ -6,6 +6,9 @@
 //!    our clock end before the lease does on the store's.
 //! 3. A job without an acknowledged renewal for two thirds of a lease is given up, before anyone may take it
 //!    over.
+//!
+//! # Not here
+//! The interval between two renewals: `config`.
 
 use std::sync::Arc;
 

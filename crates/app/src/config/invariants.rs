@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. What is read is sound: a rule has globs that are some, a sentence has words.
-//! 2. What [`typed`] prints, [`parse`] reads back.
+//! 2. The printed form of an invariant, [`parse`] reads back.
 //!
 //! # Not here
 //! Whose they are: that is known where the levels are joined.

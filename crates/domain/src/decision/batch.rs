@@ -11,7 +11,7 @@ pub struct StepDecision {
     /// The decision. Its own parent and what it depends on are numbers, of decisions that were recorded
     /// before.
     pub new: NewDecision,
-    /// The one of this step that it follows from, by its place from 0; none leaves its parent as it is.
+    /// The one of this step that it follows from, by its place from 0; `None` leaves its parent as it is.
     pub parent: Option<usize>,
     /// Those of this step that it rests upon, by their places from 0.
     pub depends_on: Vec<usize>,

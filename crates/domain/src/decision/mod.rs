@@ -75,7 +75,7 @@ pub struct Alternative {
 /// A decision to be recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewDecision {
-    /// The number of the decision that it follows from; none is the prompt, which alone has none.
+    /// The number of the decision that it follows from; `None` is the prompt, which alone has none.
     pub parent: Option<u32>,
     /// The plan's attempt.
     pub attempt: u32,

@@ -127,7 +127,7 @@ pub struct CommandTask {
     /// The working directory below the first project; the project's root if empty.
     #[serde(default)]
     pub cwd: ByteText,
-    /// Its end, in seconds; none waits for ever (the plan's limit holds all the same).
+    /// Its end, in seconds; `None` waits for ever (the plan's limit holds all the same).
     #[serde(default)]
     pub timeout_s: Option<u64>,
     /// True if the command may use the network.
@@ -261,7 +261,7 @@ pub struct PlanSpec {
     /// Paths covered from commands, and words for built-in lists of them: [`PlanSpec::hidden_paths`].
     #[serde(default)]
     pub hide: Vec<ByteText>,
-    /// Paths of the home that commands see, and words for built-in lists of them; none shows it whole:
+    /// Paths of the home that commands see, and words for built-in lists of them; `None` shows it whole:
     /// [`PlanSpec::shown_paths`].
     #[serde(default)]
     pub show: Option<Vec<ByteText>>,

@@ -7,8 +7,8 @@
 //!    version name no needs: each comes after the one before it.
 //!
 //! # Not here
-//! When a step may begin ([`crate::graph`]); what its templates and conditions mean ([`crate::template`],
-//! [`crate::expr`]).
+//! When a step may begin ([`crate::plan::graph`]); what its templates and conditions mean
+//! ([`crate::template`], [`crate::expr`]).
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

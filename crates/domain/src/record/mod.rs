@@ -248,7 +248,7 @@ impl PlanRecord {
         }
     }
 
-    /// The plan's name; none before its first job.
+    /// The plan's name; `None` before its first job.
     pub fn plan(&self) -> Option<PlanId> {
         self.id
     }

@@ -8,7 +8,7 @@
 //! 3. `text` has at most [`NODE_TEXT_BYTES_MAX`] bytes: its head and its tail.
 //!
 //! # Not here
-//! When a node may begin ([`crate::graph`]), and how its text is bounded.
+//! When a node may begin ([`crate::plan::graph`]), and how its text is bounded.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! # The classes
 //! - *Pre*: as it was. *Post*: as it shall be.
 //! - *Torn*: half of ours. Within one boot that is exactly what a killed process leaves, see
-//!   [`super::in_place`]: a beginning of the new bytes over the old ones. After a power loss pages may be
+//!   [`super::write_file`]: a beginning of the new bytes over the old ones. After a power loss pages may be
 //!   missing anywhere; then it is a file that is neither, and that no process has written since the machine
 //!   started.
 //! - *Other*: an edit by the user or another program.
@@ -329,7 +329,7 @@ fn is_above(directory: &RelPath, path: &RelPath) -> bool {
 }
 
 /// Returns true if a directory with this mode was made by us and has not got its own, see
-/// [`initial_dir_mode`]. Journals of earlier versions made directories with mode 0700.
+/// `initial_dir_mode`. Journals of earlier versions made directories with mode 0700.
 fn is_undressed(mode: u16, own: u16) -> bool {
     let (mode, own) = (mode & !SET_GROUP_ID, own & !SET_GROUP_ID);
     mode & STICKY != own & STICKY || (mode == 0o700 && own != 0o700)

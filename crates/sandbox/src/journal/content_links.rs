@@ -26,7 +26,7 @@
 //! 5. Journals of earlier versions hold all contents themselves and have no links.
 //!
 //! # Not here
-//! The frame that names a linked content ([`super::codec`]), the effect of a damaged one ([`super::work`]).
+//! The frame that names a linked content ([`super::codec`]), the effect of a damaged one ([`super::replay`]).
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};

@@ -6,6 +6,10 @@
 //!    touched.
 //! 3. A save says why it was made. A half-written file of ours and an edit by others are repaired in
 //!    different ways, and the one must not be taken for the other when a recovery is run again.
+//!
+//! # Not here
+//! The old bytes of every file that an apply changes: `write_header` puts them into the journal beforehand.
+//! The saves here are for a file that changed under a running apply, and for rolling back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

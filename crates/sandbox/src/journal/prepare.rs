@@ -5,7 +5,8 @@
 //! 2. A journal that could not be prepared or committed is gone, and nothing has happened.
 //!
 //! # Not here
-//! What is written down ([`super::write_journal`]), and how it is carried out ([`super::work`]).
+//! Writing the header, the images and the ops ([`super::write_header`]), and carrying them out
+//! ([`super::replay`]).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};

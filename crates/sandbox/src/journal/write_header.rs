@@ -1,4 +1,4 @@
-//! The first part of a journal: its header, the images of everything, the ops.
+//! The first part of a journal: its header, the images (the bytes of each file before and after), the ops.
 //!
 //! # Invariants
 //! 1. All bytes that recovery and undo need are in the journal or linked from it, each content once, compared
