@@ -15,15 +15,15 @@ use sync::{CancelReason, Clock, Observed};
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use context::{Stop, Stopped};
+/// use context::{StopCheck, StopCause};
 /// use sync::{CancellationToken, Clock, ManualClock};
 ///
 /// let clock = ManualClock::new();
 /// let token = CancellationToken::new();
-/// let stop = Stop::new(token.observe(), Some(Duration::from_secs(2)), Arc::new(clock.clone()));
+/// let stop = StopCheck::new(token.observe(), Some(Duration::from_secs(2)), Arc::new(clock.clone()));
 /// assert_eq!(stop.check(), Ok(()));
 /// clock.advance(Duration::from_secs(2));
-/// assert_eq!(stop.check(), Err(Stopped::DeadlinePassed));
+/// assert_eq!(stop.check(), Err(StopCause::DeadlinePassed));
 /// ```
 #[derive(Clone)]
 pub struct StopCheck {

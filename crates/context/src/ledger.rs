@@ -19,14 +19,14 @@ pub const RESERVE_MIN: u32 = 256;
 /// The tokens of one run of a node. Clones are the same ledger.
 ///
 /// ```
-/// use context::{ContextLedger, Left};
+/// use context::{ContextLedger, InsufficientTokens};
 ///
 /// let ledger = ContextLedger::new(1000);
 /// let first = ledger.reserve(800)?;
-/// assert_eq!(ledger.reserve(300).map(|_| ()), Err(Left(200)));
+/// assert_eq!(ledger.reserve(300).map(|_| ()), Err(InsufficientTokens(200)));
 /// first.spend(500);
 /// assert_eq!(ledger.reserve(900)?.granted(), 500);
-/// # Ok::<(), Left>(())
+/// # Ok::<(), InsufficientTokens>(())
 /// ```
 #[derive(Clone)]
 pub struct ContextLedger {

@@ -14,11 +14,11 @@ use crate::{Name, StopCause, StopCheck};
 /// `Arc<dyn SearchStrategy<RequestInputs = P, Candidate = C>>`.
 ///
 /// ```
-/// use context::{Name, Stop, Strategy, StrategyError};
+/// use context::{Name, StopCheck, SearchStrategy, StrategyError};
 ///
 /// struct Longest(Name);
 ///
-/// impl Strategy for Longest {
+/// impl SearchStrategy for Longest {
 ///     type Prepared = Vec<String>;
 ///     type Candidate = String;
 ///
@@ -26,7 +26,7 @@ use crate::{Name, StopCause, StopCheck};
 ///         &self.0
 ///     }
 ///
-///     fn find(&self, lines: &Vec<String>, limit: usize, stop: &Stop) -> Result<Vec<String>, StrategyError> {
+///     fn find(&self, lines: &Vec<String>, limit: usize, stop: &StopCheck) -> Result<Vec<String>, StrategyError> {
 ///         let mut found = Vec::new();
 ///         for line in lines {
 ///             stop.check()?;

@@ -73,18 +73,18 @@ pub struct StrategyTask<S: SearchStrategy + ?Sized> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use context::{Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Strategy, StrategyError, Task};
+/// use context::{Batch, ExecutorConfig, Name, RunOutcome, ParallelStrategyExecutor, StopCheck, SearchStrategy, StrategyError, StrategyTask};
 /// use sync::{CancellationToken, CircuitBreaker, SystemClock};
 ///
 /// struct Words(Name);
 ///
-/// impl Strategy for Words {
+/// impl SearchStrategy for Words {
 ///     type Prepared = String;
 ///     type Candidate = String;
 ///     fn name(&self) -> &Name {
 ///         &self.0
 ///     }
-///     fn find(&self, text: &String, _limit: usize, _stop: &Stop) -> Result<Vec<String>, StrategyError> {
+///     fn find(&self, text: &String, _limit: usize, _stop: &StopCheck) -> Result<Vec<String>, StrategyError> {
 ///         Ok(text.split(' ').map(str::to_owned).collect())
 ///     }
 /// }
@@ -92,13 +92,13 @@ pub struct StrategyTask<S: SearchStrategy + ?Sized> {
 /// let clock = Arc::new(SystemClock::new());
 /// let executor =
 ///     ParallelStrategyExecutor::new(ExecutorConfig::default(), CircuitBreaker::default(), clock.clone())?;
-/// let words: Arc<dyn Strategy<Prepared = String, Candidate = String>> = Arc::new(Words("words".parse()?));
+/// let words: Arc<dyn SearchStrategy<Prepared = String, Candidate = String>> = Arc::new(Words("words".parse()?));
 /// let runs = executor.execute(Batch {
 ///     prepared: Arc::new("to be or not".to_owned()),
 ///     tasks: vec![StrategyTask { strategy: words, limit: 3 }],
-///     stop: Stop::new(CancellationToken::new().observe(), None, clock),
+///     stop: StopCheck::new(CancellationToken::new().observe(), None, clock),
 /// })?;
-/// assert_eq!(runs[0].outcome, Outcome::Ok);
+/// assert_eq!(runs[0].outcome, RunOutcome::Ok);
 /// assert_eq!(runs[0].candidates, ["to", "be", "or"]);
 /// assert_eq!(runs[0].cut, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

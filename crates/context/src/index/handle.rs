@@ -36,15 +36,15 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use context::Stop;
+/// use context::StopCheck;
 /// use context::index::{Index, IndexConfig};
 /// use context::ports::SystemWallClock;
 /// use sync::{CancellationToken, SystemClock};
-/// # use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
+/// # use context::ports::{FileStat, StopPoll, PortError, FileTree, WalkSummary};
 /// # struct NoFiles;
-/// # impl Tree for NoFiles {
-/// #     fn walk(&self, _: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
-/// #         Ok(Walked::all())
+/// # impl FileTree for NoFiles {
+/// #     fn walk(&self, _: &StopPoll<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<WalkSummary, PortError> {
+/// #         Ok(WalkSummary::all())
 /// #     }
 /// #     fn size(&self, _: &domain::RelPath) -> std::io::Result<u64> {
 /// #         Err(std::io::ErrorKind::NotFound.into())
@@ -56,11 +56,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # let tree = NoFiles;
 ///
 /// let clock = Arc::new(SystemClock::new());
-/// let stop = Stop::new(CancellationToken::new().observe(), None, clock.clone());
+/// let stop = StopCheck::new(CancellationToken::new().observe(), None, clock.clone());
 /// let index = Index::in_memory(IndexConfig::default(), clock, Arc::new(SystemWallClock));
 /// let updated = index.update(&tree, None, &stop)?;
 /// assert_eq!(updated.snapshot.files().len(), 0);
-/// # Ok::<(), context::Stopped>(())
+/// # Ok::<(), context::StopCause>(())
 /// ```
 pub struct Index {
     config: IndexConfig,

@@ -18,9 +18,9 @@ impl LineIndex {
     /// The lines of a text.
     ///
     /// ```
-    /// use context::index::Lines;
+    /// use context::index::LineIndex;
     ///
-    /// let lines = Lines::new("one\r\n\nthree".to_owned());
+    /// let lines = LineIndex::new("one\r\n\nthree".to_owned());
     /// assert_eq!(lines.len(), 3);
     /// assert_eq!((lines.get(1), lines.get(2), lines.get(3)), (Some("one"), Some(""), Some("three")));
     /// assert_eq!((lines.get(0), lines.get(4)), (None, None));

@@ -41,10 +41,10 @@ pub struct EnvSpec {
 /// The whole environment of a command, in the order of the names.
 ///
 /// ```
-/// use sandbox::command::{Given, environment};
+/// use sandbox::command::{EnvSpec, environment};
 ///
 /// let ours = [("PATH", "/bin"), ("OPENAI_API_KEY", "sk-secret")].map(|(k, v)| (k.into(), v.into()));
-/// let given = Given { plan: "01JB".into(), job: "01JC".into(), fence: 1, ..Given::default() };
+/// let given = EnvSpec { plan: "01JB".into(), job: "01JC".into(), fence: 1, ..EnvSpec::default() };
 /// let seen = environment(ours, &given);
 /// assert_eq!(
 ///     seen,
