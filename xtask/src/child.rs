@@ -1,7 +1,7 @@
 //! A command line: shown so that it can be pasted into a shell, run in the workspace's root.
 //!
 //! # Invariants
-//! 1. What is shown is what is run: both are made of the same three fields.
+//! 1. What is shown is what is run: both are made of the same fields.
 //! 2. A failing child becomes a [`Failure`] whose hint is the line that repeats it.
 
 use std::fmt;
@@ -17,12 +17,14 @@ pub(crate) struct Child {
     program: String,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
+    /// Below the workspace's root; the root itself if `None`.
+    directory: Option<String>,
 }
 
 impl Child {
     pub(crate) fn new<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        Self { program: program.to_owned(), arguments, variables: Vec::new() }
+        Self { program: program.to_owned(), arguments, variables: Vec::new(), directory: None }
     }
 
     pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
@@ -39,6 +41,11 @@ impl Child {
         self
     }
 
+    /// The directory to run in, below the workspace's root.
+    pub(crate) fn directory(self, path: &str) -> Self {
+        Self { directory: Some(path.to_owned()), ..self }
+    }
+
     /// Runs with our standard streams; shows the line first.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<(), Failure> {
         let status = self.run_for_status(workspace)?;
@@ -51,24 +58,24 @@ impl Child {
         self.command(workspace).status().map_err(|error| self.not_started(&error))
     }
 
-    /// As [`Child::run`], with each line of standard output given to `see` when it has been printed.
+    /// Runs and gives the command line and each line of both output streams to `show`.
     pub(crate) fn run_watched(
         &self,
         workspace: &Workspace,
-        mut see: impl FnMut(&str),
+        show: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
-        println!("$ {self}");
-        let mut process = self
-            .command(workspace)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| self.not_started(&error))?;
-        if let Some(stdout) = process.stdout.take() {
-            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line);
-                println!("{line}");
-                see(&line);
-            }
+        show(&format!("$ {self}"));
+        let start = || {
+            let (reader, writer) = std::io::pipe()?;
+            let mut command = self.command(workspace);
+            let process = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+            // The command holds the writing end of the pipe; the last line comes when nobody holds it.
+            drop(command);
+            Ok((process, reader))
+        };
+        let (mut process, reader) = start().map_err(|error| self.not_started(&error))?;
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            show(&String::from_utf8_lossy(&line));
         }
         let status = process.wait().map_err(|error| self.not_started(&error))?;
         self.expect_success(status)
@@ -103,7 +110,8 @@ impl Child {
 
     fn command(&self, workspace: &Workspace) -> Command {
         let mut command = self.bare_command();
-        command.current_dir(&workspace.root);
+        let below = self.directory.as_deref().unwrap_or_default();
+        command.current_dir(workspace.root.join(below));
         command
     }
 
@@ -140,6 +148,9 @@ impl Child {
 
 impl fmt::Display for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(directory) = &self.directory {
+            write!(formatter, "cd {} && ", quote_word(directory))?;
+        }
         for (name, value) in &self.variables {
             write!(formatter, "{name}={} ", quote_word(value))?;
         }

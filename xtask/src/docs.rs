@@ -153,7 +153,11 @@ fn commands() -> String {
 
 /// Prints texts of the product's crates through an example, so that this program does not depend on them.
 fn from_example(workspace: &Workspace, name: &str) -> Result<String, Failure> {
-    Child::cargo(["run", "--quiet", "-p", "xtask", "--example", "generated", "--", name]).output(workspace)
+    // `--workspace`: the features of the tests' build, whose dependencies are then compiled once for both.
+    let build = "build --quiet --workspace --locked --example generated";
+    Child::cargo(build.split(' ')).output(workspace)?;
+    let program = workspace.target("debug/examples/generated");
+    Child::new(&workspace.root.join(program).display().to_string(), [name]).output(workspace)
 }
 
 #[cfg(test)]

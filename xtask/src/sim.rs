@@ -14,19 +14,3 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
         .arguments(arguments)
         .run(workspace)
 }
-
-/// The program as the tests have built it by then, for the two thousand runs of `cargo xtask test`.
-pub(crate) fn quick(words: &[&str]) -> Child {
-    Child::cargo(["run", "--quiet", "--locked", "-p", "sim", "--"].iter().chain(words).copied())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_seed_is_handed_on() {
-        let line = quick(&["8841"]).to_string();
-        assert_eq!(line, "cargo run --quiet --locked -p sim -- 8841");
-    }
-}

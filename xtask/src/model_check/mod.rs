@@ -19,6 +19,7 @@ mod summary;
 
 use crate::child::Child;
 use crate::failure::Failure;
+use crate::test::LineSink;
 use crate::workspace::Workspace;
 
 use summary::ModelCheckSummary;
@@ -34,7 +35,8 @@ pub(crate) const EFFORT_VARIABLE: &str = "AGENTS_PROOF_EFFORT";
 
 pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let quick = std::env::var(EFFORT_VARIABLE).is_ok_and(|effort| effort == "quick");
-    run_with(workspace, if quick { ModelCheckEffort::Quick } else { ModelCheckEffort::Full }, words)
+    let effort = if quick { ModelCheckEffort::Quick } else { ModelCheckEffort::Full };
+    run_with(workspace, effort, words, &mut |line| println!("{line}"))
 }
 
 /// Explores with the given effort. The quick one leaves the lease protocol to the ordinary tests, which
@@ -43,16 +45,17 @@ pub(crate) fn run_with(
     workspace: &Workspace,
     effort: ModelCheckEffort,
     words: &[String],
+    show: LineSink<'_>,
 ) -> Result<(), Failure> {
     let mut summary = ModelCheckSummary::default();
     let mut results = Vec::new();
     for variant in VARIANTS {
-        results.push(variant.explore(workspace, effort, words, &mut summary));
+        results.push(variant.explore(workspace, effort, words, &mut summary, show));
     }
     if effort == ModelCheckEffort::Full && words.iter().all(|word| LEASE_PROTOCOL.contains(word.as_str())) {
-        results.push(search_lease_protocol(workspace, &mut summary));
+        results.push(search_lease_protocol(workspace, &mut summary, show));
     }
-    print!("\n{summary}");
+    format!("\n{summary}").lines().for_each(&mut *show);
     results.into_iter().collect::<Result<(), Failure>>()?;
     if summary.is_empty() {
         return Err(Failure::new(format!(
@@ -117,10 +120,14 @@ impl Variant {
         effort: ModelCheckEffort,
         words: &[String],
         summary: &mut ModelCheckSummary,
+        show: LineSink<'_>,
     ) -> Result<(), Failure> {
         let before = summary.binaries_with_cases();
         let test = self.test(workspace, effort, words, &from_environment);
-        test.run_watched(workspace, |line| summary.see(line))?;
+        test.run_watched(workspace, &mut |line| {
+            show(line);
+            summary.see(line);
+        })?;
         let ran = summary.binaries_with_cases() - before;
         if words.is_empty() && ran < self.packages.len() {
             let expected = self.packages.join(", ");
@@ -144,11 +151,18 @@ fn from_environment(name: &str) -> Option<String> {
 
 const LEASE_PROTOCOL: &str = "lease_protocol";
 
-fn search_lease_protocol(workspace: &Workspace, summary: &mut ModelCheckSummary) -> Result<(), Failure> {
+fn search_lease_protocol(
+    workspace: &Workspace,
+    summary: &mut ModelCheckSummary,
+    show: LineSink<'_>,
+) -> Result<(), Failure> {
     let words = ["test", "--profile", "proof", "--locked", "-p", "domain", "--test", "main", LEASE_PROTOCOL];
     let test = Child::cargo(words).arguments(&["--".to_owned(), "--nocapture".to_owned()]);
     let before = summary.tests_passed();
-    test.run_watched(workspace, |line| summary.see(line))?;
+    test.run_watched(workspace, &mut |line| {
+        show(line);
+        summary.see(line);
+    })?;
     match summary.tests_passed() - before {
         0 => Err(Failure::new(format!("no test of domain is named {LEASE_PROTOCOL}"))
             .hint(format!("repeat it with `{test}`"))),
