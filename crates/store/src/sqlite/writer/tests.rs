@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::sqlite::batch::Batches;
 use crate::sqlite::contents::ContentFiles;
-use crate::sqlite::tx::Tx;
+use crate::sqlite::transaction::Tx;
 use crate::sqlite::{self, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
 
 struct WriterBench {
