@@ -33,10 +33,10 @@ pub mod event_draft;
 mod moves;
 pub mod node_run;
 mod nodes;
+mod owner_records;
 pub mod sandbox;
 mod spending;
 pub mod tool_call;
-mod work;
 
 use std::collections::BTreeMap;
 
