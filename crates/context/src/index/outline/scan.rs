@@ -1,9 +1,9 @@
 //! Outlines from the scanner's definitions: the line of each, or the heading and its first sentence.
 
-use super::super::language::FileKind;
-use super::super::{Def, Facts, Language, LineIndex};
 use super::signature::{cut, doc_line, is_comment, signature};
 use super::{OutlineItem, SENTENCE_BYTES_MAX};
+use crate::index::language::FileKind;
+use crate::index::{Def, Facts, Language, LineIndex};
 
 /// The scanner's definitions as items; those that the text no longer has are left out.
 pub(super) fn items(lines: &LineIndex, facts: &Facts) -> Vec<OutlineItem> {
