@@ -16,7 +16,7 @@
 mod arguments;
 mod builtin;
 mod catalog;
-mod context;
+mod context_tools;
 mod error;
 mod host;
 mod read_tracker;
@@ -32,7 +32,7 @@ pub use builtin::{
     RUN_TIMEOUT_S, RUN_TIMEOUT_S_MAX, builtin_tools,
 };
 pub use catalog::{Catalog, ForeignTool, GROUPS, Tool, group};
-pub use context::{
+pub use context_tools::{
     CONTEXT_TOKENS, CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN, ContextQuestion, DEPTHS, HISTORY_MATCHES,
     HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
 };
