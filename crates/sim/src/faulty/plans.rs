@@ -14,7 +14,7 @@ use store::{
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 
 fn decision_is_lost<T>(answer: &Result<T, DecisionStoreError>) -> bool {
     matches!(answer, Err(DecisionStoreError::Store(error)) if is_lost(error))
