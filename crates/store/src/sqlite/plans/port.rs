@@ -31,9 +31,8 @@ impl PlanStore for SqliteStore {
         self.write(FOR_POWER, move |tx| move_plan(tx, request, at)).await
     }
 
-    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
-        let found = self.read(|tx| queries::of_id(tx, id))?;
-        found.ok_or(PlanStoreError::NotFound { plan: id })
+    async fn find_plan(&self, id: PlanId) -> Result<Option<Plan>, StoreError> {
+        self.read(|tx| queries::of_id(tx, id))
     }
 
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
