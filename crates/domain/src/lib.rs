@@ -67,8 +67,8 @@ pub use change::file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_B
 pub use change::inverse::{inverse, undoing};
 pub use change::net::{NetChange, NetChangeFold, PathChange, carriers, fold, fold_all, net_hash};
 pub use change::selection::{
-    ChangeSelection, ProjectAlias, SelectableChange, SelectedChange, SelectedPart, SelectionError,
-    change_address,
+    ChangeSelection, HunkAddress, HunkAddressInvalid, ProjectAlias, SelectableChange, SelectedChange,
+    SelectedPart, SelectionError, change_address,
 };
 pub use change::zero_runs::{ZeroRun, zero_runs};
 pub use change::{Base, ChangeDraft, ChangeEntry, ChangeOp, NewChange, pair_renames};
