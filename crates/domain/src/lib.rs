@@ -23,6 +23,7 @@ pub mod failure;
 pub mod id;
 pub mod record;
 pub mod suggest;
+pub mod text;
 
 pub mod time;
 

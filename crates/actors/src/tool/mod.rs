@@ -36,6 +36,7 @@ pub use context_tools::{
     CONTEXT_TOKENS, CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN, ContextQuestion, DEPTHS, HISTORY_MATCHES,
     HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
 };
+pub use domain::text::head_and_tail;
 pub use error::ToolError;
 pub use host::{CallInfo, CommandText, FocusPlace, ToolHost, ToolOutcome, ToolRequest};
 pub use read_tracker::FileKnowledge;
@@ -43,4 +44,4 @@ pub use repeat_detector::{REPEATS_MAX, REPEATS_TOLD};
 pub use resolve_path::{ToolPath, ToolProject};
 pub use runner::{Halt, ReadPolicy, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
-pub use truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+pub use truncate::{HEAD_BYTES, TAIL_BYTES};

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::file_state::Hash;
 use crate::id::{DecisionId, PlanId};
 use crate::plan::phase::Phase;
+use crate::text::truncate_chars;
 use crate::time::WallMs;
 pub use batch::StepDecision;
 
@@ -211,15 +212,15 @@ impl NewDecision {
             | DecisionKind::Spawn => CHOSEN_CHARS_MAX,
         };
         let alternative = |Alternative { text, why_not }| Alternative {
-            text: truncate(text, ALTERNATIVE_CHARS_MAX),
-            why_not: truncate(why_not, ALTERNATIVE_CHARS_MAX),
+            text: truncate_chars(&text, ALTERNATIVE_CHARS_MAX),
+            why_not: truncate_chars(&why_not, ALTERNATIVE_CHARS_MAX),
         };
         NewDecision {
             parent: if seq > 1 { self.parent.or(Some(1)) } else { None },
-            question: truncate(self.question, QUESTION_CHARS_MAX),
-            chosen: truncate(self.chosen, chosen_chars_max),
+            question: truncate_chars(&self.question, QUESTION_CHARS_MAX),
+            chosen: truncate_chars(&self.chosen, chosen_chars_max),
             alternatives: self.alternatives.into_iter().take(ALTERNATIVES_MAX).map(alternative).collect(),
-            rationale: truncate(self.rationale, RATIONALE_CHARS_MAX),
+            rationale: truncate_chars(&self.rationale, RATIONALE_CHARS_MAX),
             depends_on: self.depends_on.into_iter().collect::<BTreeSet<u32>>().into_iter().collect(),
             ..self
         }
@@ -297,11 +298,4 @@ fn name(plan: PlanId, seq: u32, created: WallMs) -> DecisionId {
     chance.iter_mut().zip(Hash::from_content(&bytes).as_bytes()).for_each(|(to, from)| *to = *from);
     let chance = u128::from_be_bytes(chance) & ((1 << CHANCE_BITS) - 1);
     DecisionId::from_u128(u128::from(created.0) << CHANCE_BITS | chance)
-}
-
-fn truncate(text: String, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text,
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
-    }
 }

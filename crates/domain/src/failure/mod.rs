@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallNumber, ErrorId};
 use crate::plan::phase::Phase;
+use crate::text::first_bytes;
 use detail::{Detail, bounded};
 
 /// Limits how long a message may be.
@@ -276,8 +277,7 @@ fn truncate_message(message: String) -> String {
     if message.len() <= MESSAGE_BYTES_MAX {
         return message;
     }
-    let kept = message.floor_char_boundary(MESSAGE_BYTES_MAX - CUT_MARK.len());
-    format!("{}{CUT_MARK}", &message[..kept])
+    format!("{}{CUT_MARK}", first_bytes(&message, MESSAGE_BYTES_MAX - CUT_MARK.len()))
 }
 
 #[cfg(test)]
