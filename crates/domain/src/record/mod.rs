@@ -47,7 +47,7 @@ use crate::change::changeset::{ChangesetEnding, ChangesetError, Changesets, Clos
 use crate::change::file_state::Hash;
 use crate::context::ContextRecord;
 use crate::decision::Decision;
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::failure::history::ErrorHistory;
 use crate::failure::retry::RecoveryPolicy;
 use crate::id::{ApplyId, CallNumber, Claim, JobId, PlanId};
