@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     match name.as_str() {
         "jobs" => print!("{}", domain::job::table_markdown()),
+        "strategies" => print!("{}", context::strategies::table_markdown()),
         "plans" => print!("{}", domain::plan::table_markdown()),
         "action-schema" => println!("{:#}", definitions::action_schema()),
         "actor-schema" => println!("{:#}", definitions::actor_schema()),

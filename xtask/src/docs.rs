@@ -15,10 +15,11 @@ struct GeneratedSection {
     print: fn(&Workspace) -> Result<String, Failure>,
 }
 
-const GENERATED: [GeneratedSection; 4] = [
+const GENERATED: [GeneratedSection; 5] = [
     GeneratedSection { name: "commands", print: |_| Ok(commands()) },
     GeneratedSection { name: "errors", print: |workspace| from_example(workspace, "errors") },
     GeneratedSection { name: "plans", print: |workspace| from_example(workspace, "plans") },
+    GeneratedSection { name: "strategies", print: |workspace| from_example(workspace, "strategies") },
     GeneratedSection { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 

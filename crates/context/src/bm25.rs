@@ -10,7 +10,7 @@
 use crate::hash_filter::HashFilter;
 use crate::index::terms::QueryTerm;
 use crate::index::{Facts, HashCounts, ImageTermHits, TermField};
-use crate::parallel::in_parallel;
+use crate::parallel_map::in_parallel;
 
 /// The number of terms of a query that are looked up: those said most often, then first.
 const TERMS_MAX: usize = 256;

@@ -17,7 +17,7 @@ use domain::Hash;
 use crate::hash_filter::HashFilter;
 use crate::index::codec::{Decoder, Encoder};
 use crate::index::{FACTS_VERSION, File, HashCounts, Snapshot, module_name, terms};
-use crate::parallel::in_parallel_with;
+use crate::parallel_map::in_parallel_with;
 
 /// A name that more files define says nothing about where it comes from.
 const DEFINERS_MAX: usize = 8;

@@ -32,6 +32,7 @@ mod bm25;
 mod deadline;
 mod file_reader;
 mod hash_filter;
+mod parallel_map;
 mod part_scorer;
 mod plan_decisions;
 mod receipt_builder;
@@ -55,7 +56,6 @@ mod view;
 
 mod focus;
 mod graph;
-mod parallel;
 
 pub mod stages;
 pub mod strategies;

@@ -13,7 +13,7 @@ use domain::context::{IndexLine, ProjectIndex};
 use domain::{Hash, RelPath};
 
 use crate::index::{ContentParts, Facts, Language, Outline, Snapshot, outline};
-use crate::parallel::in_parallel;
+use crate::parallel_map::in_parallel;
 use crate::{Error, StopCheck, Views};
 
 /// The projects of one plan, or of one person's working directory.

@@ -120,7 +120,7 @@ pub struct Check {
 /// Reads an action; `None` if too little of it is understood.
 pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Action> {
     let fields = reader.fields(tree, "an action")?;
-    fields.refuse_others(reader, &[keys::ACTION]);
+    fields.refuse_unknown_keys(reader, &[keys::ACTION]);
     let args = fields.get("args").map(|tree| read_args(reader, tree)).unwrap_or_default();
     let known =
         TemplateScope { args: args.keys().cloned().collect::<BTreeSet<_>>(), ..TemplateScope::default() };
@@ -233,7 +233,7 @@ fn read_args(reader: &DefinitionReader<'_>, tree: &YamlTree) -> BTreeMap<String,
 
 fn read_arg(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Arg> {
     let fields = reader.fields(tree, "an argument")?;
-    fields.refuse_others(reader, &[keys::ARG]);
+    fields.refuse_unknown_keys(reader, &[keys::ARG]);
     let text = |key: &str| fields.get(key).and_then(|tree| reader.text(key, tree));
     let number = |key: &str| fields.get(key).and_then(|tree| reader.number(key, tree));
     let kind = fields.get("type").and_then(|tree| reader.one_of("type", tree, &keys::ARG_TYPES));
@@ -286,7 +286,7 @@ fn read_check(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateSc
         return Some(check);
     }
     let fields = reader.fields(tree, "a validation")?;
-    fields.refuse_others(reader, &[keys::CHECK]);
+    fields.refuse_unknown_keys(reader, &[keys::CHECK]);
     let Some(run_tree) = fields.get("run") else {
         reader.wrong(tree.at, "a validation needs `run`: the command that checks");
         return None;
@@ -344,7 +344,7 @@ fn read_invariant(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Inva
         return told(Invariant::parse(text, scope));
     }
     let fields = reader.fields(tree, "an invariant")?;
-    fields.refuse_others(reader, &[keys::INVARIANT]);
+    fields.refuse_unknown_keys(reader, &[keys::INVARIANT]);
     let globs = |key: &str| {
         let texts = fields.get(key).and_then(|tree| reader.texts(key, tree, true))?;
         Some(texts.into_iter().map(|(_, text)| text).collect::<Vec<String>>())

@@ -52,14 +52,14 @@ pub(crate) fn read(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<Act
     let fields = reader.fields(tree, "an actor")?;
     let nodes = match fields.get("nodes") {
         Some(nodes) => {
-            fields.refuse_others(reader, &[keys::ACTOR]);
+            fields.refuse_unknown_keys(reader, &[keys::ACTOR]);
             read_nodes(reader, nodes)
         }
         None => {
             if keys::NODE_KINDS.iter().all(|kind| fields.get(kind).is_none()) {
                 let kinds = keys::NODE_KINDS.join("`, `");
                 reader.wrong(tree.at, format!("an actor has `nodes`, or is one node: one of `{kinds}`"));
-                fields.refuse_others(reader, &keys::ALL_OF_NODES);
+                fields.refuse_unknown_keys(reader, &keys::ALL_OF_NODES);
                 return None;
             }
             vec![node::read(reader, ONLY_NODE, &fields, &[keys::ACTOR])]
@@ -218,7 +218,7 @@ fn is_told_the_brief(node: &NodeDef) -> bool {
 /// Reads the limits; a definition can only ask for less than the user allows.
 pub(crate) fn limits(reader: &DefinitionReader<'_>, tree: &YamlTree) -> RequestedLimits {
     let Some(fields) = reader.fields(tree, "`limits`") else { return RequestedLimits::default() };
-    fields.refuse_others(reader, &[keys::LIMITS]);
+    fields.refuse_unknown_keys(reader, &[keys::LIMITS]);
     let count = |key: &str, max| fields.get(key).and_then(|tree| reader.count(key, tree, 0, max));
     let cost = fields.get("cost").and_then(|tree| {
         let dollars = reader.number("cost", tree)?;

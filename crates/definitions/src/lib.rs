@@ -37,6 +37,7 @@ mod schema;
 mod server_tool;
 mod show;
 mod spans;
+mod unknown_keys;
 mod yaml;
 
 pub use action::{Action, ActorRef, Check, StrategistRef};

@@ -173,7 +173,7 @@ pub(crate) fn read(
         _ => (nested(reader, id, fields), vec![keys::NESTED]),
     };
     let known: Vec<&[keys::KeyDoc]> = own.iter().chain([&keys::NODE]).chain(more).copied().collect();
-    fields.refuse_others(reader, &known);
+    fields.refuse_unknown_keys(reader, &known);
     NodeDef { does: does.unwrap_or_else(|| common.does.clone()), ..common }
 }
 
@@ -186,7 +186,7 @@ fn kind(reader: &DefinitionReader<'_>, id: &str, fields: &MapFields<'_>) -> Opti
         [] => {
             let kinds = keys::NODE_KINDS.join("`, `");
             reader.wrong(fields.at, format!("node `{id}` does nothing: it has none of `{kinds}`"));
-            fields.refuse_others(reader, &keys::ALL_OF_NODES);
+            fields.refuse_unknown_keys(reader, &keys::ALL_OF_NODES);
             None
         }
         [first, second, ..] => {
@@ -230,7 +230,7 @@ fn condition(reader: &DefinitionReader<'_>, key: &str, tree: &YamlTree) -> Optio
 
 fn repeat(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<domain::Repeat> {
     let fields = reader.fields(tree, "a `repeat`")?;
-    fields.refuse_others(reader, &[keys::REPEAT]);
+    fields.refuse_unknown_keys(reader, &[keys::REPEAT]);
     let until = fields.get("until").and_then(|tree| condition(reader, "until", tree));
     let max = fields.get("max").and_then(|tree| reader.count("max", tree, 1, domain::REPEAT_MAX.into()));
     if fields.get("until").is_none() || fields.get("max").is_none() {
@@ -256,7 +256,7 @@ fn model(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKi
     let tools = fields.get("tools").map(|tree| tools(reader, tree));
     let context =
         fields.get("context").and_then(|tree| reader.fields(tree, "a `context`")).and_then(|fields| {
-            fields.refuse_others(reader, &[keys::CONTEXT]);
+            fields.refuse_unknown_keys(reader, &[keys::CONTEXT]);
             reader.count("tokens", fields.get("tokens")?, 0, keys::CONTEXT_TOKENS_MAX)
         });
     let turns = fields.get("max_turns").and_then(|tree| reader.count("max_turns", tree, 1, keys::TURNS_MAX));

@@ -3,6 +3,9 @@
 //! # Invariants
 //! Every key of a map is either taken or reported as unknown; every value that is taken is of the wanted type
 //! or reported as wrong.
+//!
+//! # Not here
+//! The error for an unknown key: `unknown_keys`.
 
 use std::cell::RefCell;
 
@@ -10,7 +13,6 @@ use domain::{allowed_durations, did_you_mean, seconds_in};
 use serde_json::Value;
 
 use crate::diagnostic::{Diagnostic, DiagnosticKind, SourcePosition};
-use crate::keys::KeyDoc;
 use crate::spans::{LineOffsets, ValueSpan};
 use crate::yaml::{Yaml, YamlKey, YamlTree};
 
@@ -206,7 +208,7 @@ impl<'f> DefinitionReader<'f> {
 pub(crate) struct MapFields<'t> {
     entries: &'t [(YamlKey, YamlTree)],
     pub(crate) at: SourcePosition,
-    what: &'static str,
+    pub(crate) what: &'static str,
 }
 
 impl<'t> MapFields<'t> {
@@ -221,22 +223,6 @@ impl<'t> MapFields<'t> {
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &'t (YamlKey, YamlTree)> {
         self.entries.iter()
-    }
-
-    /// Tells of keys that are not among these.
-    pub(crate) fn refuse_others(&self, reader: &DefinitionReader<'_>, known: &[&[KeyDoc]]) {
-        let names = || known.iter().flat_map(|keys| keys.iter()).map(|key| key.name);
-        for (key, _) in self.entries {
-            if !names().any(|name| name == key.name) {
-                let meant = did_you_mean(&key.name, names());
-                let all = if meant.is_empty() {
-                    format!("; there are {}", names().collect::<Vec<_>>().join(", "))
-                } else {
-                    meant
-                };
-                reader.wrong(key.at, format!("{} has no key `{}`{all}", self.what, key.name));
-            }
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::suggest::did_you_mean;
+use crate::text::first_chars;
 
 /// Limits how long one value may be.
 pub const ARG_BYTES_MAX: usize = 64 * 1024;
@@ -378,8 +379,6 @@ fn render_value(value: &Value) -> String {
 }
 
 fn truncate(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    let shown = first_chars(text, SHOWN_CHARS_MAX);
+    if shown.len() < text.len() { format!("{shown}…") } else { shown.to_owned() }
 }

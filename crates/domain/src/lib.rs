@@ -23,6 +23,7 @@ pub mod failure;
 pub mod id;
 pub mod record;
 pub mod suggest;
+pub mod text;
 
 pub mod time;
 
@@ -64,14 +65,13 @@ pub use change::changeset::{
 };
 pub use change::digest::{ChangesetDigest, changeset_digest};
 pub use change::file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
-pub use change::inverse::{inverse, undoing};
 pub use change::net::{NetChange, NetChangeFold, PathChange, carriers, fold, fold_all, net_hash};
 pub use change::selection::{
-    ChangeSelection, ProjectAlias, SelectableChange, SelectedChange, SelectedPart, SelectionError,
-    change_address,
+    ChangeSelection, HunkAddress, HunkAddressInvalid, ProjectAlias, SelectableChange, SelectedChange,
+    SelectedPart, SelectionError, change_address,
 };
 pub use change::zero_runs::{ZeroRun, zero_runs};
-pub use change::{Base, ChangeDraft, ChangeEntry, ChangeOp, NewChange, pair_renames};
+pub use change::{Base, ChangeDraft, ChangeEntry, ChangeOp, NewChange, inverse, pair_renames, undoing};
 pub use decision::{
     Alternative, Decision, DecisionInvalid, DecisionKind, NewDecision, StepDecision, affected,
 };
@@ -82,8 +82,8 @@ pub use diff::{
 pub use duration::{DURATION_UNITS, allowed_durations, format_seconds, seconds_in};
 pub use excluded_path::{NO_PROJECT, is_name_of_no_project, is_of_no_project};
 pub use expr::{Expr, ExprFlaw, TypeError};
+pub use failure::ErrorClass;
 pub use failure::advice::format_wait;
-pub use failure::class::ErrorClass;
 pub use failure::detail::{DETAIL_BYTES_MAX, DETAIL_VALUES_MAX, Detail, Details, LEFT_OUT_KEY, merge_detail};
 pub use failure::history::{ErrorHistory, ErrorRecord, FoldedErrors, RECORDS_MAX};
 pub use failure::retry::{

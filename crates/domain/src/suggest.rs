@@ -1,5 +1,7 @@
 //! The name that was probably meant by a word that names nothing.
 
+use strsim::osa_distance;
+
 /// The number of letters that are enough of a beginning.
 const BEGINNING_MIN: usize = 3;
 /// Of so many letters one may be wrong.
@@ -17,7 +19,7 @@ const LETTERS_PER_SLIP: usize = 3;
 /// ```
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near: Vec<(usize, &str)> =
-        candidates.into_iter().map(|candidate| (edits(word, candidate), candidate)).collect();
+        candidates.into_iter().map(|candidate| (osa_distance(word, candidate), candidate)).collect();
     let (distance, candidate) = near.iter().min_by_key(|(distance, _)| *distance)?;
     let letters = word.chars().count();
     if *distance <= letters / LETTERS_PER_SLIP {
@@ -38,27 +40,6 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         Some(meant) => format!("; did you mean `{meant}`?"),
         None => String::new(),
     }
-}
-
-/// Returns how many letters are changed, added, left out, or swapped with their neighbour.
-fn edits(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut row = vec![at + 1];
-        for (place, candidate) in other.iter().enumerate() {
-            let replaced = last[place] + usize::from(letter != candidate);
-            let mut fewest = replaced.min(row[place] + 1).min(last[place + 1] + 1);
-            let is_swapped = at > 0 && place > 0 && one[at - 1] == *candidate && *letter == other[place - 1];
-            if is_swapped {
-                fewest = fewest.min(before_last[place - 1] + 1);
-            }
-            row.push(fewest);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

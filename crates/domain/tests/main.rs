@@ -1,11 +1,11 @@
 //! The rules as a whole: against reference models, against literal tables, and through their whole state
 //! space.
 //!
-//! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
+//! Index: `change`, `changeset_reference`, `error_reference`, `claim_order`, `job_reference`, `job_table`,
 //! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`;
 //! of changes: `net`, `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans:
-//! `plan_state`, `plan_moves`, `plan_following`, `decision`, `automation`, `plan_spec`, `validation`, `lock`,
-//! `told`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
+//! `plan_state`, `manual_transition`, `job_effects`, `decision`, `automation`, `plan_spec`, `validation`,
+//! `lock`, `event_draft`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
 //!
 //! Further modules: `sample`.
 
@@ -26,10 +26,14 @@ mod automation;
 mod change;
 #[path = "cases/changeset_reference.rs"]
 mod changeset_reference;
+#[path = "cases/claim_order.rs"]
+mod claim_order;
 #[path = "cases/decision.rs"]
 mod decision;
 #[path = "cases/error_reference.rs"]
 mod error_reference;
+#[path = "cases/event_draft.rs"]
+mod event_draft;
 #[path = "cases/expr.rs"]
 mod expr;
 #[path = "cases/graph.rs"]
@@ -40,8 +44,8 @@ mod hunks;
 mod hunks_git;
 #[path = "cases/invariant.rs"]
 mod invariant;
-#[path = "cases/job_pick.rs"]
-mod job_pick;
+#[path = "cases/job_effects.rs"]
+mod job_effects;
 #[path = "cases/job_reference.rs"]
 mod job_reference;
 #[path = "cases/job_table.rs"]
@@ -54,6 +58,8 @@ mod lease_world;
 mod ledger_reference;
 #[path = "cases/lock.rs"]
 mod lock;
+#[path = "cases/manual_transition.rs"]
+mod manual_transition;
 #[path = "cases/merge.rs"]
 mod merge;
 #[path = "cases/merge_file.rs"]
@@ -62,10 +68,6 @@ mod merge_file;
 mod must_survive;
 #[path = "cases/net.rs"]
 mod net;
-#[path = "cases/plan_following.rs"]
-mod plan_following;
-#[path = "cases/plan_moves.rs"]
-mod plan_moves;
 #[path = "cases/plan_record.rs"]
 mod plan_record;
 #[path = "cases/plan_spec.rs"]
@@ -82,7 +84,5 @@ mod sample;
 mod selection;
 #[path = "cases/template.rs"]
 mod template;
-#[path = "cases/told.rs"]
-mod told;
 #[path = "cases/validation.rs"]
 mod validation;

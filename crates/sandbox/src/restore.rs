@@ -20,7 +20,7 @@ use crate::capture::{CaptureRoot, ScanCache, ScannedPath};
 use crate::content::ContentSource;
 use crate::fs::beneath;
 use crate::fs::beneath::BeneathError;
-use crate::fs::sparse;
+use crate::fs::sparse_file;
 
 /// Links have no more bytes than a path may have.
 const LINK_BYTES_MAX: u64 = 4096;
@@ -315,7 +315,7 @@ fn fill(
     // Whole buffers, so that each begins at a block.
     while reader.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer).map_err(content)? > 0 {
         hasher.update(&buffer);
-        sparse::write_all_at(&file, &buffer, size).map_err(at(path))?;
+        sparse_file::write_all_at(&file, &buffer, size).map_err(at(path))?;
         size += buffer.len() as u64;
         buffer.clear();
     }

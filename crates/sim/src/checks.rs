@@ -1,7 +1,7 @@
 //! The promises that are checked when a run has come to rest: one function each.
 //!
 //! # Not here
-//! What is checked at every step: `watch`.
+//! The checks at every step: `promise_watch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use domain::{
 };
 use store::{ApplyStore, JobStore, JobStoreError, StoreError};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::executor::{TaskGroup, yield_now};
 use crate::faulty::FaultyStore;
 use crate::machine::JournalEnd;

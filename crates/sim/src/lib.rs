@@ -25,7 +25,7 @@
 
 #![forbid(unsafe_code)]
 
-mod broken;
+mod broken_programs;
 mod checks;
 mod director;
 mod executor;
@@ -46,7 +46,7 @@ mod world;
 
 use std::sync::Arc;
 
-pub use broken::BrokenProgram;
+pub use broken_programs::BrokenProgram;
 pub use fault::Fault;
 pub use many_runs::{BatchReport, RunBatch, run_many};
 pub use promise::{Promise, PromiseViolation};

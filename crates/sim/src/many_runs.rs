@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sync::primitives::{Mutex, lock};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::fault::FAULTS;
 use crate::promise::PROMISES;
 use crate::{LAST_STEPS, RunReport, run_seed};

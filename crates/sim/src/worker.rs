@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use sync::primitives::atomic::{AtomicBool, Ordering};
 use sync::{BreakerConfig, CancellationToken, CircuitBreaker};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::executor::TaskGroup;
 use crate::faulty::{FaultyStore, StoreUser};
 use crate::housekeeping;

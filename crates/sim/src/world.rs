@@ -17,7 +17,7 @@ use sync::primitives::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use sync::primitives::{Mutex, MutexGuard, lock};
 use sync::{CircuitBreaker, Clock, ManualClock};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::executor::{Executor, TaskGroup, yield_now};
 use crate::fault::{Fault, FaultPlan};
 use crate::machine::SimMachine;

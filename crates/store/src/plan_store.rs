@@ -187,8 +187,16 @@ pub trait PlanStore: Send + Sync {
     /// supersedes every decision before it but the prompt. Asked again, it is known by its job and done once.
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError>;
 
-    /// One plan.
-    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError>;
+    /// One plan; `None` if there is no such plan.
+    async fn find_plan(&self, id: PlanId) -> Result<Option<Plan>, StoreError>;
+
+    /// One plan, for callers that cannot continue without it.
+    ///
+    /// # Errors
+    /// Returns [`PlanStoreError::NotFound`] if there is no such plan.
+    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
+        self.find_plan(id).await?.ok_or(PlanStoreError::NotFound { plan: id })
+    }
 
     /// Plans, newest first by id, and how many match in all.
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError>;

@@ -1,6 +1,6 @@
-//! What every store promises, and what a store says when it refuses.
+//! The promises of every store, and the messages of its refusals.
 //!
-//! Index: `conformance` (one suite for all stores; each store is one line below), `error_words`,
+//! Index: `conformance` (one suite for all stores; each store is one line below), `error_messages`,
 //! `sqlite_contents` (large ones, on the disk and collected), `sqlite_open` (whose file, which version, found
 //! again), `sqlite_processes` (many at once, killed ones).
 //!
@@ -17,8 +17,8 @@
 
 #[macro_use]
 mod conformance;
-#[path = "cases/error_words.rs"]
-mod error_words;
+#[path = "cases/error_messages.rs"]
+mod error_messages;
 #[path = "cases/sqlite_bench.rs"]
 mod sqlite_bench;
 #[path = "cases/sqlite_contents.rs"]

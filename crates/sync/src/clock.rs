@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::parker::Parker;
 use crate::primitives::{Mutex, lock};
-use crate::waiting::{Waiter, wake_all};
+use crate::waiters::{Waiter, wake_all};
 
 /// A monotonic clock, counting from an origin of its own.
 pub trait Clock: Send + Sync {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::token::{CancelReason, Cancelled};
-use crate::waiting::{Level, Waiters, Waiting};
+use crate::waiters::{Level, Waiters, Waiting};
 
 const INSIDE_BITS: u32 = 48;
 const INSIDE_MASK: u64 = (1 << INSIDE_BITS) - 1;

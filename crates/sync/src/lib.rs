@@ -21,23 +21,23 @@
 
 #![forbid(unsafe_code)]
 
+mod catch_panic;
 pub mod primitives;
+mod waiters;
 
 mod breaker;
 mod clock;
-mod contain;
 mod gate;
 mod histories;
 mod parker;
 mod token;
-mod waiting;
 
 pub use breaker::{
     Breaker, BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, Permit,
     RecordOutcome, RejectReason, Rejected,
 };
+pub use catch_panic::{Panicked, contained};
 pub use clock::{Clock, ManualClock, Sleep, SystemClock};
-pub use contain::{Panicked, contained};
 pub use gate::{Drained, Effect, EffectGate, Finisher, StillIn};
 pub use histories::KeyedHistories;
 pub use parker::Parker;

@@ -1,6 +1,6 @@
 //! The primitives on real threads and against reference models. Schedules are explored in `loom/` instead.
 //!
-//! Index: `breaker`, `breaker_reference`, `clock`, `contain`, `gate`, `histories`, `token`,
+//! Index: `breaker`, `breaker_reference`, `catch_panic`, `clock`, `gate`, `histories`, `token`,
 //! `token_reference`.
 
 #![cfg(not(any(loom, shuttle)))]
@@ -16,10 +16,10 @@
 mod breaker;
 #[path = "cases/breaker_reference.rs"]
 mod breaker_reference;
+#[path = "cases/catch_panic.rs"]
+mod catch_panic;
 #[path = "cases/clock.rs"]
 mod clock;
-#[path = "cases/contain.rs"]
-mod contain;
 #[path = "cases/gate.rs"]
 mod gate;
 #[path = "cases/histories.rs"]

@@ -25,6 +25,7 @@ mod http_fault;
 mod key;
 mod openai;
 mod price;
+mod provider_breaker;
 mod providers;
 mod replay;
 mod request;
@@ -32,7 +33,6 @@ mod server_spec;
 mod sse;
 mod tool_names;
 mod tool_spec;
-mod with_breaker;
 
 pub use anthropic::{Anthropic, AnthropicSpec};
 pub use error::{Cause, ModelError};
@@ -41,6 +41,9 @@ pub use http::{ANSWER_BYTES_MAX, TimeLimits};
 pub use key::{KeyError, ProviderKey};
 pub use openai::{Dialect, OpenAi, OpenAiSpec};
 pub use price::{Price, PriceList, Prices, PricesError, Tokens};
+pub use provider_breaker::{
+    BreakerListener, GuardedProvider, ModelCallPermit, NoBreakerListener, OpenBreaker,
+};
 pub use providers::{
     ASK_LIMIT, Protocol, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
     RecordingMode, ResolvedModel, UsableProvider, builtin_providers, offers,
@@ -52,4 +55,3 @@ pub use request::{
 pub use server_spec::{ServerError, url_secrets};
 pub(crate) use tool_names::plain as wire_name;
 pub use tool_spec::{ToolSource, ToolSpec};
-pub use with_breaker::{BreakerListener, GuardedProvider, ModelCallPermit, NoBreakerListener, OpenBreaker};

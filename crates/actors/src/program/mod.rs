@@ -13,7 +13,7 @@
 
 mod lines;
 mod stdin_writer;
-mod unsandboxed;
+mod unsandboxed_starter;
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use lines::{LINE_BYTES_MAX, LineError, LineReader};
 pub(crate) use lines::{STRAY_LINES_MAX, shown};
 pub(crate) use stdin_writer::StdinWriter;
-pub use unsandboxed::UnsandboxedStarter;
+pub use unsandboxed_starter::UnsandboxedStarter;
 
 /// A program to be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::builtin::{CONTENT_BYTES_MAX, PLAN_DECIDE, READ_LINES, RUN_TIMEOUT_S};
 use super::catalog::Tool;
-use super::context::{ContextQuestion, HistoryQuestion};
+use super::context_tools::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
 use super::host::{CommandText, FocusPlace, ToolRequest};
 use super::read_tracker::FileKnowledge;

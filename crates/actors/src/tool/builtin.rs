@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::context::context_tools;
+use super::context_tools::context_tools;
 use crate::model::{ToolSource, ToolSpec};
 
 /// The number of lines that are read unless more are asked for.

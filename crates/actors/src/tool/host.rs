@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::model::ToolSpec;
 
 use super::catalog::{ForeignTool, Tool};
-use super::context::{ContextQuestion, HistoryQuestion};
+use super::context_tools::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
 use super::read_tracker::FileKnowledge;
 use super::resolve_path::{ToolPath, ToolProject};

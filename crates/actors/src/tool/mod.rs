@@ -16,7 +16,7 @@
 mod arguments;
 mod builtin;
 mod catalog;
-mod context;
+mod context_tools;
 mod error;
 mod host;
 mod read_tracker;
@@ -32,10 +32,11 @@ pub use builtin::{
     RUN_TIMEOUT_S, RUN_TIMEOUT_S_MAX, builtin_tools,
 };
 pub use catalog::{Catalog, ForeignTool, GROUPS, Tool, group};
-pub use context::{
+pub use context_tools::{
     CONTEXT_TOKENS, CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN, ContextQuestion, DEPTHS, HISTORY_MATCHES,
     HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
 };
+pub use domain::text::head_and_tail;
 pub use error::ToolError;
 pub use host::{CallInfo, CommandText, FocusPlace, ToolHost, ToolOutcome, ToolRequest};
 pub use read_tracker::FileKnowledge;
@@ -43,4 +44,4 @@ pub use repeat_detector::{REPEATS_MAX, REPEATS_TOLD};
 pub use resolve_path::{ToolPath, ToolProject};
 pub use runner::{Halt, ReadPolicy, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
-pub use truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+pub use truncate::{HEAD_BYTES, TAIL_BYTES};

@@ -16,7 +16,7 @@ use super::host::{CallInfo, ToolHost, ToolOutcome, ToolRequest};
 use super::read_tracker::{FileKnowledge, ReadTracker};
 use super::repeat_detector::{REPEATS_MAX, REPEATS_TOLD, RepeatDetector};
 use super::resolve_path::ToolPath;
-use super::truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+use super::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 use crate::model::{ToolSource, ToolSpec, ToolUse};
 
 /// Arguments longer than this are refused unread.

@@ -173,7 +173,7 @@ async fn an_agent_gets_its_task_and_its_last_message_is_the_answer() {
     );
 }
 
-/// What the agent was answered: each answer is sent back to us as a piece of its text.
+/// The answers that the agent got: each is sent back to us as a piece of its text.
 async fn answers(asked: &[(&str, Value)], task: &AcpTask, host: &Host) -> Vec<Value> {
     let dir = tempfile::tempdir().unwrap();
     let kept = dir.path().join("answers");

@@ -11,7 +11,7 @@ use sync::{CancelReason, CancellationToken};
 use crate::scripted::{Script, Scripted};
 use crate::support::{PATIENT, SECRET, anthropic, data, events, failed, openai, openai_with, request};
 
-/// How asking a server fails that does this.
+/// The failure of a request to a server that does this.
 async fn fault_of(script: Script) -> ModelError {
     let server = Scripted::start(vec![script]);
     let error = failed(&openai(&server.url), &request("hello")).await;
@@ -40,7 +40,7 @@ async fn a_status_has_its_category_its_words_and_its_price() {
         ("529 Overloaded", Overloaded, false),
     ] {
         let error = fault_of(Script::status(status, &[], &body)).await;
-        // Who is told that a key is wrong wants to know which.
+        // A user whose key is wrong wants to know which.
         let key = if status.starts_with("401") { " (asked with the key from TEST_KEY)" } else { "" };
         let message = format!("{} from openai: because{key}", &status[..3]);
         assert_eq!((error.category, error.message, error.was_sent), (category, message, was_sent));

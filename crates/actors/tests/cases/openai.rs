@@ -23,7 +23,7 @@ fn with_tools() -> ModelRequest {
     ModelRequest { tools: vec![tool("read_file"), tool("files.list")], ..request("go") }
 }
 
-/// What a server that sends these chunks and `[DONE]` is understood to answer.
+/// The answer of a server that sends these chunks and `[DONE]`.
 async fn answer_to(request: &ModelRequest, chunks: &[Value]) -> ModelAnswer {
     let body = format!("{}data: [DONE]\n\n", data(chunks));
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);

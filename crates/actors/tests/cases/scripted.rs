@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// How long a test waits for an event before it is called lost.
+/// The time for which a test waits for an event before it is called lost.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// What is done with one connection after its request was read.
+/// The action on one connection after its request was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     acts: Vec<Act>,
@@ -182,7 +182,7 @@ fn serve(
     left: &mpsc::Sender<()>,
 ) {
     connection.set_nodelay(true).unwrap();
-    // What speaks another protocol (TLS) sends no request that could be read; the script answers all the same.
+    // A client of another protocol (TLS) sends no readable request; the script answers all the same.
     let request = read_request(&mut connection);
     let script = answer(request.as_ref());
     if let Some(request) = request {

@@ -271,7 +271,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.3",
         scope: SettingScope::Anybody,
-        doc: "how much arce counts among the strategies",
+        doc: "how much arce counts among the strategies (not available yet)",
     },
     SettingEntry {
         key: SettingKey::ContextWeightBreadthDepthNavigator,
@@ -295,7 +295,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.5",
         scope: SettingScope::Anybody,
-        doc: "how much semantic-embedding counts among the strategies",
+        doc: "how much semantic-embedding counts among the strategies (not available yet)",
     },
     SettingEntry {
         key: SettingKey::ContextWeightSimpleKeyword,

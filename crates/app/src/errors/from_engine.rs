@@ -6,7 +6,8 @@
 use std::io;
 
 use domain::{
-    ApplyState, ConstraintReason, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary, WorkState,
+    ApplyState, ConstraintReason, HunkAddress, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary,
+    WorkState,
 };
 use engine::{
     AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError,
@@ -537,10 +538,9 @@ fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str)
     } else {
         conflicts.iter().map(conflict_json).collect()
     };
-    let (reject, take) = match told.first() {
-        Some((address, _)) => (address.as_str(), address.split('#').next().unwrap_or(address)),
-        None => ("FILE", "FILE"),
-    };
+    let reject = told.first().map_or("FILE", |(address, _)| address.as_str());
+    let hunk = reject.parse::<HunkAddress>();
+    let take = hunk.as_ref().map_or(reject, |hunk| hunk.file.as_str());
     failure.detail(json!({ "conflicts": detail })).hint(format!(
         "see `agents plan diff {id} --conflicts`; leave out with `agents plan apply {id} --reject {reject}`, accept the plan's with `agents plan apply {id} --take {take}`"
     ))

@@ -4,7 +4,8 @@
 //! A cell never runs into the next: columns are as wide as their widest cell, and the last one is cut at the
 //! screen's end when there is a screen.
 
-use super::terminal::cut;
+use domain::text::truncate_chars;
+
 use super::{OutputStyle, escape_control_chars};
 
 /// Rows of cells under a head.
@@ -60,7 +61,7 @@ fn line(cells: &[String], widths: &[usize], screen: Option<usize>) -> String {
         }
     }
     match screen {
-        Some(columns) => cut(&text, columns),
+        Some(columns) => truncate_chars(&text, columns),
         None => text,
     }
 }

@@ -9,6 +9,7 @@
 use std::io::IsTerminal;
 
 use domain::path::is_obeyed;
+use domain::text::truncate_chars;
 
 use super::Format;
 use super::escape::sealed;
@@ -77,7 +78,7 @@ impl OutputStyle {
     /// Cuts the text to the columns of the screen that are left after `taken` columns.
     pub fn cut(&self, text: &str, taken: usize) -> String {
         match self.width {
-            Some(width) => cut(text, width.saturating_sub(taken).max(10)),
+            Some(width) => truncate_chars(text, width.saturating_sub(taken).max(10)),
             None => text.to_owned(),
         }
     }
@@ -94,15 +95,7 @@ pub fn one_line(text: &str) -> String {
 /// The same, of at most so many characters.
 pub fn one_line_of(text: &str, chars_max: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    cut(&lines.join(" "), chars_max)
-}
-
-/// At most `columns` characters, the last of which says that some are missing.
-pub(super) fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    truncate_chars(&lines.join(" "), chars_max)
 }
 
 fn screen_width() -> Option<usize> {
@@ -241,8 +234,6 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_to_the_screen_and_says_so() {
-        assert_eq!(cut("abcdef", 6), "abcdef");
-        assert_eq!(cut("abcdefg", 6), "abcde…");
         let mut wide = look(None, ColorWhen::Auto, &[]);
         wide.width = None;
         assert_eq!(wide.cut("abcdefghijklmnop", 70), "abcdefghijklmnop");

@@ -32,7 +32,7 @@ use super::image::{self, ReadImage};
 use super::lock::{hold_shared, take_lock};
 use super::outline::{OUTLINE_VERSION, Outline};
 use super::parts::PARTS_VERSION;
-use super::path_only::before_reading;
+use super::unread_files::before_reading;
 use super::{ContentParts, Encoded, Facts, File, Language};
 
 /// Says whose file it is: `agix`.

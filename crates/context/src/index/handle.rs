@@ -19,7 +19,7 @@ use super::overlay_snapshot::{ChangedViews, read_changes};
 use super::update::{UpdateInputs, update};
 use super::writer::IndexWriter;
 use super::{ContentParts, Facts, File, Language, Outline, Snapshot, outline};
-use crate::parallel::in_parallel;
+use crate::parallel_map::in_parallel;
 use crate::ports::{FileTree, History, WallClock};
 use crate::{StopCause, StopCheck};
 

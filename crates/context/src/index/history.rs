@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use domain::RelPath;
+use domain::text::first_bytes;
 use rusqlite::{OptionalExtension, params};
 
 use super::codec::{decode_counts, encode_counts};
@@ -89,8 +90,8 @@ fn facts(commit: &Commit, rank: u32) -> CommitFacts {
         oid: commit.oid.clone(),
         rank,
         at: commit.at,
-        subject: cut(message.lines().next().unwrap_or_default(), SUBJECT_BYTES_MAX).to_owned(),
-        terms: terms::of_text(cut(message, MESSAGE_BYTES_MAX)),
+        subject: first_bytes(message.lines().next().unwrap_or_default(), SUBJECT_BYTES_MAX).to_owned(),
+        terms: terms::of_text(first_bytes(message, MESSAGE_BYTES_MAX)),
         paths,
     }
 }
@@ -106,10 +107,6 @@ fn is_trailer(line: &str) -> bool {
     let name = line.split_once(": ").map_or("", |(name, _)| name);
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     is_name || line.starts_with("(cherry picked from")
-}
-
-fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 impl DiskIndex {
@@ -201,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_at_a_character() {
-        assert_eq!(cut("aä", 2), "a");
-        assert_eq!(cut("aä", 3), "aä");
-        assert_eq!(cut("a", 9), "a");
+        assert_eq!(first_bytes("aä", 2), "a");
+        assert_eq!(first_bytes("aä", 3), "aä");
+        assert_eq!(first_bytes("a", 9), "a");
     }
 }

@@ -20,12 +20,12 @@ use super::definitions::Definitions;
 use super::facts::{Def, Facts, ScanResult};
 use super::language::Language;
 use super::parts::ContentParts;
-use super::path_only::{PathOnly, has_long_lines, is_binary, is_generated};
 use super::spans::{partition, starts};
 use super::terms::{
     ByteClass, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class,
     merged, words,
 };
+use super::unread_files::{PathOnly, has_long_lines, is_binary, is_generated};
 
 /// The shortest identifier that is worth following.
 const IDENT_BYTES_MIN: u16 = 3;

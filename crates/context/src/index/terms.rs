@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use domain::RelPath;
 use memchr::memrchr;
 
-use super::stem::{SHORT_LETTERS, stem};
+use super::stemmer::{SHORT_LETTERS, stem};
 
 /// A longer run of letters is no word to search for: an encoded blob, a digest.
 pub(crate) const WORD_BYTES_MAX: usize = 64;

@@ -27,7 +27,7 @@ use sync::contained;
 use super::config::IndexConfig;
 use super::disk::{IndexRow, RowContent};
 use super::history::{KnownHistory, refresh};
-use super::path_only::{PathOnly, before_reading};
+use super::unread_files::{PathOnly, before_reading};
 use super::writer::{IndexWriter, KnownFacts, Rows};
 use super::{File, Language, Scanner};
 use crate::StopCheck;

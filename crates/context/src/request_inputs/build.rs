@@ -20,7 +20,7 @@ use crate::file_reader::FileReader;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
 use crate::index::{ContentParts, File, Language, PathOnly, Scanner, is_secret};
-use crate::parallel::in_parallel_with;
+use crate::parallel_map::in_parallel_with;
 use crate::part_scorer::{PartScorer, WordTerms};
 use crate::snapshot_stats::SnapshotCache;
 use crate::{Error, IndexedRoot, OpenedProjects, StopCheck, ViewFilter, ViewRules};

@@ -19,7 +19,7 @@ use super::{ContextItem, CostedText, ExcludedFile, Hit, ItemPart};
 use crate::file_reader::{LoadedFile, is_withheld, left_out};
 use crate::focus::Anchor;
 use crate::index::{Facts, LineIndex, Outline, SpanKind, scanned_outline};
-use crate::parallel::{in_parallel, in_parallel_with};
+use crate::parallel_map::{in_parallel, in_parallel_with};
 use crate::part_scorer::{NamedLines, PartScorer, WordTerms};
 use crate::render::{FileHeader, header_line, listed_line};
 use crate::request_inputs::{FileIndex, RequestInputs};

@@ -3,20 +3,14 @@
 
 use domain::context::{Candidate, Name};
 
-use super::{Confidence, ContextStrategy, built_in_name};
+use super::{Confidence, ContextStrategy};
 use crate::request_inputs::RequestInputs;
 use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Would look again with the words of what was found.
 #[derive(Clone, Debug)]
 pub struct Arce {
-    name: Name,
-}
-
-impl Default for Arce {
-    fn default() -> Self {
-        Self { name: built_in_name("arce") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for Arce {
@@ -35,9 +29,5 @@ impl SearchStrategy for Arce {
 impl ContextStrategy for Arce {
     fn confidence(&self, _: &RequestInputs) -> Confidence {
         Confidence::none("further rounds are not built")
-    }
-
-    fn weight(&self) -> f32 {
-        0.3
     }
 }

@@ -5,20 +5,14 @@
 
 use domain::context::{Candidate, Name};
 
-use super::{Confidence, ContextStrategy, built_in_name, candidates};
+use super::{Confidence, ContextStrategy, candidates};
 use crate::request_inputs::RequestInputs;
 use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Proposes what matches the words of the query.
 #[derive(Clone, Debug)]
 pub struct SimpleKeyword {
-    name: Name,
-}
-
-impl Default for SimpleKeyword {
-    fn default() -> Self {
-        Self { name: built_in_name("simple-keyword") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for SimpleKeyword {
@@ -49,9 +43,5 @@ impl ContextStrategy for SimpleKeyword {
         } else {
             Confidence::none("no file holds a word of the query")
         }
-    }
-
-    fn weight(&self) -> f32 {
-        1.0
     }
 }

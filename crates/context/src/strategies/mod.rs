@@ -1,13 +1,6 @@
-//! The ways to find candidates, a file each.
+//! The strategies that find candidates, a file each.
 //!
-//! | strategy | goes by |
-//! |---|---|
-//! | [`SimpleKeyword`] | the words of the query |
-//! | [`BreadthDepthNavigator`] | references between files, from what matches or is named |
-//! | [`TemporalArchaeology`] | messages of commits, and files that changed together |
-//! | [`PlanDecisionContext`] | the files of the plan's changes, messages and decisions |
-//! | [`SemanticEmbedding`] | nothing yet: no embedding model can be configured |
-//! | [`Arce`] | nothing yet: further rounds over what the others found |
+//! [`STRATEGIES`] lists them with their names and weights; docs/context.md is printed from it.
 //!
 //! # Invariants
 //! 1. A strategy reads what was prepared and nothing else, and has no state: equal input, equal candidates.
@@ -39,8 +32,12 @@ pub trait ContextStrategy: SearchStrategy<Prepared = RequestInputs, Candidate = 
     /// Returns the confidence that the strategy is of use for this request.
     fn confidence(&self, prepared: &RequestInputs) -> Confidence;
 
-    /// Returns the weight of the strategy if the configuration sets none.
-    fn weight(&self) -> f32;
+    /// Returns the weight of the strategy if the configuration sets none: that of [`STRATEGIES`], and 1 for a
+    /// strategy that is not listed there.
+    fn weight(&self) -> f32 {
+        let row = STRATEGIES.iter().find(|row| row.name == self.name().as_str());
+        row.map_or(1.0, |row| row.weight)
+    }
 }
 
 /// The confidence of a strategy that it is of use.
@@ -58,32 +55,90 @@ impl Confidence {
     }
 }
 
-/// All of them, in a fixed order.
+/// A row of the table of strategies.
+#[derive(Clone, Copy, Debug)]
+pub struct StrategyRow {
+    /// The name, which is the key of the circuit breaker, of the weight and of the receipt.
+    pub name: &'static str,
+    /// The weight of its candidates in the fusion, if the configuration sets none.
+    pub weight: f32,
+    /// False if it is not built yet: it is listed in receipts as unavailable, and not asked by default.
+    pub is_available: bool,
+    /// The files that it finds, as one phrase.
+    pub finds: &'static str,
+    make: fn(Name) -> Arc<dyn ContextStrategy>,
+}
+
+/// All strategies, in the order in which receipts list them.
+pub const STRATEGIES: [StrategyRow; 6] = [
+    StrategyRow {
+        name: "simple-keyword",
+        weight: 1.0,
+        is_available: true,
+        finds: "files and parts with the words of the question, rare words before common ones",
+        make: |name| Arc::new(SimpleKeyword { name }),
+    },
+    StrategyRow {
+        name: "breadth-depth-navigator",
+        weight: 0.3,
+        is_available: true,
+        finds: "files that refer to found or named files, or that these refer to",
+        make: |name| Arc::new(BreadthDepthNavigator { name }),
+    },
+    StrategyRow {
+        name: "temporal-archaeology",
+        weight: 1.0,
+        is_available: true,
+        finds: "files that commits with such a message changed, and files that change together with them",
+        make: |name| Arc::new(TemporalArchaeology { name }),
+    },
+    StrategyRow {
+        name: "plan-decision-context",
+        weight: 0.7,
+        is_available: true,
+        finds: "changes and decisions of a plan, and findings of its checks",
+        make: |name| Arc::new(PlanDecisionContext { name }),
+    },
+    StrategyRow {
+        name: "semantic-embedding",
+        weight: 0.5,
+        is_available: false,
+        finds: "parts that mean the same as the question",
+        make: |name| Arc::new(SemanticEmbedding { name }),
+    },
+    StrategyRow {
+        name: "arce",
+        weight: 0.3,
+        is_available: false,
+        finds: "more files, in further rounds over what the others found",
+        make: |name| Arc::new(Arce { name }),
+    },
+];
+
+impl StrategyRow {
+    fn to_name(self) -> Name {
+        self.name.parse().unwrap_or_else(|_| Name::unnamed())
+    }
+}
+
+/// All strategies, in the order of [`STRATEGIES`].
 pub fn built_in() -> Vec<Arc<dyn ContextStrategy>> {
-    vec![
-        Arc::new(SimpleKeyword::default()),
-        Arc::new(BreadthDepthNavigator::default()),
-        Arc::new(TemporalArchaeology::default()),
-        Arc::new(PlanDecisionContext::default()),
-        Arc::new(SemanticEmbedding::default()),
-        Arc::new(Arce::default()),
-    ]
+    STRATEGIES.iter().map(|row| (row.make)(row.to_name())).collect()
 }
 
 /// The names of those that can find something.
 pub(crate) fn enabled_by_default() -> Vec<Name> {
-    let enabled: [Arc<dyn ContextStrategy>; 4] = [
-        Arc::new(SimpleKeyword::default()),
-        Arc::new(BreadthDepthNavigator::default()),
-        Arc::new(TemporalArchaeology::default()),
-        Arc::new(PlanDecisionContext::default()),
-    ];
-    enabled.iter().map(|strategy| strategy.name().clone()).collect()
+    STRATEGIES.iter().filter(|row| row.is_available).map(|row| row.to_name()).collect()
 }
 
-/// A name that is known to be one.
-fn built_in_name(text: &str) -> Name {
-    text.parse().unwrap_or_else(|_| Name::unnamed())
+/// The table of strategies as Markdown.
+pub fn table_markdown() -> String {
+    let mut table = String::from("| strategy | finds | weight |\n|---|---|---|\n");
+    for StrategyRow { name, weight, is_available, finds, .. } in STRATEGIES {
+        let available = if is_available { "" } else { "not available yet: " };
+        table.push_str(&format!("| `{name}` | {available}{finds} | {weight:.1} |\n"));
+    }
+    table
 }
 
 /// Files with their scores as candidates.

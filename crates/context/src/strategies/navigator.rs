@@ -9,7 +9,7 @@
 
 use domain::context::{Candidate, Name};
 
-use super::{Confidence, ContextStrategy, built_in_name, candidates};
+use super::{Confidence, ContextStrategy, candidates};
 use crate::request_inputs::{FileIndex, RequestInputs, best};
 use crate::{SearchStrategy, StopCheck, StrategyError};
 
@@ -31,13 +31,7 @@ const FILES_PER_LOOK: usize = 512;
 /// Proposes what is referred to, by a walk that keeps returning to its seeds.
 #[derive(Clone, Debug)]
 pub struct BreadthDepthNavigator {
-    name: Name,
-}
-
-impl Default for BreadthDepthNavigator {
-    fn default() -> Self {
-        Self { name: built_in_name("breadth-depth-navigator") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for BreadthDepthNavigator {
@@ -74,10 +68,6 @@ impl ContextStrategy for BreadthDepthNavigator {
         } else {
             Confidence::Of(0.5)
         }
-    }
-
-    fn weight(&self) -> f32 {
-        0.3
     }
 }
 

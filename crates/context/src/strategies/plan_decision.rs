@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::context::{Candidate, DecisionFact, FileLocation, Name, PlanFacts};
 
-use super::{Confidence, ContextStrategy, built_in_name};
+use super::{Confidence, ContextStrategy};
 use crate::focus::mentions;
 use crate::request_inputs::RequestInputs;
 use crate::{SearchStrategy, StopCheck, StrategyError};
@@ -23,13 +23,7 @@ const PLANS_UP_MAX: u32 = 32;
 /// Proposes what the plan itself points at.
 #[derive(Clone, Debug)]
 pub struct PlanDecisionContext {
-    name: Name,
-}
-
-impl Default for PlanDecisionContext {
-    fn default() -> Self {
-        Self { name: built_in_name("plan-decision-context") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for PlanDecisionContext {
@@ -84,10 +78,6 @@ impl ContextStrategy for PlanDecisionContext {
             }
             Some(_) => Confidence::Of(1.0),
         }
-    }
-
-    fn weight(&self) -> f32 {
-        0.7
     }
 }
 

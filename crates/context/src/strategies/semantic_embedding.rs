@@ -3,20 +3,14 @@
 
 use domain::context::{Candidate, Name};
 
-use super::{Confidence, ContextStrategy, built_in_name};
+use super::{Confidence, ContextStrategy};
 use crate::request_inputs::RequestInputs;
 use crate::{SearchStrategy, StopCheck, StrategyError};
 
 /// Would propose what means the same.
 #[derive(Clone, Debug)]
 pub struct SemanticEmbedding {
-    name: Name,
-}
-
-impl Default for SemanticEmbedding {
-    fn default() -> Self {
-        Self { name: built_in_name("semantic-embedding") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for SemanticEmbedding {
@@ -35,9 +29,5 @@ impl SearchStrategy for SemanticEmbedding {
 impl ContextStrategy for SemanticEmbedding {
     fn confidence(&self, _: &RequestInputs) -> Confidence {
         Confidence::none("no embedding model configured")
-    }
-
-    fn weight(&self) -> f32 {
-        0.5
     }
 }

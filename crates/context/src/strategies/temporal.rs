@@ -7,7 +7,7 @@
 
 use domain::context::{Candidate, Name};
 
-use super::{Confidence, ContextStrategy, built_in_name, candidates};
+use super::{Confidence, ContextStrategy, candidates};
 use crate::bm25::{QueryTerms, rarity};
 use crate::index::CommitFacts;
 use crate::request_inputs::{FileIndex, IndexedProject, RequestInputs, best};
@@ -33,13 +33,7 @@ const COMMITS_PER_LOOK: usize = 256;
 /// Proposes what was changed for the same reason, or together with what matches.
 #[derive(Clone, Debug)]
 pub struct TemporalArchaeology {
-    name: Name,
-}
-
-impl Default for TemporalArchaeology {
-    fn default() -> Self {
-        Self { name: built_in_name("temporal-archaeology") }
-    }
+    pub(super) name: Name,
 }
 
 impl SearchStrategy for TemporalArchaeology {
@@ -77,10 +71,6 @@ impl ContextStrategy for TemporalArchaeology {
         } else {
             Confidence::Of((commits as f32 / COMMITS_TRUSTED).min(1.0))
         }
-    }
-
-    fn weight(&self) -> f32 {
-        1.0
     }
 }
 

@@ -16,7 +16,7 @@
 
 use super::char_class::{CharClass, kind, run, short_form};
 use super::parts::{most_tokens, most_tokens_before};
-use super::unclassified;
+use super::unknown_chars;
 use super::vocabulary::{LONGEST, PieceHash};
 
 /// The most tokens of a text.
@@ -30,7 +30,7 @@ pub(super) fn most_tokens_of(text: &str) -> u64 {
     while at < bytes.len() {
         let mut odd = None;
         if at >= plain {
-            let stretch = unclassified::stretch(&bytes[at..]);
+            let stretch = unknown_chars::stretch(&bytes[at..]);
             odd = stretch.has_odd.then(|| odd_piece(&bytes[at..at + stretch.length], &stretch));
             plain = at + stretch.length;
         }
@@ -100,9 +100,9 @@ fn next(text: &[u8], at: usize, before: Preceding) -> TokenPiece {
 
 /// Characters of which is not known how they are cut: they cost the most that any way to cut them makes of
 /// them. The line end after them costs a token a byte, since it may belong to them.
-fn odd_piece(bytes: &[u8], stretch: &unclassified::UncutSpan) -> TokenPiece {
+fn odd_piece(bytes: &[u8], stretch: &unknown_chars::UncutSpan) -> TokenPiece {
     let ends = if stretch.takes_line_ends { Preceding::Odd } else { Preceding::Other };
-    TokenPiece::new(stretch.length, unclassified::most_tokens(bytes), ends)
+    TokenPiece::new(stretch.length, unknown_chars::most_tokens(bytes), ends)
 }
 
 /// Both vocabularies know all numbers of up to three digits.

@@ -90,7 +90,7 @@ fn a_cancel_just_before_a_start_lets_nothing_begin() {
 #[test]
 fn one_that_obeys_a_cancel_at_once_counts_nothing() {
     let rig = Rig::new();
-    // Whether its answer or the collector comes first is up to the machine, so often.
+    // The machine decides whether its answer or the collector comes first, so this runs often.
     for _ in 0..200 {
         let token = CancellationToken::new();
         let obedient = {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// What one context costs, about.
+/// The cost of one context, about.
 const CONTEXT_TOKENS: u32 = 4000;
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -93,7 +93,7 @@ const PROSE: [&str; 9] = [
     "Администратор перезапускает сервер, если соединение с базой данных не установлено. ",
     "サーバーを再起動してください。数据库连接失败。서버를 다시 시작합니다. यदि सर्वर बंद है। ถ้าเซิร์ฟเวอร์หยุด ",
 ];
-/// What stands at the ends of lines, and at their beginnings.
+/// Characters at the ends of lines, and at their beginnings.
 const EDGES: &str = "; , . { } ( ) // / /// //! /** */ * = => -> :: ! ' \" # - -- _ a foo 's 'll don 12 \
     --}} |` //= } )); > //} */ //! ////";
 const BLANKS: [&str; 10] =
@@ -120,7 +120,7 @@ fn mostly(first: BoxedStrategy<String>, second: BoxedStrategy<String>) -> BoxedS
     prop_oneof![3 => first, 1 => second].boxed()
 }
 
-/// What a text of each kind is put together of.
+/// The pieces of which a text of each kind is made.
 fn kinds() -> Vec<(&'static str, BoxedStrategy<String>)> {
     let ascii = "abcdefghijklmnopqrstuvwxyz";
     vec![
@@ -197,7 +197,7 @@ fn hold(kind: &str, texts: u32, parts: impl Strategy<Value = Vec<String>>) {
     }
 }
 
-/// What was once counted below the truth, again and again.
+/// Texts that were once counted below the truth, again and again.
 #[test]
 fn short_forms_marks_and_odd_characters_are_not_counted_below_real_vocabularies() {
     let texts = [

@@ -343,7 +343,7 @@ fn a_process_killed_between_two_batches_leaves_whole_ones_and_the_next_completes
         let status = child("die-after-900", dir.path()).wait().expect("it ends");
         assert!(!status.success(), "it was killed");
         let stored = files_stored(dir.path());
-        // What is read ahead of the disk is bounded, so of so many a batch is written.
+        // The amount that is read ahead of the disk is bounded, so of so many a batch is written.
         assert!(stored >= before.max(256) && stored < 1000, "round {round}: {stored} files");
         before = stored;
         // Everything has to be read again.

@@ -54,7 +54,7 @@ impl Drawn {
         self.index.with_extension("image")
     }
 
-    /// What a new process knows, how many files changed by its account, and what it read.
+    /// The knowledge of a new process, the number of files that it found changed, and the files that it read.
     fn update(&self) -> (Arc<Snapshot>, u32, Vec<String>) {
         self.rig.wall.pass(10);
         self.tree.reads();
@@ -75,7 +75,7 @@ impl Drawn {
         connection.execute_batch("DELETE FROM facts").expect("it runs");
     }
 
-    /// What is shown of a snapshot's files for some requests.
+    /// The text that is shown of a snapshot's files for some requests.
     fn contexts(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         let files = self.tree.files.lock().expect("not poisoned");
         let files = files.iter().map(|(path, file)| (path.clone(), file.bytes.clone())).collect();
@@ -240,7 +240,7 @@ fn facts_that_are_damaged_in_both_places_are_found_again() {
     let index = drawn.rig.in_file(&drawn.index);
     drawn.rig.wall.pass(10);
     let updated = drawn.rig.update(&index, &drawn.tree);
-    // Whoever looks at facts finds out that they are lost, of an empty file too.
+    // A reader of facts notices that they are lost, also those of an empty file.
     let is_lost = |file: &&File| file.facts.terms().is_empty() && file.facts.lines > 0;
     let lost = updated.snapshot.files().iter().filter(is_lost).count();
     assert!(lost > 50, "{lost}");

@@ -55,7 +55,7 @@ pub(crate) struct MemTree {
     wall: Arc<Wall>,
     pub(crate) files: Mutex<BTreeMap<RelPath, MemFile>>,
     pub(crate) reads: Mutex<Vec<RelPath>>,
-    /// What a walk that nobody stops says in the end.
+    /// The result of a walk that nothing stops.
     pub(crate) end: Mutex<WalkSummary>,
     /// Called before each read.
     pub(crate) on_read: Box<OnRead>,
@@ -91,7 +91,7 @@ impl MemTree {
         self.files.lock().expect("not poisoned").remove(name);
     }
 
-    /// What was read since it was last asked, in order.
+    /// The files that were read since the last call, in order.
     pub(crate) fn reads(&self) -> Vec<String> {
         let mut reads: Vec<RelPath> = std::mem::take(&mut *self.reads.lock().expect("not poisoned"));
         reads.sort();

@@ -208,7 +208,7 @@ fn what_is_gone_is_forgotten_though_a_folder_cannot_be_read_or_there_are_too_man
         (vec!["b.rs".into(), "locked/x.rs".into(), "z.rs".into()], true)
     );
     assert_eq!(seen.notes, ["the folder `locked` cannot be read: what is in it is not known"]);
-    // What cannot be read is not looked at again at once.
+    // A file that cannot be read is not looked at again at once.
     tree.write("c.rs", b"fn c() {}\n");
     assert_eq!(index.update(&tree, None, &rig.stop()).expect("nobody cancels").changed, 0);
 
@@ -515,7 +515,7 @@ fn who_waits_for_another_update_goes_on_at_their_own_deadline() {
     });
 }
 
-/// What is done to a project between two updates.
+/// A change of a project between two updates.
 #[derive(Clone, Debug)]
 enum Edit {
     Write(u8, u8),

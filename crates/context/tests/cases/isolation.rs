@@ -149,7 +149,7 @@ fn on_the_machines_clock_too_one_that_hangs_is_not_waited_for() {
     let batch = Batch { prepared: Arc::new(()), tasks: strategies.iter().map(task).collect(), stop };
     let runs = background(move || executor.execute(batch)).result().expect("nobody cancels");
     let outcome = &runs[0].outcome;
-    // Whether it was begun within the deadline is up to the machine.
+    // The machine decides whether it was begun within the deadline.
     assert!(matches!(outcome, RunOutcome::TimedOut | RunOutcome::NotStarted), "{outcome:?}");
     gate.open();
 }

@@ -226,7 +226,7 @@ impl Gate {
     }
 }
 
-/// What strategies tell the test.
+/// The messages of strategies to the test.
 #[derive(Clone)]
 pub(crate) struct Events {
     sender: Sender<&'static str>,
@@ -254,7 +254,7 @@ impl Heard {
         assert_eq!(self.receiver.recv_timeout(WATCHDOG), Ok(what), "waited for an event");
     }
 
-    /// How many events came so far.
+    /// The number of events so far.
     pub(crate) fn count(&self) -> usize {
         self.receiver.try_iter().count()
     }

@@ -30,17 +30,17 @@ const THRESHOLD: u32 = 8;
 /// Preemptions that the second half of the schedules may place.
 const PCT_DEPTH: usize = 3;
 
-/// What is asked of every executor.
+/// The operations of every executor.
 pub(crate) trait Executes: Send + Sync {
     /// Runs a batch; `None` if it was cancelled.
     fn execute(&self, strategies: Vec<Arc<AnyStrategy>>, observed: Observed) -> Option<Vec<Line>>;
 }
 
-/// What an executor says of one strategy.
+/// The result of one strategy, as an executor reports it.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// What the breaker answered, once for each time that it was told of this run.
+    /// The answers of the breaker, one for each outcome of this run that was recorded.
     pub(crate) recorded: Vec<RecordOutcome>,
 }
 

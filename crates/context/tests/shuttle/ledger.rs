@@ -10,13 +10,13 @@ const WINDOW: u32 = 1_000;
 const WANTED: u32 = 400;
 const ASKERS: u32 = 3;
 
-/// What is asked of every ledger.
+/// The operations of every ledger.
 pub(crate) trait Keeps: Send + Sync {
     /// Takes tokens, or what is left of them; none if that is too little.
     fn reserve(&self, tokens: u32) -> Option<u32>;
     /// Settles what was granted: so much of it was used, and the rest goes back.
     fn settle(&self, granted: u32, used: u32);
-    /// What is used, and what is reserved.
+    /// The used and the reserved tokens.
     fn view(&self) -> (u32, u32);
 }
 
@@ -72,7 +72,7 @@ impl Keeps for Ours {
             let at = all.iter().position(|held| held.granted() == granted).expect("it was granted");
             all.remove(at)
         };
-        // Who used nothing just goes away.
+        // A request that used nothing just goes away.
         if used > 0 {
             held.spend(used);
         }
@@ -84,7 +84,7 @@ impl Keeps for Ours {
     }
 }
 
-/// What is naive.
+/// The flaw of a ledger.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     /// Looks how much is left, and then takes it.

@@ -12,7 +12,7 @@ use sync::{CircuitBreaker, Clock, ManualClock, Observed, Parker, RecordOutcome};
 use crate::explored::{Executes, Line, STRATEGY_DEADLINE};
 use crate::stage::AnyStrategy;
 
-/// What is naive.
+/// The flaw of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// The task looks whether it was given up and then counts its end; the collector looks whether it has
@@ -20,9 +20,9 @@ pub(crate) enum Flaw {
     CountedTwice,
     /// Lines are kept as they come.
     CompletionOrder,
-    /// Whoever runs a strategy holds its permit, until it returns.
+    /// The thread that runs a strategy holds its permit, until it returns.
     KeptPermit,
-    /// What a strategy says counts, even if it says so because it was cancelled.
+    /// The result of a strategy counts, even if the strategy returned it because it was cancelled.
     CountedCancel,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Naive {
     flaw: Flaw,
 }
 
-/// What the tasks of one batch share with their collector.
+/// The state that the tasks of one batch share with their collector.
 struct Board {
     rows: Mutex<Rows>,
     collector: Parker,

@@ -9,7 +9,7 @@ use sync::primitives::{Condvar, Mutex, MutexGuard, lock};
 
 pub(crate) type AnyStrategy = dyn SearchStrategy<Prepared = (), Candidate = u32>;
 
-/// What a strategy does.
+/// The behaviour of a strategy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Finds,
@@ -77,7 +77,7 @@ impl Drop for Actor {
     }
 }
 
-/// Who is where.
+/// The places of the strategies.
 #[derive(Default)]
 struct Scene {
     waiting: VecDeque<usize>,

@@ -39,7 +39,7 @@ impl ProjectDir {
     }
 }
 
-/// What is wrong with a text, each finding as `line:column: message`.
+/// The problems of a text, each finding as `line:column: message`.
 fn faults(kind: Kind, text: &str) -> Vec<String> {
     let place = ProjectDir::new();
     let (path, library) = (place.write(&format!("{}s/a", kind.as_str()), text), place.library());

@@ -1,4 +1,4 @@
-//! What a plan keeps of its definitions: actors in one list, arguments put in, and nothing that loosens what
+//! The frozen form of definitions: actors in one list, arguments put in, and nothing that loosens what
 //! was allowed.
 
 use definitions::{

@@ -11,7 +11,6 @@
 pub mod changeset;
 pub(crate) mod digest;
 pub mod file_state;
-pub(crate) mod inverse;
 pub mod net;
 pub mod selection;
 pub mod zero_runs;
@@ -21,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::id::{CallNumber, ChangeId, ChangesetId, RootIndex};
 use crate::path::RelPath;
 use file_state::{FileState, Hash, Kind};
+use net::NetChange;
 
 /// The operation on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,5 +265,36 @@ impl ChangeEntry {
             && self.op == *op
             && self.before == *before
             && self.after == *after
+    }
+}
+
+/// The drafts that lead from the state after `change` to the one before it.
+pub fn inverse(change: &NetChange) -> Vec<ChangeDraft> {
+    match &change.from {
+        Some(from) => {
+            let gone = ChangeDraft::between(change.path.clone(), change.after, None);
+            let back = ChangeDraft::between(from.clone(), None, change.before);
+            gone.into_iter().chain(back).collect()
+        }
+        None => ChangeDraft::between(change.path.clone(), change.after, change.before).into_iter().collect(),
+    }
+}
+
+/// The net change that takes `draft`, found in the project `root`, back.
+pub fn undoing(root: RootIndex, draft: &ChangeDraft) -> NetChange {
+    let (path, from) = match draft.op() {
+        ChangeOp::Rename { from } => (from.clone(), Some(draft.path().clone())),
+        ChangeOp::Create | ChangeOp::Modify | ChangeOp::Delete | ChangeOp::Mode => {
+            (draft.path().clone(), None)
+        }
+    };
+    NetChange {
+        root,
+        path,
+        from,
+        before: draft.after().copied(),
+        after: draft.before().copied(),
+        base: Base::Known,
+        calls: Vec::new(),
     }
 }

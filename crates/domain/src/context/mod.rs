@@ -20,15 +20,14 @@
 mod budget;
 mod fragment;
 mod location;
-mod name;
 mod receipt;
 mod record;
 mod request;
+mod strategy_name;
 
 pub use budget::Budget;
 pub use fragment::{AssembledContext, Candidate, Fragment, FragmentKind};
 pub use location::{ContextView, Depth, FileLocation, Focus, ProjectIndex, UnknownDepth, UnknownView};
-pub use name::{Name, NameError};
 pub use receipt::{
     BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, ExclusionReason, INCLUDED_LINES_MAX, IncludedLine,
     IndexLine, MoreLine, Receipt, StrategyLine, StrategyOutcome,
@@ -37,3 +36,4 @@ pub use record::{CONTEXT_JSON_BYTES_MAX, ContextRecord};
 pub use request::{
     BREADTH_MAX, ContextRequest, DecisionFact, FOCUS_MAX, PlanFacts, PriorFragment, QUERY_BYTES_MAX,
 };
+pub use strategy_name::{Name, NameError};

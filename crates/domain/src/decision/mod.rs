@@ -13,8 +13,6 @@
 //! # Not here
 //! The right to decide, and the step that gives a number: [`PlanRecord`](crate::PlanRecord) and the stores.
 
-mod batch;
-
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -22,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::change::file_state::Hash;
 use crate::id::{DecisionId, PlanId};
 use crate::plan::phase::Phase;
+use crate::text::truncate_chars;
 use crate::time::WallMs;
-pub use batch::StepDecision;
 
 /// Limits how long a question may be.
 pub const QUESTION_CHARS_MAX: usize = 500;
@@ -211,15 +209,15 @@ impl NewDecision {
             | DecisionKind::Spawn => CHOSEN_CHARS_MAX,
         };
         let alternative = |Alternative { text, why_not }| Alternative {
-            text: truncate(text, ALTERNATIVE_CHARS_MAX),
-            why_not: truncate(why_not, ALTERNATIVE_CHARS_MAX),
+            text: truncate_chars(&text, ALTERNATIVE_CHARS_MAX),
+            why_not: truncate_chars(&why_not, ALTERNATIVE_CHARS_MAX),
         };
         NewDecision {
             parent: if seq > 1 { self.parent.or(Some(1)) } else { None },
-            question: truncate(self.question, QUESTION_CHARS_MAX),
-            chosen: truncate(self.chosen, chosen_chars_max),
+            question: truncate_chars(&self.question, QUESTION_CHARS_MAX),
+            chosen: truncate_chars(&self.chosen, chosen_chars_max),
             alternatives: self.alternatives.into_iter().take(ALTERNATIVES_MAX).map(alternative).collect(),
-            rationale: truncate(self.rationale, RATIONALE_CHARS_MAX),
+            rationale: truncate_chars(&self.rationale, RATIONALE_CHARS_MAX),
             depends_on: self.depends_on.into_iter().collect::<BTreeSet<u32>>().into_iter().collect(),
             ..self
         }
@@ -299,9 +297,45 @@ fn name(plan: PlanId, seq: u32, created: WallMs) -> DecisionId {
     DecisionId::from_u128(u128::from(created.0) << CHANCE_BITS | chance)
 }
 
-fn truncate(text: String, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text,
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
+/// One of several decisions that are recorded in one step.
+///
+/// Their numbers are given in that step, and a user's guidance may come just before it: so they name
+/// each other by their places in the step, not by numbers, which are not known yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepDecision {
+    /// The decision. Its own parent and what it depends on are numbers, of decisions that were recorded
+    /// before.
+    pub new: NewDecision,
+    /// The one of this step that it follows from, by its place from 0; `None` leaves its parent as it is.
+    pub parent: Option<usize>,
+    /// Those of this step that it rests upon, by their places from 0.
+    pub depends_on: Vec<usize>,
+}
+
+impl From<NewDecision> for StepDecision {
+    /// One that names no other of its step.
+    fn from(new: NewDecision) -> Self {
+        Self { new, parent: None, depends_on: Vec::new() }
+    }
+}
+
+impl StepDecision {
+    /// With numbers for places: it is the one at `place`, and the first of the step gets the number `first`.
+    ///
+    /// # Errors
+    /// Returns an error if it names a decision that does not come before it.
+    pub fn assign_numbers(self, place: usize, first: u32) -> Result<NewDecision, DecisionInvalid> {
+        let number = |other: usize| match u32::try_from(other) {
+            Ok(before) if other < place => Ok(first.saturating_add(before)),
+            Ok(_) | Err(_) => Err(DecisionInvalid::NotBefore { place, other }),
+        };
+        let Self { mut new, parent, depends_on } = self;
+        if let Some(parent) = parent {
+            new.parent = Some(number(parent)?);
+        }
+        for other in depends_on {
+            new.depends_on.push(number(other)?);
+        }
+        Ok(new)
     }
 }

@@ -5,7 +5,7 @@
 
 pub(crate) mod hunks;
 pub(crate) mod lines;
-pub(crate) mod narrow;
+pub(crate) mod select_hunks;
 pub(crate) mod unified;
 
 mod quote;
@@ -13,5 +13,5 @@ mod quote;
 pub use hunks::{
     Hunk, HunkLine, HunkPart, LineTag, LinesChanged, apply_hunks, hunks, hunks_in_conflict, lines_changed,
 };
-pub use narrow::{NarrowedChange, narrow};
+pub use select_hunks::{NarrowedChange, narrow};
 pub use unified::{unified, unified_from};

@@ -10,7 +10,6 @@
 //! ([`ErrorHistory`](crate::ErrorHistory)). A cancel is no error and is never reported as one.
 
 pub(crate) mod advice;
-pub mod class;
 pub mod detail;
 pub mod history;
 pub mod retry;
@@ -22,7 +21,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallNumber, ErrorId};
 use crate::plan::phase::Phase;
+use crate::text::first_bytes;
 use detail::{Detail, bounded};
+
+/// The class of an error, which says what a caller may do. Retry decisions depend on it only, never on the
+/// message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorClass {
+    /// The same call may succeed later, unchanged.
+    Transient,
+    /// The same call will be refused again: a person has to change something first.
+    Permanent,
+    /// The work was called off, or belongs to another owner by now. Not a failure.
+    Cancelled,
+    /// The caller broke the rules of this crate.
+    Bug,
+}
 
 /// Limits how long a message may be.
 pub const MESSAGE_BYTES_MAX: usize = 2 * 1024;
@@ -276,8 +290,7 @@ fn truncate_message(message: String) -> String {
     if message.len() <= MESSAGE_BYTES_MAX {
         return message;
     }
-    let kept = message.floor_char_boundary(MESSAGE_BYTES_MAX - CUT_MARK.len());
-    format!("{}{CUT_MARK}", &message[..kept])
+    format!("{}{CUT_MARK}", first_bytes(&message, MESSAGE_BYTES_MAX - CUT_MARK.len()))
 }
 
 #[cfg(test)]

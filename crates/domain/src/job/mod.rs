@@ -20,7 +20,7 @@
 //! The consequences of a final job or a new owner for the plan's changesets:
 //! [`PlanRecord`](crate::PlanRecord).
 
-pub(crate) mod claim_order;
+mod claim_order;
 mod rejection;
 mod table;
 mod transition;

@@ -1,7 +1,7 @@
 //! Errors of a job that did not move.
 
 use super::JobState;
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::id::{ApplyId, Fence, JobId, PlanId};
 use crate::plan::PlanState;
 use crate::plan::phase::Phase;

@@ -33,7 +33,7 @@ pub use day::Day;
 pub use limits::Limits;
 pub use plan_ledger::PlanLedger;
 
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::failure::detail::Detail;
 use crate::id::{Claim, Fence, JobId, PlanId, SpendId};
 use crate::money;

@@ -18,7 +18,7 @@ pub mod automation;
 pub mod graph;
 pub mod home_paths;
 pub mod invariant;
-pub(crate) mod job_effects;
+mod job_effects;
 mod manual_transition;
 pub mod phase;
 mod spec;

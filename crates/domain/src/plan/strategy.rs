@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::text::truncate_chars;
+
 /// Limits how many steps a strategy has at most.
 pub const STRATEGY_STEPS_MAX: usize = 100;
 /// Limits how long a summary may be.
@@ -44,7 +46,7 @@ impl PlanStrategy {
     /// the summary then.
     pub fn from_output(json: &Value, text: &str) -> PlanStrategy {
         let word = |value: &Value, key: &str, max: usize| {
-            value.get(key).and_then(Value::as_str).map(|text| truncate(text, max)).unwrap_or_default()
+            value.get(key).and_then(Value::as_str).map(|text| truncate_chars(text, max)).unwrap_or_default()
         };
         let list =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -54,7 +56,7 @@ impl PlanStrategy {
             .map(|step| StrategyStep {
                 title: step.as_str().map_or_else(
                     || word(step, "title", TITLE_CHARS_MAX),
-                    |title| truncate(title, TITLE_CHARS_MAX),
+                    |title| truncate_chars(title, TITLE_CHARS_MAX),
                 ),
                 detail: word(step, "detail", DETAIL_CHARS_MAX),
                 paths: list(step, "paths")
@@ -66,7 +68,7 @@ impl PlanStrategy {
             })
             .collect();
         let summary = match word(json, "summary", SUMMARY_CHARS_MAX) {
-            summary if summary.is_empty() => truncate(text, SUMMARY_CHARS_MAX),
+            summary if summary.is_empty() => truncate_chars(text, SUMMARY_CHARS_MAX),
             summary => summary,
         };
         PlanStrategy { summary, steps }
@@ -88,13 +90,6 @@ impl fmt::Display for PlanStrategy {
             }
         }
         Ok(())
-    }
-}
-
-fn truncate(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 

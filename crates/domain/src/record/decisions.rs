@@ -6,7 +6,7 @@
 use super::event_draft;
 use super::{PlanRecord, wall};
 use crate::decision::{Decision, DecisionInvalid, NewDecision, StepDecision};
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::id::{Claim, PlanId};
 use crate::job::LeaseLost;
 use crate::plan::{PlanState, TransitionDecisions};

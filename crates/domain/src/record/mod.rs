@@ -33,10 +33,10 @@ pub mod event_draft;
 mod moves;
 pub mod node_run;
 mod nodes;
+mod owner_records;
 pub mod sandbox;
 mod spending;
 pub mod tool_call;
-mod work;
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ use crate::change::changeset::{ChangesetEnding, ChangesetError, Changesets, Clos
 use crate::change::file_state::Hash;
 use crate::context::ContextRecord;
 use crate::decision::Decision;
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::failure::history::ErrorHistory;
 use crate::failure::retry::RecoveryPolicy;
 use crate::id::{ApplyId, CallNumber, Claim, JobId, PlanId};

@@ -17,13 +17,13 @@
 
 mod diff;
 mod escapes;
-mod keyed;
-mod known;
+mod keyed_values;
+mod known_values;
 mod mark;
-mod pattern;
 mod patterns;
 mod private_key;
-mod script;
+mod script_values;
+mod secret_rule;
 mod spans;
 
 use std::borrow::Cow;
@@ -35,15 +35,15 @@ use serde_json::Value;
 
 use crate::path::RelPath;
 
-pub use known::{SecretPrint, key_fingerprint};
+pub use known_values::{SecretPrint, key_fingerprint};
 pub use mark::{SecretKind, contains_mark};
 
 use escapes::UnescapedText;
-use keyed::KeyedValues;
-use known::KnownValues;
+use keyed_values::KeyedValues;
+use known_values::KnownValues;
 use mark::{Marker, find_marks};
 use patterns::SecretShapes;
-use script::ScriptValues;
+use script_values::ScriptValues;
 use spans::{SecretSpan, cut_out, join_spans};
 
 /// Shorter values are too likely to be found where they are no secret.
@@ -129,7 +129,7 @@ impl Redactor {
 
     /// Returns the prints of a value, by which another process finds it that has the same key.
     pub fn prints(&self, value: &str) -> Vec<SecretPrint> {
-        known::prints_of(self.marker.key(), value)
+        known_values::prints_of(self.marker.key(), value)
     }
 
     /// Any text without the known values: text with the shape of a secret stays.

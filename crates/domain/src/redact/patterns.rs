@@ -1,11 +1,11 @@
 //! Secrets that are known by their shape, at any place.
 //!
 //! # Not here
-//! The search for the patterns: the sibling `pattern`.
+//! The search for the patterns: the sibling `secret_rule`.
 
 use super::mark::SecretKind;
-use super::pattern::{Patterns, SecretRule};
 use super::private_key::PrivateKeys;
+use super::secret_rule::{Patterns, SecretRule};
 use super::spans::SecretSpan;
 
 /// The words in the names of keys and variables that have a secret.
@@ -208,7 +208,7 @@ pub(super) fn is_literal(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redact::pattern::tests::{check_lengths, check_rules};
+    use crate::redact::secret_rule::tests::{check_lengths, check_rules};
 
     const SAMPLES: &[&str] = &[
         "AKIAIOSFODNN7EXAMPLE",

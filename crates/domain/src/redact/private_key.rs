@@ -5,7 +5,7 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::mark::SecretKind;
-use super::pattern::LazyRegex;
+use super::secret_rule::LazyRegex;
 use super::spans::SecretSpan;
 
 /// The pattern with which every private key begins.

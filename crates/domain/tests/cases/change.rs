@@ -1,4 +1,4 @@
-//! What happened to a file is told from its states; renames are found among the changes of one call.
+//! The kind of a change is derived from its two states; renames are found among the changes of one call.
 
 use domain::*;
 use proptest::prelude::*;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy;
 use serde_json::json;
 
-use crate::plan_moves::new_plan;
+use crate::manual_transition::new_plan;
 use crate::sample::{ANN, BOB, PLAN, claim_by, take_over_by};
 
 fn choice(chosen: &str) -> NewDecision {
@@ -21,7 +21,7 @@ fn kept(seq: u32, new: &NewDecision) -> NewDecision {
     Decision::new(PLAN, seq, new.clone(), WallMs(1)).new
 }
 
-/// What `check` says when decisions 2 to 9 stand, 5 excepted.
+/// The answer of `check` when decisions 2 to 9 stand, 5 excepted.
 fn checked(seq: u32, new: &NewDecision) -> Result<(), DecisionInvalid> {
     new.check(seq, |other| Ok((2..=9).contains(&other) && other != 5))
 }

@@ -12,7 +12,7 @@ use domain::*;
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 
-/// What lies at a path: a file with a mode, or a link.
+/// The entry at a path: a file with a mode, or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
     File(Vec<u8>, u16),

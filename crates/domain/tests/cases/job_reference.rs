@@ -213,7 +213,7 @@ fn name(refused: JobTransitionRejection) -> &'static str {
     }
 }
 
-/// What happens, with fences as "the present one, less so many".
+/// An event, with fences as "the present one, less so many".
 fn some_event() -> impl Strategy<Value = (u8, u64, WorkerId, BootId, Duration)> {
     let worker = prop_oneof![Just(ANN), Just(BOB)];
     let boot = prop_oneof![9 => Just(BOOT), 1 => Just(OTHER_BOOT)];

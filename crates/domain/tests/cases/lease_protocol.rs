@@ -111,7 +111,7 @@ fn path_to(worlds: &[(World, Option<(usize, Act)>)], place: usize, last: Act) ->
     path
 }
 
-/// What makes the promises mean something, as far as this step shows it.
+/// The events without which the promises would mean nothing, as far as this step shows them.
 fn situations(before: &World, act: Act, after: &World) -> Vec<&'static str> {
     let (old, new) = (&before.job, &after.job);
     let stale = |index: usize| {

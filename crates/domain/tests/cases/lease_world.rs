@@ -77,7 +77,7 @@ pub(crate) struct World {
     pub(crate) workers: [Worker; 2],
 }
 
-/// What distinguishes two worlds.
+/// The values that distinguish two worlds.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     job: JobKey,
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Whether the store would take a write of this worker now.
+    /// Returns whether the store would take a write of this worker now.
     pub(crate) fn accepts_write(&self, variant: Variant, index: usize) -> bool {
         let worker = &self.workers[index];
         worker.alive

@@ -37,7 +37,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What was reserved, and what it came to; nothing is kept that could be added up.
+/// The reserved amounts, and what they came to; nothing is stored that could be added up.
 #[derive(Default)]
 struct Model {
     spends: Vec<(u8, u64, Option<u64>)>,

@@ -118,7 +118,7 @@ fn three() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, Vec<u8>)> {
     content().prop_flat_map(|base| (Just(base.clone()), edit_of(base.clone()), edit_of(base)))
 }
 
-/// What the file becomes; none on conflict.
+/// The merged file; none on conflict.
 fn result(merge: Merge, now: &[u8]) -> Option<Vec<u8>> {
     match merge {
         Merge::Same => Some(now.to_vec()),

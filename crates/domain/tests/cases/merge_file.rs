@@ -170,7 +170,7 @@ fn states() -> Vec<Option<FileState>> {
     ]
 }
 
-/// What would be lost of the person's work if the decision were carried out.
+/// The part of the user's work that would be lost if the decision were carried out.
 #[test]
 fn over_all_states_nobodys_work_is_lost() {
     let mut seen = 0;

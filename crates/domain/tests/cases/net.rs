@@ -226,7 +226,7 @@ fn the_net_hash_tells_trees_apart_and_nothing_else() {
 
 type Tree = BTreeMap<(RootIndex, RelPath), FileState>;
 
-/// What a plan may do next; what is not possible where it stands does nothing.
+/// The next action of a plan; one that is not possible now does nothing.
 #[derive(Clone, Debug)]
 enum Deed {
     Put(usize, u8),

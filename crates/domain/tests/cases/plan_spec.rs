@@ -1,4 +1,4 @@
-//! What a plan was asked to do, as text, as JSON and on one line.
+//! The request of a plan, as text, as JSON and on one line.
 
 use domain::*;
 use serde_json::json;

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan};
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalHeader, UndoError};
-use store::PlanStoreError;
 
 use super::ApplyRequest;
 use super::crash_recovery::{
@@ -55,19 +54,8 @@ pub(crate) async fn settle_missing(
     // Read after the rows: a journal is there before its row is, and goes after the row was ended.
     let journals: BTreeSet<ApplyId> = engine.journals.open_ids()?.iter().map(|journal| journal.id).collect();
     for apply in sealed.into_iter().filter(|apply| !journals.contains(&apply.id)) {
-        let plan = match engine.store.plan(apply.plan).await {
-            Ok(plan) => plan,
-            Err(PlanStoreError::Store(error)) => return Err(error.into()),
-            // A plan that was never made, or is forgotten, waits for nothing.
-            Err(
-                PlanStoreError::NotFound { .. }
-                | PlanStoreError::Moved { .. }
-                | PlanStoreError::Refused(_)
-                | PlanStoreError::Job(_)
-                | PlanStoreError::QueueFull { .. }
-                | PlanStoreError::IdTaken { .. },
-            ) => continue,
-        };
+        // A plan that was never made, or is forgotten, waits for nothing.
+        let Some(plan) = engine.store.find_plan(apply.plan).await? else { continue };
         let roots: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
         let Some(_locks) = RootLocks::try_take(roots.clone(), held) else { continue };
         // Whoever had the locks before may have ended it.

@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use domain::{
-    ConflictKind, FileMerge, FileState, Hash, Kind, Merge, MergePlacement, MergeSides, NetChange, Plan,
-    Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
+    ConflictKind, FileMerge, FileState, Hash, HunkAddress, Kind, Merge, MergePlacement, MergeSides,
+    NetChange, Plan, Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use sandbox::content::ContentSource;
@@ -327,7 +327,7 @@ impl FileMerger<'_> {
     /// The file with the first of its hunks that is in conflict.
     fn hunk_address(&self, base: &[u8], plan: &[u8], regions: &[Region]) -> String {
         match hunks_in_conflict(base, plan, regions).first() {
-            Some(number) => format!("{}#{number}", self.wanted.address),
+            Some(number) => HunkAddress::new(&self.wanted.address, *number).to_string(),
             None => self.wanted.address.clone(),
         }
     }

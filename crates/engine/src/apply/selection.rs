@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNumber, ChangeSelection, Kind, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex,
+    CallNumber, ChangeSelection, HunkAddress, Kind, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex,
     SelectableChange, SelectedPart, ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all,
     narrow, net_hash,
 };
@@ -89,7 +89,8 @@ impl EngineInner {
                         NarrowedChange::Part { change, content } => {
                             let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
                             let missing = all.filter(|number| !numbers.contains(number));
-                            left_out.extend(missing.map(|number| format!("{address}#{number}")));
+                            left_out
+                                .extend(missing.map(|number| HunkAddress::new(&address, number).to_string()));
                             wanted.push(WantedChange {
                                 change,
                                 address,

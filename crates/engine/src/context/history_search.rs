@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use actors::tool::{HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion};
 use domain::context::ContextRecord;
+use domain::text::truncate_chars;
 use domain::{Day, Decision, ErrorHistory, PlanId, WallMs};
 use sandbox::git::log::{GitHistory, GitLogError};
 use serde_json::{Value, json};
@@ -68,14 +69,7 @@ pub fn answer(
 }
 
 fn shown(one: &HistoryMatch) -> Value {
-    json!({ "kind": one.kind.as_str(), "id": one.id, "at": stamp(one.at), "text": cut(&one.text) })
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(HISTORY_TEXT_CHARS_MAX) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(HISTORY_TEXT_CHARS_MAX - 1).chain(['…']).collect(),
-    }
+    json!({ "kind": one.kind.as_str(), "id": one.id, "at": stamp(one.at), "text": truncate_chars(&one.text, HISTORY_TEXT_CHARS_MAX) })
 }
 
 fn stamp(at: WallMs) -> String {

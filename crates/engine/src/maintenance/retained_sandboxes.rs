@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::{NewError, PlanId};
-use store::{PlanStoreError, StoreError};
+use store::StoreError;
 
 use crate::engine::EngineInner;
 use crate::run::plan_sandbox::location::owner_of;
@@ -52,18 +52,8 @@ pub(crate) async fn known(
 ) -> Result<Vec<RetainedSandbox>, StoreError> {
     let mut known = Vec::new();
     for kept in dirs.iter().filter_map(|dir| RetainedSandbox::at(dir)) {
-        let is_over = match engine.store.plan(kept.plan).await {
-            Ok(plan) => plan.state.is_final() || plan.attempt > kept.attempt,
-            Err(PlanStoreError::NotFound { .. }) => true,
-            Err(PlanStoreError::Store(error)) => return Err(error),
-            Err(
-                PlanStoreError::Moved { .. }
-                | PlanStoreError::Refused(_)
-                | PlanStoreError::IdTaken { .. }
-                | PlanStoreError::QueueFull { .. }
-                | PlanStoreError::Job(_),
-            ) => false,
-        };
+        let plan = engine.store.find_plan(kept.plan).await?;
+        let is_over = plan.is_none_or(|plan| plan.state.is_final() || plan.attempt > kept.attempt);
         known.push(RetainedSandbox { is_over, ..kept });
     }
     Ok(known)

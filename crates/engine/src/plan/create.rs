@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use domain::text::truncate_chars;
 use domain::{
     ByteText, CommandTask, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, NodeKind, Phase, Plan, PlanGraph,
     PlanId, PlanSpec, PlanStep, ProjectLink, RelPath, SpendKind, TITLE_CHARS_MAX,
@@ -84,7 +85,7 @@ impl Engine {
             invariant.text = engine.redactor.redact_text(&invariant.text);
         }
         // Cut afterwards: half of a secret is not known as one.
-        let title = cut(engine.redactor.redact_text(&title), TITLE_CHARS_MAX);
+        let title = truncate_chars(&engine.redactor.redact_text(&title), TITLE_CHARS_MAX);
         let asked = if spec.prompt.is_empty() { spec.render() } else { spec.prompt.clone() };
         let shown = engine.redactor.redact_text(&asked);
         // The newest plan is the one with the last id, also when the wall clock was set back.
@@ -99,14 +100,6 @@ impl Engine {
 
     pub(crate) fn new_job(&self, plan: PlanId, phase: Phase, not_before: Ms) -> NewJob {
         NewJob { id: JobId::from_u128(self.inner.ids.ulid()), plan, phase, not_before }
-    }
-}
-
-/// At most so many characters, the last of which says that some are missing.
-fn cut(text: String, chars_max: usize) -> String {
-    match text.chars().nth(chars_max) {
-        None => text,
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{Job, JobState, Plan, PlanId, PlanState, WorkState};
-use store::{PlanFilter, PlanStoreError, StoreError};
+use store::{PlanFilter, StoreError};
 
 use super::details::store_error;
 use super::effective_changes::TAKE_BACK;
@@ -126,19 +126,8 @@ impl PlanOverview {
             if plans.iter().any(|plan| plan.id == job.plan) {
                 continue;
             }
-            match store.plan(job.plan).await {
-                Ok(plan) => plans.push(plan),
-                Err(PlanStoreError::Store(error)) => return Err(error),
-                // Forgotten since, or never made: a job is no plan.
-                Err(
-                    PlanStoreError::NotFound { .. }
-                    | PlanStoreError::Moved { .. }
-                    | PlanStoreError::Refused(_)
-                    | PlanStoreError::Job(_)
-                    | PlanStoreError::QueueFull { .. }
-                    | PlanStoreError::IdTaken { .. },
-                ) => {}
-            }
+            // A plan that was forgotten since, or never made, is left out.
+            plans.extend(store.find_plan(job.plan).await?);
         }
         Ok(plans)
     }

@@ -13,9 +13,9 @@ use std::os::fd::AsFd;
 use domain::{Base, ChangeDraft, ChangeOp, FileState, Kind, RelPath, pair_renames};
 use rustix::fs::{FileType, Stat};
 
-use super::excluded;
 use super::filter::{CaptureFilter, PathClass};
-use super::original::{FileOwner, is_of_one_file, observe_first, read_state, state_if_unreadable};
+use super::omissions;
+use super::read_state::{FileOwner, is_of_one_file, observe_first, read_state, state_if_unreadable};
 use super::{
     CaptureError, CaptureRoot, CaptureRules, CapturedChange, DirAccess, LeftOutCounts, LeftOutReason,
     ScanContext, ScannedPath, WalkEntry, WalkResult,
@@ -71,10 +71,10 @@ pub(super) fn classify(
         found.push(state_now(root, path, seen, lying, scan)?);
     }
     drop_hollow_dirs(root, &mut found);
-    excluded::take_set_id_off(root, &mut found, &mut left_out);
-    excluded::count_attributes(&found, &mut left_out);
-    excluded::count_hard_links(root, &met, &mut left_out);
-    excluded::count_root_mode(root, &mut left_out);
+    omissions::take_set_id_off(root, &mut found, &mut left_out);
+    omissions::count_attributes(&found, &mut left_out);
+    omissions::count_hard_links(root, &met, &mut left_out);
+    omissions::count_root_mode(root, &mut left_out);
     Ok(ClassifiedChanges { found, left_out, patterns_left_out: met.patterns_left_out })
 }
 
@@ -157,7 +157,7 @@ fn meet_each(
             let original = if is_dir { original_dir(root, path)? } else { None };
             let seen = match lying.zip(original) {
                 Some((lying, original)) if lying.stamp.mode() == mode_then(root, path, &original) => {
-                    for name in excluded::set_attributes(root, path) {
+                    for name in omissions::set_attributes(root, path) {
                         left_out.add_part(LeftOutReason::Attribute, path, &name);
                     }
                     continue;
@@ -309,7 +309,7 @@ fn state_now(
     let mode = lying.map(|lying| lying.stamp.mode());
     let attributes = |lying: &WalkEntry| match seen.stamp == Some(lying.stamp) {
         true => seen.attributes.clone(),
-        false => excluded::set_attributes(root, path),
+        false => omissions::set_attributes(root, path),
     };
     let attributes = lying.as_ref().map(attributes).unwrap_or_default();
     let found = |now, stamp| ChangedPath {

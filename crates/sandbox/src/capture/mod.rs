@@ -2,10 +2,10 @@
 //!
 //! # How a scan works
 //! 1. A walk meets all that may differ from the original: everything in the upper directory of an overlay, or
-//!    what has another record than the manifest of a copy (`upper`, `manifest_diff`).
+//!    what has another record than the manifest of a copy (`walk_upper`, `manifest_diff`).
 //! 2. Ignored and protected paths are left out and counted (`filter`).
 //! 3. At a path that is met for the first time the original is read and its bytes are stored: the base
-//!    (`original`).
+//!    (`read_state`).
 //! 4. The present entry is compared with the one that the scan before found, and hashed only if its record
 //!    differs (`classify`).
 //!
@@ -20,13 +20,13 @@
 //! Numbering and storing what was found.
 
 mod classify;
-mod excluded;
 mod filter;
 mod manifest_diff;
-mod original;
+mod omissions;
+mod read_state;
 mod scan_cache;
-mod tracked;
-mod upper;
+mod tracked_files;
+mod walk_upper;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -42,10 +42,10 @@ use crate::open::manifest::Manifest;
 
 pub(crate) use filter::{CaptureFilter, GITIGNORE, PathClass};
 pub use filter::{GITIGNORED, ProtectedPaths};
-pub use original::UNKNOWN_CONTENT;
-pub(crate) use original::{FileOwner, read_state};
+pub use read_state::UNKNOWN_CONTENT;
+pub(crate) use read_state::{FileOwner, read_state};
 pub(crate) use scan_cache::{ScanCache, ScannedPath};
-pub(crate) use tracked::TrackedRepository;
+pub(crate) use tracked_files::TrackedRepository;
 
 /// The most examples that are given of each kind of left-out path.
 const EXAMPLES_MAX: usize = 3;
@@ -407,7 +407,7 @@ fn walk(
     opening: &mut DirAccess<'_, '_>,
 ) -> Result<WalkResult, CaptureError> {
     match &root.changes {
-        ScanSource::Upper(upper) => upper::walk(root, upper, filter, opening),
+        ScanSource::Upper(upper) => walk_upper::walk(root, upper, filter, opening),
         ScanSource::Copy(manifest) | ScanSource::InPlace(manifest) => {
             manifest_diff::walk(root, manifest, filter, opening)
         }

@@ -28,8 +28,8 @@ mod environment;
 mod kill_job;
 mod network_failure;
 mod output;
-mod piped;
-mod running;
+mod pipes;
+mod process;
 mod spec;
 
 pub use bounds::{LimitHit, ResourceLimits};
@@ -37,11 +37,11 @@ pub use environment::{EnvSpec, environment};
 pub(crate) use environment::{FENCE, JOB};
 pub use kill_job::{KillJobError, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
-pub use piped::PipedStreams;
-pub use running::{CommandExit, ExitKind, Killer, RunningCommand};
+pub use pipes::PipedStreams;
+pub use process::{CommandExit, ExitKind, Killer, RunningCommand};
 pub use spec::{CommandSpec, IsolationExceptions, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};
 
 pub use crate::isolation::child_run;
 pub(crate) use drain::Drains;
 pub(crate) use environment::marks;
-pub(crate) use running::LaunchedCommand;
+pub(crate) use process::LaunchedCommand;

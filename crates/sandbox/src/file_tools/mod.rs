@@ -4,7 +4,7 @@
 //! 1. A tool stores the content that it replaces as its base before it touches the file.
 //! 2. No link is followed, no path leaves its root, and no protected path is written.
 
-mod change;
+mod remove_and_move;
 mod search;
 mod walk;
 

@@ -5,4 +5,4 @@ pub(crate) mod exact_path;
 pub(crate) mod listing;
 pub(crate) mod regular_file;
 pub(crate) mod remove;
-pub(crate) mod sparse;
+pub(crate) mod sparse_file;

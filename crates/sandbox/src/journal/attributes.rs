@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::CapabilitySet;
 
-use super::change::Attributes;
-use super::target::permission_bits;
+use super::observe_file::permission_bits;
+use super::request::Attributes;
 
 /// The most bytes of attributes that are stored of one file.
 const EXTENDED_BYTES_MAX: usize = 1 << 20;

@@ -26,10 +26,10 @@ use domain::RelPath;
 use super::do_op::{STICKY, is_same};
 use super::frame::PIECE_BYTES;
 use super::log::Mark;
+use super::observe_file::{ContentStamp, DeviceNumbers, ObservedFile, ObservedKind, OpError};
 use super::op::{JournalOp, OpAction, SavedState};
-use super::overwritten::OverwriteReason;
 use super::replay::JournalReplay;
-use super::target::{ContentStamp, DeviceNumbers, ObservedFile, ObservedKind, OpError};
+use super::save_before_overwrite::OverwriteReason;
 use crate::git::refs::read_ref;
 
 const SET_GROUP_ID: u16 = 0o2000;

@@ -12,9 +12,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use domain::{BootId, Fence, FileState, Hash, Kind, PlanId, RelPath, RootIndex};
 
-use super::change::{Attributes, JournalHeader, JournalRoot};
 use super::frame::FrameSpan;
 use super::op::{ByteSource, JournalOp, OpAction, SavedState};
+use super::request::{Attributes, JournalHeader, JournalRoot};
 use super::{JournalId, JournalKind};
 use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 

@@ -37,7 +37,7 @@ use domain::{FileState, Hash};
 use rustix::fs::OFlags;
 
 use super::JournalId;
-use super::target::ContentStamp;
+use super::observe_file::ContentStamp;
 use crate::content::ContentFile;
 use crate::fs::regular_file::open_own;
 

@@ -16,9 +16,9 @@ use super::attributes;
 use super::attributes::NewFileOwner;
 use super::classify::lost_by_writing;
 use super::hooks::HookPoint;
+use super::observe_file::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpError, observe};
 use super::op::{JournalOp, OpAction, SavedState};
 use super::replay::JournalReplay;
-use super::target::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpError, observe};
 use super::write_file::{ReplacedFilePolicy, WriteSource, move_in, open_spot, swap};
 use crate::git::refs::move_ref;
 

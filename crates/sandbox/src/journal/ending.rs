@@ -11,10 +11,10 @@ use std::io;
 
 use domain::PlanId;
 
-use super::change::{JournalHeader, JournalPath};
-use super::file::JournalFile;
 use super::hooks::JournalStep;
-use super::overwritten::{found_files, is_whole};
+use super::journal_file::JournalFile;
+use super::request::{JournalHeader, JournalPath};
+use super::save_before_overwrite::{found_files, is_whole};
 use super::{JournalId, Journals};
 use crate::git::refs::GitError;
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootIndex};
 use proptest::prelude::*;
 
-use super::change::{Attributes, JournalHeader, JournalRoot};
 use super::codec::{self, BackMark, DoneMark};
 use super::content_links::ContentLinks;
-use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
+use super::journal_file::JournalFile;
 use super::log::{JournalIntegrity, JournalLog, Mark};
 use super::op::{ByteSource, JournalOp, OpAction, SavedState};
+use super::request::{Attributes, JournalHeader, JournalRoot};
 use super::{Boot, JournalId, JournalKind, Journals, Merger};
 use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use domain::ZeroRun;
 use domain::zero_runs;
 
-use super::file::JournalFile;
+use super::journal_file::JournalFile;
 
 /// The first bytes of a journal.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTJ01";

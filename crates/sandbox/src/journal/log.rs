@@ -24,12 +24,12 @@ use std::sync::Arc;
 
 use domain::{Hash, RelPath, RootIndex};
 
-use super::change::JournalHeader;
 use super::codec::{self, BackMark, DoneMark};
 use super::content_links::{self, ContentLinks, LinkReader};
-use super::file::JournalFile;
 use super::frame::{self, FrameKind, FrameReader, FrameSpan, ImageReader};
+use super::journal_file::JournalFile;
 use super::op::{ByteSource, JournalOp, SavedState};
+use super::request::JournalHeader;
 
 /// The last mark of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]

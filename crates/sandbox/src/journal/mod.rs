@@ -18,9 +18,11 @@
 //!    can be undone: [`Journals::read_undo`].
 //!
 //! # Where to read
-//! `frame` defines the format of the file, `content_links` the place of large contents, and `order` the order
-//! of the ops. `write_file` and `do_op` carry them out. `classify` decides for a recovery how far its
-//! predecessor came, and `undo_op` what becomes of edits that the user made meanwhile.
+//! `frame` defines the format of the file, `content_links` the place of large contents, and `op_order` the
+//! order of the ops. `write_images_and_ops` writes the first part, with the bytes of each file before and
+//! after. `write_file` and `do_op` carry the ops out; `save_before_overwrite` saves a file that changed
+//! meanwhile. `classify` decides for a recovery how far its predecessor came, and `undo_op` what becomes of
+//! edits that the user made meanwhile.
 //!
 //! # Invariants
 //! 1. Nothing of the user's is touched before the commit mark is on disk.
@@ -35,28 +37,28 @@
 //! has them. Time and ids are passed in.
 
 mod attributes;
-mod change;
 mod classify;
 mod codec;
 mod content_links;
 mod do_op;
 mod ending;
-mod file;
 mod frame;
 mod hooks;
+mod journal_file;
 mod log;
+mod observe_file;
 mod op;
-mod order;
-mod overwritten;
+mod op_order;
 mod prepare;
 mod recover;
 mod replay;
-mod sync;
-mod target;
+mod request;
+mod save_before_overwrite;
+mod sync_to_disk;
 mod undo;
 mod undo_op;
 mod write_file;
-mod write_header;
+mod write_images_and_ops;
 
 #[cfg(test)]
 mod format_tests;
@@ -72,18 +74,18 @@ use domain::BootId;
 use content_links::ContentLinks;
 
 pub(crate) use attributes::read as read_attributes;
-pub use change::{
-    Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, JournalPath, JournalRoot, Request,
-};
 /// A journal carries out one apply, and has its name.
 pub use domain::ApplyId as JournalId;
 /// The direction: a journal brings a plan's changes in or takes them out.
 pub use domain::ApplyKind as JournalKind;
 pub use ending::{JournalEnding, RollbackReason, SettledJournal, StuckJournal};
 pub use hooks::{HookPoint, Hooks, JournalStep, Merger, NoHooks};
+pub use observe_file::RootMoved;
 pub use prepare::{CommittedJournal, OPS_MAX, PrepareError, PreparedJournal};
 pub use recover::{JournalRecovery, RecoveredJournal, Seal};
-pub use target::RootMoved;
+pub use request::{
+    Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, JournalPath, JournalRoot, Request,
+};
 pub use undo::{UndoError, UndoJournal};
 
 const EXTENSION: &str = "journal";
@@ -195,7 +197,9 @@ impl Journals {
     /// # Errors
     /// It cannot be removed.
     pub fn forget_undo(&self, id: JournalId) -> io::Result<()> {
-        for path in overwritten::found_files(&self.undo_dir, id)?.into_iter().chain([self.undo_path(id)]) {
+        for path in
+            save_before_overwrite::found_files(&self.undo_dir, id)?.into_iter().chain([self.undo_path(id)])
+        {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
@@ -231,7 +235,11 @@ impl Journals {
     /// # Errors
     /// It cannot be removed.
     pub fn forget_spent(&self, id: JournalId) -> io::Result<()> {
-        if overwritten::found_files(&self.undo_dir, id)?.is_empty() { self.forget_undo(id) } else { Ok(()) }
+        if save_before_overwrite::found_files(&self.undo_dir, id)?.is_empty() {
+            self.forget_undo(id)
+        } else {
+            Ok(())
+        }
     }
 
     fn links(&self, id: JournalId) -> ContentLinks {
@@ -289,7 +297,7 @@ impl Journals {
                 Err(error) => return Err(error),
             }
             let mut bytes = 0;
-            for path in overwritten::found_files(dir, id)?.into_iter().chain([path]) {
+            for path in save_before_overwrite::found_files(dir, id)?.into_iter().chain([path]) {
                 match fs::symlink_metadata(path) {
                     Ok(metadata) => bytes += metadata.len(),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -8,8 +8,8 @@
 
 use domain::{FileState, RelPath, RootIndex};
 
-use super::change::{Attributes, JournalPath};
 use super::frame::FrameSpan;
+use super::request::{Attributes, JournalPath};
 use crate::git::refs::RefMove;
 
 /// The action of an op, with the state before and the state after.

@@ -5,7 +5,7 @@
 //! 2. A journal that could not be prepared or committed is gone, and nothing has happened.
 //!
 //! # Not here
-//! Writing the header, the images and the ops ([`super::write_header`]), and carrying them out
+//! Writing the header, the images and the ops ([`super::write_images_and_ops`]), and carrying them out
 //! ([`super::replay`]).
 
 use std::collections::BTreeSet;
@@ -17,18 +17,18 @@ use std::path::Path;
 use domain::{ErrorClass, RelPath, RootIndex, is_name_of_no_project};
 use rustix::fs::FallocateFlags;
 
-use super::change::{JournalHeader, Request};
 use super::codec;
 use super::ending::{SettledJournal, StuckJournal};
-use super::file::JournalFile;
 use super::frame::FrameKind;
 use super::hooks::JournalStep;
+use super::journal_file::JournalFile;
 use super::log::{JournalLog, Mark};
-use super::order::arrange;
+use super::observe_file::{DeviceNumbers, ObservedKind, OpError, OpenRoots, RootMoved, observe};
+use super::op_order::arrange;
 use super::replay::{JournalReplay, ReplayOrigin};
-use super::sync::SyncSet;
-use super::target::{DeviceNumbers, ObservedKind, OpError, OpenRoots, RootMoved, observe};
-use super::write_header::write_journal;
+use super::request::{JournalHeader, Request};
+use super::sync_to_disk::SyncSet;
+use super::write_images_and_ops::write_journal;
 use super::{JournalId, Journals};
 use crate::content::ContentSource;
 

@@ -21,14 +21,14 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
 
-use super::change::JournalHeader;
 use super::ending::{JournalEnding, SettledJournal, StuckJournal};
-use super::file::JournalFile;
+use super::journal_file::JournalFile;
 use super::log::{JournalIntegrity, JournalLog, Mark};
-use super::overwritten::found_files;
+use super::observe_file::{DeviceNumbers, OpenRoots};
 use super::replay::{JournalReplay, ReplayOrigin, ending};
-use super::sync::SyncSet;
-use super::target::{DeviceNumbers, OpenRoots};
+use super::request::JournalHeader;
+use super::save_before_overwrite::found_files;
+use super::sync_to_disk::SyncSet;
 use super::{JournalId, Journals};
 use crate::fs::regular_file::open_own;
 

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use domain::Hash;
 
 use super::attributes;
-use super::change::{JournalHeader, JournalPath};
 use super::classify::{OpProgress, lost_by_writing};
 use super::codec;
 use super::codec::{BackMark, DoneMark};
@@ -24,10 +23,11 @@ use super::ending::{JournalEnding, RollbackReason, SettledJournal, StuckJournal}
 use super::frame::FrameKind;
 use super::hooks::JournalStep;
 use super::log::{JournalLog, Mark};
+use super::observe_file::{DeviceNumbers, ObservedKind, OpError, OpenRoots};
 use super::op::{JournalOp, OpAction, SavedState};
 use super::recover::MissingBytes;
-use super::sync::SyncSet;
-use super::target::{DeviceNumbers, ObservedKind, OpError, OpenRoots};
+use super::request::{JournalHeader, JournalPath};
+use super::sync_to_disk::SyncSet;
 use super::write_file::{ReplacedFilePolicy, WriteSource};
 use super::{JournalId, Journals};
 
@@ -380,7 +380,7 @@ impl JournalReplay {
             Err(error) => return Err(error),
         }
         self.journals.hooks.step(JournalStep::Unpark { n: op.n })?;
-        super::target::EntryLocation::open(self.roots.get(op.root)?, &op.parked)?.unlink()?;
+        super::observe_file::EntryLocation::open(self.roots.get(op.root)?, &op.parked)?.unlink()?;
         Ok(true)
     }
 

@@ -12,12 +12,12 @@ use std::io::{self, Read};
 use domain::{Hash, RelPath, RootIndex};
 use rustix::fs::OFlags;
 
-use super::change::{FileImage, ImageBytes, JournalChange, JournalHeader};
 use super::content_links::ContentLinks;
-use super::file::JournalFile;
 use super::frame::ImageReader;
+use super::journal_file::JournalFile;
 use super::log::{JournalIntegrity, JournalLog, Mark};
 use super::op::{ByteSource, JournalOp, OpAction, SavedState};
+use super::request::{FileImage, ImageBytes, JournalChange, JournalHeader};
 use super::{JournalId, Journals};
 use crate::content::{ContentFile, ContentSource};
 use crate::fs::regular_file::open_own;

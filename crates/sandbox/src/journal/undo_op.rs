@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use super::classify::{OpProgress, TornFile, is_mix};
 use super::do_op::is_same;
 use super::hooks::{HookPoint, JournalStep};
+use super::observe_file::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpError, observe};
 use super::op::{JournalOp, OpAction, SavedState};
-use super::overwritten::OverwriteReason;
 use super::replay::{JournalReplay, ReplayOrigin};
-use super::target::{ContentStamp, EntryLocation, ObservedFile, ObservedKind, OpError, observe};
+use super::save_before_overwrite::OverwriteReason;
 use super::write_file::{ReplacedFilePolicy, WriteSource, move_in, swap};
 use crate::git::refs::move_ref;
 

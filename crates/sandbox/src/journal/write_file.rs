@@ -22,12 +22,12 @@ use super::attributes;
 use super::attributes::NewFileOwner;
 use super::frame::PIECE_BYTES;
 use super::hooks::{HookPoint, JournalStep};
+use super::observe_file::{ContentStamp, EntryLocation, ObservedKind, OpError, observe, permission_bits};
 use super::op::{JournalOp, SavedState};
 use super::replay::JournalReplay;
-use super::target::{ContentStamp, EntryLocation, ObservedKind, OpError, observe, permission_bits};
 use crate::fs::beneath;
 use crate::fs::beneath::{BeneathError, LinkPolicy};
-use crate::fs::sparse;
+use crate::fs::sparse_file;
 
 /// The source of bytes to be written.
 #[derive(Clone, Copy)]
@@ -153,7 +153,7 @@ impl JournalReplay {
             (&mut *from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
             if !piece.is_empty() {
                 self.op_step(op, HookPoint::Piece)?;
-                sparse::write_all_at(file, &piece, at)?;
+                sparse_file::write_all_at(file, &piece, at)?;
                 at += piece.len() as u64;
             }
             if piece.len() < PIECE_BYTES {

@@ -8,7 +8,7 @@ use store::{JobEnd, JobStore, JobStoreError, StoreError};
 use sync::{Effect, Finisher};
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::fault::Fault;
 
 fn job_is_lost<T>(answer: &Result<T, JobStoreError>) -> bool {

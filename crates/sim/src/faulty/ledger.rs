@@ -11,7 +11,7 @@ use store::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 
 fn spend_is_lost<T>(answer: &Result<T, LedgerStoreError>) -> bool {
     matches!(answer, Err(LedgerStoreError::Store(error)) if is_lost(error))

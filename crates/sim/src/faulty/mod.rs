@@ -31,7 +31,7 @@ use domain::{Claim, PlanId};
 use store::{MemoryStore, StoreError};
 use sync::primitives::atomic::{AtomicBool, Ordering};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::executor::{TaskGroup, yield_now};
 use crate::fault::Fault;
 use crate::promise_watch::StepDurability;

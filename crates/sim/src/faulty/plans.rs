@@ -14,7 +14,7 @@ use store::{
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 
 fn decision_is_lost<T>(answer: &Result<T, DecisionStoreError>) -> bool {
     matches!(answer, Err(DecisionStoreError::Store(error)) if is_lost(error))
@@ -43,9 +43,9 @@ impl PlanStore for FaultyStore {
         Ok(answer)
     }
 
-    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
+    async fn find_plan(&self, id: PlanId) -> Result<Option<Plan>, StoreError> {
         self.before("plan", Kind::Read).await?;
-        let answer = self.inner().plan(id).await?;
+        let answer = self.inner().find_plan(id).await?;
         self.after("plan", Kind::Read, None).await?;
         Ok(answer)
     }

@@ -16,7 +16,7 @@ use store::{
 use sync::{Clock, Effect, Finisher};
 
 use super::{FaultyStore, Kind, is_lost};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 
 fn set_is_lost<T>(answer: &Result<T, ChangesetStoreError>) -> bool {
     matches!(answer, Err(ChangesetStoreError::Store(error)) if is_lost(error))

@@ -8,7 +8,7 @@ use sync::{Observed, Permit};
 
 use super::node::{TryError, TryFailure};
 use super::{PhaseStop, SimRunner};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::fault::Fault;
 use crate::machine::{Pid, ProcessStart};
 use crate::scenario::NodeScript;

@@ -22,7 +22,7 @@ use sync::Clock;
 
 use super::execute::{file_of, net_of};
 use super::{PhaseStop, SimRunner};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::housekeeping;
 use crate::machine::{Journal, JournalEnd, SimJournalEntry, value_of};
 use crate::world::SimWorld;

@@ -23,7 +23,7 @@ use sync::{CancelReason, CancellationToken};
 
 use super::sandbox_call::SimAccess;
 use super::{PhaseStop, SimRunner, ended};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::machine::{FileDifference, state_of, value_of};
 use crate::scenario::{ChangeRecording, NodeScript, PlanScript};
 

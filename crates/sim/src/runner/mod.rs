@@ -37,7 +37,7 @@ use store::{
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Cancelled, CircuitBreaker, Finisher};
 
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::executor::{TaskGroup, yield_now};
 use crate::faulty::FaultyStore;
 use crate::world::SimWorld;

@@ -13,7 +13,7 @@ use sync::{CancelReason, CancellationToken, Effect};
 use super::execute::new_call;
 use super::sandbox_call::SimAccess;
 use super::{PhaseStop, SimRunner};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::fault::Fault;
 use crate::scenario::{ChangeRecording, NodeActor, NodeScript};
 

@@ -26,7 +26,7 @@ use sync::{Effect, Finisher, Observed};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use super::{LiveRun, PhaseStop, SimRunner, ended};
-use crate::broken::BrokenProgram;
+use crate::broken_programs::BrokenProgram;
 use crate::machine::FileDifference;
 use crate::scenario::ChangeRecording;
 

@@ -1,4 +1,4 @@
-//! What a run is.
+//! Runs: decided by their seed, struck by every fault, checked for every promise.
 
 use sim::{Fault, LAST_STEPS, Promise, RunBatch, run_many, run_seed};
 

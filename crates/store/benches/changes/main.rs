@@ -63,7 +63,7 @@ async fn measured(work: Work) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// What the store says to SQLite in the same work.
+/// The statements of the store in the same work.
 async fn recorded(work: Work) -> Statements {
     let dir = tempfile::tempdir().unwrap();
     let listening = traced::Listening::start();

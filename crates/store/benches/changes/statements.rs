@@ -1,4 +1,4 @@
-//! What was said to SQLite, and said again without the store.
+//! The statements that SQLite got, and their repetition without the store.
 
 use std::sync::Arc;
 use std::time::Instant;

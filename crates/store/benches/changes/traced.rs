@@ -33,7 +33,7 @@ impl Listening {
         HEARD.lock().unwrap().clear();
     }
 
-    /// How many statements were heard so far.
+    /// The number of statements that were traced so far.
     pub(crate) fn heard(&self) -> usize {
         HEARD.lock().unwrap().len()
     }

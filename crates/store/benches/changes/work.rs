@@ -1,4 +1,4 @@
-//! What is recorded: the calls of a plan with their changes, or change after change.
+//! The recorded work: the calls of a plan with their changes, or change after change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// What is recorded.
+/// The recorded work.
 pub(crate) enum Prepared {
     Calls(Vec<CallOutcome>),
     OneByOne(Vec<Vec<NewChange>>),

@@ -55,9 +55,8 @@ impl PlanStore for MemoryStore {
         })
     }
 
-    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
-        let row = self.plans.read(&id, |record| record.and_then(PlanRecord::row).cloned());
-        row.ok_or(PlanStoreError::NotFound { plan: id })
+    async fn find_plan(&self, id: PlanId) -> Result<Option<Plan>, StoreError> {
+        Ok(self.plans.read(&id, |record| record.and_then(PlanRecord::row).cloned()))
     }
 
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {

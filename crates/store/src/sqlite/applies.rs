@@ -9,10 +9,11 @@ use domain::{
 use rusqlite::{Row, params};
 use sync::Effect;
 
-use super::heads::{self, PlanHead, tell};
+use super::columns::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at, wall_or_none, word};
 use super::jobs::{JobRow, WriteTime, live_of, move_job, of_claim};
-use super::row::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at, wall_or_none, word};
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::{FOR_POWER, SqliteStore, plans};
 use crate::{ApplyStore, JobStoreError, StoreError};
 
@@ -87,7 +88,7 @@ fn seal(tx: &Tx<'_>, claim: &Claim, new: NewApply, at: WriteTime) -> Result<(), 
 }
 
 fn begin(tx: &Tx<'_>, new: NewApply, at: WriteTime) -> Result<(), StoreError> {
-    let head = heads::find_or_make(tx, new.plan)?;
+    let head = plan_heads::find_or_make(tx, new.plan)?;
     insert(tx, head, new, at)
 }
 

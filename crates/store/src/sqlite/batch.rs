@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use super::contents::{ContentFiles, sync_files};
 use super::open::{Role, connect, version};
 use super::schema;
-use super::tx::{Tx, TxFailure, said};
+use super::transaction::{Tx, TxFailure, said};
 use super::writer::{BatchCommitter, FailedBatch, PendingWrite, WriteDurability};
 use crate::StoreError;
 

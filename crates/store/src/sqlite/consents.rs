@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::row::wall;
+use super::columns::wall;
 use super::{FOR_POWER, SqliteStore};
 use crate::{ConsentStore, StoreError};
 

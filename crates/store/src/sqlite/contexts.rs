@@ -7,10 +7,11 @@ use domain::{Claim, ContextId, PlanId};
 use rusqlite::Row;
 use sync::Effect;
 
-use super::heads::{self, tell};
+use super::columns::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at};
 use super::jobs::{WriteTime, guard};
-use super::row::{SqlJson, SqlText, from_json, hash, parsed, wall, wall_at};
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::tell;
+use super::transaction::Tx;
 use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore, contents};
 use crate::{ContextStore, StagedContent, StoreError};
@@ -64,7 +65,7 @@ impl ContextStore for SqliteStore {
 
     async fn contexts(&self, plan: PlanId) -> Result<Vec<ContextRecord>, StoreError> {
         self.read(|tx| {
-            let Some(head) = heads::find(tx, plan)? else { return Ok(Vec::new()) };
+            let Some(head) = plan_heads::find(tx, plan)? else { return Ok(Vec::new()) };
             let of_plan = "SELECT h.plan, c.id, c.node, c.at, c.request, c.receipt, c.text_hash
                            FROM contexts c JOIN plan_heads h ON h.no = c.head WHERE c.head = ?1 ORDER BY c.no";
             tx.all(of_plan, [head.0], record)

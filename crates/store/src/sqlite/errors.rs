@@ -12,10 +12,11 @@ use domain::{
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
-use super::heads::{self, PlanHead, tell};
+use super::columns::{SqlJson, bytes_id, from_json, ms, ms_at, number, signed};
 use super::jobs::{WriteTime, guard};
-use super::row::{SqlJson, bytes_id, from_json, ms, ms_at, number, signed};
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::{FOR_PROCESS, SqliteStore};
 use crate::{ErrorStore, StoreError};
 
@@ -229,7 +230,7 @@ impl ErrorStore for SqliteStore {
     }
 
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
+        self.read(|tx| match plan_heads::find(tx, plan)? {
             Some(head) => load(tx, head, plan),
             None => Ok(ErrorHistory::new(plan)),
         })

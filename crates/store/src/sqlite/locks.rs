@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use domain::{Hash, Lock, LockRequest, LockResource, Ms};
 use rusqlite::Row;
 
-use super::row::{SqlText, fence, ms, ms_at, parsed, signed, word};
-use super::tx::Tx;
+use super::columns::{SqlText, fence, ms, ms_at, parsed, signed, word};
+use super::transaction::Tx;
 use super::{FIRST_FOR_PROCESS, FOR_PROCESS, SqliteStore};
 use crate::{LockStore, LockStoreError, StoreError};
 

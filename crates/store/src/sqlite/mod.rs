@@ -4,12 +4,12 @@
 //! | file | what |
 //! |---|---|
 //! | `open`, `schema` | whose file it is, its version and its tables |
-//! | `space` | how the file gets smaller again |
+//! | `reclaim_space` | how the file gets smaller again |
 //! | `writer` | the one thread that writes: who goes first, who is answered when |
 //! | `batch` | its transactions: savepoints, durability, what a failure spoils |
 //! | `readers` | connections that read concurrently with it |
-//! | `tx`, `row` | statements, and the form of values in columns |
-//! | `heads` | the row from which a plan's numbers come; events |
+//! | `transaction`, `columns` | statements, and the form of values in columns |
+//! | `plan_heads` | the row from which a plan's numbers come; events |
 //! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contexts`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
 //!
 //! # Invariants
@@ -26,22 +26,22 @@ mod applies;
 mod batch;
 mod calls;
 mod changesets;
+mod columns;
 mod consents;
 mod contents;
 mod contexts;
 mod errors;
-mod heads;
 mod jobs;
 mod ledger;
 mod locks;
 mod nodes;
 mod open;
+mod plan_heads;
 mod plans;
 mod readers;
-mod row;
+mod reclaim_space;
 mod schema;
-mod space;
-mod tx;
+mod transaction;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ use contents::ContentFiles;
 use jobs::WriteTime;
 pub use open::StoreOpenError;
 use readers::Readers;
-use tx::Tx;
+use transaction::Tx;
 use writer::{BOUNDS, Lane, StoreWriter, WriteDurability, WriteTerms};
 
 /// The options with which a store is opened.

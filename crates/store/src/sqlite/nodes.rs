@@ -10,10 +10,11 @@ use domain::{Claim, NodeOutcome, NodeRun, NodeWait, PlanId, TokenUsage};
 use rusqlite::{Row, params};
 use sync::Effect;
 
-use super::heads::{self, PlanHead, tell};
+use super::columns::{SqlJson, from_json, number, phase, signed, wall, wall_at, word};
 use super::jobs::guard;
-use super::row::{SqlJson, from_json, number, phase, signed, wall, wall_at, word};
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore};
 use crate::{CallAuthority, NodeStore, StoreError};
@@ -97,7 +98,7 @@ fn node_run(row: &Row<'_>) -> rusqlite::Result<NodeRun> {
 }
 
 fn all(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {
-    let Some(head) = heads::find(tx, plan)? else { return Ok(Vec::new()) };
+    let Some(head) = plan_heads::find(tx, plan)? else { return Ok(Vec::new()) };
     let as_kept =
         "SELECT attempt, phase, path, tries, outcome, exit_code, text, json, changed, tokens_in, tokens_out,
                           cost_micros, guidance_seen, started, finished

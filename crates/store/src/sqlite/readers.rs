@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use sync::primitives::{Condvar, Mutex, lock};
 
 use super::open::{self, Role};
-use super::tx::{Tx, said};
+use super::transaction::{Tx, said};
 use crate::StoreError;
 
 /// The most connections that read at once.

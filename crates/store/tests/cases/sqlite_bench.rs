@@ -1,4 +1,4 @@
-//! Where the tests of the SQLite store keep their files.
+//! The files of the SQLite store's tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ pub(crate) fn call_end() -> CallEnd {
     }
 }
 
-/// What the store tells about the plan, port by port.
+/// Everything that the store returns about the plan, port by port.
 pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
     vec![
         format!("{:?}", store.plan(PLAN).await),
@@ -217,7 +217,7 @@ pub(crate) async fn fill(store: &SqliteStore) {
     store.consent(b"/p\xff", "digest").await.unwrap();
 }
 
-/// How a node ended.
+/// The end of a node.
 pub(crate) fn node_run(path: &str) -> NodeRun {
     NodeRun {
         attempt: 1,

@@ -21,7 +21,7 @@ fn place(dir: &Path) -> PathBuf {
     dir.join("contents").join(&digits[..2]).join(&digits[2..])
 }
 
-/// How many contents are noted as synced, and how many are not.
+/// The numbers of contents that are noted as synced, and that are not.
 fn synced(dir: &Path) -> (u32, u32) {
     let other = Connection::open(database(dir)).unwrap();
     let counts = "SELECT count(*) FILTER (WHERE synced), count(*) FILTER (WHERE NOT synced) FROM contents";

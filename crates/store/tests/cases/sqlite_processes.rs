@@ -25,11 +25,11 @@ const ROLE: &str = "STORE_TEST_ROLE";
 const DIR: &str = "STORE_TEST_DIR";
 const NUMBER: &str = "STORE_TEST_NUMBER";
 
-/// How many writes each of several processes does.
+/// The number of writes that each of several processes does.
 const WRITES: u128 = 300;
-/// How many decisions a strategist takes in a step.
+/// The number of decisions that a strategist takes in a step.
 const FIVE: u32 = 5;
-/// How many changes each call of a writing process makes.
+/// The number of changes that each call of a writing process makes.
 const CHANGES: u128 = 3;
 
 fn start(role: &str, dir: &Path, number: u128) -> Child {
@@ -196,7 +196,7 @@ async fn what_a_killed_process_was_told_is_there_and_no_call_is_there_in_part() 
         assert!(output.any(|line| line.unwrap() == killed_at), "it was still writing");
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before the kill reached it.
+        // The lines that it printed before the kill reached it.
         let last = output.map_while(Result::ok).filter(|line| line.starts_with("done ")).last();
         let told: u128 =
             last.as_deref().unwrap_or(&killed_at).strip_prefix("done ").unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a promise is tried on: a store, the clock that it reads, and owners of jobs.
+//! The fixture of a promise: a store, the clock that it reads, and owners of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -61,7 +61,7 @@ pub(crate) struct PlanSnapshot {
 }
 
 impl PlanSnapshot {
-    /// Whether nothing at all is kept of it.
+    /// Returns whether nothing at all is stored of it.
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             row,
@@ -155,7 +155,7 @@ impl Bench {
         self.store.history(plan).await.unwrap()
     }
 
-    /// How many changesets of the plan still take entries.
+    /// The number of changesets of the plan that still take entries.
     pub(crate) async fn open_changesets(&self, plan: PlanId) -> usize {
         let is_open = |set: &Changeset| set.state == ChangesetState::Open;
         self.changesets(plan).await.into_iter().filter(is_open).count()
@@ -230,7 +230,7 @@ pub(crate) fn finisher() -> Finisher {
     EffectGate::new().close(CancelReason::User).unwrap()
 }
 
-/// Whoever shows a claim with every write.
+/// A writer that shows a claim with every write.
 #[derive(Clone)]
 pub(crate) struct Owner {
     store: Arc<dyn Store>,
@@ -400,7 +400,7 @@ impl Owner {
     }
 }
 
-/// How call `no` of the first attempt ended, with these changes in a changeset.
+/// The end of call `no` of the first attempt, with these changes in a changeset.
 pub(crate) fn outcome(no: u32, changeset: ChangesetId, changes: Vec<NewChange>) -> CallOutcome {
     CallOutcome {
         attempt: 1,

@@ -151,7 +151,7 @@ pub(crate) async fn an_entry_without_a_name_is_in_the_latest_while_others_start(
     assert!(found.into_iter().eq(&recorded[1]), "each entry is where it was said to be");
 }
 
-/// Whether it was recorded; handed back as it was given, if not.
+/// Returns whether it was recorded; handed back as it was given, if not.
 fn was_recorded(
     answer: Result<RecordedChange, ChangesetStoreError>,
     given: &NewChange,

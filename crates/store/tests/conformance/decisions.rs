@@ -80,7 +80,7 @@ pub(crate) async fn several_decisions_are_recorded_in_one_step_or_none(bench: Be
         depends_on: depends_on.to_vec(),
         ..decision("part").into()
     };
-    // What a person says meanwhile moves the numbers, and the links with them.
+    // A user's message meanwhile moves the numbers, and the links with them.
     bench.store.add_guidance(plan_id(1), guidance("mind the tests")).await.unwrap();
     let five = vec![
         decision("strategy").into(),
@@ -187,7 +187,7 @@ pub(crate) async fn a_revert_supersedes_all_but_the_prompt_in_its_step(bench: Be
     let event = events.iter().find(|event| event.kind == EventKind::DecisionSuperseded).unwrap();
     assert_eq!(event.data, json!({"by": 5, "seqs": [2, 3]}));
 
-    // What gave way carries nothing any more.
+    // A superseded decision carries nothing any more.
     let owner = start(&bench, 1).await;
     let stale = NewDecision { parent: Some(2), ..decision("x") };
     assert_eq!(owner.decide(stale).await, invalid(DecisionInvalid::Parent { parent: 2 }));

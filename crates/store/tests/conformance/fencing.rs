@@ -192,7 +192,7 @@ impl Write {
         Ok(())
     }
 
-    /// Whether it moves the job itself, and so may be refused by the rules of jobs.
+    /// Returns whether it moves the job itself, and so may be refused by the rules of jobs.
     fn is_of_the_job(self) -> bool {
         match self {
             Self::Start(_)
@@ -311,7 +311,7 @@ pub(crate) async fn nobody_writes_for_a_job_that_waits(bench: Bench) {
         .await;
 }
 
-/// How a job ended, and the write that ends it so.
+/// The end of a job, and the write that ends it so.
 const ENDS: [(JobState, Write); 4] = [
     (JobState::Succeeded, Write::Succeed),
     (JobState::Failed, Write::Fail),

@@ -72,7 +72,7 @@ pub(crate) async fn a_held_job_is_for_who_serves_its_plan_until_it_is_let_go(ben
     let running = bench.claim(serves).await.unwrap();
     assert_eq!((running.id, running.is_held()), (held.id, true));
 
-    // Whoever served it died: it waits for a person, not for the next worker; its cancel waits for nobody.
+    // Its worker died: it waits for a user, not for the next worker; its cancel waits for nothing.
     bench.pass(LEASE);
     assert_eq!(next(&bench, request(BOB)).await, 0);
     let due = bench.store.enqueue(new_job(1)).await.unwrap();

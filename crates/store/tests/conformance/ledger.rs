@@ -1,4 +1,4 @@
-//! What plans spend: reserved before, settled once, never above a limit.
+//! Spends of plans: reserved before, settled once, never above a limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -205,7 +205,7 @@ pub(crate) async fn a_limit_holds_before_anything_is_spent(bench: Bench) {
     assert_eq!(owner.reserve(spend(3, u64::MAX)).await, Err(reached(1, [3, 1, 1, u64::MAX])));
     assert_eq!(bench.snapshot().await, before, "refused is not begun");
     owner.reserve(spend(3, 1)).await.unwrap();
-    // What did not take place makes room again.
+    // A spend that did not take place makes room again.
     owner.settle(id(3), 0).await.unwrap();
     owner.reserve(spend(4, 1)).await.unwrap();
 }

@@ -32,7 +32,7 @@
 //! 2. Time stands still unless a promise moves it, and threads start when all are there: nothing sleeps.
 //!
 //! # Not here
-//! What only some stores do: to survive a crash, to be opened twice, to run out of space.
+//! Promises that only some stores make: to survive a crash, to be opened twice, to run out of space.
 
 pub(crate) mod applies;
 mod bench;

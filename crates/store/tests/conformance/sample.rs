@@ -133,7 +133,7 @@ pub(crate) fn project(alias: &str, root: &[u8]) -> ProjectLink {
     ProjectLink { alias: alias.to_owned(), root: root.to_vec().into(), read_only: alias == "api" }
 }
 
-/// What a plan was asked for: its first decision.
+/// The prompt of a plan: its first decision.
 pub(crate) fn prompt() -> NewDecision {
     NewDecision { parent: None, kind: DecisionKind::Prompt, ..decision("make it") }
 }
@@ -156,7 +156,7 @@ pub(crate) fn decision(chosen: &str) -> NewDecision {
     }
 }
 
-/// How a node of the first attempt's execute ended, a little after the others.
+/// The end of a node of the first attempt's execute, a little after the others.
 pub(crate) fn node_run(path: &str, outcome: NodeOutcome, finished: u64) -> NodeRun {
     NodeRun {
         attempt: 1,

@@ -95,7 +95,7 @@ pub(crate) async fn reach(bench: &Bench, n: u64, state: PlanState) {
     assert_eq!(bench.plan(plan_id(n)).await.state, state, "the walk is wrong");
 }
 
-/// Where the events of a plan say that it stands, and in which attempt; they have no gaps, and each move
+/// The state of a plan according to its events, and its attempt; they have no gaps, and each move
 /// begins where the last one ended.
 pub(crate) async fn retold(bench: &Bench, plan: PlanId) -> (PlanState, u64) {
     let events = bench.events(plan).await;
@@ -114,7 +114,7 @@ pub(crate) async fn retold(bench: &Bench, plan: PlanId) -> (PlanState, u64) {
     (state, attempt)
 }
 
-/// What kinds of things happened to a plan after its record `after`.
+/// The kinds of events of a plan after its record `after`.
 pub(crate) async fn kinds_after(bench: &Bench, plan: PlanId, after: usize) -> Vec<EventKind> {
     bench.events(plan).await.into_iter().skip(after).map(|event| event.kind).collect()
 }

@@ -1,4 +1,4 @@
-//! What stands in for SQLite: a list of what is committed, and one commit that fails.
+//! The stand-in for SQLite: a list of what is committed, and one commit that fails.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sync::primitives::{Mutex, lock};
 use crate::StoreError;
 use crate::writer::{BatchCommitter, FailedBatch, PendingWrite};
 
-/// How a commit fails.
+/// The failure of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The next one may succeed.
@@ -34,7 +34,7 @@ pub(crate) struct Disk(Arc<Mutex<State>>);
 struct State {
     committed: Vec<u32>,
     commits: usize,
-    /// Which commit fails, and how.
+    /// The commit that fails, and its failure.
     fails: Option<(usize, Failure)>,
 }
 

@@ -31,7 +31,7 @@ const SEED: u64 = 7048;
 /// Preemptions that the second half of the schedules may place.
 const PCT_DEPTH: usize = 3;
 
-/// What is asked of every writer. Dropping it writes what is waiting and ends its thread.
+/// The operations of every writer. Dropping it writes what is waiting and ends its thread.
 pub(crate) trait Writes: Send + Sync + 'static {
     fn on(disk: Disk) -> Self;
     /// Writes a number, and answers when it is committed.

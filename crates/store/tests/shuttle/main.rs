@@ -13,7 +13,7 @@
 //! full.
 //!
 //! # Not here
-//! What SQLite does with a batch: the tests beside the writer, on real files.
+//! The batches in SQLite: the tests next to the writer, on real files.
 //!
 //! Index: `disk`, `explored`, `naive`, `writer`.
 

@@ -17,7 +17,7 @@ use crate::disk::{Disk, Failure};
 use crate::explored::{BOUNDS, Writes, stopped};
 use crate::writer::Lane;
 
-/// What is naive.
+/// The flaw of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     /// Everybody is answered as soon as the writes have run; the commit comes then.
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// What is in the lane; none when nothing will come any more.
+    /// The writes in the lane; none when nothing will come any more.
     fn take(&self) -> Option<VecDeque<Asked>> {
         let mut state = lock(&self.state);
         while state.lane.is_empty() || self.flaw == Flaw::EndsWhenClosed && state.closed {
@@ -151,7 +151,7 @@ impl Shared {
 
 fn answer(batch: VecDeque<Asked>, done: Result<(), Failure>) {
     for asked in batch {
-        // Whoever no longer waits does not need it.
+        // A caller that no longer waits does not need it.
         let _ = asked.asker.send(done.map_err(Failure::error));
     }
 }

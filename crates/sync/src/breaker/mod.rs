@@ -1,8 +1,8 @@
 //! Circuit breakers by name: closed, open for a cool-down, half-open with one probe.
 //!
-//! All state of a name is one atomic word (`word.rs`), changed by compare-and-swap. So N concurrent failures
-//! count exactly N, a threshold crossed by many threads trips once, and a result belongs to the generation
-//! its permit was given out in, or is [`RecordOutcome::Stale`].
+//! All state of a name is one atomic word (`transitions.rs`), changed by compare-and-swap. So N concurrent
+//! failures count exactly N, a threshold crossed by many threads trips once, and a result belongs to the
+//! generation its permit was given out in, or is [`RecordOutcome::Stale`].
 //!
 //! # Invariants
 //! 1. A name's state depends only on recorded outcomes and the clock that was passed in.
@@ -14,22 +14,22 @@
 //! # Not here
 //! Events: there are no callbacks, the answer is the event. Running things: see `ParallelStrategyExecutor`.
 
-mod answer;
 mod config;
+mod outcome;
 mod permit;
-mod word;
+mod transitions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::answer::{BreakerState, BreakerView, RecordOutcome, RejectReason, Rejected};
 pub use self::config::{BreakerConfig, BreakerConfigError};
 pub use self::permit::Permit;
-use self::word::Word;
 use crate::clock::{Clock, SystemClock};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::primitives::{Mutex, lock};
+pub use outcome::{BreakerState, BreakerView, RecordOutcome, RejectReason, Rejected};
+use transitions::Word;
 
 /// Circuit breakers by name, one registry per process, shared by every pipeline. `Clone` is the same
 /// breakers.

@@ -1,6 +1,6 @@
 //! The right to one try.
 
-use super::word::Word;
+use super::transitions::Word;
 use super::{Breaker, RecordOutcome};
 
 /// The right to one try, settled once: [`succeed`](Self::succeed), [`fail`](Self::fail) or

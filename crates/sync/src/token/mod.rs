@@ -13,21 +13,21 @@
 //! 3. A cancel of one generation never cancels a later one.
 //! 4. A child knows its ancestors, each at the generation it was born in; ancestors know no children. A child
 //!    made during a cancel is born cancelled, none can be missed and none can leak.
-//! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiting`).
+//! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiters`).
 //!
 //! # Not here
 //! Deadlines: a timer is a caller of [`CancellationToken::cancel_if`] with the generation it saw.
 
-mod observed;
+mod observed_generation;
 mod reason;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::observed::{CancelledFuture, Observed, Registration};
 pub use self::reason::{Cancel, CancelReason, Cancelled, Generation, Reset};
 use crate::primitives::atomic::{AtomicU64, Ordering};
-use crate::waiting::{Level, Waiters};
+use crate::waiters::{Level, Waiters};
+pub use observed_generation::{CancelledFuture, Observed, Registration};
 
 /// The most ancestors that a token may have: each costs every check one load more.
 const DEPTH_MAX: usize = 8;

@@ -106,7 +106,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What the bodies need of a breaker that counts.
+/// The operations of a breaker that counts.
 pub(crate) trait Counting: Send + Sync + 'static {
     fn with_threshold(threshold: u32) -> Self;
     /// True for the one call that opened it.
@@ -117,7 +117,7 @@ pub(crate) trait Counting: Send + Sync + 'static {
     fn failures(&self) -> u32;
 }
 
-/// What the bodies need of a breaker that probes. All begin open, with the cool-down over.
+/// The operations of a breaker that probes. All begin open, with the cool-down over.
 pub(crate) trait Probing: Send + Sync + 'static {
     type Permit: Send + 'static;
     /// Open and due, with a permit from the closed state before it tripped.
@@ -271,7 +271,7 @@ fn reset_makes_permits_stale<B: Probing>() {
     }
 }
 
-/// What the bodies need of a registry.
+/// The operations of a registry that the bodies need.
 pub(crate) trait Registry: Send + Sync + 'static {
     fn with_threshold_2() -> Self;
     /// Looks the name up, or makes it, and records a failure; true for the one call that opened it.

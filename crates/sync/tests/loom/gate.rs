@@ -31,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What the body needs of a gate.
+/// The operations of a gate that the body needs.
 pub(crate) trait Gate: Clone + Send + Sync + 'static {
     type Inside;
     fn new() -> Self;

@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }]
 }
 
-/// What the body needs of a history store.
+/// The operations of a history store that the body needs.
 pub(crate) trait Histories: Send + Sync + 'static {
     fn new() -> Self;
     /// Records an error of the plan and answers how many there are.

@@ -109,7 +109,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What the bodies need of a token.
+/// The operations of a token that the bodies need.
 pub(crate) trait Token: Clone + Send + Sync + 'static {
     type Seen: Send + 'static;
     fn new() -> Self;
@@ -120,14 +120,14 @@ pub(crate) trait Token: Clone + Send + Sync + 'static {
     fn reset(&self);
 }
 
-/// What the body with two resetters needs beyond.
+/// The further operations that the body with two resetters needs.
 pub(crate) trait ResetIf: Token {
     /// Resets the generation that was seen; true if this call opened the next.
     fn reset_seen(&self, seen: &Self::Seen) -> bool;
     fn is_cancelled_now(&self) -> bool;
 }
 
-/// What the body with a child needs.
+/// The operations that the body with a child needs.
 pub(crate) trait Parent: Clone + Send + Sync + 'static {
     fn new() -> Self;
     fn child(&self) -> Self;

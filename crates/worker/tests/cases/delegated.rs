@@ -21,8 +21,8 @@ macro_rules! delegate_other_ports {
                 self.inner.move_plan(request).await
             }
 
-            async fn plan(&self, id: domain::PlanId) -> Result<domain::Plan, store::PlanStoreError> {
-                self.inner.plan(id).await
+            async fn find_plan(&self, id: domain::PlanId) -> Result<Option<domain::Plan>, store::StoreError> {
+                self.inner.find_plan(id).await
             }
 
             async fn plans(

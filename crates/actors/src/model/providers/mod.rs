@@ -15,7 +15,7 @@
 //! The choice of a plan's model, and the check that a server on this machine really runs.
 
 mod builtin;
-pub(crate) mod default_models;
+mod default_models;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ use super::http::TimeLimits;
 use super::key::{KeyError, ProviderKey};
 use super::openai::{Dialect, OpenAi, OpenAiSpec};
 use super::price::{Price, PriceList, Prices};
+use super::provider_breaker::{BreakerListener, GuardedProvider};
 use super::replay::{ModelLimits, Participants, Recorder, RecordingError, Replay};
 use super::request::Provider;
 use super::server_spec::{ServerError, shown_url, url_secrets};
-use super::with_breaker::{BreakerListener, GuardedProvider};
 
 pub use default_models::{ASK_LIMIT, UsableProvider, offers};
 pub use settings::{Protocol, ProviderSettings};

@@ -4,6 +4,7 @@
 //! The output for one context is its text and nothing else, as the model was given it.
 
 use domain::context::ContextRecord;
+use domain::text::first_chars;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
@@ -70,7 +71,7 @@ fn chosen<'a>(given: &'a [ContextRecord], word: &str) -> Option<&'a ContextRecor
 
 fn line(one: &ContextRecord, no: usize) -> String {
     let query = escape_control_chars(one.query()).replace(['\n', '\t'], " ");
-    let cut: String = query.chars().take(QUERY_CHARS_MAX).collect();
+    let cut = first_chars(&query, QUERY_CHARS_MAX);
     let more = if cut.len() < query.len() { "…" } else { "" };
     let (at, node, tokens) = (stamp(one.at), escape_control_chars(&one.node), one.tokens());
     format!("{no:>3}  {}  {at}  {tokens:>6} tokens  {node}  {cut}{more}\n", one.id)

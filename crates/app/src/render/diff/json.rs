@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A name that is not UTF-8 is given exactly, in addition to the form for people.
 
-use domain::{Base, CaptureOmissions, ChangeOp, FileState, Hunk, LineTag, RelPath};
+use domain::{Base, CaptureOmissions, ChangeOp, FileState, Hunk, HunkAddress, LineTag, RelPath};
 use engine::{FileDiff, UnreadContent};
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn hunk_json(file: &FileDiff, hunk: &Hunk) -> Value {
         format!("{sign}{}", String::from_utf8_lossy(&line.bytes))
     };
     json!({
-        "id": format!("{}#{}", file.address, hunk.number), "old_start": hunk.old_start, "old_lines": hunk.old_lines,
+        "id": HunkAddress::new(&file.address, hunk.number).to_string(), "old_start": hunk.old_start, "old_lines": hunk.old_lines,
         "new_start": hunk.new_start, "new_lines": hunk.new_lines,
         "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
     })

@@ -18,8 +18,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use domain::{
-    Base, CaptureOmissions, FileState, Hunk, HunkPart, Kind, LineTag, NetChange, OmissionKind, RelPath,
-    TEXT_BYTES_MAX, unified_from,
+    Base, CaptureOmissions, FileState, Hunk, HunkAddress, HunkPart, Kind, LineTag, NetChange, OmissionKind,
+    RelPath, TEXT_BYTES_MAX, unified_from,
 };
 use engine::{FileDiff, UnreadContent};
 
@@ -400,7 +400,7 @@ pub fn page_of(file: &ShownDiff<'_>, look: &OutputStyle) -> String {
 }
 
 fn hunk_head(file: &FileDiff, hunk: &Hunk) -> String {
-    format!("{}#{}  {}", file.address, hunk.number, hunk_title(file, hunk))
+    format!("{}  {}", HunkAddress::new(&file.address, hunk.number), hunk_title(file, hunk))
 }
 
 fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
@@ -472,7 +472,7 @@ pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
         (line.tag, escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)))
     };
     let hunk = |shown: &ShownDiff<'_>, hunk: &Hunk| ReviewHunk {
-        address: format!("{}#{}", shown.address, hunk.number),
+        address: HunkAddress::new(shown.address, hunk.number).to_string(),
         title: hunk_head(&shown.file, hunk) + if is_moved(&shown.file) { MOVED } else { "" },
         lines: hunk.lines.iter().map(line).collect(),
         taken: true,

@@ -14,7 +14,7 @@
 //! What it costs to show one: the stages count tokens.
 
 mod parse;
-mod scanned;
+mod scan;
 mod signature;
 
 use super::spans::{LineSpan, partition_lines};
@@ -82,7 +82,7 @@ pub fn outline(text: &str, facts: &Facts) -> Outline {
 
 /// The outline by the scanner's definitions alone, for files that are not worth parsing.
 pub fn scanned_outline(lines: &LineIndex, facts: &Facts) -> Outline {
-    Outline { items: scanned::items(lines, facts), by: OutlineBy::Scan }
+    Outline { items: scan::items(lines, facts), by: OutlineBy::Scan }
 }
 
 impl Outline {

@@ -4,6 +4,8 @@
 //! 1. A cut never splits a character.
 //! 2. A signature that was cut ends with [`CUT`].
 
+use domain::text::first_bytes;
+
 use super::super::Language;
 use super::{DOC_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX};
 
@@ -27,23 +29,14 @@ pub(super) fn signature(language: Language, text: &str) -> String {
     if !goes_on && unopened.len() <= SIGNATURE_BYTES_MAX {
         return unopened.to_owned();
     }
-    format!("{}{CUT}", cut(unopened, SIGNATURE_BYTES_MAX - CUT.len()).trim_end())
-}
-
-/// The longest beginning of at most `bytes_max` bytes.
-pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut end = text.len().min(bytes_max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    format!("{}{CUT}", first_bytes(unopened, SIGNATURE_BYTES_MAX - CUT.len()).trim_end())
 }
 
 /// The first line of a comment that says something, without its marks.
 pub(super) fn doc_line<'t>(comment: impl Iterator<Item = &'t str>) -> Option<String> {
     let said = comment.map(|line| line.trim().trim_start_matches(MARKS).trim_end_matches(CLOSING).trim());
     let mut worded = said.filter(|line| line.chars().any(char::is_alphanumeric));
-    worded.next().map(|line| cut(line, DOC_BYTES_MAX).to_owned())
+    worded.next().map(|line| first_bytes(line, DOC_BYTES_MAX).to_owned())
 }
 
 /// The characters that end comments and docstrings.

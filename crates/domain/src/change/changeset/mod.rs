@@ -12,15 +12,13 @@
 //! # Not here
 //! The right to write: [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
 
-mod batch;
-
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest::changeset_digest;
 use super::file_state::Hash;
 use super::{ChangeEntry, NewChange};
-use crate::failure::class::ErrorClass;
+use crate::failure::ErrorClass;
 use crate::id::{CallNumber, ChangeId, ChangesetId};
 
 /// The state of a changeset.
@@ -327,6 +325,54 @@ impl Changesets {
 /// The number of what comes after `taken` others.
 fn number_after(taken: usize, what: &'static str) -> Result<u32, ChangesetError> {
     u32::try_from(taken).ok().and_then(|taken| taken.checked_add(1)).ok_or(ChangesetError::Full { what })
+}
+
+/// The changes of one call, recorded together: a batch that is refused leaves the changesets as they were.
+/// One that is asked for again is answered as the first time, also when its changeset is closed by then.
+impl Changesets {
+    /// Records all of `changes`, in order, into the changeset that a handle names; or none of them.
+    ///
+    /// # Errors
+    /// Returns the first refusal: the changeset is unknown or closed, or an id is taken by another change.
+    pub fn record_all(
+        &mut self,
+        id: ChangesetId,
+        changes: Vec<NewChange>,
+    ) -> Result<Vec<RecordedChange>, ChangesetError> {
+        let taken = self.numbers_taken;
+        let mut answers = Vec::with_capacity(changes.len());
+        for change in changes {
+            let change_id = change.id;
+            match self.record(id, change) {
+                Ok(recorded) => answers.push((change_id, recorded)),
+                Err(refused) => {
+                    self.take_back(id, taken, &answers);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(answers.into_iter().map(|(_, recorded)| recorded).collect())
+    }
+
+    /// Returns whether each of these changes was recorded before, with this content.
+    pub fn knows_all(&self, changes: &[NewChange]) -> bool {
+        changes.iter().all(|change| {
+            self.recorded.get(&change.id).is_some_and(|(place, recorded)| {
+                self.all[*place].entries[recorded.seq as usize - 1].matches(change)
+            })
+        })
+    }
+
+    /// Takes back what was recorded into `id` since `taken` numbers were taken.
+    fn take_back(&mut self, id: ChangesetId, taken: u64, answers: &[(ChangeId, RecordedChange)]) {
+        for (change, _) in answers.iter().filter(|(_, recorded)| recorded.no > taken) {
+            self.recorded.remove(change);
+        }
+        if let Some(place) = self.place_of.get(&id) {
+            self.all[*place].entries.retain(|entry| entry.no <= taken);
+        }
+        self.numbers_taken = taken;
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! One selector of a selection, with all its possible readings as an address.
+//! The address of a hunk, `path#n`; and one selector of a selection, with all its possible readings.
+
+use std::fmt;
+use std::str::FromStr;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 
@@ -7,6 +10,51 @@ use crate::path::RelPath;
 use crate::redact::contains_mark;
 
 use super::{ProjectAlias, SelectableChange};
+
+/// The address of a hunk, as people type it and as it is shown: `src/lib.rs#2`.
+///
+/// ```
+/// use domain::HunkAddress;
+///
+/// let second = HunkAddress::new("src/lib.rs", 2);
+/// assert_eq!(second.to_string(), "src/lib.rs#2");
+/// assert_eq!("src/lib.rs#2".parse(), Ok(second));
+/// assert!("src/lib.rs".parse::<HunkAddress>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HunkAddress {
+    /// The address of the file.
+    pub file: String,
+    /// The number of the hunk, from 1.
+    pub number: u32,
+}
+
+/// A text that is not the address of a hunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the address of a hunk is `FILE#NUMBER`")]
+pub struct HunkAddressInvalid;
+
+impl HunkAddress {
+    /// The address of the hunk with this number, in the file with this address.
+    pub fn new(file: impl Into<String>, number: u32) -> HunkAddress {
+        HunkAddress { file: file.into(), number }
+    }
+}
+
+impl FromStr for HunkAddress {
+    type Err = HunkAddressInvalid;
+
+    fn from_str(text: &str) -> Result<HunkAddress, HunkAddressInvalid> {
+        let (file, number) = text.rsplit_once('#').ok_or(HunkAddressInvalid)?;
+        Ok(HunkAddress::new(file, number.parse().map_err(|_| HunkAddressInvalid)?))
+    }
+}
+
+impl fmt::Display for HunkAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}#{}", self.file, self.number)
+    }
+}
 
 /// The match of a selector with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +68,15 @@ pub(super) enum SelectorMatch {
 pub(super) struct Selector {
     text: String,
     /// The text itself, and without the name of a project before it.
-    readings: Vec<HunkAddress>,
+    readings: Vec<SelectorReading>,
 }
 
-/// The address that a selector's text names: the whole text, or the rest of it behind a project's name.
+/// One reading of a selector's text: the whole text, or the rest of it behind a project's name.
 #[derive(Clone, Debug)]
-struct HunkAddress {
+struct SelectorReading {
     root: Option<RootIndex>,
     path: String,
-    hunk: Option<(String, u32)>,
+    hunk: Option<HunkAddress>,
     glob: Option<SelectorGlob>,
 }
 
@@ -41,10 +89,10 @@ struct SelectorGlob {
 
 impl Selector {
     pub(super) fn parse(text: &str, projects: &[ProjectAlias]) -> Selector {
-        let mut readings = vec![HunkAddress::parse(None, text)];
+        let mut readings = vec![SelectorReading::parse(None, text)];
         for project in projects {
             let rest = text.strip_prefix(&project.alias).and_then(|rest| rest.strip_prefix(':'));
-            readings.extend(rest.map(|rest| HunkAddress::parse(Some(project.root), rest)));
+            readings.extend(rest.map(|rest| SelectorReading::parse(Some(project.root), rest)));
         }
         Selector { text: text.to_owned(), readings }
     }
@@ -55,7 +103,7 @@ impl Selector {
 
     /// The changes that the first reading to fit any of them fits.
     pub(super) fn fits(&self, changes: &[SelectableChange<'_>]) -> Vec<(SelectorMatch, usize)> {
-        let ways = [HunkAddress::fits_place, HunkAddress::fits_hunk, HunkAddress::fits_glob];
+        let ways = [SelectorReading::fits_place, SelectorReading::fits_hunk, SelectorReading::fits_glob];
         for way in ways {
             for reading in &self.readings {
                 let fits: Vec<(SelectorMatch, usize)> = changes
@@ -73,16 +121,14 @@ impl Selector {
     }
 }
 
-impl HunkAddress {
-    fn parse(root: Option<RootIndex>, text: &str) -> HunkAddress {
+impl SelectorReading {
+    fn parse(root: Option<RootIndex>, text: &str) -> SelectorReading {
         let path = text.strip_prefix("./").unwrap_or(text);
         let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
-        let hunk =
-            path.rsplit_once('#').and_then(|(path, number)| Some((path.to_owned(), number.parse().ok()?)));
         // The mark of a secret is no pattern: it would fit other files.
         let is_glob = path.contains(['*', '?', '[', '{']) && !contains_mark(path);
         let glob = is_glob.then(|| SelectorGlob::parse(path)).flatten();
-        HunkAddress { root, path: path.to_owned(), hunk, glob }
+        SelectorReading { root, path: path.to_owned(), hunk: path.parse().ok(), glob }
     }
 
     /// A file, or a directory with all that is below it: the directory itself may be among the changes.
@@ -93,9 +139,9 @@ impl HunkAddress {
     }
 
     fn fits_hunk(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
-        let (path, number) = self.hunk.as_ref()?;
+        let HunkAddress { file, number } = self.hunk.as_ref()?;
         let exists = (1..=change.hunks).contains(number);
-        (exists && paths(change).any(|own| is_called(own, path))).then_some(SelectorMatch::Hunk(*number))
+        (exists && paths(change).any(|own| is_called(own, file))).then_some(SelectorMatch::Hunk(*number))
     }
 
     fn fits_glob(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {

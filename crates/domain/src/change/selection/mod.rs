@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use super::net::NetChange;
 use crate::id::RootIndex;
 
+pub use address::{HunkAddress, HunkAddressInvalid};
 use address::{Selector, SelectorMatch};
 use nearest::nearest;
 

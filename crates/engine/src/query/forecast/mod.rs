@@ -245,22 +245,11 @@ impl Engine {
         if !making.has_time() {
             return Ok(None);
         }
-        let plan = match self.inner.store.plan(changed.plan).await {
-            Ok(plan) if is_open(plan.state) => plan,
+        let plan = match self.inner.store.find_plan(changed.plan).await {
+            Ok(Some(plan)) if is_open(plan.state) => plan,
             // One that only a newer program can read keeps nobody from the others.
-            Err(PlanStoreError::Store(StoreError::Unreadable { .. } | StoreError::Damaged { .. })) => {
-                return Ok(None);
-            }
-            Err(PlanStoreError::Store(error)) => return Err(error),
-            Ok(_)
-            | Err(
-                PlanStoreError::NotFound { .. }
-                | PlanStoreError::Moved { .. }
-                | PlanStoreError::Refused(_)
-                | PlanStoreError::Job(_)
-                | PlanStoreError::QueueFull { .. }
-                | PlanStoreError::IdTaken { .. },
-            ) => return Ok(None),
+            Ok(_) | Err(StoreError::Unreadable { .. } | StoreError::Damaged { .. }) => return Ok(None),
+            Err(error) => return Err(error),
         };
         let is_at_rest = plan.state != PlanState::Execute(WorkState::Processing);
         let NewFootprint { touched, files, bytes } = self.inner.make_footprint(plan).await?;

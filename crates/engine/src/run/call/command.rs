@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::text::first_chars;
 use domain::{
     ByteText, CommandLine, ErrorCategory, IsolationOptions, NewCall, NodeRun, Plan, RelPath, RootIndex,
     ToolCall,
@@ -381,8 +382,8 @@ fn paths(texts: &[ByteText]) -> Vec<PathBuf> {
 /// The command on one line that a message can hold.
 pub(crate) fn one_line(shown: &str) -> String {
     let line = shown.lines().next().unwrap_or_default();
-    let cut: String = line.chars().take(SHOWN_CHARS_MAX).collect();
-    if cut == shown { cut } else { format!("{cut}…") }
+    let cut = first_chars(line, SHOWN_CHARS_MAX);
+    if cut == shown { cut.to_owned() } else { format!("{cut}…") }
 }
 
 /// A path as bytes.

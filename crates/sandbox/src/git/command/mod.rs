@@ -23,8 +23,8 @@
 //! to ignore and who commits, and no repository can write them.
 
 mod pipes;
+mod process;
 mod program;
-mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -37,8 +37,8 @@ use std::time::Duration;
 use super::GitDir;
 use crate::isolation::git_isolation::{GitIsolation, GitPrograms};
 use pipes::refuse_pipes;
+use process::RunningGit;
 use program::program;
-use running::RunningGit;
 
 /// The longest time for a command that reads.
 const READ_TIME_MAX: Duration = Duration::from_secs(120);

@@ -5,7 +5,7 @@
 //!
 //! # Not here
 //! A pipe in any other place, or behind a setting: git is ended when it makes no progress (the sibling
-//! `running`).
+//! `process`).
 
 use std::fs;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use domain::{FileState, Kind, RelPath};
 
 use super::IndexEntry;
-use super::build::CommitBuilder;
+use super::build_commit::CommitBuilder;
 use super::program::GitError;
 use crate::git::GitDir;
 use crate::journal::{FileImage, ImageBytes};

@@ -15,7 +15,7 @@
 //! When it happens, and what it is called (crate `engine`).
 
 mod blobs;
-mod build;
+mod build_commit;
 mod program;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use std::os::fd::BorrowedFd;
 use domain::RelPath;
 
 pub use blobs::{CleanFilter, FilterProgram};
-pub use build::{CommitFile, CommitRequest, CommitTarget, commit};
+pub use build_commit::{CommitFile, CommitRequest, CommitTarget, commit};
 pub use program::GitError;
 use program::GitRunner;
 

@@ -13,8 +13,8 @@
 //! What the upper directory says about changes: [`capture`](crate::capture).
 
 mod child;
-mod fit;
 mod ownership;
+mod preconditions;
 mod spec;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ use spec::{CheckedDir, DirIdentity, MountFailure, MountStep, NamespaceTarget, Ov
 
 use crate::fs::beneath;
 
-pub(crate) use fit::mount_points;
+pub(crate) use preconditions::mount_points;
 
 /// A project to be covered.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct MountedOverlays {
 pub(crate) fn mount(covers: &[OverlayTarget<'_>]) -> Result<MountedOverlays, String> {
     let may_mount = may_mount();
     for cover in covers {
-        fit::of_project(cover.lower, cover.path, !may_mount)?;
+        preconditions::of_project(cover.lower, cover.path, !may_mount)?;
     }
     let within = if may_mount { NamespaceTarget::NewMounts } else { NamespaceTarget::NewUser };
     mount_within(covers, &within)
@@ -93,7 +93,7 @@ fn mount_within(
     for cover in covers {
         let upper = make_dir(&cover.dir.join("upper"))?;
         let work = make_dir(&cover.dir.join("work"))?;
-        fit::of_upper(upper.as_fd(), &cover.dir)?;
+        preconditions::of_upper(upper.as_fd(), &cover.dir)?;
         let other = ownership::other_owner(cover.lower)
             .and_then(|other| look_like(cover.lower, upper.as_fd(), other.is_some()).map(|()| other))
             .map_err(|errno| format!("{}: {errno}", cover.dir.display()))?;
@@ -109,7 +109,7 @@ fn mount_within(
     }
     let OverlayHandles { user, mount, roots } =
         child::mount_all(within, &overlays).map_err(|failed| describe_failure(&failed, covers))?;
-    if !roots.iter().all(fit::is_overlay) {
+    if !roots.iter().all(preconditions::is_overlay) {
         return Err("something other than overlays was mounted".to_owned());
     }
     for cover in covers {
@@ -136,7 +136,7 @@ fn open_work(dir: &Path) {
 
 fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<CheckedDir, String> {
     let is = DirIdentity::read(dir).map_err(|errno| format!("{}: {errno}", path.display()))?;
-    Ok(CheckedDir { path: fit::bytes(path), is })
+    Ok(CheckedDir { path: preconditions::bytes(path), is })
 }
 
 fn not_exchanged(path: &Path, why: &dyn std::fmt::Display) -> String {
@@ -163,7 +163,7 @@ fn describe_failure(failed: &MountFailure, covers: &[OverlayTarget<'_>]) -> Stri
         MountStep::Namespaces | MountStep::MapIds => format!("namespaces are barred here: {errno}"),
         MountStep::Elsewhere => format!("{path} was replaced by another directory meanwhile"),
         MountStep::Mount
-            if errno == Errno::INVAL && cover.is_some_and(|cover| fit::is_overlay(cover.lower)) =>
+            if errno == Errno::INVAL && cover.is_some_and(|cover| preconditions::is_overlay(cover.lower)) =>
         {
             format!("{path} lies on overlays as deep as the kernel allows")
         }

@@ -1,7 +1,7 @@
 //! Tool calls and sandboxes in SQLite: a call's end, its changes, their contents and the nodes that it
 //! settles are one write.
 
-mod rows;
+mod queries;
 
 use async_trait::async_trait;
 use domain::record::event_draft;
@@ -10,14 +10,15 @@ use domain::{ChangesetError, Claim, NewCall, PlanId, RecordedChange, SandboxReco
 use sync::Effect;
 
 use super::changesets::{EntryTarget, append, knows_all};
-use super::heads::{self, PlanHead, tell};
 use super::jobs::{WriteTime, guard};
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::writer::{Lane, WriteDurability, WriteTerms};
 use super::{FOR_PROCESS, SqliteStore, contents, nodes};
 use crate::{CallAuthority, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
-pub(super) use rows::is_known;
+pub(super) use queries::is_known;
 
 /// The start of a call: the first of its node, or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +38,9 @@ pub(super) fn keep_begun(
     begins: CallStart,
     at: WriteTime,
 ) -> Result<ToolCall, StoreError> {
-    let no = rows::next_no(tx, head, new.attempt)?;
+    let no = queries::next_no(tx, head, new.attempt)?;
     let call = ToolCall { plan, no, started: at.wall, new, end: None };
-    rows::insert(tx, head, &call)?;
+    queries::insert(tx, head, &call)?;
     let node = (begins == CallStart::Node).then(|| event_draft::node_started(&call));
     tell(tx, head, node.into_iter().chain([event_draft::tool_started(&call)]), at.wall)?;
     Ok(call)
@@ -56,9 +57,9 @@ pub(super) fn keep_ended(
     told: &mut Vec<EventDraft>,
 ) -> Result<ToolCall, StoreError> {
     let SettledCall { call: new, count_as: _, end, settles } = kept;
-    let no = rows::next_no(tx, head, new.attempt)?;
+    let no = queries::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
-    rows::insert(tx, head, &call)?;
+    queries::insert(tx, head, &call)?;
     told.extend(event_draft::tool_finished(&call, 0));
     told.extend(nodes::keep(tx, head, &settles)?);
     Ok(call)
@@ -72,7 +73,7 @@ fn end(
 ) -> Result<Vec<RecordedChange>, ChangesetStoreError> {
     let head = guard(tx, claim)?;
     let CallOutcome { attempt, no, end, changeset, changes, contents, settles } = outcome;
-    let known = rows::find(tx, head, claim.plan, attempt, no)?;
+    let known = queries::find(tx, head, claim.plan, attempt, no)?;
     let mut call = known.ok_or(ChangesetError::UnknownCall { attempt, no })?;
     let is_again = call.end.is_some();
     if is_again && !(call.end.as_ref() == Some(&end) && knows_all(tx, head, &changes)?) {
@@ -89,7 +90,7 @@ fn end(
     let mut told = Vec::new();
     if !is_again {
         call.end = Some(end);
-        rows::save_end(tx, head, &call)?;
+        queries::save_end(tx, head, &call)?;
         told.extend(event_draft::tool_finished(&call, recorded.len()));
     }
     told.extend(nodes::keep(tx, head, &settles)?);
@@ -100,9 +101,9 @@ fn end(
 
 /// Ends every call of a plan that still runs, in order of attempt and number.
 pub(super) fn end_all(tx: &Tx<'_>, head: PlanHead, plan: PlanId, at: WriteTime) -> Result<(), StoreError> {
-    for mut call in rows::running(tx, head, plan)? {
+    for mut call in queries::running(tx, head, plan)? {
         let told = event_draft::tool_finished(call.interrupt(at.wall), 0);
-        rows::save_end(tx, head, &call)?;
+        queries::save_end(tx, head, &call)?;
         tell(tx, head, told, at.wall)?;
     }
     Ok(())
@@ -116,18 +117,18 @@ fn sandbox_opened(
 ) -> Result<(), StoreError> {
     guard(tx, claim)?;
     let head = guard(tx, &Claim { plan: record.plan, ..*claim })?;
-    if rows::sandbox(tx, head, record.plan, record.attempt)?.as_ref() == Some(record) {
+    if queries::sandbox(tx, head, record.plan, record.attempt)?.as_ref() == Some(record) {
         return Ok(());
     }
-    rows::save_sandbox(tx, head, record)?;
+    queries::save_sandbox(tx, head, record)?;
     tell(tx, head, [event_draft::sandbox_opened(record)], at.wall)
 }
 
 fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: WriteTime) -> Result<(), StoreError> {
-    let Some(head) = heads::find(tx, record.plan)? else { return Ok(()) };
-    match rows::sandbox(tx, head, record.plan, record.attempt)? {
+    let Some(head) = plan_heads::find(tx, record.plan)? else { return Ok(()) };
+    match queries::sandbox(tx, head, record.plan, record.attempt)? {
         Some(known) if known != *record => {
-            rows::save_sandbox(tx, head, record)?;
+            queries::save_sandbox(tx, head, record)?;
             tell(tx, head, [event_draft::sandbox_closed(record)], at.wall)
         }
         Some(_) | None => Ok(()),
@@ -164,8 +165,8 @@ impl CallStore for SqliteStore {
     }
 
     async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::all(tx, head, plan),
+        self.read(|tx| match plan_heads::find(tx, plan)? {
+            Some(head) => queries::all(tx, head, plan),
             None => Ok(Vec::new()),
         })
     }
@@ -186,8 +187,8 @@ impl CallStore for SqliteStore {
     }
 
     async fn sandboxes(&self, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::sandboxes(tx, head, plan),
+        self.read(|tx| match plan_heads::find(tx, plan)? {
+            Some(head) => queries::sandboxes(tx, head, plan),
             None => Ok(Vec::new()),
         })
     }

@@ -11,8 +11,8 @@ use domain::{PlanId, PlanState};
 use rusqlite::Row;
 use serde_json::json;
 
-use crate::sqlite::row::{SqlText, count, from_json, number, parsed, signed};
-use crate::sqlite::tx::Tx;
+use crate::sqlite::columns::{SqlText, count, from_json, number, parsed, signed};
+use crate::sqlite::transaction::Tx;
 use crate::{ChangedPlan, StoreError};
 
 macro_rules! select_changed {

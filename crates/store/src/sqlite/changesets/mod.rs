@@ -10,7 +10,7 @@
 
 mod footprints;
 mod port;
-mod rows;
+mod queries;
 
 use domain::record::event_draft;
 use domain::{
@@ -19,10 +19,10 @@ use domain::{
     StartedChangeset, changeset_digest,
 };
 
-use super::heads::{PlanHead, tell};
+use super::columns::{SqlText, number};
 use super::jobs::{WriteTime, guard};
-use super::row::{SqlText, number};
-use super::tx::Tx;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::{contents, plans};
 use crate::{ChangesetStoreError, StoreError};
 
@@ -39,7 +39,7 @@ pub(super) enum EntryTarget {
 
 fn start(tx: &Tx<'_>, claim: &Claim, id: ChangesetId) -> Result<StartedChangeset, ChangesetStoreError> {
     let head = guard(tx, claim)?;
-    if let Some(set) = rows::find(tx, head, id)? {
+    if let Some(set) = queries::find(tx, head, id)? {
         return Ok(StartedChangeset { id, ordinal: set.ordinal });
     }
     let next = "UPDATE plan_heads SET changesets = changesets + 1 WHERE no = ?1 RETURNING changesets";
@@ -59,15 +59,15 @@ pub(super) fn append(
     target: EntryTarget,
     change: NewChange,
 ) -> Result<RecordedChange, ChangesetStoreError> {
-    if let Some(first) = rows::entry_named(tx, head, change.id)? {
+    if let Some(first) = queries::entry_named(tx, head, change.id)? {
         let recorded = RecordedChange { changeset: first.changeset, seq: first.seq, no: first.no };
         let same = first.matches(&change);
         return if same { Ok(recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }.into()) };
     }
-    let Some((set, id, seq)) = rows::take_seq(tx, head, target)? else {
+    let Some((set, id, seq)) = queries::take_seq(tx, head, target)? else {
         return Err(match target {
             EntryTarget::Latest => ChangesetError::NoActiveChangeset.into(),
-            EntryTarget::Named(id) if rows::find(tx, head, id)?.is_none() => {
+            EntryTarget::Named(id) if queries::find(tx, head, id)?.is_none() => {
                 ChangesetError::UnknownChangeset { id }.into()
             }
             EntryTarget::Named(id) => ChangesetError::ChangesetClosed { id, entry: Box::new(change) }.into(),
@@ -76,7 +76,7 @@ pub(super) fn append(
     let next = "UPDATE plan_heads SET entries = entries + 1 WHERE no = ?1 RETURNING entries";
     let no = tx.the(next, [head.0], |row| number(row, 0))?;
     let recorded = RecordedChange { changeset: id, seq: numbered(seq, "entries")?, no };
-    rows::insert_entry(tx, head, set, recorded, &change)?;
+    queries::insert_entry(tx, head, set, recorded, &change)?;
     Ok(recorded)
 }
 
@@ -87,7 +87,7 @@ fn numbered(number: u64, what: &'static str) -> Result<u32, ChangesetError> {
 /// Returns whether each of these changes was recorded before, with this content.
 pub(super) fn knows_all(tx: &Tx<'_>, head: PlanHead, changes: &[NewChange]) -> Result<bool, StoreError> {
     for change in changes {
-        if !rows::entry_named(tx, head, change.id)?.is_some_and(|first| first.matches(change)) {
+        if !queries::entry_named(tx, head, change.id)?.is_some_and(|first| first.matches(change)) {
             return Ok(false);
         }
     }
@@ -110,7 +110,7 @@ fn close(
     at: WriteTime,
 ) -> Result<ClosedChangeset, ChangesetStoreError> {
     let head = guard(tx, claim)?;
-    let set = rows::find(tx, head, id)?.ok_or(ChangesetError::UnknownChangeset { id })?;
+    let set = queries::find(tx, head, id)?.ok_or(ChangesetError::UnknownChangeset { id })?;
     if let Some(digest) = set.digest {
         return Ok(ClosedChangeset { id, entries: set.entries, digest });
     }
@@ -134,7 +134,7 @@ pub(super) fn end_all(
     how: ChangesetEnding,
     at: WriteTime,
 ) -> Result<Vec<ClosedChangeset>, StoreError> {
-    let open = rows::open(tx, head)?;
+    let open = queries::open(tx, head)?;
     open.into_iter().map(|(set, id)| end(tx, head, set, id, how, at)).collect()
 }
 
@@ -147,7 +147,7 @@ fn end(
     how: ChangesetEnding,
     at: WriteTime,
 ) -> Result<ClosedChangeset, StoreError> {
-    let entries = rows::entries_of(tx, set, id)?;
+    let entries = queries::entries_of(tx, set, id)?;
     for state in entries.iter().flat_map(|entry| [entry.before, entry.after]).flatten() {
         contents::keep_for_good(tx, &state)?;
     }
@@ -158,7 +158,7 @@ fn end(
     };
     tx.run(
         "UPDATE changesets SET state = ?2, digest = ?3 WHERE no = ?1",
-        (set.0, rows::state_word(state), digest.as_bytes()),
+        (set.0, queries::state_word(state), digest.as_bytes()),
     )?;
     // As many as were numbered.
     let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
@@ -169,10 +169,10 @@ fn end(
 
 /// All changesets of a plan with their entries.
 fn all(tx: &Tx<'_>, head: PlanHead) -> Result<Vec<Changeset>, StoreError> {
-    let sets = rows::all(tx, head)?;
+    let sets = queries::all(tx, head)?;
     sets.into_iter()
         .map(|set| {
-            let entries = rows::entries_of(tx, set.no, set.id)?;
+            let entries = queries::entries_of(tx, set.no, set.id)?;
             Ok(Changeset {
                 id: set.id,
                 ordinal: set.ordinal,
@@ -197,7 +197,7 @@ fn entries_in(
 ) -> Result<Vec<ChangeEntry>, StoreError> {
     let mut all = Vec::new();
     for set in recorded_sets(tx, head, plan, attempt)? {
-        let entries = rows::entries_of(tx, set.no, set.id)?;
+        let entries = queries::entries_of(tx, set.no, set.id)?;
         let mut digest = ChangesetDigest::new(set.entries);
         entries.iter().for_each(|entry| digest.add(entry));
         check(plan, &set, entries.len(), digest)?;
@@ -223,7 +223,7 @@ fn net_changes(
     let mut folding = NetChangeFold::default();
     for set in &sets {
         let (mut digest, mut count) = (ChangesetDigest::new(set.entries), 0);
-        rows::each_of(tx, set.no, set.id, &mut |entry| {
+        queries::each_of(tx, set.no, set.id, &mut |entry| {
             digest.add(&entry);
             count += 1;
             if filled == 1 {
@@ -233,7 +233,7 @@ fn net_changes(
         check(plan, set, count, digest)?;
     }
     if filled > 1 {
-        rows::each_in(tx, head, attempt, &mut |entry| folding.add(&entry))?;
+        queries::each_in(tx, head, attempt, &mut |entry| folding.add(&entry))?;
     }
     Ok(folding.finish())
 }
@@ -244,12 +244,12 @@ fn recorded_sets(
     head: PlanHead,
     plan: PlanId,
     attempt: u32,
-) -> Result<Vec<rows::ChangesetRow>, StoreError> {
+) -> Result<Vec<queries::ChangesetRow>, StoreError> {
     let damaged = |what: String| Err(StoreError::Damaged { plan, what });
     let counted = |row: &rusqlite::Row<'_>| Ok((number(row, 0)?, number(row, 1)?));
     let (numbered, entered) =
         tx.the("SELECT changesets, entries FROM plan_heads WHERE no = ?1", [head.0], counted)?;
-    let mut sets = rows::all(tx, head)?;
+    let mut sets = queries::all(tx, head)?;
     if sets.len() as u64 != numbered {
         return damaged(format!("{} of its {numbered} changesets are there", sets.len()));
     }
@@ -268,7 +268,7 @@ fn recorded_sets(
 /// Returns an error if what was read of a changeset is not what was recorded.
 fn check(
     plan: PlanId,
-    set: &rows::ChangesetRow,
+    set: &queries::ChangesetRow,
     count: usize,
     digest: ChangesetDigest,
 ) -> Result<(), StoreError> {

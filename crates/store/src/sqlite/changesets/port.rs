@@ -10,7 +10,7 @@ use domain::{
 use sync::{Effect, Finisher};
 
 use super::{EntryTarget, all, close, entries_in, finish, footprints, net_changes, record, start};
-use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
+use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, plan_heads};
 use crate::{ChangedPlan, ChangesetStore, ChangesetStoreError, StoreError};
 
 #[async_trait]
@@ -67,14 +67,14 @@ impl ChangesetStore for SqliteStore {
     }
 
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
+        self.read(|tx| match plan_heads::find(tx, plan)? {
             Some(head) => entries_in(tx, head, plan, attempt),
             None => Ok(Vec::new()),
         })
     }
 
     async fn net_changes(&self, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
+        self.read(|tx| match plan_heads::find(tx, plan)? {
             Some(head) => net_changes(tx, head, plan, attempt),
             None => Ok(Vec::new()),
         })
@@ -107,7 +107,7 @@ impl ChangesetStore for SqliteStore {
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
+        self.read(|tx| match plan_heads::find(tx, plan)? {
             Some(head) => all(tx, head),
             None => Ok(Vec::new()),
         })

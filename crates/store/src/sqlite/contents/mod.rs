@@ -19,9 +19,9 @@ use std::io::{self, Cursor, Read};
 
 use domain::{FileState, Hash, Ms, PlanId, WallMs, is_text};
 
-use super::row::{SqlJson, hash, ms, ms_or_none, number, signed};
-use super::tx::Tx;
-use super::{FOR_PROCESS, SqliteStore, space};
+use super::columns::{SqlJson, hash, ms, ms_or_none, number, signed};
+use super::transaction::Tx;
+use super::{FOR_PROCESS, SqliteStore, reclaim_space};
 use crate::content_store::waits_since;
 use crate::{
     CollectedContents, ContentStore, INLINE_BYTES_MAX, ReclaimedSpace, StagedContent, StoreError, StoredFile,
@@ -196,6 +196,6 @@ impl ContentStore for SqliteStore {
     }
 
     fn give_back(&self) -> io::Result<ReclaimedSpace> {
-        space::give_back(self, &self.database).map_err(failed)
+        reclaim_space::give_back(self, &self.database).map_err(failed)
     }
 }

@@ -7,7 +7,7 @@
 //! 2. A claim looks at queued and running jobs only, by their indexes: jobs that have ended cost nothing.
 
 mod port;
-mod rows;
+mod queries;
 
 use domain::record::event_draft;
 use domain::{
@@ -16,14 +16,15 @@ use domain::{
     why_constrained,
 };
 
-use super::heads::{self, PlanHead, tell};
-use super::row::{SqlText, count, ms, signed};
-use super::tx::Tx;
+use super::columns::{SqlText, count, ms, signed};
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::{calls, changesets, errors, ledger, plans};
 use crate::job_store::was_released;
 use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
-pub(super) use rows::{JobRow, find, known_of, live_of};
-use rows::{insert, save};
+pub(super) use queries::{JobRow, find, known_of, live_of};
+use queries::{insert, save};
 
 /// The time at which a write was requested, by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +129,7 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: WriteTime) -> Result<Job, JobStoreError
         }
         return Ok(job);
     }
-    let head = heads::find_or_make(tx, new.plan)?;
+    let head = plan_heads::find_or_make(tx, new.plan)?;
     if let Some(live) = live_of(tx, head)? {
         return Err(JobTransitionRejection::PlanBusy { job: live.id }.into());
     }
@@ -186,7 +187,7 @@ fn pick(
     )?;
     let head = match only {
         None => None,
-        Some(plan) => match heads::find(tx, plan)? {
+        Some(plan) => match plan_heads::find(tx, plan)? {
             None => return Ok(None),
             Some(head) => Some(head),
         },
@@ -195,8 +196,8 @@ fn pick(
     let claim = |job| (job, JobEvent::Claim { worker, boot, lease });
     if live >= i64::from(concurrency_max) {
         let to_be_cancelled = match head {
-            None => rows::first_dead_to_be_cancelled(tx, boot, now, passed.dead)?,
-            Some(head) => rows::dead_to_be_cancelled_of(tx, head, boot, now)?,
+            None => queries::first_dead_to_be_cancelled(tx, boot, now, passed.dead)?,
+            Some(head) => queries::dead_to_be_cancelled_of(tx, head, boot, now)?,
         };
         if let Some(job) = to_be_cancelled {
             return Ok(Some(take_over(job)));
@@ -208,18 +209,18 @@ fn pick(
             let found = find(tx, job).map_err(|error| StoreError::Broken { why: error.to_string() })?;
             Ok(found.filter(|kept| kept.job.phase == Phase::Apply).map(|kept| kept.job.id))
         };
-        if let Some(job) = apply(rows::dead_of(tx, head, boot, now)?)? {
+        if let Some(job) = apply(queries::dead_of(tx, head, boot, now)?)? {
             return Ok(Some(take_over(job)));
         }
-        return Ok(apply(rows::due_of(tx, head, now)?)?.map(claim));
+        return Ok(apply(queries::due_of(tx, head, now)?)?.map(claim));
     }
     let (dead, due) = match head {
         None => {
             let variables = &request.variables;
-            let dead = rows::first_dead(tx, boot, now, variables, passed.dead)?;
-            (dead, rows::first_due(tx, now, variables, passed.due)?)
+            let dead = queries::first_dead(tx, boot, now, variables, passed.dead)?;
+            (dead, queries::first_due(tx, now, variables, passed.due)?)
         }
-        Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
+        Some(head) => (queries::dead_of(tx, head, boot, now)?, queries::due_of(tx, head, now)?),
     };
     Ok(dead.map(take_over).or_else(|| due.map(claim)))
 }
@@ -272,7 +273,7 @@ fn release(tx: &Tx<'_>, claim: &Claim, at: WriteTime) -> Result<Job, JobStoreErr
 }
 
 fn free_leases(tx: &Tx<'_>, worker: WorkerId, at: WriteTime) -> Result<usize, JobStoreError> {
-    let owned = rows::owned_by(tx, worker)?;
+    let owned = queries::owned_by(tx, worker)?;
     for kept in &owned {
         move_job(tx, kept, &JobEvent::FreeLease { worker }, None, at)?;
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::{Claim, ClaimRequest, Job, JobEvent, JobId, JobTransitionRejection, NewJob, PlanId, WorkerId};
 use sync::{Effect, Finisher};
 
-use super::{cancel_first, cancel_own, claim, end, enqueue, free_leases, owner_event, release, rows};
+use super::{cancel_first, cancel_own, claim, end, enqueue, free_leases, owner_event, queries, release};
 use crate::sqlite::{FIRST_FOR_POWER, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, SqliteStore};
 use crate::{JobEnd, JobStore, JobStoreError};
 
@@ -84,18 +84,18 @@ impl JobStore for SqliteStore {
     }
 
     async fn job(&self, id: JobId) -> Result<Job, JobStoreError> {
-        let found = self.read(|tx| rows::find(tx, id))?;
+        let found = self.read(|tx| queries::find(tx, id))?;
         found.map(|kept| kept.job).ok_or(JobStoreError::Refused(JobTransitionRejection::NotFound { job: id }))
     }
 
     async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError> {
         Ok(self.read(|tx| match plan {
-            None => rows::all(tx),
-            Some(plan) => rows::all_of(tx, plan),
+            None => queries::all(tx),
+            Some(plan) => queries::all_of(tx, plan),
         })?)
     }
 
     async fn live_jobs(&self) -> Result<Vec<Job>, JobStoreError> {
-        Ok(self.read(rows::live)?)
+        Ok(self.read(queries::live)?)
     }
 }

@@ -5,7 +5,7 @@
 //!    rules are those of [`domain::ledger`].
 //! 2. The account of a plan goes with the plan, that of a day stays.
 
-mod rows;
+mod queries;
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,30 @@ use domain::{
 use sync::Effect;
 
 use super::calls::CallStart;
-use super::heads::{self, PlanHead, tell};
 use super::jobs::guard;
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use super::writer::WriteTerms;
 use super::{FOR_POWER, FOR_PROCESS, SqliteStore, calls, nodes, plans};
 use crate::{CallAuthority, LedgerStore, LedgerStoreError, StoreError};
 
 fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
     let head = guard(tx, claim)?;
-    if let Some(known) = rows::find(tx, head, claim.plan, new.id)? {
+    if let Some(known) = queries::find(tx, head, claim.plan, new.id)? {
         let taken = LedgerStoreError::IdTaken { spend: new.id };
         return if known.was_made_by(&new) { Ok(known) } else { Err(taken) };
     }
     let mut accounts = vec![(LedgerScope::Plan(claim.plan), account(tx, head, new.kind)?)];
     if let Some(DayLimit { day, max }) = new.day {
-        let known = rows::of_day(tx, day, new.kind)?.unwrap_or_default();
+        let known = queries::of_day(tx, day, new.kind)?.unwrap_or_default();
         accounts.push((LedgerScope::Day(day), Account { max, ..known }));
     }
     for (scope, account) in reserve_in(&accounts, new.kind, new.amount)? {
         save(tx, head, scope, new.kind, account)?;
     }
     let spend = Spend::new(claim, new);
-    rows::insert(tx, head, &spend)?;
+    queries::insert(tx, head, &spend)?;
     Ok(spend)
 }
 
@@ -65,29 +66,29 @@ fn count_call(
 
 /// Counts one as used.
 fn count(tx: &Tx<'_>, head: PlanHead, plan: PlanId, kind: SpendKind) -> Result<(), LedgerStoreError> {
-    if rows::count(tx, head, kind)? {
+    if queries::count(tx, head, kind)? {
         return Ok(());
     }
     let account = count_in(LedgerScope::Plan(plan), account(tx, head, kind)?, kind)?;
-    Ok(rows::save_plan(tx, head, kind, account)?)
+    Ok(queries::save_plan(tx, head, kind, account)?)
 }
 
 fn add_spent(tx: &Tx<'_>, claim: &Claim, kind: SpendKind, amount: u64) -> Result<(), StoreError> {
     let head = guard(tx, claim)?;
     let account = account(tx, head, kind)?.with_used(amount);
-    rows::save_plan(tx, head, kind, account)
+    queries::save_plan(tx, head, kind, account)
 }
 
 /// The accounts that every plan uses, as they begin; others are opened when they are needed.
 pub(super) fn open_accounts(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls]
         .into_iter()
-        .try_for_each(|kind| rows::save_plan(tx, head, kind, Account::with_limit(plan.spec.limit(kind))))
+        .try_for_each(|kind| queries::save_plan(tx, head, kind, Account::with_limit(plan.spec.limit(kind))))
 }
 
 /// Returns the plan's account, the present one or a new one.
 fn account(tx: &Tx<'_>, head: PlanHead, kind: SpendKind) -> Result<Account, StoreError> {
-    if let Some(known) = rows::of_plan(tx, head, kind)? {
+    if let Some(known) = queries::of_plan(tx, head, kind)? {
         return Ok(known);
     }
     let plan = plans::of_head(tx, head)?;
@@ -102,14 +103,15 @@ fn save(
     account: Account,
 ) -> Result<(), StoreError> {
     match scope {
-        LedgerScope::Plan(_) => rows::save_plan(tx, head, kind, account),
-        LedgerScope::Day(day) => rows::save_day(tx, day, kind, account),
+        LedgerScope::Plan(_) => queries::save_plan(tx, head, kind, account),
+        LedgerScope::Day(day) => queries::save_day(tx, day, kind, account),
     }
 }
 
 fn settle(tx: &Tx<'_>, claim: &Claim, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
     let head = guard(tx, claim)?;
-    let known = rows::find(tx, head, claim.plan, id)?.ok_or(LedgerStoreError::NotReserved { spend: id })?;
+    let known =
+        queries::find(tx, head, claim.plan, id)?.ok_or(LedgerStoreError::NotReserved { spend: id })?;
     Ok(keep_settled(tx, head, known, SpendSettlement::Actual(actual))?)
 }
 
@@ -122,18 +124,18 @@ fn keep_settled(
 ) -> Result<Spend, StoreError> {
     let Some(settled) = known.settle(how) else { return Ok(known) };
     let own = account(tx, head, settled.kind)?;
-    rows::save_plan(tx, head, settled.kind, settled.settles(own))?;
+    queries::save_plan(tx, head, settled.kind, settled.settles(own))?;
     if let Some(day) = settled.day {
-        let of_day = rows::of_day(tx, day, settled.kind)?.unwrap_or_default();
-        rows::save_day(tx, day, settled.kind, settled.settles(of_day))?;
+        let of_day = queries::of_day(tx, day, settled.kind)?.unwrap_or_default();
+        queries::save_day(tx, day, settled.kind, settled.settles(of_day))?;
     }
-    rows::save(tx, head, &settled)?;
+    queries::save(tx, head, &settled)?;
     Ok(settled)
 }
 
 /// Settles all of a plan that is still under way, because the owner that reserved it lost the job.
 pub(super) fn assume_all(tx: &Tx<'_>, head: PlanHead, plan: PlanId) -> Result<(), StoreError> {
-    for spend in rows::open(tx, head, plan)? {
+    for spend in queries::open(tx, head, plan)? {
         keep_settled(tx, head, spend, SpendSettlement::Assumed)?;
     }
     Ok(())
@@ -144,21 +146,21 @@ fn set_limits(
     plan: PlanId,
     limits: &[(SpendKind, Option<u64>)],
 ) -> Result<Ledger, LedgerStoreError> {
-    let head = heads::find(tx, plan)?.ok_or(LedgerStoreError::NotFound { plan })?;
+    let head = plan_heads::find(tx, plan)?.ok_or(LedgerStoreError::NotFound { plan })?;
     for (kind, max) in limits {
         let account = account(tx, head, *kind)?.with_max(*kind, *max)?;
-        rows::save_plan(tx, head, *kind, account)?;
+        queries::save_plan(tx, head, *kind, account)?;
     }
     Ok(ledger(tx, plan)?)
 }
 
 fn ledger(tx: &Tx<'_>, plan: PlanId) -> Result<Ledger, StoreError> {
-    let Some(head) = heads::find(tx, plan)? else { return Ok(Ledger::default()) };
-    let known = rows::all_of_plan(tx, head)?;
+    let Some(head) = plan_heads::find(tx, plan)? else { return Ok(Ledger::default()) };
+    let known = queries::all_of_plan(tx, head)?;
     let made = plans::of_head(tx, head)?;
     let when_made = |kind| Account::with_limit(made.as_ref().and_then(|plan| plan.spec.limit(kind)));
     let ledger = Ledger::from_accounts(|kind| known.get(&kind).copied().unwrap_or_else(|| when_made(kind)));
-    Ok(Ledger { assumed: rows::sum_assumed(tx, head)?, ..ledger })
+    Ok(Ledger { assumed: queries::sum_assumed(tx, head)?, ..ledger })
 }
 
 #[async_trait]
@@ -241,13 +243,13 @@ impl LedgerStore for SqliteStore {
     }
 
     async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::all(tx, head, plan),
+        self.read(|tx| match plan_heads::find(tx, plan)? {
+            Some(head) => queries::all(tx, head, plan),
             None => Ok(Vec::new()),
         })
     }
 
     async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError> {
-        self.read(|tx| rows::all_of_day(tx, day))
+        self.read(|tx| queries::all_of_day(tx, day))
     }
 }

@@ -8,11 +8,12 @@
 use domain::record::event_draft;
 use domain::{Claim, Decision, NewDecision, PlanId, StepDecision, TransitionDecisions};
 
-use super::{of_head, rows};
+use super::{of_head, queries};
 use crate::DecisionStoreError;
-use crate::sqlite::heads::{self, PlanHead, tell};
 use crate::sqlite::jobs::{WriteTime, guard};
-use crate::sqlite::tx::Tx;
+use crate::sqlite::plan_heads;
+use crate::sqlite::plan_heads::{PlanHead, tell};
+use crate::sqlite::transaction::Tx;
 
 pub(super) fn decide(
     tx: &Tx<'_>,
@@ -30,7 +31,7 @@ pub(super) fn decide_all(
     at: WriteTime,
 ) -> Result<Vec<Decision>, DecisionStoreError> {
     let head = guard(tx, claim)?;
-    let first = rows::count_decisions(tx, head)?.saturating_add(1);
+    let first = queries::count_decisions(tx, head)?.saturating_add(1);
     let one = |(place, new): (usize, StepDecision)| {
         decide_one(tx, head, claim.plan, new.assign_numbers(place, first)?, at)
     };
@@ -44,7 +45,7 @@ pub(super) fn add_guidance(
     at: WriteTime,
 ) -> Result<Decision, DecisionStoreError> {
     let not_found = || DecisionStoreError::NotFound { plan: id };
-    let head = heads::find(tx, id)?.ok_or_else(not_found)?;
+    let head = plan_heads::find(tx, id)?.ok_or_else(not_found)?;
     let plan = of_head(tx, head)?.ok_or_else(not_found)?;
     if plan.state.is_final() {
         return Err(DecisionStoreError::Final { plan: id, state: plan.state });
@@ -64,9 +65,9 @@ pub(super) fn keep_by_hand(
     let superseding = match decided.superseding {
         None => None,
         Some(place) => {
-            let first = rows::count_decisions(tx, head)?.saturating_add(1);
+            let first = queries::count_decisions(tx, head)?.saturating_add(1);
             let by = first.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
-            Some((by, rows::supersede(tx, head, by)?))
+            Some((by, queries::supersede(tx, head, by)?))
         }
     };
     for new in decided.new {
@@ -87,9 +88,9 @@ pub(super) fn decide_one(
 ) -> Result<Decision, DecisionStoreError> {
     let next = "UPDATE plan_heads SET decisions = decisions + 1 WHERE no = ?1 RETURNING decisions";
     let seq = tx.the(next, [head.0], |row| row.get(0))?;
-    new.check(seq, |other| Ok::<_, DecisionStoreError>(rows::stands(tx, head, other)?))?;
+    new.check(seq, |other| Ok::<_, DecisionStoreError>(queries::stands(tx, head, other)?))?;
     let decision = Decision::new(plan, seq, new, at.wall);
-    rows::insert_decision(tx, head, &decision)?;
+    queries::insert_decision(tx, head, &decision)?;
     tell(tx, head, [event_draft::decision_recorded(&decision)], at.wall)?;
     Ok(decision)
 }

@@ -6,7 +6,7 @@
 
 mod decisions;
 mod port;
-mod rows;
+mod queries;
 mod spec_cache;
 
 use domain::record::event_draft;
@@ -15,14 +15,15 @@ use domain::{
     PlanId, PlanMoveError, TransitionResult,
 };
 
-use super::heads::{self, PlanHead, tell};
 use super::jobs::{WriteTime, keep_queued, known_of, live_of, may_be_queued};
 use super::ledger;
-use super::tx::Tx;
+use super::plan_heads;
+use super::plan_heads::{PlanHead, tell};
+use super::transaction::Tx;
 use crate::plan_store::may_be_forgotten;
 use crate::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 use decisions::decide_one;
-pub(super) use rows::{attempt_of, of_head};
+pub(super) use queries::{attempt_of, of_head};
 
 /// Stores a plan after `event`, and records the event.
 pub(super) fn keep_moved(
@@ -34,13 +35,13 @@ pub(super) fn keep_moved(
     by: &str,
     at: WriteTime,
 ) -> Result<(), StoreError> {
-    rows::save(tx, head, moved)?;
+    queries::save(tx, head, moved)?;
     tell(tx, head, [event_draft::plan_moved(before, moved, event, by)], at.wall)
 }
 
 /// Stores a plan whose apply was undone or is valid again.
 pub(super) fn keep_undone(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
-    rows::save(tx, head, plan)
+    queries::save(tx, head, plan)
 }
 
 fn create(
@@ -50,14 +51,14 @@ fn create(
     job: NewJob,
     at: WriteTime,
 ) -> Result<Plan, PlanStoreError> {
-    let head = heads::find(tx, new.id)?;
+    let head = plan_heads::find(tx, new.id)?;
     let known = head.map_or(Ok(None), |head| of_head(tx, head))?;
     if let (Some(head), Some(plan)) = (head, known) {
         let is_the_same = plan.was_made_by(&new) && began_with(tx, head, &decisions, &job)?;
         return if is_the_same { Ok(plan) } else { Err(PlanStoreError::IdTaken { plan: new.id }) };
     }
     may_be_queued(tx, &job)?;
-    let head = heads::find_or_make(tx, new.id)?;
+    let head = plan_heads::find_or_make(tx, new.id)?;
     if known_of(tx, head, job.id)?.is_some() {
         return Err(PlanStoreError::Job(JobTransitionRejection::IdTaken { job: job.id }));
     }
@@ -67,7 +68,7 @@ fn create(
     let (first, moves) = Plan::made_for(new, job.phase, at.wall);
     let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
     plan.waits_for(&job).map_err(PlanStoreError::Job)?;
-    rows::insert(tx, head, &plan)?;
+    queries::insert(tx, head, &plan)?;
     ledger::open_accounts(tx, head, &plan)?;
     tell(tx, head, [event_draft::plan_created(&first)], at.wall)?;
     for decision in decisions {
@@ -86,13 +87,13 @@ fn began_with(
     job: &NewJob,
 ) -> Result<bool, StoreError> {
     let has_job = known_of(tx, head, job.id)?.is_some_and(|known| known.phase == job.phase);
-    Ok(has_job && Decision::are(&rows::decisions(tx, head, job.plan)?, decisions))
+    Ok(has_job && Decision::are(&queries::decisions(tx, head, job.plan)?, decisions))
 }
 
 fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, PlanStoreError> {
     let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
     let not_found = || PlanStoreError::NotFound { plan: id };
-    let head = heads::find(tx, id)?.ok_or_else(not_found)?;
+    let head = plan_heads::find(tx, id)?.ok_or_else(not_found)?;
     let plan = of_head(tx, head)?.ok_or_else(not_found)?;
     if let Some(job) = &job {
         may_be_queued(tx, job)?;
@@ -145,9 +146,9 @@ fn from_decide(error: DecisionStoreError) -> PlanStoreError {
 }
 
 fn forget(tx: &Tx<'_>, id: PlanId) -> Result<bool, StoreError> {
-    let Some(head) = heads::find(tx, id)? else { return Ok(false) };
+    let Some(head) = plan_heads::find(tx, id)? else { return Ok(false) };
     // Its state is enough: a plan that a newer program made can be forgotten, too.
-    if !rows::state_of(tx, head)?.is_some_and(may_be_forgotten) {
+    if !queries::state_of(tx, head)?.is_some_and(may_be_forgotten) {
         return Ok(false);
     }
     tx.run("DELETE FROM plan_heads WHERE no = ?1", [head.0])?;

@@ -6,9 +6,9 @@ use domain::{
 };
 use sync::Effect;
 
-use super::{create, decisions, forget, move_plan, rows};
-use crate::sqlite::tx::Tx;
-use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
+use super::{create, decisions, forget, move_plan, queries};
+use crate::sqlite::transaction::Tx;
+use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, plan_heads};
 use crate::{
     DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
     StoreError,
@@ -31,33 +31,32 @@ impl PlanStore for SqliteStore {
         self.write(FOR_POWER, move |tx| move_plan(tx, request, at)).await
     }
 
-    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
-        let found = self.read(|tx| rows::of_id(tx, id))?;
-        found.ok_or(PlanStoreError::NotFound { plan: id })
+    async fn find_plan(&self, id: PlanId) -> Result<Option<Plan>, StoreError> {
+        self.read(|tx| queries::of_id(tx, id))
     }
 
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
-        self.read(|tx| Ok((rows::newest_plans(tx, filter)?, rows::count_plans(tx, filter)?)))
+        self.read(|tx| Ok((queries::newest_plans(tx, filter)?, queries::count_plans(tx, filter)?)))
     }
 
     async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
-        self.read(|tx| rows::newest_plans(tx, filter))
+        self.read(|tx| queries::newest_plans(tx, filter))
     }
 
     async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError> {
-        self.read(|tx| rows::newest(tx, root))
+        self.read(|tx| queries::newest(tx, root))
     }
 
     async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
-        self.read(|tx| plans.iter().map(|plan| rows::neighbours(tx, *plan)).collect())
+        self.read(|tx| plans.iter().map(|plan| queries::neighbours(tx, *plan)).collect())
     }
 
     async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {
-        self.read(|tx| rows::ended_before(tx, before))
+        self.read(|tx| queries::ended_before(tx, before))
     }
 
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
-        self.read(|tx| rows::like(tx, prefix, limit))
+        self.read(|tx| queries::like(tx, prefix, limit))
     }
 
     async fn decide(
@@ -90,22 +89,22 @@ impl PlanStore for SqliteStore {
     }
 
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
-        self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::decisions(tx, head, plan),
+        self.read(|tx| match plan_heads::find(tx, plan)? {
+            Some(head) => queries::decisions(tx, head, plan),
             None => Ok(Vec::new()),
         })
     }
 
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
-        self.read(|tx| heads::list_events(tx, plan, after, limit))
+        self.read(|tx| plan_heads::list_events(tx, plan, after, limit))
     }
 
     async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
-        self.read(|tx| heads::list_events_of_kind(tx, plan, kind))
+        self.read(|tx| plan_heads::list_events_of_kind(tx, plan, kind))
     }
 
     async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError> {
-        self.read(|tx| heads::last_event(tx, plan))
+        self.read(|tx| plan_heads::last_event(tx, plan))
     }
 
     async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError> {

@@ -19,7 +19,7 @@
 //! The content of the writes: the ports. SQLite: `batch`, behind [`BatchCommitter`], so that the model check
 //! in `tests/shuttle` explores this folder as it is, over commits that fail by a script. Reading: `readers`.
 
-mod lanes;
+mod queue;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ use sync::primitives::thread::{JoinHandle, Thread};
 use sync::primitives::{Mutex, lock};
 
 use crate::StoreError;
-pub(super) use lanes::Lane;
-use lanes::{LaneBatch, Lanes};
+pub(super) use queue::Lane;
+use queue::{LaneBatch, Lanes};
 
 /// The limits of the queue and of one batch.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::sqlite::batch::Batches;
 use crate::sqlite::contents::ContentFiles;
-use crate::sqlite::tx::Tx;
+use crate::sqlite::transaction::Tx;
 use crate::sqlite::{self, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
 
 struct WriterBench {
@@ -255,7 +255,7 @@ fn beyond_a_full_lane_writes_wait_and_none_is_forgotten() {
     let mut urgent = bench.row(FIRST_FOR_PROCESS, "urgent");
     assert_eq!(poll_once(&mut urgent), None);
     assert_eq!(bench.writer.lanes.waiting_writes(), BOUNDS.lane_writes_max + 1);
-    // Whoever loses interest takes nobody's place with it.
+    // A caller that loses interest takes no other's place with it.
     answers.drain(BOUNDS.lane_writes_max..BOUNDS.lane_writes_max + 500);
     go_on.send(()).unwrap();
     block_on(hold).unwrap();

@@ -96,7 +96,7 @@ const BLIND_RESET: u8 = 4;
 
 /// Half-open admits whoever asks.
 pub(crate) type EveryoneIn = Prober<EVERYONE_IN>;
-/// Who loses the swap to half-open takes that for success.
+/// The thread that loses the swap to half-open takes that for success.
 pub(crate) type LoserIn = Prober<LOSER_IN>;
 /// A probe that never answers keeps the breaker half-open.
 pub(crate) type NoLease = Prober<NO_LEASE>;

@@ -1,4 +1,4 @@
-//! What was naive: the seeds' bugs and other tempting mistakes, kept so that the explorer must find them.
+//! Naive versions: the seeds' bugs and other tempting mistakes, retained so that the explorer must find them.
 
 pub(crate) mod breaker;
 pub(crate) mod gate;

@@ -8,9 +8,9 @@ use rusqlite::{Row, params};
 
 use super::{ChangesetRowId, EntryTarget};
 use crate::StoreError;
-use crate::sqlite::heads::PlanHead;
-use crate::sqlite::row::{SqlText, bytes_id, hash, hash_or_none, number, parsed, path, signed, word};
-use crate::sqlite::tx::Tx;
+use crate::sqlite::columns::{SqlText, bytes_id, hash, hash_or_none, number, parsed, path, signed, word};
+use crate::sqlite::plan_heads::PlanHead;
+use crate::sqlite::transaction::Tx;
 
 /// A changeset without its entries.
 pub(super) struct ChangesetRow {

@@ -18,7 +18,7 @@ use crate::content::ContentSink;
 use crate::fs::beneath;
 use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::fs::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
-use crate::fs::sparse::SparseReader;
+use crate::fs::sparse_file::SparseReader;
 use crate::open::baseline::Timestamp;
 
 /// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: a content that was

@@ -7,9 +7,9 @@ use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
 use crate::StoreError;
-use crate::sqlite::heads::PlanHead;
-use crate::sqlite::row::{SqlText, bytes_id, fence, number, parsed, signed, word};
-use crate::sqlite::tx::Tx;
+use crate::sqlite::columns::{SqlText, bytes_id, fence, number, parsed, signed, word};
+use crate::sqlite::plan_heads::PlanHead;
+use crate::sqlite::transaction::Tx;
 
 macro_rules! select_spends {
     ($rest:literal) => {

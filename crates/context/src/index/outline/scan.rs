@@ -1,9 +1,11 @@
 //! Outlines from the scanner's definitions: the line of each, or the heading and its first sentence.
 
-use super::super::language::FileKind;
-use super::super::{Def, Facts, Language, LineIndex};
-use super::signature::{cut, doc_line, is_comment, signature};
+use domain::text::first_bytes;
+
+use super::signature::{doc_line, is_comment, signature};
 use super::{OutlineItem, SENTENCE_BYTES_MAX};
+use crate::index::language::FileKind;
+use crate::index::{Def, Facts, Language, LineIndex};
 
 /// The scanner's definitions as items; those that the text no longer has are left out.
 pub(super) fn items(lines: &LineIndex, facts: &Facts) -> Vec<OutlineItem> {
@@ -57,5 +59,5 @@ fn sentence<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let is_said = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.trim().starts_with("```");
     let line = lines.find(is_said)?.trim();
     let end = line.find(". ").map_or(line.len(), |at| at + 1);
-    Some(cut(&line[..end], SENTENCE_BYTES_MAX).to_owned())
+    Some(first_bytes(&line[..end], SENTENCE_BYTES_MAX).to_owned())
 }

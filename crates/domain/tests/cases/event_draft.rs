@@ -1,4 +1,4 @@
-//! What happened, told: bounded, under words that parse back.
+//! Event records: bounded, under words that parse back.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use domain::record::event_draft::*;
 use domain::*;
 use serde_json::json;
 
-use crate::plan_moves::new_plan;
+use crate::manual_transition::new_plan;
 use crate::sample::{PLAN, claim_by, new_job};
 
 fn call(node: &str) -> ToolCall {

@@ -9,8 +9,8 @@ use domain::{EventKind, EventRecord, PlanId, WallMs};
 
 use rusqlite::Row;
 
-use super::row::{SqlJson, SqlText, from_json, number, signed, wall, wall_at, word};
-use super::tx::Tx;
+use super::columns::{SqlJson, SqlText, from_json, number, signed, wall, wall_at, word};
+use super::transaction::Tx;
 use crate::StoreError;
 
 /// A plan's row, by its number within the file.

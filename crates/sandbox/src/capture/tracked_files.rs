@@ -12,9 +12,10 @@ use domain::RelPath;
 use rustix::fs::FileType;
 
 use crate::fs::listing::FileStamp;
+use crate::git;
 use crate::git::command::{GitRunError, GitStopCheck};
 use crate::git::index::{IndexNames, read_names};
-use crate::git::{self, GitAnswerError, GitDir};
+use crate::git::{GitAnswerError, GitDir};
 
 /// The repository around a project, if there is one.
 #[derive(Debug, Default)]

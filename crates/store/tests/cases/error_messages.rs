@@ -1,4 +1,4 @@
-//! What the errors of a store say, and how they are to be taken.
+//! The messages and the classes of a store's errors.
 
 use domain::{
     BadTransition, ChangesetError, Day, DecisionInvalid, ErrorClass, Fence, JobId, JobState,

@@ -1,4 +1,4 @@
-//! Bytes of the user's files that were overwritten: saved next to the journal, for a user who misses them.
+//! Saves the bytes of a user's file next to the journal, before they are overwritten.
 //!
 //! # Invariants
 //! 1. A save is there whole, under its name, on disk, before the file is written over.
@@ -8,8 +8,8 @@
 //!    different ways, and the one must not be taken for the other when a recovery is run again.
 //!
 //! # Not here
-//! The old bytes of every file that an apply changes: `write_header` puts them into the journal beforehand.
-//! The saves here are for a file that changed under a running apply, and for rolling back.
+//! The old bytes of every file that an apply changes: `write_images_and_ops` puts them into the journal
+//! beforehand. The saves here are for a file that changed under a running apply, and for rolling back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,9 +20,9 @@ use rustix::fs::OFlags;
 
 use super::JournalId;
 use super::hooks::JournalStep;
+use super::observe_file::{ObservedFile, ObservedKind, OpError};
 use super::op::JournalOp;
 use super::replay::JournalReplay;
-use super::target::{ObservedFile, ObservedKind, OpError};
 use super::undo_op::read_bounded;
 use crate::fs::regular_file::open_own;
 

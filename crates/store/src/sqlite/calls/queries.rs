@@ -7,11 +7,11 @@ use domain::{
 use rusqlite::{Row, params};
 
 use crate::StoreError;
-use crate::sqlite::heads::PlanHead;
-use crate::sqlite::row::{
+use crate::sqlite::columns::{
     SqlJson, SqlText, from_json, hash_or_none, number, parsed, signed, wall, wall_at, wall_or_none, word,
 };
-use crate::sqlite::tx::Tx;
+use crate::sqlite::plan_heads::PlanHead;
+use crate::sqlite::transaction::Tx;
 
 macro_rules! select_calls {
     ($rest:literal) => {

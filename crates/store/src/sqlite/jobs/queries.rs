@@ -6,12 +6,12 @@ use domain::{BootId, CancelRequest, HELD, Job, JobId, JobState, Ms, PlanId, Work
 use rusqlite::{Row, params};
 
 use crate::StoreError;
-use crate::sqlite::heads::PlanHead;
-use crate::sqlite::row::{
+use crate::sqlite::columns::{
     SqlJson, SqlText, fence, from_json_or_default, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase,
     signed, word,
 };
-use crate::sqlite::tx::Tx;
+use crate::sqlite::plan_heads::PlanHead;
+use crate::sqlite::transaction::Tx;
 
 /// The present job, and the row of its plan.
 pub(in crate::sqlite) struct JobRow {

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! The order in which jobs are claimed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 use domain::{RelPath, RootIndex};
 use rustix::fs::{Mode, OFlags};
 
+use super::observe_file::OpenRoots;
 use super::op::{JournalOp, OpAction};
-use super::target::OpenRoots;
 use crate::fs::beneath;
 use crate::fs::beneath::{BeneathError, LinkPolicy};
 

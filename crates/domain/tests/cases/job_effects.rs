@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy;
 use serde_json::json;
 
-use crate::plan_moves::new_plan;
+use crate::manual_transition::new_plan;
 use crate::sample::{ANN, BOB, PLAN, change, claim_by, take_over_by};
 
 fn prompt() -> NewDecision {
@@ -23,7 +23,7 @@ fn made() -> PlanRecord {
     record
 }
 
-/// What holds of every record, whatever happened to it.
+/// Checks that hold of every record, whatever happened to it.
 fn assert_consistent(record: &PlanRecord) {
     let plan = record.row().unwrap();
     let running: Vec<&Job> = record.jobs().filter(|job| job.state == JobState::Running).collect();

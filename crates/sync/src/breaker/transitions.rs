@@ -1,4 +1,5 @@
-//! A breaker's state in one 64-bit word, and what each event makes of it: pure functions, no atomics.
+//! The transitions of a breaker, as pure functions over its state in one 64-bit word: when a caller is
+//! admitted, which one is the probe of a half-open breaker, what a success or a failure changes.
 //!
 //! Layout, from the top: `generation: 26 | trips: 4 | field: 32 | state: 2`. `field` is the count of
 //! consecutive failures (closed) or an absolute tick of 10 ms (open: when a probe is due; half-open: when its

@@ -6,11 +6,11 @@ use rusqlite::{Row, params};
 
 use super::spec_cache::spec_of;
 use crate::plan_store::may_be_forgotten;
-use crate::sqlite::heads::PlanHead;
-use crate::sqlite::row::{
+use crate::sqlite::columns::{
     SqlJson, SqlText, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
 };
-use crate::sqlite::tx::Tx;
+use crate::sqlite::plan_heads::PlanHead;
+use crate::sqlite::transaction::Tx;
 use crate::{FinishedPlans, Neighbours, PlanFilter, StoreError};
 
 macro_rules! select_plans {

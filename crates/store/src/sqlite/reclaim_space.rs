@@ -18,7 +18,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::open::{DirectoryLock, Role, connect};
-use super::tx::{Tx, said};
+use super::transaction::{Tx, said};
 use super::{FOR_PROCESS, SqliteStore};
 use crate::{ReclaimedSpace, StoreError};
 

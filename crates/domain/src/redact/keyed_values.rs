@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
-use super::pattern::{LazyRegex, has_any};
 use super::patterns::is_literal;
+use super::secret_rule::{LazyRegex, has_any};
 use super::spans::SecretSpan;
 
 /// A key that has one of them, in any case, says that its value is secret.

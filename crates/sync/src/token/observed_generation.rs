@@ -10,7 +10,7 @@ use super::{
     generation_of,
 };
 use crate::parker::Parker;
-use crate::waiting::{Waiter, Waiting};
+use crate::waiters::{Waiter, Waiting};
 
 /// One generation of a token, whose answer never changes back. `Clone` is the same generation.
 #[derive(Clone)]

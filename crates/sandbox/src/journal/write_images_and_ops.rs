@@ -1,4 +1,4 @@
-//! The first part of a journal: its header, the images (the bytes of each file before and after), the ops.
+//! Writes the first part of a journal: header, images (the bytes of each file before and after), ops.
 //!
 //! # Invariants
 //! 1. All bytes that recovery and undo need are in the journal or linked from it, each content once, compared
@@ -13,15 +13,15 @@ use domain::{FileState, Hash, Kind, RelPath, RootIndex};
 
 use super::JournalId;
 use super::attributes;
-use super::change::{Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, Request};
 use super::codec;
 use super::content_links::{ContentLinks, INLINE_BYTES_MAX};
-use super::file::JournalFile;
 use super::frame::{FrameKind, FrameSpan, FrameWriter};
+use super::journal_file::JournalFile;
+use super::observe_file::{ObservedKind, OpError, OpenRoots, observe, permission_bits};
 use super::op::{ByteSource, JournalOp, OpAction, SavedState};
-use super::order::{OpKind, PlannedOp};
+use super::op_order::{OpKind, PlannedOp};
 use super::prepare::{PrepareError, refused};
-use super::target::{ObservedKind, OpError, OpenRoots, observe, permission_bits};
+use super::request::{Attributes, FileImage, ImageBytes, JournalChange, JournalHeader, Request};
 use crate::content::ContentSource;
 
 /// Writes header, images and ops.

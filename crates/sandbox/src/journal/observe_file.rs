@@ -17,8 +17,8 @@ use domain::{FileState, Hash, RelPath, RootIndex};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::change::JournalRoot;
 use super::frame::PIECE_BYTES;
+use super::request::JournalRoot;
 use crate::fs::beneath;
 use crate::fs::beneath::{BeneathError, LinkPolicy};
 use crate::git::refs::{GitError, RefMoveError};

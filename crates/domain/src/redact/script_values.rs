@@ -5,8 +5,8 @@
 //! like a password.
 
 use super::mark::SecretKind;
-use super::pattern::{Patterns, SecretRule};
 use super::patterns::{SECRET_WORDS, is_password};
+use super::secret_rule::{Patterns, SecretRule};
 use super::spans::SecretSpan;
 
 const RULES: &[SecretRule] = &[
@@ -55,8 +55,8 @@ impl ScriptValues {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pattern::tests::{check_lengths, check_rules};
     use super::*;
+    use crate::redact::secret_rule::tests::{check_lengths, check_rules};
 
     const SAMPLES: &[&str] = &[
         "password = \"hunter2-X9\"",

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{Kind, RelPath, RootIndex};
 
-use super::change::{FileImage, JournalChange};
+use super::request::{FileImage, JournalChange};
 
 /// The kind of an op, in the order of the phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,10 +22,11 @@ use super::bounds::LimitHit;
 use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
-use super::piped::PipedStreams;
+use super::pipes::PipedStreams;
 use crate::descriptors::CountedCommand;
 use crate::forwarder::Forwarder;
-use crate::isolation::control::{self, ChildReport};
+use crate::isolation::control;
+use crate::isolation::control::ChildReport;
 use crate::isolation::{IsolationUsed, process_tree};
 
 /// The way in which a command ended.

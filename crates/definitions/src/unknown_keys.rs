@@ -1,0 +1,24 @@
+//! Reports keys that a map of a definition cannot have, with the key that was probably meant.
+
+use domain::did_you_mean;
+
+use crate::keys::KeyDoc;
+use crate::reader::{DefinitionReader, MapFields};
+
+impl MapFields<'_> {
+    /// Reports every key that is not among the `known` ones.
+    pub(crate) fn refuse_unknown_keys(&self, reader: &DefinitionReader<'_>, known: &[&[KeyDoc]]) {
+        let names = || known.iter().flat_map(|keys| keys.iter()).map(|key| key.name);
+        for (key, _) in self.entries() {
+            if !names().any(|name| name == key.name) {
+                let meant = did_you_mean(&key.name, names());
+                let all = if meant.is_empty() {
+                    format!("; there are {}", names().collect::<Vec<_>>().join(", "))
+                } else {
+                    meant
+                };
+                reader.wrong(key.at, format!("{} has no key `{}`{all}", self.what, key.name));
+            }
+        }
+    }
+}
