@@ -151,12 +151,12 @@ impl RunState {
     }
 
     /// The changeset of a node, which is started if it is not open.
-    pub(crate) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, RunError> {
+    pub(crate) async fn changeset(&self, job: &JobRun, node: &str) -> Result<ChangesetHandle, RunError> {
         let mut changesets = self.changesets.lock().await;
         if let Some(handle) = changesets.get(node) {
             return Ok(handle.clone());
         }
-        let handle = run.context().start_changeset().await?;
+        let handle = job.context().start_changeset().await?;
         changesets.insert(node.to_owned(), handle.clone());
         Ok(handle)
     }

@@ -41,7 +41,7 @@ use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::RUN_COMMAND;
 use crate::run::RunError;
-use crate::run::context::NodeContext;
+use crate::run::context::{NodeContext, RunContext};
 use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::location::log_dir;
 use crate::run::plan_sandbox::retained;
@@ -116,7 +116,7 @@ async fn run_alongside<T>(
     line: Option<PipedStart>,
     beside: impl Future<Output = T>,
 ) -> Result<(EndedCommand, T), RunError> {
-    let NodeContext { engine, run, live, plan, .. } = *context;
+    let RunContext { engine, job, state, plan } = context.run;
     let mut sandbox_call = context.begin_call(task.access, new_call(engine, plan, &task)).await?;
     let call = sandbox_call.call().clone();
     let CommandView { view, layer, logs } = begin(context, &call, &task).await?;
@@ -125,12 +125,12 @@ async fn run_alongside<T>(
     }
     let output = logs.join(OUTPUT_DIR).join(OUTPUT_FILE);
     let spec = match line {
-        Some(_) => spoken_spec(engine, run, plan, &task, logs)?,
-        None => command_spec(engine, &ProcessMarks::new(run), plan, &task, logs)?,
+        Some(_) => spoken_spec(context.run, &task, logs)?,
+        None => command_spec(engine, &ProcessMarks::new(job), plan, &task, logs)?,
     };
     let (isolation, given, is_overlay) =
         (isolation(engine, plan), spec.clone(), view.mount_namespace.is_some());
-    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), context.scope.clone());
+    let (waiter, begun, scope) = (Arc::clone(state), call.clone(), context.scope.clone());
     let waiting = tokio::task::spawn_blocking(move || {
         let mut running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
         let ends = if line.is_some() { StopBehavior::WhenAsked } else { StopBehavior::AtOnce };
@@ -149,10 +149,10 @@ async fn run_alongside<T>(
     let (ended, came_to) = loop {
         tokio::select! {
             both = &mut both => break both,
-            () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(live, &call.new.node).await?,
+            () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(state, &call.new.node).await?,
         }
     };
-    run.scope().check()?;
+    job.scope().check()?;
     let ended = ended.map_err(|error| RunError::failed(ErrorCategory::Internal, error))?;
     // Cut afterwards: half of a secret is not known as one.
     let shown = one_line(&engine.redactor.redact_text(&task.run.render()));
@@ -178,7 +178,7 @@ async fn begin(
     call: &ToolCall,
     task: &CommandRequest,
 ) -> Result<CommandView, RunError> {
-    let mut place = Arc::clone(&context.live.open).lock_owned().await;
+    let mut place = Arc::clone(&context.state.open).lock_owned().await;
     let (no, is_check, scope) = (call.no, task.tool != RUN_COMMAND, context.scope.clone());
     blocking(move || {
         let open = place.as_mut().ok_or(RunError::Cancelled)?;
@@ -197,8 +197,8 @@ async fn begin(
     .await?
 }
 
-async fn save_bases(live: &RunState, node: &str) -> Result<(), RunError> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+async fn save_bases(state: &RunState, node: &str) -> Result<(), RunError> {
+    let mut place = Arc::clone(&state.open).lock_owned().await;
     let node = node.to_owned();
     blocking(move || {
         if let Some(open) = place.as_mut() {
@@ -210,17 +210,9 @@ async fn save_bases(live: &RunState, node: &str) -> Result<(), RunError> {
 }
 
 /// Stores the end of a command with all that it changed; what a check wrote into the sandbox itself is put
-/// back. If the changes of the plan's command cannot be stored, its sandbox is retained.
+/// back. `settles` is given the number of changes, and returns the end of the node if it is the node's last
+/// call. If the changes of the plan's command cannot be stored, its sandbox is retained.
 pub(crate) async fn record(
-    context: &NodeContext<'_>,
-    ran: EndedCommand,
-    result: Option<Value>,
-) -> Result<RecordedCallEnd, RunError> {
-    record_settling(context, ran, result, |_| None).await
-}
-
-/// The same, with the end of the node whose last call it is, of how many files were changed.
-pub(crate) async fn record_settling(
     context: &NodeContext<'_>,
     ran: EndedCommand,
     result: Option<Value>,
@@ -235,7 +227,7 @@ pub(crate) async fn record_settling(
     match recorded.await {
         Err(RunError::Failed { category, message, .. }) if is_kept => {
             let end = RetainedEnd::new(context.engine, &finished);
-            Err(retained::keep(context.live, &end, category, &message).await)
+            Err(retained::keep(context.state, &end, category, &message).await)
         }
         other => other,
     }
@@ -284,16 +276,13 @@ pub(crate) fn make_logs(logs: &Path) -> std::io::Result<()> {
 
 /// A program of the plan that is spoken to.
 pub(crate) fn spoken_spec(
-    engine: &EngineInner,
-    run: &JobRun,
-    plan: &Plan,
+    run: RunContext<'_>,
     task: &CommandRequest,
     logs: PathBuf,
 ) -> Result<CommandSpec, RunError> {
-    Ok(CommandSpec {
-        stdin: Stdin::Spoken,
-        ..command_spec(engine, &ProcessMarks::new(run), plan, task, logs)?
-    })
+    let RunContext { engine, job, plan, .. } = run;
+    let spec = command_spec(engine, &ProcessMarks::new(job), plan, task, logs)?;
+    Ok(CommandSpec { stdin: Stdin::Spoken, ..spec })
 }
 
 /// The marks by which the processes of a job are known; empty for those of no job, which die with who started
@@ -305,8 +294,8 @@ pub(crate) struct ProcessMarks {
 }
 
 impl ProcessMarks {
-    pub(crate) fn new(run: &JobRun) -> ProcessMarks {
-        ProcessMarks { job: run.job().id.to_string(), fence: run.claim().fence.0 }
+    pub(crate) fn new(job: &JobRun) -> ProcessMarks {
+        ProcessMarks { job: job.job().id.to_string(), fence: job.claim().fence.0 }
     }
 }
 

@@ -150,7 +150,7 @@ impl NodeContext<'_> {
     /// # Errors
     /// The scope is cancelled; or what the stopped call left cannot be captured or stored.
     pub(crate) async fn turn(&self, is_alone: bool) -> Result<SandboxTurn, RunError> {
-        let turns = || Arc::clone(&self.live.turns);
+        let turns = || Arc::clone(&self.state.turns);
         if !is_alone {
             let shared = self.wait(turns().read_owned()).await?;
             if !self.has_unsettled(is_alone).await {
@@ -178,10 +178,10 @@ impl NodeContext<'_> {
     /// Returns whether the sandbox may hold changes that are recorded nowhere. They are of a stopped call;
     /// or, if the caller would take them for its own, of another node's server.
     async fn has_unsettled(&self, is_alone: bool) -> bool {
-        let mut place = self.live.open.lock().await;
+        let mut place = self.state.open.lock().await;
         let Some(open) = place.as_mut() else { return false };
         if is_alone && open.unattended.is_none() {
-            open.unattended = self.live.server_of_other(self.path);
+            open.unattended = self.state.server_of_other(self.path);
         }
         open.mark.is_some() || open.unattended.is_some()
     }
@@ -192,7 +192,7 @@ impl NodeContext<'_> {
     /// The scope is cancelled, a limit refuses the call, there is no sandbox, or the store failed.
     pub(crate) async fn begin_call(&self, access: CallAccess, new: NewCall) -> Result<SandboxCall, RunError> {
         let turn = self.turn(access != CallAccess::Look).await?;
-        let mut place = self.live.open.lock().await;
+        let mut place = self.state.open.lock().await;
         let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let effect = self.enter()?;
         let (call, work) = self.admit(open, &effect, access, new).await?;
@@ -212,13 +212,13 @@ impl NodeContext<'_> {
         }
         let call = match new.requested.get(CAPTURED_FROM).is_some() {
             // What it stands for was counted when it was admitted.
-            true => self.engine.store.begin_call(effect, &self.run.claim(), new).await?,
-            false => accounting::begin(self.engine, self.run, effect, new).await?,
+            true => self.engine.store.begin_call(effect, &self.job.claim(), new).await?,
+            false => accounting::begin(self.run, effect, new).await?,
         };
         let changes = match access {
             CallAccess::Look => None,
             CallAccess::PutBack => Some(ChangeDisposition::PutBack),
-            CallAccess::Record => match self.live.changeset(self.run, &call.new.node).await {
+            CallAccess::Record => match self.state.changeset(self.job, &call.new.node).await {
                 Ok(changeset) => Some(ChangeDisposition::Recorded(changeset)),
                 Err(stopped) => {
                     open.looking.push(call);
@@ -241,7 +241,7 @@ impl NodeContext<'_> {
     /// # Errors
     /// As [`settle`](Self::settle).
     pub(crate) async fn record_unattended(&self, new: NewCall) -> Result<(), RunError> {
-        match self.live.open.lock().await.as_mut() {
+        match self.state.open.lock().await.as_mut() {
             Some(open) => open.unattended = Some(new),
             None => return Ok(()),
         }
@@ -255,7 +255,7 @@ impl NodeContext<'_> {
     /// The run is over, or what is there cannot be captured or stored; the mark stays.
     pub(crate) async fn settle(&self, on_failure: OnFailure) -> Result<(), RunError> {
         self.settle_mark(on_failure).await?;
-        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let mut place = Arc::clone(&self.state.open).lock_owned().await;
         let Some(new) = place.as_ref().and_then(|open| open.unattended.clone()) else { return Ok(()) };
         let node = new.node.clone();
         let (mut place, scanned) = blocking(move || {
@@ -267,7 +267,7 @@ impl NodeContext<'_> {
         match scanned {
             Ok(()) if open.found.is_empty() => {}
             Ok(()) => {
-                let effect = self.run.enter()?;
+                let effect = self.job.enter()?;
                 let (call, work) = self.admit(open, &effect, CallAccess::Record, new).await?;
                 let SandboxUse::Marked { mark, .. } = work else { return Err(RunError::Cancelled) };
                 let result = json!({ "changed": open.found.len() });
@@ -282,9 +282,9 @@ impl NodeContext<'_> {
     }
 
     async fn settle_mark(&self, on_failure: OnFailure) -> Result<(), RunError> {
-        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let mut place = Arc::clone(&self.state.open).lock_owned().await;
         let Some(mark) = place.as_ref().and_then(|open| open.mark.clone()) else { return Ok(()) };
-        let effect = self.run.enter()?;
+        let effect = self.job.enter()?;
         let known = place.as_ref().map_or(0, |open| open.found.len());
         let (engine, marked) = (Arc::clone(self.engine), mark.clone());
         let (mut place, left) = blocking(move || {
@@ -311,7 +311,7 @@ impl NodeContext<'_> {
         match self.store_marked(open, &mark, &effect, end, changes).await {
             // The store took the end with all that was found by then, and its answer did not arrive.
             Err(error) if error.is_call_ended() && !has_more => {
-                self.live.count_changed(&mark.call.new.node, known);
+                self.state.count_changed(&mark.call.new.node, known);
                 open.unmark();
                 Ok(())
             }
@@ -330,9 +330,9 @@ impl NodeContext<'_> {
     ) -> Result<(), PlanError> {
         let ended = EndedCall::new(&mark.call, end).with_contents(open.staging.contents());
         let changed = changes.len();
-        mark.store_end(self.engine, self.run.context(), CallAuthority::Effect(effect), ended, changes)
+        mark.store_end(self.engine, self.job.context(), CallAuthority::Effect(effect), ended, changes)
             .await?;
-        self.live.count_changed(&mark.call.new.node, changed);
+        self.state.count_changed(&mark.call.new.node, changed);
         open.unmark();
         Ok(())
     }
@@ -344,14 +344,14 @@ impl NodeContext<'_> {
     /// The run is over, or the store failed.
     pub(crate) async fn end_open_calls(&self) -> Result<(), RunError> {
         self.settle(OnFailure::GiveUp).await?;
-        let mut place = self.live.open.lock().await;
+        let mut place = self.state.open.lock().await;
         let Some(open) = place.as_mut() else { return Ok(()) };
         while let Some(call) = open.looking.last() {
-            let effect = self.run.enter()?;
+            let effect = self.job.enter()?;
             let end = self
                 .engine
                 .ended(call.started, (CallState::Cancelled, Some(STOPPED.to_owned()), Value::Null));
-            self.run.context().end_call(CallAuthority::Effect(&effect), EndedCall::new(call, end)).await?;
+            self.job.context().end_call(CallAuthority::Effect(&effect), EndedCall::new(call, end)).await?;
             open.looking.pop();
         }
         Ok(())
@@ -440,7 +440,7 @@ impl SandboxCall {
         context: &NodeContext<'_>,
     ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
         let SandboxUse::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
-        let mut place = Arc::clone(&context.live.open).lock_owned().await;
+        let mut place = Arc::clone(&context.state.open).lock_owned().await;
         let (is_done, node) = (*is_captured, self.call.new.node.clone());
         let paths = blocking(move || {
             let open = place.as_mut().ok_or(RunError::Cancelled)?;
@@ -464,7 +464,7 @@ impl SandboxCall {
     ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
         let paths = self.capture(context).await?;
         if !paths.is_empty() {
-            let mut place = Arc::clone(&context.live.open).lock_owned().await;
+            let mut place = Arc::clone(&context.state.open).lock_owned().await;
             blocking(move || place.as_mut().map_or(Err(RunError::Cancelled), capture::put_back)).await??;
         }
         Ok(paths)
@@ -481,13 +481,13 @@ impl SandboxCall {
         end: impl FnOnce(&Staging, usize) -> Result<(CallEnd, Option<NodeRun>), RunError>,
     ) -> Result<RecordedCallEnd, RunError> {
         // The one scope that is tested here: that of the run, whose wind-down captures.
-        context.run.scope().check()?;
+        context.job.scope().check()?;
         match &self.work {
             SandboxUse::Marked { mark, .. } if mark.records() => drop(self.capture(context).await?),
             SandboxUse::Marked { .. } => drop(self.put_back(context).await?),
             SandboxUse::Looks => {}
         }
-        let mut place = context.live.open.lock().await;
+        let mut place = context.state.open.lock().await;
         let open = place.as_mut().ok_or(RunError::Cancelled)?;
         let Self { call, effect, work, _turn } = self;
         let changed = match work {
@@ -495,7 +495,7 @@ impl SandboxCall {
                 let (end, settles) = end(&open.staging, 0)?;
                 let ended =
                     EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
-                context.run.context().end_call(CallAuthority::Effect(&effect), ended).await?;
+                context.job.context().end_call(CallAuthority::Effect(&effect), ended).await?;
                 open.looking.retain(|other| other.no != call.no);
                 open.staging.clear();
                 0
@@ -506,9 +506,9 @@ impl SandboxCall {
                 let (end, settles) = end(&open.staging, entries)?;
                 let ended =
                     EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
-                let (by, plan_context) = (CallAuthority::Effect(&effect), context.run.context());
+                let (by, plan_context) = (CallAuthority::Effect(&effect), context.job.context());
                 mark.store_end(context.engine, plan_context, by, ended, found).await?;
-                context.live.count_changed(&call.new.node, entries);
+                context.state.count_changed(&call.new.node, entries);
                 open.unmark();
                 changed
             }

@@ -67,7 +67,7 @@ pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Resul
     };
     let may_write = task.writes;
     let conversation = |speaks| talk(node, speaks, work, below, may_write);
-    let (mut ran, said) = command::run_piped(&node.node_context(), task, conversation).await?;
+    let (mut ran, said) = command::run_piped(&node.context, task, conversation).await?;
     let finished = &mut ran.finished;
     let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
     let judged = judge(&agent, finished, said);
@@ -110,8 +110,8 @@ async fn talk(
     let root = roots.iter().find(|(no, _)| *no == RootIndex(0)).map(|(_, path)| path.clone());
     work.cwd = root.unwrap_or_default().join(below);
     let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
-    let (live, path) = (Arc::clone(node.live), node.path.to_owned());
-    let host = AgentHost { live, path, roots, read_only, log, last: Mutex::default() };
+    let (state, path) = (Arc::clone(node.state), node.path.to_owned());
+    let host = AgentHost { state, path, roots, read_only, log, last: Mutex::default() };
     let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
     Some(said.map_err(|error| (error.category(), error.to_string())))
 }
@@ -174,7 +174,7 @@ fn asked(
 
 /// Answers an agent.
 struct AgentHost {
-    live: Arc<RunState>,
+    state: Arc<RunState>,
     /// The node.
     path: String,
     /// The paths at which it sees the projects.
@@ -215,7 +215,7 @@ impl AcpHost for AgentHost {
         limit: Option<u32>,
     ) -> Result<String, String> {
         let (no, below) = self.file(path)?;
-        let place = Arc::clone(&self.live.open).lock_owned().await;
+        let place = Arc::clone(&self.state.open).lock_owned().await;
         let read = blocking(move || {
             let open = place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
             let root = open.sandbox.root(no).map_err(std::io::Error::other)?;
@@ -236,7 +236,7 @@ impl AcpHost for AgentHost {
         if self.read_only.get(usize::from(no.0)).is_none_or(|read_only| *read_only) {
             return Err(format!("{path} is not to be written: this work only reads"));
         }
-        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let mut place = Arc::clone(&self.state.open).lock_owned().await;
         let (content, node) = (content.to_owned(), self.path.clone());
         let written = blocking(move || {
             let open = place.as_mut().ok_or("there is no sandbox any more")?;

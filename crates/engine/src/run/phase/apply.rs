@@ -1,16 +1,12 @@
 //! The apply phase: the plan's changes into the user's files, under the job's claim.
 
-use std::sync::Arc;
-
-use domain::{ConstraintReason, ErrorCategory, Plan};
+use domain::{ConstraintReason, ErrorCategory};
 
 use crate::apply::ApplyRequest;
 use crate::apply::transaction;
 use crate::apply::transaction::{Authority, TransactionError};
-use crate::engine::EngineInner;
 use crate::run::RunError;
-use crate::run::state::RunState;
-use worker::JobRun;
+use crate::run::context::RunContext;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
 pub(crate) fn replaced() -> ConstraintReason {
@@ -18,12 +14,8 @@ pub(crate) fn replaced() -> ConstraintReason {
     ConstraintReason { kind: "replaced".to_owned(), subject: String::new(), message }
 }
 
-pub(crate) async fn apply(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &Arc<RunState>,
-    plan: &Plan,
-) -> Result<(), RunError> {
+pub(crate) async fn apply(run: RunContext<'_>) -> Result<(), RunError> {
+    let RunContext { engine, plan, .. } = run;
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =
             format!("what is to be applied cannot be read, a newer version may have asked: {error}");
@@ -49,7 +41,7 @@ pub(crate) async fn apply(
         });
         return Err(RunError::Constrained(reasons.collect()));
     }
-    match transaction::apply(engine, plan, &request, &Authority::Owner { run, live }).await {
+    match transaction::apply(engine, plan, &request, &Authority::Owner(run)).await {
         // The journal of an owner that died was finished: the job has ended as it should.
         Ok(_) | Err(TransactionError::Settled { .. }) => Ok(()),
         Err(TransactionError::Cancelled { .. }) => Err(RunError::Cancelled),

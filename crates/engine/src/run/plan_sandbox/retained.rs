@@ -29,7 +29,7 @@ use crate::run::RunError;
 use crate::run::call::result::{CommandResult, LAST_WORDS_BYTES};
 use crate::run::call::sandbox_call::{CAPTURED_FROM, CallAccess};
 use crate::run::call::{capture, command};
-use crate::run::context::NodeContext;
+use crate::run::context::{NodeContext, RunContext};
 use crate::run::graph::GraphRun;
 use crate::run::node::NodeOutput;
 use crate::run::state::{RunState, SandboxSession};
@@ -74,12 +74,12 @@ impl RetainedEnd {
 /// Retains the sandbox, and returns an error that says so: the problem in `message` prevents its changes from
 /// being stored.
 pub(crate) async fn keep(
-    live: &RunState,
+    state: &RunState,
     end: &RetainedEnd,
     category: ErrorCategory,
     message: &str,
 ) -> RunError {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let mut place = Arc::clone(&state.open).lock_owned().await;
     let (note, shown, message, no) =
         (end.note(), end.shown.clone(), message.to_owned(), CallNumber(end.call));
     let kept = blocking(move || {
@@ -118,7 +118,7 @@ pub(crate) async fn capture_kept(
     let Some(step) = step_of(actor, settled, end.as_ref()).await? else { return Ok(false) };
     match capture_all(actor, step, end.as_ref()).await {
         Err(RunError::Failed { category, message, .. }) => {
-            let mut place = actor.live.open.lock().await;
+            let mut place = actor.state.open.lock().await;
             let open = place.as_mut().ok_or(RunError::Cancelled)?;
             let shown = command::one_line(&actor.engine.redactor.redact_text(&step.render()));
             return Err(not_captured(open, category, &shown, &message));
@@ -164,9 +164,9 @@ async fn capture_all(
     step: &PlanStep,
     end: Option<&RetainedEnd>,
 ) -> Result<(), RunError> {
-    let GraphRun { engine, live, plan, .. } = *actor;
+    let RunContext { engine, state, plan, .. } = actor.run;
     let Some(command) = step.command() else { return Ok(()) };
-    let context = NodeContext { path: &step.node, ..actor.node_context() };
+    let context = NodeContext { path: &step.node, ..actor.run.phase_context() };
     let from = end.map(|end| end.call);
     let requested =
         json!({ "command": engine.redactor.redact_text(&command.run.render()), (CAPTURED_FROM): from });
@@ -178,7 +178,7 @@ async fn capture_all(
         effective: Value::Null,
     };
     let call = context.begin_call(CallAccess::Record, new).await?;
-    let logs = match live.open.lock().await.as_ref() {
+    let logs = match state.open.lock().await.as_ref() {
         Some(open) => from.map(|call| log_dir(open.sandbox.dir(), CallNumber(call))),
         None => return Err(RunError::Cancelled),
     };
@@ -191,7 +191,7 @@ async fn capture_all(
         Ok((end, settles))
     });
     recorded.await?;
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let mut place = Arc::clone(&state.open).lock_owned().await;
     blocking(move || {
         if let Some(open) = place.as_mut() {
             // It goes with its owner; should the owner die before, what is captured is captured once more.
@@ -215,7 +215,7 @@ fn settles(actor: &GraphRun<'_>, step: &PlanStep, end: &CallEnd, changed: usize)
     };
     Some(NodeRun {
         attempt: actor.plan.attempt,
-        phase: actor.phase,
+        phase: actor.phase(),
         path: step.node.clone(),
         tries: 1,
         ..left.node_run((now, now), NodeOutcome::Succeeded)

@@ -93,13 +93,13 @@ impl ModelCaller<'_, '_> {
         let engine = self.node.engine;
         let id = SpendId::from_u128(engine.ids.ulid());
         let new = NewSpend { id, kind, amount, model: Some(self.model.to_owned()), day };
-        let reserved = engine.store.reserve(effect, &self.node.run.claim(), new).await;
+        let reserved = engine.store.reserve(effect, &self.node.job.claim(), new).await;
         reserved.map_err(|error| accounting::stopped(error, self.node.path))?;
         Ok(ReservedAmount { id, kind, amount })
     }
 
     async fn release(&self, effect: &Effect, held: ReservedAmount, actual: u64) -> Result<(), RunError> {
-        let (store, claim) = (&self.node.engine.store, self.node.run.claim());
+        let (store, claim) = (&self.node.engine.store, self.node.job.claim());
         let failed = |error| accounting::stopped(error, self.node.path);
         let settled = actual.min(held.amount);
         store.settle(CallAuthority::Effect(effect), &claim, held.id, settled).await.map_err(failed)?;

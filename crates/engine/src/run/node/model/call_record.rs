@@ -36,7 +36,7 @@ impl ModelCallRecord {
             requested: json!({ "model": asker.model }),
             effective: Value::Null,
         };
-        accounting::begin(node.engine, node.run, effect, new).await.map(ModelCallRecord)
+        accounting::begin(node.run, effect, new).await.map(ModelCallRecord)
     }
 
     /// Its number among the calls.
@@ -85,7 +85,7 @@ impl ModelCallRecord {
     ) -> Result<(), RunError> {
         let (engine, ModelCallRecord(call)) = (asker.node.engine, self);
         let end = engine.ended(call.started, came_to);
-        asker.node.run.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
+        asker.node.job.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
         Ok(())
     }
 }

@@ -46,12 +46,12 @@ impl FaultLog {
         let message = node.engine.redactor.redact_text(told) + more;
         let id = ErrorId::from_u128(node.engine.ids.ulid());
         let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
-        let error = NewError::new(id, node.run.job().phase, step, category, message).handled();
+        let error = NewError::new(id, node.phase(), step, category, message).handled();
         let error = match call {
             Some(call) => error.with_tool_call(call),
             None => error,
         };
-        record_until_stored(&node.engine.recovery, node.run, error).await?;
+        record_until_stored(&node.engine.recovery, node.job, error).await?;
         Ok(())
     }
 }

@@ -48,6 +48,7 @@ use crate::run::RunError;
 use crate::run::call::mcp_server::NodeServers;
 use crate::run::call::tool;
 use crate::run::call::tool::{ContextBudget, FirstContext, NodeTools, ToolGateway};
+use crate::run::context::NodeContext;
 use conversation::Conversation;
 use faults::FaultLog;
 use output::OutputSchema;
@@ -70,24 +71,26 @@ pub(crate) async fn run(node: &ActiveNode<'_>, task: &ModelTask) -> Result<NodeO
 
 async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Result<NodeOutput, RunError> {
     let token = node.scope.child();
-    let timed = ActiveNode { scope: token.observe(), ..*node };
+    let context = NodeContext { scope: token.observe(), ..node.context.clone() };
+    let timed = ActiveNode { context, ..*node };
     let mut work = std::pin::pin!(beside_servers(&timed, task));
     let left = tokio::select! {
         biased;
         left = &mut work => return left,
         () = tokio::time::sleep(Duration::from_secs(seconds)) => {
             token.cancel(CancelReason::Timeout);
-            node.live.kill_node(node.path);
+            node.state.kill_node(node.path);
             // What it has in hand is settled and captured before anybody hears of its end.
             work.await
         }
     };
     match left {
         Err(RunError::Cancelled | RunError::Failed { .. }) if !node.scope.is_cancelled() => {
-            let ActiveNode { path, .. } = node;
-            let message =
-                format!("node {path}: {} took longer than its time limit of {seconds} s", task.model);
-            Err(RunError::failed(ErrorCategory::Timeout, message + " and was ended"))
+            let message = format!(
+                "node {}: {} took longer than its time limit of {seconds} s and was ended",
+                node.path, task.model
+            );
+            Err(RunError::failed(ErrorCategory::Timeout, message))
         }
         left => left,
     }
