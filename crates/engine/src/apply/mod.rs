@@ -26,16 +26,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, JobState, NetChange, Phase,
-    Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
+    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, HELD, JobState, NetChange,
+    Phase, Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
     WorkState,
 };
 use serde::{Deserialize, Serialize};
-use store::{PlanStoreError, StoreError};
+use store::{PlanMove, PlanStoreError, StoreError};
 use sync::{CancellationToken, Observed};
 
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
+use crate::plan::transition::plan_move;
 use crate::run::ApplyAs;
 use crate::run::plan_sandbox::content::StoreContents;
 use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
@@ -463,7 +464,8 @@ impl Engine {
                 PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
             };
             let request = serde_json::to_value(request).unwrap_or_default();
-            self.move_with(&plan, event, Phase::Apply, "person", request).await?;
+            let job = self.new_job(id, Phase::Apply, HELD);
+            self.move_plan(PlanMove { request, ..plan_move(&plan, event, "person", Some(job)) }).await?;
             return Ok(());
         }
         Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })

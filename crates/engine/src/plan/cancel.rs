@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{APPLY_WITHDRAWN, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState};
-use serde_json::Value;
-use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
+use store::{JobStoreError, PlanStoreError, StoreError};
 use sync::primitives::lock;
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::maintenance::retained_sandboxes::retained_dir_of;
 use crate::plan::execute::ExecuteError;
+use crate::plan::transition::plan_move;
 use crate::query::details::store_error;
 use crate::run::ApplyAs;
 use crate::workers::notify::{Notification, PlanWaiter};
@@ -122,15 +122,7 @@ impl Engine {
         if plan.state.is_final() {
             return Err(CancelError::Final { plan: plan.id, state: plan.state });
         }
-        let request = PlanMove {
-            plan: plan.id,
-            version: plan.version,
-            event: PlanEvent::Cancel,
-            by: "person".to_owned(),
-            job: None,
-            request: Value::Null,
-            decisions: Vec::new(),
-        };
+        let request = plan_move(plan, PlanEvent::Cancel, "person", None);
         match self.inner.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobTransitionRejection::CancelTooLate)) => {
                 Err(CancelError::TooLate { plan: plan.id })

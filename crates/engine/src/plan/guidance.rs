@@ -13,11 +13,11 @@ use domain::{
     ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection,
     REVERSIONS_MAX, WorkState,
 };
-use serde_json::Value;
-use store::{DecisionStoreError, PlanStoreError, StoreError};
+use store::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 
 use super::built_in_decisions;
 use super::execute::{ExecuteError, ExecuteOptions};
+use super::transition::plan_move;
 use crate::engine::Engine;
 use crate::query::decisions::Affected;
 use crate::query::details::PlanDetails;
@@ -205,8 +205,8 @@ impl Engine {
         decisions: Vec<NewDecision>,
     ) -> Result<(), GuidanceError> {
         let job = self.new_job(plan.id, phase, HELD);
-        let moved = self.move_for(plan, event, job, "person", Value::Null, decisions).await;
-        match moved {
+        let again = plan_move(plan, event, "person", Some(job));
+        match self.move_plan(PlanMove { decisions, ..again }).await {
             Err(ExecuteError::Plan(PlanStoreError::Refused(PlanTransitionRejection::ReversionsSpent))) => {
                 Err(GuidanceError::ReversionsSpent { plan: plan.id })
             }

@@ -11,4 +11,5 @@ pub(crate) mod guidance;
 pub(crate) mod limits;
 mod orphaned_cancels;
 mod replan;
+pub(crate) mod transition;
 mod trust;

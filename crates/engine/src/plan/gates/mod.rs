@@ -20,10 +20,10 @@ use domain::{
     GateVerdict, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
     RecoveryAction, ValidationSummary, WorkState,
 };
-use serde_json::Value;
-use store::StoreError;
+use store::{PlanMove, StoreError};
 
 use super::built_in_decisions;
+use super::transition::plan_move;
 use crate::engine::{Engine, EngineInner};
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
@@ -86,7 +86,7 @@ impl Engine {
             GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Vec::new(),
             GatePoint::Replan => self.inner.going_back(plan).await?,
         };
-        self.move_for(plan, event_of(point), job, by, Value::Null, decisions).await
+        self.move_plan(PlanMove { decisions, ..plan_move(plan, event_of(point), by, Some(job)) }).await
     }
 }
 
