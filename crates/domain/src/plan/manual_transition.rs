@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::phase::Phase;
-use super::{BadTransition, Plan, PlanEvent, PlanTransitionRejection};
+use super::{BadTransition, Initiator, Plan, PlanEvent, PlanTransitionRejection};
 use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
 use crate::id::PlanId;
 use crate::job::{Job, JobTransitionRejection, NewJob};
@@ -141,7 +141,7 @@ impl ManualTransition {
 
 impl ManualTransition {
     /// Returns what is decided with the move that `by` asked for and that led to `moved`.
-    pub fn decisions(&self, moved: &Plan, by: &str) -> TransitionDecisions {
+    pub fn decisions(&self, moved: &Plan, by: Initiator) -> TransitionDecisions {
         let (attempt, phase) = (moved.attempt, moved.state.phase());
         let mut new: Vec<NewDecision> =
             self.decisions.iter().cloned().map(|new| NewDecision { attempt, phase, ..new }).collect();

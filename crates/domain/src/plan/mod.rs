@@ -17,6 +17,7 @@
 pub mod automation;
 pub mod graph;
 pub mod home_paths;
+mod initiator;
 pub mod invariant;
 pub(crate) mod job_effects;
 mod manual_transition;
@@ -28,6 +29,7 @@ pub mod strategy;
 pub mod timeline;
 pub mod validation;
 
+pub use initiator::Initiator;
 pub use job_effects::follow;
 pub use manual_transition::{ManualTransition, PlanMoveError, TransitionDecisions, TransitionResult};
 pub use spec::{

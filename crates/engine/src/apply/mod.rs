@@ -26,9 +26,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, HELD, JobState, NetChange,
-    Phase, Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
-    WorkState,
+    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, HELD, Initiator, JobState,
+    NetChange, Phase, Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError,
+    ValidationSummary, WallMs, WorkState,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -465,7 +465,8 @@ impl Engine {
             };
             let request = serde_json::to_value(request).unwrap_or_default();
             let job = self.new_job(id, Phase::Apply, HELD);
-            self.move_plan(PlanMove { request, ..plan_move(&plan, event, "person", Some(job)) }).await?;
+            self.move_plan(PlanMove { request, ..plan_move(&plan, event, Initiator::User, Some(job)) })
+                .await?;
             return Ok(());
         }
         Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })

@@ -8,7 +8,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{APPLY_WITHDRAWN, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState};
+use domain::{
+    APPLY_WITHDRAWN, Initiator, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState,
+};
 use store::{JobStoreError, PlanStoreError, StoreError};
 use sync::primitives::lock;
 use tokio::task::JoinHandle;
@@ -122,7 +124,7 @@ impl Engine {
         if plan.state.is_final() {
             return Err(CancelError::Final { plan: plan.id, state: plan.state });
         }
-        let request = plan_move(plan, PlanEvent::Cancel, "person", None);
+        let request = plan_move(plan, PlanEvent::Cancel, Initiator::User, None);
         match self.inner.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobTransitionRejection::CancelTooLate)) => {
                 Err(CancelError::TooLate { plan: plan.id })

@@ -9,13 +9,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{ApplyState, GatePoint, HELD, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, WorkState};
+use domain::{
+    ApplyState, GatePoint, HELD, Initiator, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, WorkState,
+};
 use store::{PlanMove, PlanStoreError, StoreError};
 use sync::CancellationToken;
 use sync::primitives::lock;
 use tokio::sync::broadcast;
 
-use super::gates::{NextAction, gate_actor, gated_phase};
+use super::gates::{NextAction, gate_initiator, gated_phase};
 use super::transition::plan_move;
 use crate::engine::{Engine, EngineInner};
 use crate::query::details::{PlanDetails, store_error};
@@ -123,12 +125,12 @@ impl Engine {
         let plan = self.inner.store.plan(id).await?;
         if options.again && plan.state == PlanState::Execute(WorkState::Complete) {
             let job = self.new_job(id, Phase::Execute, HELD);
-            self.move_plan(plan_move(&plan, PlanEvent::Again, "person", Some(job))).await?;
+            self.move_plan(plan_move(&plan, PlanEvent::Again, Initiator::User, Some(job))).await?;
             return Ok(());
         }
         if plan.state == PlanState::Strategize(WorkState::Complete) {
             let job = self.new_job(id, Phase::Execute, HELD);
-            self.pass_gate(&plan, GatePoint::Execute, job, "person").await?;
+            self.pass_gate(&plan, GatePoint::Execute, job, Initiator::User).await?;
             return Ok(());
         }
         may_execute(&plan)
@@ -149,10 +151,11 @@ impl Engine {
         // What was to begin again, and was left before it did, is not tried the old way.
         if self.next_action(&plan).await? == NextAction::Pass(GatePoint::Replan) {
             let job = self.new_job(id, Phase::Strategize, HELD);
-            self.pass_gate(&plan, GatePoint::Replan, job, gate_actor(GatePoint::Replan)).await?;
+            self.pass_gate(&plan, GatePoint::Replan, job, gate_initiator(GatePoint::Replan)).await?;
             return Ok(());
         }
-        let again = |phase| plan_move(&plan, PlanEvent::Retry, "person", Some(self.new_job(id, phase, HELD)));
+        let again =
+            |phase| plan_move(&plan, PlanEvent::Retry, Initiator::User, Some(self.new_job(id, phase, HELD)));
         match plan.state {
             state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
             PlanState::Strategize(WorkState::Errored) => {
@@ -196,7 +199,7 @@ impl Engine {
                 NextAction::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
                 NextAction::Pass(point) => {
                     let job = self.new_job(id, gated_phase(point), HELD);
-                    match self.pass_gate(&plan, point, job, gate_actor(point)).await {
+                    match self.pass_gate(&plan, point, job, gate_initiator(point)).await {
                         // Somebody else moved it on: it is looked at again.
                         Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
                         Err(error) => break Err(error),

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection,
-    REVERSIONS_MAX, WorkState,
+    ApplyState, HELD, Initiator, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState,
+    PlanTransitionRejection, REVERSIONS_MAX, WorkState,
 };
 use store::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 
@@ -205,7 +205,7 @@ impl Engine {
         decisions: Vec<NewDecision>,
     ) -> Result<(), GuidanceError> {
         let job = self.new_job(plan.id, phase, HELD);
-        let again = plan_move(plan, event, "person", Some(job));
+        let again = plan_move(plan, event, Initiator::User, Some(job));
         match self.move_plan(PlanMove { decisions, ..again }).await {
             Err(ExecuteError::Plan(PlanStoreError::Refused(PlanTransitionRejection::ReversionsSpent))) => {
                 Err(GuidanceError::ReversionsSpent { plan: plan.id })

@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use domain::{
-    HELD, JobState, JobTransitionRejection, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState,
+    HELD, Initiator, JobState, JobTransitionRejection, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState,
     PlanTransitionRejection, STOPPED_TO_REPLAN, WorkState,
 };
 use store::{JobStoreError, PlanMove, PlanStoreError};
@@ -92,7 +92,7 @@ impl Engine {
         let id = self.new_job(plan.id, Phase::Strategize, HELD).id;
         let job = NewJob::after(last, id, Phase::Strategize);
         let decisions = self.inner.going_back_by(plan, built_in_decisions::reversion_by_person()).await?;
-        let back = plan_move(plan, PlanEvent::Revert, "person", Some(job));
+        let back = plan_move(plan, PlanEvent::Revert, Initiator::User, Some(job));
         match self.move_plan(PlanMove { decisions, ..back }).await {
             Ok(_) => {
                 self.inner.send_notification(Notification::Work);

@@ -3,7 +3,7 @@
 //! # Not here
 //! The events that a state allows: `domain`. The decision to pass a gate: `gates`.
 
-use domain::{JobTransitionRejection, NewJob, Plan, PlanEvent};
+use domain::{Initiator, JobTransitionRejection, NewJob, Plan, PlanEvent};
 use serde_json::Value;
 use store::{PlanMove, PlanStoreError};
 
@@ -11,12 +11,12 @@ use super::execute::ExecuteError;
 use crate::engine::Engine;
 
 /// Returns the move of a plan as it was seen, without a selection and without decisions.
-pub(crate) fn plan_move(plan: &Plan, event: PlanEvent, by: &str, job: Option<NewJob>) -> PlanMove {
+pub(crate) fn plan_move(plan: &Plan, event: PlanEvent, by: Initiator, job: Option<NewJob>) -> PlanMove {
     PlanMove {
         plan: plan.id,
         version: plan.version,
         event,
-        by: by.to_owned(),
+        by,
         job,
         request: Value::Null,
         decisions: Vec::new(),

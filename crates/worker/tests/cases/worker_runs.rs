@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::{
-    ApplyState, ConstraintReason, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase,
-    PlanEvent, PlanId, PlanState,
+    ApplyState, ConstraintReason, DecisionKind, Initiator, JobId, JobState, Ms, NewDecision, NewJob, NewPlan,
+    Phase, PlanEvent, PlanId, PlanState,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStore};
@@ -137,7 +137,7 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
         worker.hint();
         machine.wait_for(JobId::from_u128(n), JobState::Succeeded).await;
         let version = machine.store.plan(plan.id).await.unwrap().version;
-        let (event, by, request) = (PlanEvent::Advance, "gate".to_owned(), Value::Null);
+        let (event, by, request) = (PlanEvent::Advance, Initiator::Gate, Value::Null);
         let advance = PlanMove {
             plan: plan.id,
             version,

@@ -17,7 +17,7 @@ mod tests;
 
 use domain::{
     ApplyState, AskReason, Decision, DecisionKind, ErrorRecord, GateDecision, GateFacts, GatePoint,
-    GateVerdict, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
+    GateVerdict, Initiator, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
     RecoveryAction, ValidationSummary, WorkState,
 };
 use store::{PlanMove, StoreError};
@@ -80,7 +80,7 @@ impl Engine {
         plan: &Plan,
         point: GatePoint,
         job: NewJob,
-        by: &str,
+        by: Initiator,
     ) -> Result<Plan, ExecuteError> {
         let decisions = match point {
             GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Vec::new(),
@@ -234,11 +234,11 @@ const fn event_of(point: GatePoint) -> PlanEvent {
     }
 }
 
-/// Returns the actor that takes a plan through a gate by itself, for the record.
-pub(crate) const fn gate_actor(point: GatePoint) -> &'static str {
+/// Returns what takes a plan through a gate without the user, for the record.
+pub(crate) const fn gate_initiator(point: GatePoint) -> Initiator {
     match point {
-        GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => "gate",
-        GatePoint::Replan => "recovery",
+        GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Initiator::Gate,
+        GatePoint::Replan => Initiator::Recovery,
     }
 }
 
