@@ -124,7 +124,7 @@ pub use plan::validation::{
 pub use plan::{
     ApplyState, BadTransition, ByteText, CommandLine, CommandTask, ConstraintReason, DefinitionSource,
     ExternalTask, FIX_ATTEMPTS, Initiator, Instructions, IsolationOptions, ManualTransition, ModelTask,
-    NeedsCondition, NewPlan, NodeKind, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan, PlanEvent,
+    NeedsCondition, NewPlan, NodeKind, NodePath, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan, PlanEvent,
     PlanMoveError, PlanSpec, PlanState, PlanStep, PlanTransitionRejection, ProjectLink, REPEAT_MAX,
     REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions, TransitionResult,
     WorkState, follow, invariant_check_name, why_constrained,

@@ -8,8 +8,8 @@
 //! The commands that can be typed next (`next_steps`); errors and their remedies (`failure`).
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, Phase, Plan,
-    PlanState, ToolCall, WorkState,
+    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath,
+    Phase, Plan, PlanState, ToolCall, WorkState,
 };
 use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
 }
 
 fn is_check(node: &str) -> bool {
-    node.starts_with("validate/") || node.starts_with("recheck/")
+    NodePath::parse(node).check().is_some()
 }
 
 /// Returns the worth of the checks of the present apply; `None` if there is none.

@@ -21,6 +21,7 @@ mod initiator;
 pub mod invariant;
 pub(crate) mod job_effects;
 mod manual_transition;
+mod node_path;
 pub mod phase;
 mod spec;
 mod state;
@@ -32,6 +33,7 @@ pub mod validation;
 pub use initiator::Initiator;
 pub use job_effects::follow;
 pub use manual_transition::{ManualTransition, PlanMoveError, TransitionDecisions, TransitionResult};
+pub use node_path::NodePath;
 pub use spec::{
     ByteText, CommandLine, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, IsolationOptions,
     PARALLEL, PARALLEL_MAX, PlanSpec, ProjectLink, RULE_PREFIX, Strategist, invariant_check_name,

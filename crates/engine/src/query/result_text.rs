@@ -5,18 +5,12 @@
 //!    text counts.
 //! 2. The text has lost its secrets where it was made, and has the bound of every node's text.
 
-use domain::{NodeKind, NodeOutcome, NodeRun, Phase, Plan, PlanSpec};
-
-/// The separator between the name of a node and the number of a repair round.
-const MEND_MARK: &str = ".fix";
+use domain::{NodeKind, NodeOutcome, NodePath, NodeRun, Phase, Plan, PlanSpec};
 
 /// The run whose text is the answer of the plan's present attempt, among runs that are in order.
 pub(crate) fn answer<'a>(plan: &Plan, runs: &'a [NodeRun]) -> Option<&'a NodeRun> {
     let node = plan.spec.result_step()?.node.as_str();
-    let is_of_it = |path: &str| match path.strip_prefix(node) {
-        Some(rest) => rest.is_empty() || rest.starts_with(MEND_MARK),
-        None => false,
-    };
+    let is_of_it = |path: &str| path == node || NodePath::parse(path).step() == Some(node);
     let of_attempt = |run: &&NodeRun| run.phase == Phase::Execute && run.attempt == plan.attempt;
     let succeeded = |run: &&NodeRun| run.outcome == NodeOutcome::Succeeded && is_of_it(&run.path);
     runs.iter().filter(of_attempt).rfind(succeeded)

@@ -180,8 +180,8 @@ impl GraphProgress {
     }
 
     /// The number of rounds of mending that have succeeded.
-    pub(crate) fn rounds_mended(&self) -> usize {
-        self.mended.len()
+    pub(crate) fn rounds_mended(&self) -> u32 {
+        u32::try_from(self.mended.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the present values of the templates.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use domain::{
-    CaptureOmissions, ErrorCategory, OmissionKind, OmittedPart, PathChange, Plan, PlanStep, RelPath,
-    RootIndex, StoredOutput, carriers,
+    CaptureOmissions, ErrorCategory, NodePath, OmissionKind, OmittedPart, PathChange, Plan, PlanStep,
+    RelPath, RootIndex, StoredOutput, carriers,
 };
 use sandbox::capture::{LeftOutExample, LeftOutReason};
 use sandbox::descriptors::with_room;
@@ -82,7 +82,8 @@ pub(crate) fn put_back(open: &mut SandboxSession) -> Result<(), RunError> {
 /// Returns the capture rules for a call of `node`: without the paths that the plan, or the node, leaves out.
 pub(crate) fn rules(open: &SandboxSession, node: &str) -> CaptureRules {
     let plan = &open.plan;
-    let is_its = |step: &&PlanStep| step.node == node || node.starts_with(&format!("{}.fix", step.node));
+    let is_its =
+        |step: &&PlanStep| step.node == node || NodePath::parse(node).step() == Some(step.node.as_str());
     let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);
     CaptureRules {
         ignore: plan.spec.ignore.iter().chain(of_node).cloned().collect(),

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallNumber, CallState, NewCall, Plan, Validation, ValidationMode, ValidationOutcome,
+    CallEnd, CallNumber, CallState, NewCall, NodePath, Plan, Validation, ValidationMode, ValidationOutcome,
     ValidationResult, fold, net_hash,
 };
 use sandbox::SandboxStrategy;
@@ -78,12 +78,12 @@ pub(crate) enum CheckRun {
 /// The command of a check, with what the plan's first command has around it.
 pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> CommandRequest {
     let surroundings = plan.spec.commands().next();
-    let (tool, group) = match when {
-        CheckRun::First => (VALIDATE, "validate"),
-        CheckRun::Again => (RECHECK, "recheck"),
+    let (tool, path) = match when {
+        CheckRun::First => (VALIDATE, NodePath::Check(&validation.name)),
+        CheckRun::Again => (RECHECK, NodePath::Recheck(&validation.name)),
     };
     CommandRequest {
-        node: format!("{group}/{}", validation.name),
+        node: path.to_string(),
         tool,
         run: validation.run.clone(),
         root: validation.root,
@@ -168,7 +168,7 @@ async fn invariants(
         };
         let new = NewCall {
             attempt: plan.attempt,
-            node: format!("validate/{}", check.name),
+            node: NodePath::Check(&check.name).to_string(),
             tool: VALIDATE.to_owned(),
             requested: json!({ "invariant": check.name }),
             effective: Value::Null,

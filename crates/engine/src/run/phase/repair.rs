@@ -6,7 +6,7 @@
 //!    had not settled, and no round is done twice.
 //! 2. There are at most `validation.fix_attempts` rounds, and a round that changed nothing is the last.
 
-use domain::{GateDecision, RecoveryAction, ValidationOutcome, ValidationResult};
+use domain::{GateDecision, NodePath, RecoveryAction, ValidationOutcome, ValidationResult};
 
 use super::{checks, execute};
 use crate::run::context::NodeContext;
@@ -22,8 +22,8 @@ pub(crate) async fn check_and_repair(
     let mut round = progress.rounds_mended();
     loop {
         let found = checks::run_all(actor).await?;
-        let may_mend = actor.plan.spec.gate_of_fix() == GateDecision::Auto
-            && round < usize::try_from(actor.plan.spec.fix_attempts).unwrap_or(0);
+        let may_mend =
+            actor.plan.spec.gate_of_fix() == GateDecision::Auto && round < actor.plan.spec.fix_attempts;
         let Some(fix) = actor.plan.spec.fix.as_deref().filter(|_| may_mend && !found.is_empty()) else {
             return Ok(RoundEnd::Done);
         };
@@ -48,12 +48,12 @@ enum RepairOutcome {
 async fn run_repair(
     actor: &GraphRun<'_>,
     fix: &str,
-    round: usize,
+    round: u32,
     findings: &str,
 ) -> Result<RepairOutcome, RunError> {
     let GraphRun { run, steps } = *actor;
     let Some(step) = steps.iter().find(|step| step.node == fix) else { return Ok(RepairOutcome::Nothing) };
-    let path = format!("{fix}.fix{round}");
+    let path = NodePath::Repair { step: fix, round }.to_string();
     let progress = execute::progress(actor, findings).await?;
     let (values, guidance_seen) = actor.brief_values(progress.values()).await?;
     let context = NodeContext { run, path: &path, scope: run.job.scope().clone() };
