@@ -106,10 +106,9 @@ fn is_check(node: &str) -> bool {
 
 /// Returns the worth of the checks of the present apply; `None` if there is none.
 fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
-    let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
     let of_apply =
         |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
-    let apply = facts.applies.iter().rfind(of_apply).filter(|_| stands)?;
+    let apply = facts.applies.iter().rfind(of_apply).filter(|_| facts.plan.is_applied())?;
     serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
 }
 

@@ -390,7 +390,7 @@ impl Engine {
             PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
                 return self.earlier(&plan, request).await;
             }
-            PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
+            PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !state.is_cancelled() => {}
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
                 return Err(ApplyError::NotReady { plan: id, state });
             }
@@ -597,8 +597,4 @@ fn addresses(places: &BTreeSet<(RootIndex, RelPath)>, plan: &Plan) -> Vec<String
         None => path.to_string(),
     };
     places.iter().map(address).collect()
-}
-
-fn is_cancelled(state: PlanState) -> bool {
-    state == PlanState::Apply(ApplyState::Cancelled)
 }

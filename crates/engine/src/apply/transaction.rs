@@ -17,9 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyState, ConflictKind, ConstraintReason, ErrorCategory, Fence, Hash,
-    LinesChanged, NewApply, Plan, PlanId, PlanState, RelPath, RootIndex, WallMs, hunks, lines_changed,
-    net_hash,
+    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ConstraintReason, ErrorCategory, Fence, Hash, LinesChanged,
+    NewApply, Plan, PlanId, RelPath, RootIndex, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalEnding, JournalRoot, PrepareError, Request, RollbackReason};
@@ -320,7 +319,7 @@ async fn settled_meanwhile(
         .plan(plan)
         .await
         .map_err(|error| TransactionError::Failed { plan, why: error.to_string() })?;
-    let stands = now.state == PlanState::Apply(ApplyState::Applied) && now.undone_at.is_none();
+    let stands = now.is_applied();
     let is_due = match (job.kind, authority) {
         (ApplyKind::Apply, _) => !stands,
         (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder { .. }) => stands,

@@ -94,7 +94,7 @@ impl Engine {
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
         let plan = self.inner.store.plan(id).await?;
-        if is_cancelled(plan.state) {
+        if plan.state.is_cancelled() {
             return self.report(plan, true).await;
         }
         if plan.state.is_final() {
@@ -118,7 +118,7 @@ impl Engine {
 
     /// No job is in the way: the plan's row moves at once.
     async fn cancel_idle(&self, plan: &Plan) -> Result<CancelReport, CancelError> {
-        if is_cancelled(plan.state) {
+        if plan.state.is_cancelled() {
             return self.report(plan.clone(), true).await;
         }
         if plan.state.is_final() {
@@ -156,7 +156,7 @@ impl Engine {
         let is_first = self.end_job(plan, job, reason, wait).await?;
         let plan = self.inner.store.plan(plan.id).await?;
         match plan.state {
-            state if is_cancelled(state) => self.report(plan, !is_first).await,
+            state if state.is_cancelled() => self.report(plan, !is_first).await,
             state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
             _ => Err(CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan) })),
         }
@@ -256,8 +256,4 @@ impl Engine {
         let workers = lock(&self.inner.workers).clone();
         workers.iter().for_each(crate::AsyncWorker::hint);
     }
-}
-
-fn is_cancelled(state: PlanState) -> bool {
-    state.is_final() && state.word() == "cancelled"
 }

@@ -127,8 +127,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     if args.commit || request.branch.is_some() || args.message.is_some() {
         request.commit = Some(args.message.unwrap_or_else(|| facts.plan.title.clone()));
     }
-    let stands = facts.plan.undone_at.is_none()
-        && facts.plan.state == domain::PlanState::Apply(domain::ApplyState::Applied);
+    let stands = facts.plan.is_applied();
     let (mut mets, mut linked) = (Vec::new(), Vec::new());
     if !stands {
         if args.interactive {

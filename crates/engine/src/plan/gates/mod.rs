@@ -66,7 +66,7 @@ pub(crate) enum NextAction {
 impl Engine {
     /// Returns the next action of the plan without a person.
     pub(crate) async fn next_action(&self, plan: &Plan) -> Result<NextAction, StoreError> {
-        if is_queued_or_runs(plan.state) {
+        if plan.state.has_live_job() {
             return Ok(NextAction::Run);
         }
         let gated = self.inner.gate(plan).await?;
@@ -239,20 +239,5 @@ pub(crate) const fn gate_initiator(point: GatePoint) -> Initiator {
     match point {
         GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Initiator::Gate,
         GatePoint::Replan => Initiator::Recovery,
-    }
-}
-
-fn is_queued_or_runs(state: PlanState) -> bool {
-    match state {
-        PlanState::Strategize(work) | PlanState::Execute(work) => match work {
-            WorkState::Queued | WorkState::Processing => true,
-            WorkState::Complete | WorkState::Errored | WorkState::Cancelled => false,
-        },
-        PlanState::Apply(apply) => match apply {
-            ApplyState::Queued | ApplyState::Processing => true,
-            ApplyState::Applied | ApplyState::Constrained | ApplyState::Errored | ApplyState::Cancelled => {
-                false
-            }
-        },
     }
 }
