@@ -129,7 +129,7 @@ pub use plan::{
     REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions, TransitionResult,
     WorkState, follow, invariant_check_name, why_constrained,
 };
-pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
+pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply, latest_apply};
 pub use record::event::{EVENT_BYTES_MAX, EventKind, EventRecord};
 pub use record::node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, TokenUsage};
 pub use record::sandbox::{CaptureOmissions, OmissionKind, OmittedPart, SandboxRecord, TreeChanges};

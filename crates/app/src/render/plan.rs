@@ -8,8 +8,8 @@
 //! The commands that can be typed next (`next_steps`); errors and their remedies (`failure`).
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath,
-    Phase, Plan, PlanState, ToolCall, WorkState,
+    ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath, Phase, Plan, PlanState, ToolCall,
+    WorkState, latest_apply,
 };
 use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails};
 use serde_json::{Value, json};
@@ -106,9 +106,7 @@ fn is_check(node: &str) -> bool {
 
 /// Returns the worth of the checks of the present apply; `None` if there is none.
 fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
-    let of_apply =
-        |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
-    let apply = facts.applies.iter().rfind(of_apply).filter(|_| facts.plan.is_applied())?;
+    let apply = latest_apply(&facts.applies).filter(|_| facts.plan.is_applied())?;
     serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
 }
 

@@ -18,6 +18,7 @@ use crate::query::details::verdicts_of;
 use crate::query::diff::aliases;
 
 /// The changes of a plan that a person chose.
+#[derive(Clone, Debug)]
 pub(crate) struct SelectedChanges {
     pub(crate) net: Vec<NetChange>,
     pub(crate) wanted: Vec<WantedChange>,
@@ -36,6 +37,13 @@ impl SelectedChanges {
         };
         parts(self) == parts(other) && taken(self).is_subset(&taken(other))
     }
+}
+
+/// The changes that a person chose, and what their checks say.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedSelection {
+    pub(crate) changes: SelectedChanges,
+    pub(crate) checks: ValidationSummary,
 }
 
 impl EngineInner {

@@ -34,6 +34,7 @@ use super::merge::{
     Conflict, MergeError, MergeResult, ProjectRoots, UndoneJournal, WantedChange, counted, linked_elsewhere,
     merge_all,
 };
+use super::selection::CheckedSelection;
 use super::{ApplyError, ApplyRequest, ApplySummary};
 use super::{crash_recovery, git_commit};
 use crate::apply::crash_recovery::{UnsettledApply, UnsettledReason};
@@ -169,21 +170,18 @@ pub(crate) fn branch_reason(name: String) -> ConstraintReason {
     ConstraintReason { kind: BRANCH.to_owned(), subject: name, message }
 }
 
-/// Applies what was chosen.
+/// Applies what was selected by the `request`.
 pub(crate) async fn apply(
     engine: &Arc<EngineInner>,
     plan: &Plan,
     request: &ApplyRequest,
+    selection: CheckedSelection,
     authority: &Authority<'_>,
 ) -> Result<ApplySummary, TransactionError> {
-    let chosen = engine
-        .select_changes(plan, request)
-        .await
-        .map_err(|error| TransactionError::Chosen(Box::new(error)))?;
+    let CheckedSelection { changes: chosen, checks } = selection;
     if chosen.wanted.is_empty() && !request.allow_empty {
         return Err(TransactionError::Nothing { plan: plan.id });
     }
-    let checks = engine.checks_of_selection(plan, &chosen).await?;
     let files = too_large(plan, &chosen.wanted);
     if !files.is_empty() {
         return Err(TransactionError::Chosen(Box::new(ApplyError::TooLarge { plan: plan.id, files })));
