@@ -28,7 +28,8 @@ use sync::primitives::lock;
 use sync::{CancelReason, Finisher};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::call::sandbox_call::{CallLeftovers, CallMark, STOPPED};
+use super::call::capture::CallLeftovers;
+use super::call::sandbox_call::{CallMark, STOPPED};
 use super::plan_sandbox::blocking;
 use super::plan_sandbox::location;
 use super::state::{RunState, SandboxHandle, SandboxSession};

@@ -16,8 +16,8 @@ use store::CallAuthority;
 use sync::CancellationToken;
 use tempfile::TempDir;
 
+use super::call::admit::CallAccess;
 use super::call::mcp_server::NodeServers;
-use super::call::sandbox_call::CallAccess;
 use super::call::tool::{NodeTools, ToolGateway};
 use super::context::NodeContext;
 use super::node::ActiveNode;

@@ -1,6 +1,8 @@
-//! Scans the sandbox for changes, puts them back, and stores logs. For the call that is alone in it.
+//! The third step of a call: scans the sandbox for what it changed, puts that back, or stores its logs. For the
+//! call that is alone in the sandbox.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use domain::{
     CaptureOmissions, ErrorCategory, NodePath, OmissionKind, OmittedPart, PathChange, Plan, PlanStep,
@@ -10,10 +12,94 @@ use sandbox::capture::{LeftOutExample, LeftOutReason};
 use sandbox::descriptors::with_room;
 use sandbox::{CaptureRules, CapturedChange};
 
+use super::sandbox_call::{CallMark, ChangeDisposition, SandboxCall, SandboxUse};
 use crate::engine::EngineInner;
+use crate::run::context::NodeContext;
+use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::content::Staging;
+use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::SandboxSession;
 use crate::run::{RunError, sandbox_category};
+
+impl SandboxCall {
+    /// Captures what it changed, and returns where. Once nothing of it is alive, once is enough.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub(crate) async fn capture(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let SandboxUse::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
+        let mut place = Arc::clone(&context.state.open).lock_owned().await;
+        let (is_done, node) = (*is_captured, self.call.new.node.clone());
+        let paths = blocking(move || {
+            let open = place.as_mut().ok_or(RunError::Cancelled)?;
+            if !is_done {
+                scan(open, &node)?;
+            }
+            Ok::<_, RunError>(changed_paths(&open.found))
+        })
+        .await??;
+        *is_captured = true;
+        Ok(paths)
+    }
+
+    /// Captures what it changed, puts that back and returns where it was.
+    ///
+    /// # Errors
+    /// The files cannot be read or written.
+    pub(crate) async fn put_back(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let paths = self.capture(context).await?;
+        if !paths.is_empty() {
+            let mut place = Arc::clone(&context.state.open).lock_owned().await;
+            blocking(move || place.as_mut().map_or(Err(RunError::Cancelled), put_back)).await??;
+        }
+        Ok(paths)
+    }
+}
+
+/// The changes and logs that a stopped call left in the sandbox.
+pub(crate) struct CallLeftovers {
+    pub(crate) changes: Vec<CapturedChange>,
+    pub(crate) outputs: [Option<StoredOutput>; 2],
+}
+
+impl CallLeftovers {
+    /// Captures them. From a retained sandbox it captures nothing but the logs, because a later capture takes
+    /// its changes as a whole.
+    pub(crate) fn capture(
+        engine: &EngineInner,
+        open: &mut SandboxSession,
+        mark: &CallMark,
+    ) -> Result<CallLeftovers, RunError> {
+        if open.kept.is_none() {
+            scan(open, &mark.call.new.node)?;
+        }
+        let changes = match (&mark.changes, open.kept.is_some()) {
+            (ChangeDisposition::Recorded(_), false) => open.found.clone(),
+            (ChangeDisposition::PutBack, false) => {
+                put_back(open)?;
+                Vec::new()
+            }
+            (ChangeDisposition::Recorded(_) | ChangeDisposition::PutBack, true) => Vec::new(),
+        };
+        Ok(CallLeftovers { changes, outputs: Self::logs(engine, open, mark) })
+    }
+
+    /// Returns the content of its logs, without changes.
+    pub(crate) fn of_logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> CallLeftovers {
+        CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, open, mark) }
+    }
+
+    fn logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> [Option<StoredOutput>; 2] {
+        let logs = log_dir(open.sandbox.dir(), mark.call.no);
+        ["stdout", "stderr"].map(|name| store_log(engine, &open.staging, &logs.join(name)))
+    }
+}
 
 /// Adds what changed since the last look to what was found. `node` is that of the call that changed it.
 pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError> {

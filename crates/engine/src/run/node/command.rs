@@ -25,18 +25,18 @@ use sync::Effect;
 
 use super::decisions;
 use super::decisions::ReportedDecision;
+use super::model;
 use super::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
-use super::{agent, model};
 use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use crate::run::RunError;
 use crate::run::accounting;
 use crate::run::accounting::UnrecordedCall;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command;
 use crate::run::call::command::{CommandRequest, EndedCommand};
-use crate::run::call::sandbox_call::CallAccess;
-use crate::run::call::{capture, tool, write_guard};
+use crate::run::call::{agent_program, capture, record, tool, write_guard};
 use crate::run::context::RunContext;
 use crate::run::plan_sandbox::blocking;
 use crate::run::state::RunState;
@@ -75,7 +75,7 @@ pub(crate) async fn run(node: &ActiveNode<'_>) -> Result<NodeResult, RunError> {
             let left = model::run(node, task).await?;
             Ok(NodeResult { run: node.ended(left), end: NodePersistence::Loose })
         }
-        NodeKind::External(task) => agent::run(node, task).await,
+        NodeKind::External(task) => agent_program::run(node, task).await,
         NodeKind::Actor { .. } => {
             let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.render());
             Err(RunError::failed(ErrorCategory::InvalidInput, message))
@@ -200,7 +200,7 @@ pub(crate) async fn end_command(
     let is_done = failure.is_none() && decided.is_ok();
     let said_used = json.as_ref().ok().filter(|_| is_done).map(usage_in).unwrap_or_default();
     let mut ended = None;
-    let recorded = command::record(context, ran, None, |changed| {
+    let recorded = record::record_command(context, ran, None, |changed| {
         let json = json.as_ref().ok().filter(|_| is_done)?.clone();
         let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let usage = usage_in(&json);

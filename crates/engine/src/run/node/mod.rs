@@ -4,7 +4,6 @@
 //! 1. A node that is stopped begins nothing any more, also if the run continues without it.
 //! 2. The output of a node is bounded: its text has at most [`NODE_TEXT_BYTES_MAX`] bytes.
 
-mod agent;
 pub(crate) mod command;
 pub(crate) mod decisions;
 mod model;

@@ -23,10 +23,11 @@ use crate::engine::EngineInner;
 use crate::query::details::{RECHECK, VALIDATE};
 use crate::run::RunError;
 use crate::run::accounting;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command;
 use crate::run::call::command::CommandRequest;
+use crate::run::call::record;
 use crate::run::call::result::CommandResult;
-use crate::run::call::sandbox_call::CallAccess;
 use crate::run::context::RunContext;
 use crate::run::graph::GraphRun;
 
@@ -57,7 +58,7 @@ pub(crate) async fn run_all(actor: &GraphRun<'_>) -> Result<Vec<ValidationResult
         let mut result = result_of(engine, plan, validation, &ran.finished, &present);
         result.base_stamp = stamp.clone();
         let stored = serde_json::to_value(&result).unwrap_or(Value::Null);
-        command::record(&context, ran, Some(stored), |_| None).await?;
+        record::record_command(&context, ran, Some(stored), |_| None).await?;
         found.push(result);
     }
     found.retain(|result| {

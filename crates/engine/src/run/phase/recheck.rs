@@ -39,7 +39,9 @@ use crate::apply::merge::{ProjectRoots, WantedChange, merge_all};
 use crate::apply::transaction::{Authority, TransactionError};
 use crate::engine::EngineInner;
 use crate::run::call::command;
-use crate::run::call::command::{CommandRequest, ProcessMarks};
+use crate::run::call::command::CommandRequest;
+use crate::run::call::process;
+use crate::run::call::process::ProcessMarks;
 use crate::run::call::result::CommandResult;
 use crate::run::plan_sandbox;
 use crate::run::plan_sandbox::blocking;
@@ -287,14 +289,14 @@ impl<'a> CheckRunner<'a> {
         task: &CommandRequest,
         view: SandboxView,
         logs: &std::path::Path,
-    ) -> Result<command::CommandEnd, RunError> {
+    ) -> Result<process::CommandEnd, RunError> {
         let Recheck { engine, plan, .. } = *self.recheck;
         let marks = match self.recheck.authority {
             Authority::Owner(run) => ProcessMarks::new(run.job),
             Authority::LockHolder { .. } => ProcessMarks::default(),
         };
-        let spec = command::command_spec(engine, &marks, plan, task, logs.to_owned())?;
-        let isolation = command::isolation(engine, plan);
+        let spec = process::command_spec(engine, &marks, plan, task, logs.to_owned())?;
+        let isolation = process::isolation(engine, plan);
         let (state, call, scope) = (Arc::clone(&self.state), call.clone(), self.scope.clone());
         let ended = blocking(move || {
             let running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
@@ -341,7 +343,7 @@ async fn begin(
 ) -> Result<(Sandbox, Option<Layer>, SandboxView, std::path::PathBuf), RunError> {
     let begun = blocking(move || {
         let logs = log_dir(sandbox.dir(), call);
-        command::make_logs(&logs)?;
+        process::make_logs(&logs)?;
         let layer = sandbox.layer().ok();
         let view = match &layer {
             Some(layer) => layer.view()?,

@@ -20,10 +20,10 @@ use super::ServerAccess;
 use crate::mcp_servers::ServerSettings;
 use crate::query::details::START_SERVER;
 use crate::run::RunError;
-use crate::run::call::command;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command::CommandRequest;
 use crate::run::call::piped::line;
-use crate::run::call::sandbox_call::CallAccess;
+use crate::run::call::process;
 use crate::run::call::write_guard;
 use crate::run::context::{NodeContext, RunContext};
 use crate::run::plan_sandbox::blocking;
@@ -151,7 +151,7 @@ impl PlanServerStarter<'_, '_> {
             let open = place.as_ref().ok_or(RunError::Cancelled)?;
             let failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
             let logs = log_dir(open.sandbox.dir(), no);
-            command::make_logs(&logs).map_err(failed)?;
+            process::make_logs(&logs).map_err(failed)?;
             Ok((open.sandbox.view().map_err(failed)?, logs))
         })
         .await?
@@ -186,9 +186,9 @@ impl ProgramStarter for PlanServerStarter<'_, '_> {
         let RunContext { engine, state, plan, .. } = self.starting.context.run;
         let (view, logs) = self.place().await.map_err(|stopped| stopped.shown())?;
         let task = self.task(program);
-        let spec = command::spoken_spec(self.starting.context.run, &task, logs)
+        let spec = process::spoken_spec(self.starting.context.run, &task, logs)
             .map_err(|stopped| stopped.shown())?;
-        let isolation = command::isolation(engine, plan);
+        let isolation = process::isolation(engine, plan);
         let (line, speaks) = line();
         let (waiter, call, scope) =
             (Arc::clone(state), self.call.clone(), self.starting.context.scope.clone());

@@ -39,12 +39,12 @@ use sync::Effect;
 use sync::primitives::{Mutex, lock};
 use tokio::task::JoinError;
 
+use super::admit::CallAccess;
 use super::command;
 use super::command::{CommandRequest, EndedCommand, RecordedArguments};
 use super::mcp_server::NodeServers;
 use super::result::LAST_WORDS_BYTES;
-use super::sandbox_call::CallAccess;
-use super::{capture, write_guard};
+use super::{capture, record, write_guard};
 use crate::plan::create::path_of;
 use crate::query::details::RUN_COMMAND;
 use crate::run::RunError;
@@ -294,7 +294,7 @@ impl<'a> ToolGateway<'a> {
                 "timed_out": result["timed_out"], "timeout_s": seconds,
             })
         });
-        command::record(context, EndedCommand { call, finished }, kept, |_| None).await?;
+        record::record_command(context, EndedCommand { call, finished }, kept, |_| None).await?;
         self.context.scope.check()?;
         Ok(ToolOutcome { outcome, changed: count(changed.len()), seen: Vec::new() })
     }
