@@ -14,7 +14,6 @@ pub(crate) mod check_validity;
 mod clean_filter;
 pub(crate) mod crash_recovery;
 mod git_commit;
-pub(crate) mod invariants;
 pub(crate) mod locks;
 mod lost_journal;
 pub(crate) mod merge;

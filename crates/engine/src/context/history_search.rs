@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use store::{Store, StoreError};
 
 use crate::engine::Engine;
-use crate::query::error_times::{ErrorMoment, error_moments};
+use crate::query::details::{ErrorMoment, error_moments};
 
 /// The number of commits of a project that are looked through.
 const COMMITS_MAX: u32 = 2_000;

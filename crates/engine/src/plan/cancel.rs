@@ -4,12 +4,18 @@
 //! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
 //! 2. An owner that is dead is replaced by this process, which finishes the cancel.
 //! 3. Everything that was recorded is retained.
+//! 4. A cancel that was requested and never acknowledged, because the process that owned the job died, is
+//!    finished by the next process that opens the data directory. Only a plan whose cancel was requested is
+//!    cancelled: a plan whose owner just died waits for the user. A plan that was to be stopped to begin again
+//!    does that. Without a dead worker this costs one look at a directory. It never blocks the command: a
+//!    cancel that cannot be finished now is left as it was, and reported as interrupted.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{
-    APPLY_WITHDRAWN, Initiator, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState,
+    APPLY_WITHDRAWN, CancelRequest, Initiator, Job, JobState, JobTransitionRejection, Phase, Plan, PlanEvent,
+    PlanId, PlanState, STOPPED_TO_REPLAN,
 };
 use store::{JobStoreError, PlanStoreError, StoreError};
 use sync::primitives::lock;
@@ -22,10 +28,12 @@ use crate::plan::transition::plan_move;
 use crate::query::details::store_error;
 use crate::run::ApplyAs;
 use crate::workers::notify::{Notification, PlanWaiter};
-use crate::workers::registry::release_dead_leases;
+use crate::workers::registry::{dead_worker_ids, release_dead_leases};
 
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_millis(100);
+/// The time that one cancel of a dead owner may take to be finished.
+const FINISH_WAIT: Duration = Duration::from_secs(30);
 
 /// A cancel that is acknowledged.
 #[derive(Clone, Debug)]
@@ -255,5 +263,33 @@ impl Engine {
     pub(crate) fn hint(&self) {
         let workers = lock(&self.inner.workers).clone();
         workers.iter().for_each(crate::AsyncWorker::hint);
+    }
+}
+
+impl Engine {
+    /// Finishes what was left of cancels; says of which plans.
+    pub async fn finish_cancels(&self) -> Vec<PlanId> {
+        let gone = dead_worker_ids(&self.inner.options.data_dir);
+        if gone.is_empty() {
+            return Vec::new();
+        }
+        let jobs = self.inner.store.jobs(None).await.unwrap_or_default();
+        let asked = |job: Job| {
+            let is_left =
+                job.state == JobState::Running && job.worker.is_some_and(|worker| gone.contains(&worker));
+            job.cancel.filter(|_| is_left).map(|cancel| (job.plan, cancel))
+        };
+        let mut finished = Vec::new();
+        for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
+            let is_finished = match reason.as_str() {
+                STOPPED_TO_REPLAN => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                APPLY_WITHDRAWN => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
+                _ => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            };
+            if is_finished {
+                finished.push(plan);
+            }
+        }
+        finished
     }
 }

@@ -341,11 +341,10 @@ async fn forward_news(
 
 impl SinglePlanWorker {
     fn begin(engine: &Arc<EngineInner>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
-        let mut config = WorkerConfig::new(engine.boot);
+        let mut config = WorkerConfig::new(engine.boot, engine.options.lease);
         config.max_workers = 1;
         config.only = Some(plan);
         config.plan_concurrency = engine.options.plan_concurrency;
-        config.lease = engine.options.lease;
         config.wind_down_wait = engine.wind_down_wait();
         let ports = Ports {
             store: Arc::clone(&engine.store),

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
-    CallNumber, CallState, CaptureOmissions, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun,
-    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome, ValidationResult, ValidationSummary,
-    WallMs, fold, net_hash, phase_times,
+    CallNumber, CallState, CaptureOmissions, ErrorCategory, ErrorHistory, Job, Ledger, NetChange,
+    NodeOutcome, NodeRun, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome,
+    ValidationResult, ValidationSummary, WallMs, fold, net_hash, phase_times,
 };
-use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
+use store::{JobStoreError, PlanFilter, PlanStoreError, Store, StoreError};
 
 use super::effective_changes::{TAKE_BACK, standing};
-use super::result_text::answer;
+use super::logs::answer;
 use crate::engine::Engine;
 use crate::plan::gates::GateStatus;
 use crate::query::queue_position::QueuePlace;
@@ -415,4 +415,41 @@ pub(crate) fn store_error(error: JobStoreError) -> StoreError {
         JobStoreError::Refused(refused) => StoreError::Broken { why: refused.to_string() },
         JobStoreError::QueueFull { .. } => StoreError::Broken { why: error.to_string() },
     }
+}
+
+/// The part of one error that is stored for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorMoment {
+    /// Its number.
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: WallMs,
+    /// The category of the error.
+    pub category: ErrorCategory,
+}
+
+impl Engine {
+    /// When each error of a plan was recorded, in order.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn error_times(&self, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+        error_moments(self.store(), id).await
+    }
+}
+
+/// When each error of a plan was recorded, in order.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn error_moments(store: &dyn Store, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+    let events = store.events_of(id, EventKind::ErrorRecorded).await?;
+    Ok(events.iter().filter_map(moment).collect())
+}
+
+fn moment(event: &EventRecord) -> Option<ErrorMoment> {
+    let seq = event.data["seq"].as_u64()?;
+    let word = event.data["category"].as_str()?;
+    let category = ErrorCategory::ALL.into_iter().find(|category| category.as_str() == word)?;
+    Some(ErrorMoment { seq, at: event.at, category })
 }

@@ -147,7 +147,7 @@ async fn run_plan(dir: &TempDir, runner: impl FnOnce(PhaseRunner) -> Arc<dyn Job
 
     let shared = &engine.inner;
     let inner = PhaseRunner::new(Arc::clone(shared), ApplyAs::Asked);
-    let mut config = WorkerConfig::new(shared.boot);
+    let mut config = WorkerConfig::new(shared.boot, shared.options.lease);
     config.only = Some(plan.id);
     let ports = Ports {
         store: Arc::clone(&shared.store),

@@ -182,12 +182,12 @@ impl Machine {
     }
 
     pub(crate) fn worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
-        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, None)
+        self.worker_with(WorkerConfig::new(BOOT, LEASE), script, None)
     }
 
     pub(crate) fn capturing_worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
         let store = Some(Arc::clone(&self.store));
-        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, store)
+        self.worker_with(WorkerConfig::new(BOOT, LEASE), script, store)
     }
 
     pub(crate) fn worker_with(

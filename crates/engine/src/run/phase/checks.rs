@@ -18,7 +18,7 @@ use domain::{
 use sandbox::SandboxStrategy;
 use serde_json::{Value, json};
 
-use crate::apply::invariants::what_breaks;
+use crate::apply::selection::what_breaks;
 use crate::engine::EngineInner;
 use crate::query::details::{RECHECK, VALIDATE};
 use crate::run::RunError;

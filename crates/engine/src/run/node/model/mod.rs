@@ -8,7 +8,7 @@
 //! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a
 //!    second answer that was cut off, a second one that does not fit `output`. Each of these fails it with
 //!    what happened, in words.
-//! 2. A wrong call is reported to the model and recorded (`faults`), and never ends the node. An answer that
+//! 2. A wrong call is reported to the model and recorded (`call_record`), and never ends the node. An answer that
 //!    was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
 //! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools
 //!    are replaced by a note, then long arguments of old calls; what the model was asked first always stays
@@ -29,7 +29,6 @@
 mod budget;
 mod call_record;
 mod conversation;
-mod faults;
 mod output;
 mod turn;
 
@@ -49,8 +48,8 @@ use crate::run::call::mcp_server::NodeServers;
 use crate::run::call::tool;
 use crate::run::call::tool::{ContextBudget, FirstContext, NodeTools, ToolGateway};
 use crate::run::context::NodeContext;
+use call_record::FaultLog;
 use conversation::Conversation;
-use faults::FaultLog;
 use output::OutputSchema;
 use turn::ModelCaller;
 
