@@ -252,10 +252,10 @@ impl Engine {
     async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
         let entries_kept = self.entries(&plan).await?.len();
         let errors = self.inner.recovery.history(plan.id).await?;
-        let told =
+        let retained =
             errors.records().rev().find_map(|record| retained_dir_of(&record.error)).map(PathBuf::from);
         // One that was captured since is gone.
-        let kept_in = told.filter(|dir| dir.exists());
+        let kept_in = retained.filter(|dir| dir.exists());
         Ok(CancelReport { plan, already, entries_kept, kept_in })
     }
 

@@ -150,11 +150,11 @@ impl Engine {
     pub async fn plan_details(&self, id: PlanId) -> Result<PlanDetails, PlanStoreError> {
         let mut tries = LOOKS_MAX;
         loop {
-            let facts = self.load(self.inner.store.plan(id).await?).await?;
+            let details = self.load(self.inner.store.plan(id).await?).await?;
             // A plan that moved while it was looked at would seem to be worked on by nobody.
             tries -= 1;
-            if tries == 0 || self.inner.store.plan(id).await?.version == facts.plan.version {
-                return Ok(facts);
+            if tries == 0 || self.inner.store.plan(id).await?.version == details.plan.version {
+                return Ok(details);
             }
         }
     }
@@ -225,9 +225,9 @@ impl Engine {
         calls: &[ToolCall],
         runs: &[NodeRun],
     ) -> Result<Option<WaitReason>, StoreError> {
-        let told = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
+        let events = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
         let now = self.inner.wall();
-        Ok(told.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
+        Ok(events.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
     }
 
     /// Plans, newest first, and how many match in all.

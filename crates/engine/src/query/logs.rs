@@ -142,8 +142,8 @@ impl EngineInner {
                 (stdout, kept(end.stderr), outputs.map(|output| output.left_out).sum())
             }
             None => {
-                let live = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
-                (live("stdout"), live("stderr"), 0)
+                let read_log = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
+                (read_log("stdout"), read_log("stderr"), 0)
             }
         };
         CallLog { call, is_printed, stdout, stderr, left_out, is_broken_off: false, is_answer: false }

@@ -73,13 +73,13 @@ pub(crate) async fn wind_down(shutdown: RunShutdown<'_>, state: &RunState) {
         Some(reach) => mark_kept(reach.keeper).await,
         None => None,
     };
-    let Ok(mut place) = timeout_at(until, Arc::clone(&state.open).lock_owned()).await else {
+    let Ok(mut place) = timeout_at(until, Arc::clone(&state.session).lock_owned()).await else {
         if let Some(reach) = reach {
             retain_sandbox(shutdown, reach).await;
         }
         return;
     };
-    let Some(mut open) = place.take() else {
+    let Some(mut session) = place.take() else {
         unmark(marked).await;
         if interrupted == Some(CancelReason::User) {
             shutdown.report_left().await;
@@ -87,28 +87,28 @@ pub(crate) async fn wind_down(shutdown: RunShutdown<'_>, state: &RunState) {
         return;
     };
     let is_owner = !is_lost && shutdown.still_owns().await;
-    for call in std::mem::take(&mut open.looking).iter().filter(|_| is_owner) {
+    for call in std::mem::take(&mut session.looking).iter().filter(|_| is_owner) {
         // It changed nothing: there is nothing to capture, and nothing is lost if the store does not take its end.
         let last = InterruptedCall { shutdown, call };
         let _ = last.store(last.call_end(None, [None, None]), CallEndWrite::End).await;
     }
-    let left = match open.mark.clone() {
+    let left = match session.mark.clone() {
         Some(mark) if is_owner => {
             if marked.is_none()
-                && let Some(keeper) = open.sandbox.retain_handle()
+                && let Some(keeper) = session.sandbox.retain_handle()
             {
                 marked = mark_kept(keeper).await;
             }
             let last = InterruptedCall { shutdown, call: mark.call() };
-            last.end(open, &mark, until).await
+            last.end(session, &mark, until).await
         }
-        Some(_) | None => SandboxOutcome::Done(open),
+        Some(_) | None => SandboxOutcome::Done(session),
     };
     match left {
-        SandboxOutcome::Done(open) => {
-            let (is_kept, mut record) = (open.kept.is_some(), open.record.clone());
-            record.tree = shutdown.compare_tree(&open).await;
-            *place = Some(open);
+        SandboxOutcome::Done(session) => {
+            let (is_kept, mut record) = (session.kept.is_some(), session.record.clone());
+            record.tree = shutdown.compare_tree(&session).await;
+            *place = Some(session);
             if !is_kept {
                 unmark(marked).await;
             }
@@ -118,9 +118,9 @@ pub(crate) async fn wind_down(shutdown: RunShutdown<'_>, state: &RunState) {
                 let _ = timeout(STORE_WAIT, engine.store.sandbox_closed(record)).await;
             }
         }
-        SandboxOutcome::Lost(open) => {
-            let was_kept = open.kept.is_some();
-            *place = Some(open);
+        SandboxOutcome::Lost(session) => {
+            let was_kept = session.kept.is_some();
+            *place = Some(session);
             if !was_kept {
                 unmark(marked).await;
             }
@@ -133,12 +133,12 @@ impl RunShutdown<'_> {
     /// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan that
     /// can reach nothing outside, the comparison is bounded, so that its end does not depend on the size of the
     /// tree.
-    async fn compare_tree(self, open: &SandboxSession) -> Option<TreeChanges> {
-        if self.job.job().phase != Phase::Execute || open.sandbox.strategy() == SandboxStrategy::InPlace {
+    async fn compare_tree(self, session: &SandboxSession) -> Option<TreeChanges> {
+        if self.job.job().phase != Phase::Execute || session.sandbox.strategy() == SandboxStrategy::InPlace {
             return None;
         }
-        let stamp = open.sandbox.stamp().ok()?;
-        let (trees, plan) = (PlanTrees::new(self.engine, &open.plan), open.plan.clone());
+        let stamp = session.sandbox.stamp().ok()?;
+        let (trees, plan) = (PlanTrees::new(self.engine, &session.plan), session.plan.clone());
         let until = std::time::Instant::now() + COMPARE_WAIT;
         let compared = blocking(move || {
             let (entries_max, asks_git) =
@@ -220,8 +220,8 @@ fn reaches_out(plan: &Plan) -> bool {
 /// that, the next one sweeps the rest.
 pub(crate) fn clear(state: Arc<RunState>) {
     drop(tokio::task::spawn_blocking(move || {
-        if let Some(open) = Arc::clone(&state.open).blocking_lock_owned().take() {
-            let _ = open.sandbox.close();
+        if let Some(session) = Arc::clone(&state.session).blocking_lock_owned().take() {
+            let _ = session.sandbox.close();
         }
     }));
 }
@@ -261,11 +261,11 @@ struct InterruptedCall<'a> {
 
 impl InterruptedCall<'_> {
     /// Captures what it left, and stores its end.
-    async fn end(&self, open: SandboxSession, mark: &CallMark, until: Instant) -> SandboxOutcome {
-        let dir = open.sandbox.dir().to_owned();
-        let (was_kept, staging) = (open.kept.is_some(), Arc::clone(&open.staging));
-        let known = open.found.len();
-        let captured = match timeout_at(until, capture_last(self.shutdown.engine, open, mark)).await {
+    async fn end(&self, session: SandboxSession, mark: &CallMark, until: Instant) -> SandboxOutcome {
+        let dir = session.sandbox.dir().to_owned();
+        let (was_kept, staging) = (session.kept.is_some(), Arc::clone(&session.staging));
+        let known = session.found.len();
+        let captured = match timeout_at(until, capture_last(self.shutdown.engine, session, mark)).await {
             Ok(captured) => captured,
             Err(_) => {
                 // Its thread is not waited for, and shall not work on for long.
@@ -273,39 +273,39 @@ impl InterruptedCall<'_> {
                 None
             }
         };
-        let Some((mut open, CallLeftovers { changes, outputs })) = captured else {
+        let Some((mut session, CallLeftovers { changes, outputs })) = captured else {
             self.end_kept(&late(self.shutdown.engine, &dir), &dir).await;
             return SandboxOutcome::Kept;
         };
-        let end = self.call_end(open.kept.as_deref(), outputs);
-        let contents = open.staging.contents();
+        let end = self.call_end(session.kept.as_deref(), outputs);
+        let contents = session.staging.contents();
         let has_more = changes.len() > known;
         match self.store(end, CallEndWrite::Changes { mark, changes, contents }).await {
-            Ok(()) => open.unmark(),
+            Ok(()) => session.unmark(),
             // The store took the end with all that was found by then, and its answer did not arrive.
-            Err(CallEndError::Ended(_)) if !has_more => open.unmark(),
+            Err(CallEndError::Ended(_)) if !has_more => session.unmark(),
             Err(CallEndError::LeaseLost) => {
                 if !was_kept {
-                    open.kept = None;
+                    session.kept = None;
                 }
-                return SandboxOutcome::Lost(open);
+                return SandboxOutcome::Lost(session);
             }
             Err(CallEndError::Ended(why) | CallEndError::Failed(why)) => {
                 // The place of a run that ends: what follows cannot be told to anybody but by the history.
                 let kept = blocking(move || {
-                    retain_interrupted(&mut open, &why);
-                    open
+                    retain_interrupted(&mut session, &why);
+                    session
                 });
                 match kept.await {
-                    Ok(kept) => open = kept,
+                    Ok(kept) => session = kept,
                     Err(_) => return SandboxOutcome::Kept,
                 }
             }
         }
-        if let Some(why) = open.kept.clone().filter(|_| !was_kept) {
+        if let Some(why) = session.kept.clone().filter(|_| !was_kept) {
             self.report_retained(&why, &dir).await;
         }
-        SandboxOutcome::Done(open)
+        SandboxOutcome::Done(session)
     }
 
     /// Stores that it ended, and that what it changed is in the sandbox only.
@@ -397,9 +397,9 @@ fn retained_message(why: &str, dir: &Path) -> String {
 
 /// Retains the sandbox for the changes of an interrupted command. The end that the command would have had is
 /// not known.
-fn retain_interrupted(open: &mut SandboxSession, why: &str) {
-    if open.kept.is_none() && open.sandbox.retain("").is_ok() {
-        open.kept = Some(retained_message(why, open.sandbox.dir()));
+fn retain_interrupted(session: &mut SandboxSession, why: &str) {
+    if session.kept.is_none() && session.sandbox.retain("").is_ok() {
+        session.kept = Some(retained_message(why, session.sandbox.dir()));
     }
 }
 
@@ -407,22 +407,22 @@ fn retain_interrupted(open: &mut SandboxSession, why: &str) {
 /// the capture panics.
 async fn capture_last(
     engine: &Arc<EngineInner>,
-    mut open: SandboxSession,
+    mut session: SandboxSession,
     mark: &CallMark,
 ) -> Option<(SandboxSession, CallLeftovers)> {
     let (engine, mark) = (Arc::clone(engine), mark.clone());
     let captured = tokio::task::spawn_blocking(move || {
         // What is put back goes with the sandbox.
         if !mark.records() {
-            let left = CallLeftovers::of_logs(&engine, &open, &mark);
-            return (open, left);
+            let left = CallLeftovers::of_logs(&engine, &session, &mark);
+            return (session, left);
         }
-        let left = CallLeftovers::capture(&engine, &mut open, &mark).unwrap_or_else(|stopped| {
-            retain_interrupted(&mut open, &stopped.shown());
+        let left = CallLeftovers::capture(&engine, &mut session, &mark).unwrap_or_else(|stopped| {
+            retain_interrupted(&mut session, &stopped.shown());
             // What is captured later is captured whole.
-            CallLeftovers::of_logs(&engine, &open, &mark)
+            CallLeftovers::of_logs(&engine, &session, &mark)
         });
-        (open, left)
+        (session, left)
     });
     captured.await.ok()
 }

@@ -75,7 +75,7 @@ impl JobRunner for ToolCallingRunner {
         let context = NodeContext { run, path, scope };
         let node = ActiveNode { context, step, values, guidance_seen: 0, tries: 1, started, began: None };
         let root = state
-            .open
+            .session
             .lock()
             .await
             .as_ref()
@@ -222,7 +222,7 @@ impl JobRunner for LostAnswerRunner {
         };
         let mut call = context.begin_call(CallAccess::Record, new).await.unwrap();
         {
-            let place = state.open.lock().await;
+            let place = state.session.lock().await;
             let root = place.as_ref().unwrap().sandbox.root(RootIndex(0)).unwrap();
             let flags = OFlags::CREATE | OFlags::WRONLY;
             let file = openat(root, "whole", flags, Mode::from_raw_mode(0o644)).unwrap();
@@ -230,17 +230,17 @@ impl JobRunner for LostAnswerRunner {
         }
         call.capture(&context).await.unwrap();
         {
-            let place = state.open.lock().await;
-            let open = place.as_ref().unwrap();
+            let place = state.session.lock().await;
+            let session = place.as_ref().unwrap();
             let end = engine.ended(call.call().started, (CallState::Ok, None, Value::Null));
-            let ended = EndedCall::new(call.call(), end).with_contents(open.staging.contents());
-            let (mark, by) = (open.mark.clone().unwrap(), CallAuthority::Effect(call.effect()));
-            mark.store_end(engine, job.context(), by, ended, open.found.clone()).await.unwrap();
+            let ended = EndedCall::new(call.call(), end).with_contents(session.staging.contents());
+            let (mark, by) = (session.mark.clone().unwrap(), CallAuthority::Effect(call.effect()));
+            mark.store_end(engine, job.context(), by, ended, session.found.clone()).await.unwrap();
         }
         drop(call);
         if self.has_next_turn {
             drop(context.turn(true).await.unwrap());
-            assert!(state.open.lock().await.as_ref().unwrap().mark.is_none());
+            assert!(state.session.lock().await.as_ref().unwrap().mark.is_none());
         }
         Ok(())
     }

@@ -443,8 +443,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         if self.may_be_left_behind || !self.worker.report().running.is_empty() {
             return true;
         }
-        let live = self.engine.inner.store.live_jobs().await;
-        live.map_or(true, |live| live.iter().any(|job| job.is_for_workers_with(&self.variables)))
+        let jobs = self.engine.inner.store.live_jobs().await;
+        jobs.map_or(true, |jobs| jobs.iter().any(|job| job.is_for_workers_with(&self.variables)))
     }
 
     async fn end(self, ended: Result<(ServeEnd, StopReport), ServeError>) -> Result<ServeReport, ServeError> {

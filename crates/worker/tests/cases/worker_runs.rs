@@ -228,7 +228,7 @@ async fn jobs_of_two_workers_are_each_run_once_in_order_of_id() {
     assert_eq!(first_runner.began() + second_runner.began(), 100);
     for runner in [first_runner, second_runner] {
         let order: Vec<_> = runner
-            .diary
+            .events
             .lock()
             .unwrap()
             .iter()

@@ -69,12 +69,12 @@ impl NodeContext<'_> {
     /// Returns whether the sandbox may hold changes that are recorded nowhere. They are of a stopped call;
     /// or, if the caller would take them for its own, of another node's server.
     async fn has_unsettled(&self, is_alone: bool) -> bool {
-        let mut place = self.state.open.lock().await;
-        let Some(open) = place.as_mut() else { return false };
-        if is_alone && open.unattended.is_none() {
-            open.unattended = self.state.server_of_other(self.path);
+        let mut place = self.state.session.lock().await;
+        let Some(session) = place.as_mut() else { return false };
+        if is_alone && session.unattended.is_none() {
+            session.unattended = self.state.server_of_other(self.path);
         }
-        open.mark.is_some() || open.unattended.is_some()
+        session.mark.is_some() || session.unattended.is_some()
     }
 
     /// Waits for its turn in the sandbox, and admits a call of this node into it.
@@ -83,22 +83,22 @@ impl NodeContext<'_> {
     /// The scope is cancelled, a limit refuses the call, there is no sandbox, or the store failed.
     pub(crate) async fn begin_call(&self, access: CallAccess, new: NewCall) -> Result<SandboxCall, RunError> {
         let turn = self.turn(access != CallAccess::Look).await?;
-        let mut place = self.state.open.lock().await;
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let mut place = self.state.session.lock().await;
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
         let effect = self.enter()?;
-        let (call, work) = self.admit(open, &effect, access, new).await?;
+        let (call, work) = self.admit(session, &effect, access, new).await?;
         Ok(SandboxCall { call, effect, work, _turn: turn })
     }
 
     /// Admits a call, and makes it known to the sandbox.
     pub(super) async fn admit(
         &self,
-        open: &mut SandboxSession,
+        session: &mut SandboxSession,
         effect: &Effect,
         access: CallAccess,
         new: NewCall,
     ) -> Result<(ToolCall, SandboxUse), RunError> {
-        if let Some(why) = open.kept.as_ref().filter(|_| access != CallAccess::Look) {
+        if let Some(why) = session.kept.as_ref().filter(|_| access != CallAccess::Look) {
             return Err(RunError::failed(ErrorCategory::Resource, why));
         }
         let call = match new.requested.get(CAPTURED_FROM).is_some() {
@@ -112,17 +112,17 @@ impl NodeContext<'_> {
             CallAccess::Record => match self.state.changeset(self.job, &call.new.node).await {
                 Ok(changeset) => Some(ChangeDisposition::Recorded(changeset)),
                 Err(stopped) => {
-                    open.looking.push(call);
+                    session.looking.push(call);
                     return Err(stopped);
                 }
             },
         };
         let Some(changes) = changes else {
-            open.looking.push(call.clone());
+            session.looking.push(call.clone());
             return Ok((call, SandboxUse::Looks));
         };
         let mark = CallMark { call: call.clone(), changes };
-        open.mark = Some(mark.clone());
+        session.mark = Some(mark.clone());
         Ok((call, SandboxUse::Marked { mark: Box::new(mark), is_captured: false }))
     }
 }

@@ -215,11 +215,12 @@ impl AcpHost for AgentHost {
         limit: Option<u32>,
     ) -> Result<String, String> {
         let (no, below) = self.file(path)?;
-        let place = Arc::clone(&self.state.open).lock_owned().await;
+        let place = Arc::clone(&self.state.session).lock_owned().await;
         let read = blocking(move || {
-            let open = place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
-            let root = open.sandbox.root(no).map_err(std::io::Error::other)?;
-            open.sandbox.hidden(no).check(&below)?;
+            let session =
+                place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
+            let root = session.sandbox.root(no).map_err(std::io::Error::other)?;
+            session.sandbox.hidden(no).check(&below)?;
             sandbox::read_file(root.as_fd(), &below, READ_BYTES_MAX)
         });
         let read = read.await.map_err(|stopped| stopped.shown())?;
@@ -236,12 +237,12 @@ impl AcpHost for AgentHost {
         if self.read_only.get(usize::from(no.0)).is_none_or(|read_only| *read_only) {
             return Err(format!("{path} is not to be written: this work only reads"));
         }
-        let mut place = Arc::clone(&self.state.open).lock_owned().await;
+        let mut place = Arc::clone(&self.state.session).lock_owned().await;
         let (content, node) = (content.to_owned(), self.path.clone());
         let written = blocking(move || {
-            let open = place.as_mut().ok_or("there is no sandbox any more")?;
-            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
-            let written = open.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
+            let session = place.as_mut().ok_or("there is no sandbox any more")?;
+            let (rules, sink) = (capture::rules(session, &node), Arc::clone(&session.staging));
+            let written = session.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
             written.map_err(|error| error.to_string())
         });
         let written: Result<(), String> = written.await.map_err(|stopped| stopped.shown())?;

@@ -31,14 +31,14 @@ impl SandboxCall {
         context: &NodeContext<'_>,
     ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
         let SandboxUse::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
-        let mut place = Arc::clone(&context.state.open).lock_owned().await;
+        let mut place = Arc::clone(&context.state.session).lock_owned().await;
         let (is_done, node) = (*is_captured, self.call.new.node.clone());
         let paths = blocking(move || {
-            let open = place.as_mut().ok_or(RunError::Cancelled)?;
+            let session = place.as_mut().ok_or(RunError::Cancelled)?;
             if !is_done {
-                scan(open, &node)?;
+                scan(session, &node)?;
             }
-            Ok::<_, RunError>(changed_paths(&open.found))
+            Ok::<_, RunError>(changed_paths(&session.found))
         })
         .await??;
         *is_captured = true;
@@ -55,7 +55,7 @@ impl SandboxCall {
     ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
         let paths = self.capture(context).await?;
         if !paths.is_empty() {
-            let mut place = Arc::clone(&context.state.open).lock_owned().await;
+            let mut place = Arc::clone(&context.state.session).lock_owned().await;
             blocking(move || place.as_mut().map_or(Err(RunError::Cancelled), put_back)).await??;
         }
         Ok(paths)
@@ -73,42 +73,42 @@ impl CallLeftovers {
     /// its changes as a whole.
     pub(crate) fn capture(
         engine: &EngineInner,
-        open: &mut SandboxSession,
+        session: &mut SandboxSession,
         mark: &CallMark,
     ) -> Result<CallLeftovers, RunError> {
-        if open.kept.is_none() {
-            scan(open, &mark.call.new.node)?;
+        if session.kept.is_none() {
+            scan(session, &mark.call.new.node)?;
         }
-        let changes = match (&mark.changes, open.kept.is_some()) {
-            (ChangeDisposition::Recorded(_), false) => open.found.clone(),
+        let changes = match (&mark.changes, session.kept.is_some()) {
+            (ChangeDisposition::Recorded(_), false) => session.found.clone(),
             (ChangeDisposition::PutBack, false) => {
-                put_back(open)?;
+                put_back(session)?;
                 Vec::new()
             }
             (ChangeDisposition::Recorded(_) | ChangeDisposition::PutBack, true) => Vec::new(),
         };
-        Ok(CallLeftovers { changes, outputs: Self::logs(engine, open, mark) })
+        Ok(CallLeftovers { changes, outputs: Self::logs(engine, session, mark) })
     }
 
     /// Returns the content of its logs, without changes.
-    pub(crate) fn of_logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> CallLeftovers {
-        CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, open, mark) }
+    pub(crate) fn of_logs(engine: &EngineInner, session: &SandboxSession, mark: &CallMark) -> CallLeftovers {
+        CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, session, mark) }
     }
 
-    fn logs(engine: &EngineInner, open: &SandboxSession, mark: &CallMark) -> [Option<StoredOutput>; 2] {
-        let logs = log_dir(open.sandbox.dir(), mark.call.no);
-        ["stdout", "stderr"].map(|name| store_log(engine, &open.staging, &logs.join(name)))
+    fn logs(engine: &EngineInner, session: &SandboxSession, mark: &CallMark) -> [Option<StoredOutput>; 2] {
+        let logs = log_dir(session.sandbox.dir(), mark.call.no);
+        ["stdout", "stderr"].map(|name| store_log(engine, &session.staging, &logs.join(name)))
     }
 }
 
 /// Adds what changed since the last look to what was found. `node` is that of the call that changed it.
-pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError> {
-    let rules = rules(open, node);
-    let (sandbox, staging) = (&mut open.sandbox, &open.staging);
+pub(crate) fn scan(session: &mut SandboxSession, node: &str) -> Result<(), RunError> {
+    let rules = rules(session, node);
+    let (sandbox, staging) = (&mut session.sandbox, &session.staging);
     let captured = with_room(|| false, || sandbox.scan(staging.as_ref(), &rules))
         .map_err(|error| RunError::failed(sandbox_category(&error), error))?;
     let left_out = captured.not_captured;
-    open.record.not_captured = CaptureOmissions {
+    session.record.not_captured = CaptureOmissions {
         scratch: left_out.scratch,
         protected: left_out.protected,
         special: left_out.special,
@@ -118,9 +118,9 @@ pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError
         hard_links: left_out.hard_links,
         repository: left_out.repository,
         root_modes: left_out.root_modes,
-        named: captured.examples.iter().filter_map(|example| left_out_part(&open.plan, example)).collect(),
+        named: captured.examples.iter().filter_map(|example| left_out_part(&session.plan, example)).collect(),
     };
-    open.found.extend(captured.drafts);
+    session.found.extend(captured.drafts);
     Ok(())
 }
 
@@ -156,18 +156,18 @@ pub(crate) fn changed_paths(found: &[CapturedChange]) -> Vec<(RootIndex, RelPath
 }
 
 /// Puts back what was found: the files are as they were before.
-pub(crate) fn put_back(open: &mut SandboxSession) -> Result<(), RunError> {
-    let back: Vec<_> = open.found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
-    let restored = open.sandbox.restore(&back, open.staging.as_ref());
+pub(crate) fn put_back(session: &mut SandboxSession) -> Result<(), RunError> {
+    let back: Vec<_> = session.found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
+    let restored = session.sandbox.restore(&back, session.staging.as_ref());
     restored.map_err(|error| RunError::failed(ErrorCategory::Sandbox, error))?;
-    open.found.clear();
-    open.staging.clear();
+    session.found.clear();
+    session.staging.clear();
     Ok(())
 }
 
 /// Returns the capture rules for a call of `node`: without the paths that the plan, or the node, leaves out.
-pub(crate) fn rules(open: &SandboxSession, node: &str) -> CaptureRules {
-    let plan = &open.plan;
+pub(crate) fn rules(session: &SandboxSession, node: &str) -> CaptureRules {
+    let plan = &session.plan;
     let is_its =
         |step: &&PlanStep| step.node == node || NodePath::parse(node).step() == Some(step.node.as_str());
     let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);

@@ -111,12 +111,12 @@ async fn run_alongside<T>(
         let mut running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
         let ends = if line.is_some() { StopBehavior::WhenAsked } else { StopBehavior::AtOnce };
         waiter.began(&begun, &scope, &running.killer(), ends);
-        let told = line.map(|line| line.began(&mut running));
+        let piped_end = line.map(|line| line.began(&mut running));
         let used = running.isolation().clone();
         let ended = running.wait();
         waiter.ended(begun.no);
-        if let Some(told) = told {
-            told.ended(&ended);
+        if let Some(piped_end) = piped_end {
+            piped_end.ended(&ended);
         }
         Ok((ended, used))
     });
@@ -140,12 +140,12 @@ async fn run_alongside<T>(
 }
 
 async fn save_bases(state: &RunState, node: &str) -> Result<(), RunError> {
-    let mut place = Arc::clone(&state.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     let node = node.to_owned();
     blocking(move || {
-        if let Some(open) = place.as_mut() {
+        if let Some(session) = place.as_mut() {
             // What cannot be saved early is looked at again when the command has ended.
-            let _ = open.sandbox.save_bases(open.staging.as_ref(), &capture::rules(open, &node));
+            let _ = session.sandbox.save_bases(session.staging.as_ref(), &capture::rules(session, &node));
         }
     })
     .await

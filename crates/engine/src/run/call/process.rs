@@ -54,19 +54,19 @@ pub(super) async fn open_view(
     call: &ToolCall,
     task: &CommandRequest,
 ) -> Result<CommandView, RunError> {
-    let mut place = Arc::clone(&context.state.open).lock_owned().await;
+    let mut place = Arc::clone(&context.state.session).lock_owned().await;
     let (no, is_check, scope) = (call.no, task.tool != RUN_COMMAND, context.scope.clone());
     blocking(move || {
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
-        let logs = log_dir(open.sandbox.dir(), no);
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
+        let logs = log_dir(session.sandbox.dir(), no);
         let sandbox_failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
         // A layer that cannot be had is done without, so a lack of descriptors has to be waited out before.
         wait_for_room(|| scope.is_cancelled()).map_err(sandbox_failed)?;
         make_logs(&logs).map_err(sandbox_failed)?;
-        let layer = if is_check { open.sandbox.layer().ok() } else { None };
+        let layer = if is_check { session.sandbox.layer().ok() } else { None };
         let view = match &layer {
             Some(layer) => layer.view(),
-            None => open.sandbox.view(),
+            None => session.sandbox.view(),
         };
         Ok(CommandView { view: view.map_err(sandbox_failed)?, layer, logs })
     })

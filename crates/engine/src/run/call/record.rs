@@ -44,29 +44,29 @@ impl SandboxCall {
             SandboxUse::Marked { .. } => drop(self.put_back(context).await?),
             SandboxUse::Looks => {}
         }
-        let mut place = context.state.open.lock().await;
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let mut place = context.state.session.lock().await;
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
         let Self { call, effect, work, _turn } = self;
         let changed = match work {
             SandboxUse::Looks => {
-                let (end, settles) = end(&open.staging, 0)?;
+                let (end, settles) = end(&session.staging, 0)?;
                 let ended =
-                    EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
+                    EndedCall::new(&call, end).with_contents(session.staging.contents()).settling(settles);
                 context.job.context().end_call(CallAuthority::Effect(&effect), ended).await?;
-                open.looking.retain(|other| other.no != call.no);
-                open.staging.clear();
+                session.looking.retain(|other| other.no != call.no);
+                session.staging.clear();
                 0
             }
             SandboxUse::Marked { mark, .. } => {
-                let found = open.found.clone();
+                let found = session.found.clone();
                 let (entries, changed) = (found.len(), capture::changed_paths(&found).len());
-                let (end, settles) = end(&open.staging, entries)?;
+                let (end, settles) = end(&session.staging, entries)?;
                 let ended =
-                    EndedCall::new(&call, end).with_contents(open.staging.contents()).settling(settles);
+                    EndedCall::new(&call, end).with_contents(session.staging.contents()).settling(settles);
                 let (by, plan_context) = (CallAuthority::Effect(&effect), context.job.context());
                 mark.store_end(context.engine, plan_context, by, ended, found).await?;
                 context.state.count_changed(&call.new.node, entries);
-                open.unmark();
+                session.unmark();
                 changed
             }
         };
@@ -139,8 +139,8 @@ impl NodeContext<'_> {
     /// # Errors
     /// As [`settle`](Self::settle).
     pub(crate) async fn record_unattended(&self, new: NewCall) -> Result<(), RunError> {
-        match self.state.open.lock().await.as_mut() {
-            Some(open) => open.unattended = Some(new),
+        match self.state.session.lock().await.as_mut() {
+            Some(session) => session.unattended = Some(new),
             None => return Ok(()),
         }
         self.settle(OnFailure::Refuse).await
@@ -153,46 +153,47 @@ impl NodeContext<'_> {
     /// The run is over, or what is there cannot be captured or stored; the mark stays.
     pub(crate) async fn settle(&self, on_failure: OnFailure) -> Result<(), RunError> {
         self.settle_mark(on_failure).await?;
-        let mut place = Arc::clone(&self.state.open).lock_owned().await;
-        let Some(new) = place.as_ref().and_then(|open| open.unattended.clone()) else { return Ok(()) };
+        let mut place = Arc::clone(&self.state.session).lock_owned().await;
+        let Some(new) = place.as_ref().and_then(|session| session.unattended.clone()) else { return Ok(()) };
         let node = new.node.clone();
         let (mut place, scanned) = blocking(move || {
-            let scanned = place.as_mut().map_or(Err(RunError::Cancelled), |open| capture::scan(open, &node));
+            let scanned =
+                place.as_mut().map_or(Err(RunError::Cancelled), |session| capture::scan(session, &node));
             (place, scanned)
         })
         .await?;
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
         match scanned {
-            Ok(()) if open.found.is_empty() => {}
+            Ok(()) if session.found.is_empty() => {}
             Ok(()) => {
                 let effect = self.job.enter()?;
-                let (call, work) = self.admit(open, &effect, CallAccess::Record, new).await?;
+                let (call, work) = self.admit(session, &effect, CallAccess::Record, new).await?;
                 let SandboxUse::Marked { mark, .. } = work else { return Err(RunError::Cancelled) };
-                let result = json!({ "changed": open.found.len() });
+                let result = json!({ "changed": session.found.len() });
                 let end = self.engine.ended(call.started, (CallState::Ok, None, result));
-                self.store_marked(open, &mark, &effect, end, open.found.clone()).await?;
+                self.store_marked(session, &mark, &effect, end, session.found.clone()).await?;
             }
             Err(RunError::Failed { .. }) if on_failure == OnFailure::GiveUp => {}
             Err(stopped) => return Err(stopped),
         }
-        open.unattended = None;
+        session.unattended = None;
         Ok(())
     }
 
     async fn settle_mark(&self, on_failure: OnFailure) -> Result<(), RunError> {
-        let mut place = Arc::clone(&self.state.open).lock_owned().await;
-        let Some(mark) = place.as_ref().and_then(|open| open.mark.clone()) else { return Ok(()) };
+        let mut place = Arc::clone(&self.state.session).lock_owned().await;
+        let Some(mark) = place.as_ref().and_then(|session| session.mark.clone()) else { return Ok(()) };
         let effect = self.job.enter()?;
-        let known = place.as_ref().map_or(0, |open| open.found.len());
+        let known = place.as_ref().map_or(0, |session| session.found.len());
         let (engine, marked) = (Arc::clone(self.engine), mark.clone());
         let (mut place, left) = blocking(move || {
-            let captured = |open| CallLeftovers::capture(&engine, open, &marked);
+            let captured = |session| CallLeftovers::capture(&engine, session, &marked);
             let left = place.as_mut().map_or(Err(RunError::Cancelled), captured);
             (place, left)
         })
         .await?;
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
-        let mut error = open.kept.clone();
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
+        let mut error = session.kept.clone();
         let CallLeftovers { changes, outputs: [stdout, stderr] } = match left {
             Ok(left) => left,
             Err(RunError::Failed { message, .. }) if on_failure == OnFailure::GiveUp => {
@@ -206,11 +207,11 @@ impl NodeContext<'_> {
         let end = self.engine.ended(mark.call.started, (state, Some(error), Value::Null));
         let end = CallEnd { stdout, stderr, ..end };
         let has_more = changes.len() > known;
-        match self.store_marked(open, &mark, &effect, end, changes).await {
+        match self.store_marked(session, &mark, &effect, end, changes).await {
             // The store took the end with all that was found by then, and its answer did not arrive.
             Err(error) if error.is_call_ended() && !has_more => {
                 self.state.count_changed(&mark.call.new.node, known);
-                open.unmark();
+                session.unmark();
                 Ok(())
             }
             stored => Ok(stored?),
@@ -220,18 +221,18 @@ impl NodeContext<'_> {
     /// Stores the end of the marked call, and unmarks it.
     async fn store_marked(
         &self,
-        open: &mut SandboxSession,
+        session: &mut SandboxSession,
         mark: &CallMark,
         effect: &Effect,
         end: CallEnd,
         changes: Vec<CapturedChange>,
     ) -> Result<(), PlanError> {
-        let ended = EndedCall::new(&mark.call, end).with_contents(open.staging.contents());
+        let ended = EndedCall::new(&mark.call, end).with_contents(session.staging.contents());
         let changed = changes.len();
         mark.store_end(self.engine, self.job.context(), CallAuthority::Effect(effect), ended, changes)
             .await?;
         self.state.count_changed(&mark.call.new.node, changed);
-        open.unmark();
+        session.unmark();
         Ok(())
     }
 
@@ -242,15 +243,15 @@ impl NodeContext<'_> {
     /// The run is over, or the store failed.
     pub(crate) async fn end_open_calls(&self) -> Result<(), RunError> {
         self.settle(OnFailure::GiveUp).await?;
-        let mut place = self.state.open.lock().await;
-        let Some(open) = place.as_mut() else { return Ok(()) };
-        while let Some(call) = open.looking.last() {
+        let mut place = self.state.session.lock().await;
+        let Some(session) = place.as_mut() else { return Ok(()) };
+        while let Some(call) = session.looking.last() {
             let effect = self.job.enter()?;
             let end = self
                 .engine
                 .ended(call.started, (CallState::Cancelled, Some(STOPPED.to_owned()), Value::Null));
             self.job.context().end_call(CallAuthority::Effect(&effect), EndedCall::new(call, end)).await?;
-            open.looking.pop();
+            session.looking.pop();
         }
         Ok(())
     }

@@ -69,13 +69,13 @@ pub(crate) async fn revert_changes(
 
 /// The same for servers that may only look and have ended. For the holder of a turn alone.
 pub(crate) async fn revert_unattended(context: &NodeContext<'_>) -> Result<Option<String>, RunError> {
-    let mut place = Arc::clone(&context.state.open).lock_owned().await;
+    let mut place = Arc::clone(&context.state.session).lock_owned().await;
     let node = context.path.to_owned();
     let changed = blocking(move || {
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
-        capture::scan(open, &node)?;
-        let changed = capture::changed_paths(&open.found);
-        capture::put_back(open).map(|()| changed)
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
+        capture::scan(session, &node)?;
+        let changed = capture::changed_paths(&session.found);
+        capture::put_back(session).map(|()| changed)
     })
     .await??;
     Ok(describe_changes(context.path, &changed))

@@ -298,10 +298,10 @@ async fn read_waiting(
     root: PathBuf,
     rel: RelPath,
 ) -> Result<io::Result<FileHead>, RunError> {
-    let place = Arc::clone(&state.open).lock_owned().await;
+    let place = Arc::clone(&state.session).lock_owned().await;
     blocking(move || match place.as_ref() {
-        Some(open) => {
-            let root = open.sandbox.root(RootIndex(0)).map_err(io::Error::other)?;
+        Some(session) => {
+            let root = session.sandbox.root(RootIndex(0)).map_err(io::Error::other)?;
             sandbox::read_file(root, &rel, TEXT_BYTES_MAX as u64)
         }
         None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX as u64),
@@ -341,14 +341,14 @@ async fn write(
     let context = &node.context;
     let call = context.begin_call(CallAccess::Record, new_call(node, tool, json!({ "path": path }))).await?;
     let (started, no, of_node) = (call.call().started, call.call().no, node.path.to_owned());
-    let mut place = Arc::clone(&state.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     let written = blocking(move || {
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
         let wrong = |message: String| RunError::failed(ErrorCategory::Tool, message);
-        let root = open.sandbox.root(RootIndex(0)).map_err(|error| wrong(error.to_string()))?;
-        let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
-        let rules = capture::rules(open, &of_node);
-        let written = open.sandbox.write_file(RootIndex(0), &rel, &text, open.staging.as_ref(), &rules);
+        let root = session.sandbox.root(RootIndex(0)).map_err(|error| wrong(error.to_string()))?;
+        let text = text(&rel, &|| whole(root, &rel, session.plan.spec.max_file_bytes)).map_err(wrong)?;
+        let rules = capture::rules(session, &of_node);
+        let written = session.sandbox.write_file(RootIndex(0), &rel, &text, session.staging.as_ref(), &rules);
         written.map_err(|error| wrong(not_written(&error)))
     });
     // A thread that broke down may have written: it has failed, and what it wrote is captured.

@@ -105,9 +105,9 @@ pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Comm
 /// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in
 /// that tree itself.
 async fn stamp(actor: &GraphRun<'_>) -> Result<Value, RunError> {
-    let place = actor.state.open.lock().await;
-    let open = place.as_ref().filter(|open| open.sandbox.strategy() != SandboxStrategy::InPlace);
-    let stamp = open.and_then(|open| open.sandbox.stamp().ok());
+    let place = actor.state.session.lock().await;
+    let session = place.as_ref().filter(|session| session.sandbox.strategy() != SandboxStrategy::InPlace);
+    let stamp = session.and_then(|session| session.sandbox.stamp().ok());
     Ok(stamp.and_then(|stamp| serde_json::to_value(stamp).ok()).unwrap_or_default())
 }
 

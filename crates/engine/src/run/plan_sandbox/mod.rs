@@ -36,7 +36,7 @@ pub(crate) async fn open(run: RunContext<'_>) -> Result<Option<String>, RunError
     let RunContext { engine, job, state, plan } = run;
     let effect = job.enter()?;
     let request = open_request(engine, plan)?;
-    let mut place = Arc::clone(&state.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     let (engine, plan, scope) = (Arc::clone(engine), plan.clone(), job.scope().clone());
     let (opening, opened_by) = (Arc::clone(&engine), Arc::clone(state));
     let watch = engine.watch_copy(plan.id);
@@ -110,17 +110,17 @@ pub(crate) async fn close(context: &NodeContext<'_>) -> Result<(), RunError> {
 }
 
 async fn remove(state: &RunState) -> Result<(), RunError> {
-    let mut place = Arc::clone(&state.open).lock_owned().await;
-    let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
+    let mut place = Arc::clone(&state.session).lock_owned().await;
+    let closed = blocking(move || place.take().map_or(Ok(()), |session| session.sandbox.close()));
     closed.await?.map_err(|error| RunError::failed(ErrorCategory::Sandbox, error))
 }
 
 /// Closes a retained sandbox that is not needed any more.
 pub(crate) async fn discard(state: &RunState) -> Result<(), RunError> {
-    with_open(state, |open| {
-        open.kept = None;
+    with_open(state, |session| {
+        session.kept = None;
         // What cannot be unmarked is found by `gc`, and is no worse than before.
-        let _ = open.sandbox.unretain();
+        let _ = session.sandbox.unretain();
     })
     .await?;
     remove(state).await
@@ -128,10 +128,10 @@ pub(crate) async fn discard(state: &RunState) -> Result<(), RunError> {
 
 /// The recorded changes into a fresh sandbox; their bases stay as they were recorded.
 pub(crate) async fn put_back(run: RunContext<'_>, recorded: Vec<NetChange>) -> Result<(), RunError> {
-    let (engine, mut place) = (Arc::clone(run.engine), Arc::clone(&run.state.open).lock_owned().await);
+    let (engine, mut place) = (Arc::clone(run.engine), Arc::clone(&run.state.session).lock_owned().await);
     let restored = blocking(move || {
-        let open = place.as_mut()?;
-        Some(open.sandbox.restore(&recorded, &StoreContents(engine.store.as_ref())))
+        let session = place.as_mut()?;
+        Some(session.sandbox.restore(&recorded, &StoreContents(engine.store.as_ref())))
     });
     match restored.await? {
         None => Err(RunError::Cancelled),
@@ -176,7 +176,7 @@ pub(crate) async fn with_open(
     state: &RunState,
     change: impl FnOnce(&mut SandboxSession),
 ) -> Result<(), RunError> {
-    state.open.lock().await.as_mut().map(change).ok_or(RunError::Cancelled)
+    state.session.lock().await.as_mut().map(change).ok_or(RunError::Cancelled)
 }
 
 /// Runs what blocks on a thread that may.

@@ -145,14 +145,14 @@ impl PlanServerStarter<'_, '_> {
     }
 
     async fn place(&self) -> Result<(SandboxView, PathBuf), RunError> {
-        let place = Arc::clone(&self.starting.context.state.open).lock_owned().await;
+        let place = Arc::clone(&self.starting.context.state.session).lock_owned().await;
         let no = self.call.no;
         blocking(move || {
-            let open = place.as_ref().ok_or(RunError::Cancelled)?;
+            let session = place.as_ref().ok_or(RunError::Cancelled)?;
             let failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
-            let logs = log_dir(open.sandbox.dir(), no);
+            let logs = log_dir(session.sandbox.dir(), no);
             process::make_logs(&logs).map_err(failed)?;
-            Ok((open.sandbox.view().map_err(failed)?, logs))
+            Ok((session.sandbox.view().map_err(failed)?, logs))
         })
         .await?
     }
@@ -196,10 +196,10 @@ impl ProgramStarter for PlanServerStarter<'_, '_> {
             let started = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled());
             let mut running = started.map_err(|error| error.to_string())?;
             waiter.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
-            let told = line.began(&mut running);
+            let piped_end = line.began(&mut running);
             let ended = running.wait();
             waiter.ended(call.no);
-            told.ended(&ended);
+            piped_end.ended(&ended);
             Ok(())
         });
         *lock(&self.thread) = Some(waiting);

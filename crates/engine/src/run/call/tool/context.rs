@@ -52,14 +52,14 @@ impl ToolGateway<'_> {
         first: FirstContext<'_>,
     ) -> Result<(String, Vec<(ToolPath, Hash)>), RunError> {
         let nothing = (String::new(), Vec::new());
-        let Some(desk) = self.desk.get().filter(|_| first.tokens != Some(0)) else { return Ok(nothing) };
+        let Some(budget) = self.budget.get().filter(|_| first.tokens != Some(0)) else { return Ok(nothing) };
         let effect = self.context.enter()?;
         let mut request = self.request(first.prompt.to_owned());
-        request.budget = desk.first_budget(first.tokens);
+        request.budget = budget.first_budget(first.tokens);
         request.focus = self.strategy_focus().await?;
         for _ in 0..SMALLER_MAX {
             let reserved =
-                match desk.reserve(request.budget.base().min(request.budget.cap.unwrap_or(u32::MAX))) {
+                match budget.reserve(request.budget.base().min(request.budget.cap.unwrap_or(u32::MAX))) {
                     Ok(reserved) => reserved,
                     Err(_) => return Ok(nothing),
                 };
@@ -77,7 +77,7 @@ impl ToolGateway<'_> {
             }
             reserved.spend(given.tokens);
             self.keep(&effect, &request, &given).await?;
-            desk.show(&given, ContextPosition::BeforeThePrompt);
+            budget.show(&given, ContextPosition::BeforeThePrompt);
             let read = self.read_whole(&given);
             return Ok((given.text, read));
         }
@@ -94,7 +94,7 @@ impl ToolGateway<'_> {
         let (effect, started) = (self.context.enter()?, self.context.engine.wall());
         let answered = self.answered(&effect, question, places).await?;
         let (outcome, seen) = match answered {
-            Ok(given) => (fitting(head, self.told(&given)), self.read_whole(&given)),
+            Ok(given) => (fitting(head, self.answer_json(&given)), self.read_whole(&given)),
             Err(why) => (Err(why), Vec::new()),
         };
         let end = self.end(started, &outcome);
@@ -109,23 +109,23 @@ impl ToolGateway<'_> {
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
     ) -> Result<Result<AssembledContext, ToolError>, RunError> {
-        let Some(desk) = self.desk.get() else { return Ok(Err(no_desk())) };
-        let reserved = match desk.reserve(question.tokens) {
+        let Some(budget) = self.budget.get() else { return Ok(Err(no_budget())) };
+        let reserved = match budget.reserve(question.tokens) {
             Ok(reserved) => reserved,
             Err(why) => return Ok(Err(why)),
         };
         let mut request = self.request(self.context.engine.redactor.redact_text(&question.query));
         request.budget = Budget::fixed(reserved.granted());
         request.depth = question.depth.parse().unwrap_or_default();
-        request.shown = desk.shown();
+        request.shown = budget.shown();
         request.focus = self.named_focus(question, places).await?;
-        let given = match self.assemble_strictly(&mut request, desk.model()).await? {
+        let given = match self.assemble_strictly(&mut request, budget.model()).await? {
             Ok(given) => given,
             Err(why) => return Ok(Err(why)),
         };
         reserved.spend(given.tokens);
         self.keep(effect, &request, &given).await?;
-        desk.show(&given, ContextPosition::InAResult);
+        budget.show(&given, ContextPosition::InAResult);
         Ok(Ok(given))
     }
 
@@ -174,9 +174,9 @@ impl ToolGateway<'_> {
     /// `get_context_budget`.
     pub(crate) async fn context_budget(&self, head: &CallInfo) -> Result<ToolOutcome, RunError> {
         let (effect, started) = (self.context.enter()?, self.context.engine.wall());
-        let outcome = match self.desk.get() {
-            Some(desk) => fitting(head, desk.told()),
-            None => Err(no_desk()),
+        let outcome = match self.budget.get() {
+            Some(budget) => fitting(head, budget.report()),
+            None => Err(no_budget()),
         };
         let end = self.end(started, &outcome);
         self.record_call(&effect, self.new_call(head), end).await?;
@@ -233,12 +233,12 @@ impl ToolGateway<'_> {
             Err(error) => error,
         };
         let nearest = self.nearest(&error).await?;
-        let told = tool_error(error)?;
-        Ok(Err(match (told, nearest) {
+        let error = tool_error(error)?;
+        Ok(Err(match (error, nearest) {
             (ToolError::NoContext { code, message }, Some(name)) => {
                 ToolError::NoContext { code, message: format!("{message}; did you mean `{name}`?") }
             }
-            (told, _) => told,
+            (error, _) => error,
         }))
     }
 
@@ -334,7 +334,7 @@ impl ToolGateway<'_> {
     }
 
     /// As the model reads it.
-    fn told(&self, given: &AssembledContext) -> Value {
+    fn answer_json(&self, given: &AssembledContext) -> Value {
         context_answer(given, &|place| self.tool_place(place).shown)
     }
 }
@@ -373,7 +373,7 @@ fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
     }
 }
 
-fn no_desk() -> ToolError {
+fn no_budget() -> ToolError {
     ToolError::NoContext {
         code: "NO_CONTEXT",
         message: "only the node of a model has a context budget; read files instead".to_owned(),

@@ -55,8 +55,7 @@ use crate::run::node::decisions;
 use crate::run::node::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use crate::run::plan_sandbox::blocking;
 use crate::tools::{
-    ReadTools, ToolOutput, WriteTools, change, look, look_at_hand, recorded_arguments, recorded_result,
-    why_denied,
+    self, ReadTools, ToolOutput, WriteTools, recorded_arguments, recorded_result, why_denied,
 };
 
 pub(crate) use context::FirstContext;
@@ -78,7 +77,7 @@ pub(crate) struct ToolGateway<'a> {
     /// The last call that was stored or admitted.
     last_call: Mutex<Option<CallNumber>>,
     /// The limit of the context that the node of a model may be shown.
-    desk: OnceLock<ContextBudget>,
+    budget: OnceLock<ContextBudget>,
     /// Those whose tools it may call.
     servers: &'a NodeServers,
 }
@@ -99,7 +98,7 @@ impl<'a> ToolGateway<'a> {
             projects: projects.collect(),
             unkept: None,
             last_call: Mutex::default(),
-            desk: OnceLock::new(),
+            budget: OnceLock::new(),
             servers,
         }
     }
@@ -120,13 +119,13 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// From now on the node has this to be shown. The first call counts.
-    pub(crate) fn open_desk(&self, desk: ContextBudget) {
-        let _ = self.desk.set(desk);
+    pub(crate) fn set_budget(&self, budget: ContextBudget) {
+        let _ = self.budget.set(budget);
     }
 
     /// Returns the context budget that the node has left.
-    pub(crate) fn desk(&self) -> Option<&ContextBudget> {
-        self.desk.get()
+    pub(crate) fn budget(&self) -> Option<&ContextBudget> {
+        self.budget.get()
     }
 
     fn new_call(&self, head: &CallInfo) -> NewCall {
@@ -152,10 +151,10 @@ impl<'a> ToolGateway<'a> {
     /// The tree of a project as the plan sees it: in its sandbox, if it has one.
     async fn tree(&self, no: RootIndex) -> Result<OwnedFd, RunError> {
         let failed = |error: &dyn std::fmt::Display| RunError::failed(ErrorCategory::Sandbox, error);
-        let place = Arc::clone(&self.context.state.open).lock_owned().await;
+        let place = Arc::clone(&self.context.state.session).lock_owned().await;
         let project = self.project(no);
         let tree = blocking(move || match place.as_ref() {
-            Some(open) => match open.sandbox.root(no) {
+            Some(session) => match session.sandbox.root(no) {
                 Ok(root) => root.try_clone_to_owned(),
                 Err(error) => Err(std::io::Error::other(error)),
             },
@@ -169,11 +168,11 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// Reads, lists or searches; the call is stored with its end.
-    async fn look(&self, head: &CallInfo, no: RootIndex, work: ToolRequest) -> Result<ToolOutcome, RunError> {
+    async fn read(&self, head: &CallInfo, no: RootIndex, work: ToolRequest) -> Result<ToolOutcome, RunError> {
         let (effect, started) = (self.context.enter()?, self.context.engine.wall());
-        let done = match self.look_at_hand(no, &work) {
+        let done = match self.read_at_hand(no, &work) {
             Some(done) => done,
-            None => self.look_waiting(head, no, work).await?,
+            None => self.read_waiting(head, no, work).await?,
         };
         self.context.scope.check()?;
         let (outcome, seen) = checked(head, done);
@@ -186,7 +185,7 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// Does the same as far as no task and no disk has to be waited for.
-    fn look_at_hand(&self, no: RootIndex, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+    fn read_at_hand(&self, no: RootIndex, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
         let redactor = self.context.engine.redactor.redactor()?;
         let project = self.project(no);
         let is_over = || self.context.scope.is_cancelled();
@@ -199,12 +198,12 @@ impl<'a> ToolGateway<'a> {
                 hidden: &hidden,
                 is_over: &is_over,
             };
-            look_at_hand(&at, work)
+            tools::read_small(&at, work)
         })
     }
 
     /// The same on a thread that may wait, until its time is over.
-    async fn look_waiting(
+    async fn read_waiting(
         &self,
         head: &CallInfo,
         no: RootIndex,
@@ -213,7 +212,7 @@ impl<'a> ToolGateway<'a> {
         let (tree, project) = (self.tree(no).await?, self.project(no));
         let (engine, scope) = (Arc::clone(self.context.engine), self.context.scope.clone());
         let until = Instant::now() + time_limit(head);
-        let looked = tokio::task::spawn_blocking(move || {
+        let reading = tokio::task::spawn_blocking(move || {
             let redactor = engine.redactor.redactor()?;
             let is_over = || scope.is_cancelled() || Instant::now() >= until;
             let (root, hidden) = (tree.as_fd(), engine.contexts.hidden().within(&project));
@@ -224,31 +223,31 @@ impl<'a> ToolGateway<'a> {
                 hidden: &hidden,
                 is_over: &is_over,
             };
-            look(&at, &work)
+            tools::read(&at, &work)
         });
-        Ok(came_to(&head.name, looked.await))
+        Ok(came_to(&head.name, reading.await))
     }
 
     /// Writes, edits, removes or moves; what changed is captured and recorded, whatever came of it and
     /// whatever was stopped meanwhile.
-    async fn change(&self, head: &CallInfo, work: ToolRequest) -> Result<ToolOutcome, RunError> {
+    async fn write(&self, head: &CallInfo, work: ToolRequest) -> Result<ToolOutcome, RunError> {
         let context = &self.context;
         let call = context.begin_call(CallAccess::Record, self.new_call(head)).await?;
         self.is_call(call.call().no);
         let (engine, node, started) =
             (Arc::clone(self.context.engine), self.context.path.to_owned(), call.call().started);
-        let mut place = Arc::clone(&self.context.state.open).lock_owned().await;
+        let mut place = Arc::clone(&self.context.state.session).lock_owned().await;
         let changing = tokio::task::spawn_blocking(move || {
-            let open = place.as_mut()?;
-            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
+            let session = place.as_mut()?;
+            let (rules, sink) = (capture::rules(session, &node), Arc::clone(&session.staging));
             let redactor = engine.redactor.redactor()?;
             let with = WriteTools {
-                sandbox: &mut open.sandbox,
+                sandbox: &mut session.sandbox,
                 sink: sink.as_ref(),
                 rules: &rules,
                 redactor: &redactor,
             };
-            change(&mut { with }, &work)
+            tools::write(&mut { with }, &work)
         });
         let done = came_to(&head.name, changing.await);
         let (outcome, seen) = checked(head, done);
@@ -348,7 +347,7 @@ impl<'a> ToolGateway<'a> {
         let is_watched = self.servers.is_watched(&head.name);
         let access = match writes(head) {
             _ if is_watched => CallAccess::PutBack,
-            true if self.context.state.open.lock().await.is_some() => CallAccess::Record,
+            true if self.context.state.session.lock().await.is_some() => CallAccess::Record,
             true | false => CallAccess::Look,
         };
         if access == CallAccess::Look {
@@ -464,12 +463,12 @@ impl ToolHost for ToolGateway<'_> {
             | ToolRequest::Search { place, .. } => {
                 let no = place.root;
                 let _turn = self.context.turn(false).await?;
-                self.look(&call, no, work).await
+                self.read(&call, no, work).await
             }
             ToolRequest::Write { .. }
             | ToolRequest::Edit { .. }
             | ToolRequest::Delete { .. }
-            | ToolRequest::Move { .. } => self.change(&call, work).await,
+            | ToolRequest::Move { .. } => self.write(&call, work).await,
             ToolRequest::Run { command, cwd, timeout_s, env, stdin } => {
                 let task = CommandRequest {
                     node: self.context.path.to_owned(),

@@ -37,21 +37,21 @@ struct ReservedAmount {
 impl SpendReservation {
     /// Reserves for one call.
     pub(crate) async fn reserve(
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         estimate: TokenEstimate,
     ) -> Result<SpendReservation, RunError> {
-        let models = &asker.node.engine.models;
-        let price = asker.resolved.price.filter(|_| !models.is_replay());
-        let tokens = asker.hold(effect, SpendKind::Tokens, estimate.total(), None).await?;
+        let models = &caller.node.engine.models;
+        let price = caller.resolved.price.filter(|_| !models.is_replay());
+        let tokens = caller.hold(effect, SpendKind::Tokens, estimate.total(), None).await?;
         let Some(price) = price else { return Ok(SpendReservation { estimate, tokens, cost: None }) };
         let most = price.most_micros(estimate.prompt, estimate.answer);
         // Also where no limit is set: one that is set later counts what was spent before.
-        let day = DayLimit { day: Day::from_wall(asker.node.engine.wall()), max: models.day_cost() };
-        match asker.hold(effect, SpendKind::Cost, most, Some(day)).await {
+        let day = DayLimit { day: Day::from_wall(caller.node.engine.wall()), max: models.day_cost() };
+        match caller.hold(effect, SpendKind::Cost, most, Some(day)).await {
             Ok(cost) => Ok(SpendReservation { estimate, tokens, cost: Some(cost) }),
             Err(stopped) => {
-                asker.release(effect, tokens, 0).await?;
+                caller.release(effect, tokens, 0).await?;
                 Err(stopped)
             }
         }
@@ -60,7 +60,7 @@ impl SpendReservation {
     /// Settles with what it came to.
     pub(crate) async fn settle(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         answer: &Result<ModelAnswer, ModelError>,
     ) -> Result<(), RunError> {
@@ -68,15 +68,15 @@ impl SpendReservation {
             Ok(answer) => (answer.usage.tokens(), answer.usage.cost_micros),
             Err(error) if error.was_sent => {
                 let prompt = self.estimate.prompt;
-                let cost = asker.resolved.price.map_or(0, |price| price.most_micros(prompt, 0));
+                let cost = caller.resolved.price.map_or(0, |price| price.most_micros(prompt, 0));
                 (prompt, cost)
             }
             Err(_) => (0, 0),
         };
         // Both, also when the first cannot be stored.
-        let first = asker.release(effect, self.tokens, tokens).await;
+        let first = caller.release(effect, self.tokens, tokens).await;
         if let Some(held) = self.cost {
-            asker.release(effect, held, cost).await?;
+            caller.release(effect, held, cost).await?;
         }
         first
     }

@@ -35,15 +35,15 @@ pub(crate) struct ModelCallRecord(ToolCall);
 impl ModelCallRecord {
     /// Keeps that the model is about to be asked.
     pub(crate) async fn begin(
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
     ) -> Result<ModelCallRecord, RunError> {
-        let node = asker.node;
+        let node = caller.node;
         let new = NewCall {
             attempt: node.plan.attempt,
             node: node.path.to_owned(),
             tool: ASK_MODEL.to_owned(),
-            requested: json!({ "model": asker.model }),
+            requested: json!({ "model": caller.model }),
             effective: Value::Null,
         };
         accounting::begin(node.run, effect, new).await.map(ModelCallRecord)
@@ -57,22 +57,22 @@ impl ModelCallRecord {
     /// Keeps that it was not asked, since a limit says no.
     pub(crate) async fn not_asked(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         why: &RunError,
     ) -> Result<(), RunError> {
-        self.end(asker, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
+        self.end(caller, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
     }
 
     /// Keeps what came of it.
     pub(crate) async fn answered(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         answer: &Result<ModelAnswer, ModelError>,
     ) -> Result<(), RunError> {
         let came_to = match answer {
-            Ok(answer) => (CallState::Ok, None, told(asker, answer)),
+            Ok(answer) => (CallState::Ok, None, answer_json(caller, answer)),
             Err(error) => {
                 let state = match (&error.cause, error.category) {
                     (Cause::Cancelled(CancelReason::Timeout), _) | (_, ErrorCategory::Timeout) => {
@@ -84,27 +84,27 @@ impl ModelCallRecord {
                 (state, Some(error.to_string()), Value::Null)
             }
         };
-        self.end(asker, effect, came_to).await
+        self.end(caller, effect, came_to).await
     }
 
     async fn end(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         came_to: (CallState, Option<String>, Value),
     ) -> Result<(), RunError> {
-        let (engine, ModelCallRecord(call)) = (asker.node.engine, self);
+        let (engine, ModelCallRecord(call)) = (caller.node.engine, self);
         let end = engine.ended(call.started, came_to);
-        asker.node.job.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
+        caller.node.job.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
         Ok(())
     }
 }
 
 /// Returns the stored form of the answer. The cost is null if it is not known.
-fn told(asker: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
-    let engine = asker.node.engine;
+fn answer_json(caller: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
+    let engine = caller.node.engine;
     let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
-    let is_paid = asker.resolved.price.is_some() && !engine.models.is_replay();
+    let is_paid = caller.resolved.price.is_some() && !engine.models.is_replay();
     json!({
         "text": bounded(engine.redactor.redact_text(&answer.text)),
         "stop": answer.stop, "calls": tools,
@@ -128,7 +128,7 @@ impl FaultLog {
         &mut self,
         node: &ActiveNode<'_>,
         category: ErrorCategory,
-        told: &str,
+        report: &str,
         call: Option<CallNumber>,
     ) -> Result<(), RunError> {
         if self.written >= FAULTS_MAX {
@@ -139,7 +139,7 @@ impl FaultLog {
             FAULTS_MAX => " (what else goes wrong in this node is told by its calls alone)",
             _ => "",
         };
-        let message = node.engine.redactor.redact_text(told) + more;
+        let message = node.engine.redactor.redact_text(report) + more;
         let id = ErrorId::from_u128(node.engine.ids.ulid());
         let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
         let error = NewError::new(id, node.phase(), step, category, message).handled();

@@ -118,10 +118,10 @@ async fn work(
     show_first(task, &mut tools, &mut conversation).await?;
     let wanted =
         task.output.as_ref().map(OutputSchema::new).transpose().map_err(|error| node.unfit(&error))?;
-    let asker = ModelCaller { node, model: &task.model, resolved: &resolved };
+    let caller = ModelCaller { node, model: &task.model, resolved: &resolved };
     let guidance_seen = node.guidance_seen;
     let (usage, faults) = (TokenUsage::default(), FaultLog::default());
-    let turns = ModelTurns { asker, conversation, tools, wanted, usage, changed: 0, guidance_seen, faults };
+    let turns = ModelTurns { caller, conversation, tools, wanted, usage, changed: 0, guidance_seen, faults };
     turns.all(task.max_turns).await
 }
 
@@ -189,7 +189,7 @@ async fn show_first(
     tools: &mut NodeTools<'_>,
     conversation: &mut Conversation,
 ) -> Result<(), RunError> {
-    tools.workplace().open_desk(ContextBudget::new(&task.model, conversation.budget()));
+    tools.workplace().set_budget(ContextBudget::new(&task.model, conversation.budget()));
     let fits = |text: &str| conversation.has_room_for(text);
     let first = FirstContext {
         prompt: conversation.prompt(),
@@ -205,7 +205,7 @@ async fn show_first(
 
 /// A conversation under way.
 struct ModelTurns<'a, 'n> {
-    asker: ModelCaller<'a, 'n>,
+    caller: ModelCaller<'a, 'n>,
     conversation: Conversation,
     tools: NodeTools<'n>,
     wanted: Option<OutputSchema>,
@@ -225,11 +225,11 @@ impl ModelTurns<'_, '_> {
             turns += 1;
             self.tell_what_was_said().await?;
             let made_room = self.conversation.made_room();
-            let answer = self.asker.ask(&mut self.conversation).await?;
-            if let Some(desk) =
-                self.tools.workplace().desk().filter(|_| self.conversation.made_room() > made_room)
+            let answer = self.caller.ask(&mut self.conversation).await?;
+            if let Some(budget) =
+                self.tools.workplace().budget().filter(|_| self.conversation.made_room() > made_room)
             {
-                desk.forget_results();
+                budget.forget_results();
             }
             self.usage = self.usage.plus(answer.usage);
             match answer.stop {
@@ -262,8 +262,8 @@ impl ModelTurns<'_, '_> {
                             return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
                         }
                         turns -= 1;
-                        let told = format!("its answer does not fit `output`: {why}");
-                        self.note(ErrorCategory::ModelOutput, &told).await?;
+                        let message = format!("its answer does not fit `output`: {why}");
+                        self.note(ErrorCategory::ModelOutput, &message).await?;
                         self.conversation.does_not_fit(&answer.text, &why);
                         unfit = Some(answer.text);
                     }
@@ -275,7 +275,7 @@ impl ModelTurns<'_, '_> {
 
     /// Passes the messages of a person since the last turn to the model.
     async fn tell_what_was_said(&mut self) -> Result<(), RunError> {
-        let node = self.asker.node;
+        let node = self.caller.node;
         let decisions = node.engine.store.decisions(node.plan.id).await?;
         let seen = self.guidance_seen;
         for decision in prompt::guidance(&decisions).filter(|decision| decision.seq > seen) {
@@ -301,17 +301,17 @@ impl ModelTurns<'_, '_> {
                 results.push(ToolResult { id, text, is_error: true });
                 continue;
             }
-            self.asker.node.scope.check()?;
+            self.caller.node.scope.check()?;
             let answer = self.tools.call(call).await.map_err(tool::stopped)?;
             self.changed = self.changed.saturating_add(answer.changed);
             // A result has lost its secrets where it was made; what went wrong may be in the words of a program.
             let text = match answer.is_error {
-                true => self.asker.node.engine.redactor.redact_text(&answer.text),
+                true => self.caller.node.engine.redactor.redact_text(&answer.text),
                 false => answer.text,
             };
             if let Some(category) = answer.fault {
                 let call = self.tools.workplace().last_call();
-                self.faults.note(self.asker.node, category, &text, call).await?;
+                self.faults.note(self.caller.node, category, &text, call).await?;
             }
             results.push(ToolResult { id, text, is_error: answer.is_error });
         }
@@ -319,8 +319,8 @@ impl ModelTurns<'_, '_> {
     }
 
     /// Records the message to the model about something that went wrong.
-    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), RunError> {
-        self.faults.note(self.asker.node, category, told, None).await
+    async fn note(&mut self, category: ErrorCategory, message: &str) -> Result<(), RunError> {
+        self.faults.note(self.caller.node, category, message, None).await
     }
 
     /// Returns the answer as a value for programs; null if none is wanted.
@@ -329,7 +329,7 @@ impl ModelTurns<'_, '_> {
     }
 
     fn left(self, text: String, json: Value) -> NodeOutput {
-        let redactor = &self.asker.node.engine.redactor;
+        let redactor = &self.caller.node.engine.redactor;
         let json = match (redactor.redactor(), json) {
             (_, Value::Null) | (None, _) => Value::Null,
             (Some(redactor), json) => redactor.redact_json(&json),
@@ -354,7 +354,7 @@ impl ModelTurns<'_, '_> {
     }
 
     fn failed(&self, what: &str) -> RunError {
-        let ModelCaller { node, model, .. } = &self.asker;
+        let ModelCaller { node, model, .. } = &self.caller;
         RunError::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
     }
 }
