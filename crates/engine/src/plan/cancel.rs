@@ -250,7 +250,7 @@ impl Engine {
     }
 
     async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
-        let entries_kept = self.entries(&plan).await?.len();
+        let entries_kept = self.inner.entries(&plan).await?.len();
         let errors = self.inner.recovery.history(plan.id).await?;
         let retained =
             errors.records().rev().find_map(|record| retained_dir_of(&record.error)).map(PathBuf::from);

@@ -161,7 +161,7 @@ impl Engine {
 
     async fn load(&self, plan: Plan) -> Result<PlanDetails, PlanStoreError> {
         let (store, id) = (&self.inner.store, plan.id);
-        let entries = self.entries(&plan).await?;
+        let entries = self.inner.entries(&plan).await?;
         let calls = self.inner.calls(&plan).await?;
         let mut runs = store.node_runs(id).await?;
         runs.retain(|run| run.attempt == plan.attempt);
@@ -254,11 +254,6 @@ impl Engine {
         Ok((rows, total))
     }
 
-    /// The entries of the present attempt, in order.
-    pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        self.inner.entries(plan).await
-    }
-
     /// Returns the position of the plan in the queue; `None` if it does not wait there.
     ///
     /// # Errors
@@ -274,9 +269,7 @@ impl Engine {
         let jobs = self.inner.store.jobs(Some(plan)).await.map_err(store_error)?;
         Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
     }
-}
 
-impl Engine {
     /// Returns true if the job runs under a worker that is no more, whatever its lease says.
     pub fn owner_is_gone(&self, job: &Job) -> bool {
         self.inner.owner_is_gone(job)
