@@ -122,7 +122,7 @@ pub struct PlanMove {
     pub version: u64,
     /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
     pub event: PlanEvent,
-    /// What moves it, for the record.
+    /// The initiator, for the record.
     pub by: Initiator,
     /// The job that the move queues, in the same step.
     pub job: Option<NewJob>,

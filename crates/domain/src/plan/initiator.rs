@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What moved a plan.
+/// The initiator of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Initiator {
     /// The user asked for it.

@@ -12,8 +12,8 @@
 //!    may be slow, or be taken for dead, and comes to an end all the same.
 //!
 //! # Not here
-//! The table of states and events: `transitions`. The checks that the id of the job names none of another plan, and
-//! that the queue is not full: the stores.
+//! The table of states and events: `transitions`. The checks that the id of the job names none of another
+//! plan, and that the queue is not full: the stores.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! A plan: one run of a command or an action on projects, from thought to the user's files.
 //!
 //! # Where to look
-//! `state` has the states, `transitions` the one function that moves them, `spec` and `step` the request of the plan,
-//! `job_effects` the moves that follow its job, `manual_transition` the moves that no job makes.
+//! `state` has the states, `transitions` the one function that moves them, `spec` and `step` the request of
+//! the plan, `job_effects` the moves that follow its job, `manual_transition` the moves that no job makes.
 //!
 //! # Invariants
 //! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.

@@ -13,7 +13,7 @@ const REPAIR_MARK: &str = ".fix";
 const CHECK_PREFIX: &str = "validate/";
 const RECHECK_PREFIX: &str = "recheck/";
 
-/// The path of a node, by what it stands for.
+/// The path of a node, by the kind of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodePath<'a> {
     /// A step.

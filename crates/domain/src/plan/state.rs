@@ -1,8 +1,8 @@
 //! The states of a plan.
 //!
 //! # Invariants
-//! There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute only,
-//! `applied` and `constrained` in apply only.
+//! There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute
+//! only, `applied` and `constrained` in apply only.
 //!
 //! # Not here
 //! The events and the states to which they lead: `transitions`.

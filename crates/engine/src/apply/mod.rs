@@ -143,9 +143,9 @@ pub struct ApplyPreview {
     pub validations: ValidationSummary,
     /// Files that have other names, which the plan does not mention.
     pub linked: Vec<String>,
-    /// What it was asked for.
+    /// The request that it is for.
     request: ApplyRequest,
-    /// What that selects.
+    /// The changes that the request selects.
     selection: CheckedSelection,
 }
 

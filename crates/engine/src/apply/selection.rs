@@ -1,8 +1,8 @@
 //! The changes of a plan that the user selected, and the check results for them.
 //!
 //! # Invariants
-//! The rules among a plan's invariants judge all its changes when it was executed, and the selected ones when it
-//! is applied.
+//! The rules among a plan's invariants judge all its changes when it was executed, and the selected ones when
+//! it is applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 //! 3. Everything that was recorded is retained.
 //! 4. A cancel that was requested and never acknowledged, because the process that owned the job died, is
 //!    finished by the next process that opens the data directory. Only a plan whose cancel was requested is
-//!    cancelled: a plan whose owner just died waits for the user. A plan that was to be stopped to begin again
-//!    does that. Without a dead worker this costs one look at a directory. It never blocks the command: a
-//!    cancel that cannot be finished now is left as it was, and reported as interrupted.
+//!    cancelled: a plan whose owner just died waits for the user. A plan that was to be stopped to begin
+//!    again does that. Without a dead worker this costs one look at a directory. It never blocks the command:
+//!    a cancel that cannot be finished now is left as it was, and reported as interrupted.
 
 use std::path::PathBuf;
 use std::time::Duration;

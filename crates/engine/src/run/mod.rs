@@ -3,11 +3,12 @@
 //! # Where to look
 //! `phase::strategize` and `phase::execute` run an actor's `graph`. Its nodes (`node`) get their prompt from
 //! `node::prompt` and work in the sandbox that `plan_sandbox` opens; then come `phase::checks` and
-//! `phase::repair`. `call` has the calls: each goes through the same four steps, and `call::sandbox_call` is the
-//! right to change the sandbox together with the duty to record the changes. `node::model` lets a model work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes
-//! that could not be captured, `accounting` counts what a run uses, and `stale_processes` kills what former
-//! owners of the job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs
-//! checks on what these would become.
+//! `phase::repair`. `call` has the calls: each goes through the same four steps, and `call::sandbox_call` is
+//! the right to change the sandbox together with the duty to record the changes. `node::model` lets a model
+//! work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes that could not
+//! be captured, `accounting` counts what a run uses, and `stale_processes` kills what former owners of the
+//! job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs checks on what
+//! these would become.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes

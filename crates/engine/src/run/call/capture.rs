@@ -1,5 +1,5 @@
-//! The third step of a call: scans the sandbox for what it changed, puts that back, or stores its logs. For the
-//! call that is alone in the sandbox.
+//! The third step of a call: scans the sandbox for what it changed, puts that back, or stores its logs. For
+//! the call that is alone in the sandbox.
 
 use std::path::Path;
 use std::sync::Arc;

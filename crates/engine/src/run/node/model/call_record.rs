@@ -1,5 +1,5 @@
-//! The record of a turn: the question to the model, its answer, and the faults that the model was informed of,
-//! so that the user finds these without reading all calls.
+//! The record of a turn: the question to the model, its answer, and the faults that the model was informed
+//! of, so that the user finds these without reading all calls.
 //!
 //! | reported to the model | recorded as |
 //! |---|---|
@@ -14,8 +14,8 @@
 //!    job moves on.
 //! 2. The record is redacted, and bounded like the text of a node.
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
-//! 4. A recorded fault changes nothing: the node continues, no retry is counted, the plan is not errored by it.
-//!    At most [`FAULTS_MAX`] are recorded of one run of a node. The calls themselves are stored anyway.
+//! 4. A recorded fault changes nothing: the node continues, no retry is counted, the plan is not errored by
+//!    it. At most [`FAULTS_MAX`] are recorded of one run of a node. The calls themselves are stored anyway.
 
 use actors::model::{Cause, ModelAnswer, ModelError};
 use domain::{CallNumber, CallState, ErrorCategory, ErrorId, NewCall, NewError, StepId, ToolCall};

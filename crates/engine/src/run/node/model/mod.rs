@@ -8,8 +8,8 @@
 //! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a
 //!    second answer that was cut off, a second one that does not fit `output`. Each of these fails it with
 //!    what happened, in words.
-//! 2. A wrong call is reported to the model and recorded (`call_record`), and never ends the node. An answer that
-//!    was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
+//! 2. A wrong call is reported to the model and recorded (`call_record`), and never ends the node. An answer
+//!    that was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
 //! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools
 //!    are replaced by a note, then long arguments of old calls; what the model was asked first always stays
 //!    (`conversation`).
