@@ -123,13 +123,13 @@ pub use plan::validation::{
 };
 pub use plan::{
     ApplyState, BadTransition, ByteText, CommandLine, CommandTask, ConstraintReason, DefinitionSource,
-    ExternalTask, FIX_ATTEMPTS, Instructions, IsolationOptions, ManualTransition, ModelTask, NeedsCondition,
-    NewPlan, NodeKind, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan, PlanEvent, PlanMoveError, PlanSpec,
-    PlanState, PlanStep, PlanTransitionRejection, ProjectLink, REPEAT_MAX, REVERSIONS_MAX, RULE_PREFIX,
-    Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions, TransitionResult, WorkState, follow,
-    invariant_check_name, why_constrained,
+    ExternalTask, FIX_ATTEMPTS, Initiator, Instructions, IsolationOptions, ManualTransition, ModelTask,
+    NeedsCondition, NewPlan, NodeKind, NodePath, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan, PlanEvent,
+    PlanMoveError, PlanSpec, PlanState, PlanStep, PlanTransitionRejection, ProjectLink, REPEAT_MAX,
+    REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions, TransitionResult,
+    WorkState, follow, invariant_check_name, why_constrained,
 };
-pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
+pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply, latest_apply};
 pub use record::event::{EVENT_BYTES_MAX, EventKind, EventRecord};
 pub use record::node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, TokenUsage};
 pub use record::sandbox::{CaptureOmissions, OmissionKind, OmittedPart, SandboxRecord, TreeChanges};

@@ -62,9 +62,8 @@ pub use plan::guidance::{GUIDANCE_BYTES_MAX, GuidanceError, GuidanceMode, Guidan
 pub use plan::limits::LimitsError;
 pub use query::artifacts::{Artifact, ArtifactsError};
 pub use query::decisions::{Affected, DecisionDetails, FindDecisionError};
-pub use query::details::{ASK_MODEL, PlanDetails, PlanRow, StepDetails, WaitReason};
+pub use query::details::{ASK_MODEL, ErrorMoment, PlanDetails, PlanRow, StepDetails, WaitReason};
 pub use query::diff::{ChangedFiles, DiffDetails, DiffRequest, FileDiff, UnreadContent};
-pub use query::error_times::ErrorMoment;
 pub use query::find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use query::forecast::{Forecast, ForecastKind, ForecastPath, Forecasts};
 pub use query::logs::{CallLog, Reveal};

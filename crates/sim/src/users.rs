@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ::worker::{Ids, StopMode};
 use domain::{
-    ApplyState, DecisionKind, GateDecision, Job, JobTransitionRejection, NewDecision, Phase, Plan, PlanEvent,
-    PlanId, PlanState, WorkState, fold,
+    ApplyState, DecisionKind, GateDecision, Initiator, Job, JobTransitionRejection, NewDecision, Phase, Plan,
+    PlanEvent, PlanId, PlanState, WorkState, fold,
 };
 use serde_json::Value;
 use store::{ChangesetStore, JobStore, JobStoreError, PlanMove, PlanStore, PlanStoreError, StoreError};
@@ -136,7 +136,7 @@ impl SimUser {
             plan: plan.id,
             version: plan.version,
             event,
-            by: "person".to_owned(),
+            by: Initiator::User,
             job: Some(job),
             request: Value::Null,
             decisions: Vec::new(),
@@ -186,7 +186,7 @@ impl SimUser {
             plan: plan.id,
             version: plan.version,
             event: PlanEvent::Cancel,
-            by: "person".to_owned(),
+            by: Initiator::User,
             job: None,
             request: Value::Null,
             decisions: Vec::new(),

@@ -62,11 +62,10 @@ impl WorkerProcess {
         let scenario = &world.scenario;
         let config = WorkerConfig {
             max_workers: scenario.max_workers,
-            lease: scenario.lease,
             plan_concurrency: scenario.concurrency,
             only,
             idle_poll: scenario.idle_poll,
-            ..WorkerConfig::new(world.boot())
+            ..WorkerConfig::new(world.boot(), scenario.lease)
         };
         let ports = Ports {
             store: store.clone(),

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use domain::{
-    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord,
+    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, Initiator,
     JobTransitionRejection, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanState,
     PlanTransitionRejection, StepDecision, WallMs,
 };
@@ -122,8 +122,8 @@ pub struct PlanMove {
     pub version: u64,
     /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
     pub event: PlanEvent,
-    /// The name of the mover, for the record: `person`, `gate`, `recovery`.
-    pub by: String,
+    /// The initiator, for the record.
+    pub by: Initiator,
     /// The job that the move queues, in the same step.
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with this move, whatever it is.

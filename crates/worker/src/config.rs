@@ -6,19 +6,13 @@ use std::time::Duration;
 
 use domain::{BootId, PlanId};
 
-/// The share of a lease after which a worker that heard nothing gives its job up: before anyone may take it
-/// over.
-const FENCE_NUMERATOR: u32 = 2;
-const FENCE_DENOMINATOR: u32 = 3;
-/// The number of beats that fit into a lease.
-const BEATS_PER_LEASE: u32 = 6;
-
 /// The configuration of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerConfig {
     /// The number of jobs that this worker runs at once (`async.max_workers`); 1..=1024.
     pub max_workers: usize,
-    /// The time for which a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
+    /// The time for which a job stays owned without a heartbeat. Its default and its bounds are those of the
+    /// setting `async.lease`.
     pub lease: Duration,
     /// The number of jobs that may run at once in the whole store (`plan.concurrency`); 1..=1024.
     pub plan_concurrency: u32,
@@ -50,11 +44,11 @@ pub struct WorkerConfigError {
 }
 
 impl WorkerConfig {
-    /// The defaults, in the boot `boot`.
-    pub fn new(boot: BootId) -> Self {
+    /// The defaults, in the boot `boot` and with this lease.
+    pub fn new(boot: BootId, lease: Duration) -> Self {
         Self {
             max_workers: 4,
-            lease: Duration::from_secs(30),
+            lease,
             plan_concurrency: 4,
             only: None,
             variables: Arc::default(),
@@ -73,9 +67,6 @@ impl WorkerConfig {
         if !(1..=1024).contains(&self.max_workers) {
             return refuse("max_workers", &self.max_workers, "1..=1024");
         }
-        if !(Duration::from_secs(5)..=Duration::from_secs(3600)).contains(&self.lease) {
-            return refuse("lease", &self.lease, "5s..=1h");
-        }
         if !(1..=1024).contains(&self.plan_concurrency) {
             return refuse("plan_concurrency", &self.plan_concurrency, "1..=1024");
         }
@@ -89,13 +80,5 @@ impl WorkerConfig {
             return refuse("wind_down_wait", &self.wind_down_wait, "0..=10min");
         }
         Ok(self)
-    }
-
-    pub(crate) fn beat_every(&self) -> Duration {
-        self.lease / BEATS_PER_LEASE
-    }
-
-    pub(crate) fn fence_after(&self) -> Duration {
-        self.lease * FENCE_NUMERATOR / FENCE_DENOMINATOR
     }
 }

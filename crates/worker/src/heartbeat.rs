@@ -1,16 +1,16 @@
 //! Renews the leases of all running jobs, and observes their cancels.
 //!
+//! A lease is renewed [`HEARTBEATS_PER_LEASE`] times within its duration.
+//!
 //! # Invariants
 //! 1. Each job beats by itself: a store that hangs on one beat delays no other.
 //! 2. A renewal counts from the moment it was *sent*. The store stamps it later, so two thirds of a lease on
 //!    our clock end before the lease does on the store's.
 //! 3. A job without an acknowledged renewal for two thirds of a lease is given up, before anyone may take it
 //!    over.
-//!
-//! # Not here
-//! The interval between two renewals: `config`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{Job, JobTransitionRejection};
 use futures_util::StreamExt;
@@ -23,6 +23,23 @@ use crate::config::WorkerConfig;
 use crate::job_run::ClaimedRun;
 use crate::runtime::contained;
 use crate::worker::Ports;
+
+/// The number of times that a lease is renewed within its duration.
+const HEARTBEATS_PER_LEASE: u32 = 6;
+/// The share of a lease after which a worker that heard nothing gives its job up: before anyone may take it
+/// over.
+const FENCE_NUMERATOR: u32 = 2;
+const FENCE_DENOMINATOR: u32 = 3;
+
+/// Returns the time between two renewals of a lease.
+fn heartbeat_interval(lease: Duration) -> Duration {
+    lease / HEARTBEATS_PER_LEASE
+}
+
+/// Returns the time without an acknowledged renewal after which a job is given up.
+fn fence_after(lease: Duration) -> Duration {
+    lease * FENCE_NUMERATOR / FENCE_DENOMINATOR
+}
 
 /// Beats for every run that comes in, until no more can come and the last one is over.
 pub(crate) async fn renew_leases(
@@ -50,7 +67,7 @@ async fn renew_lease(run: Arc<ClaimedRun>, ports: &Ports, config: &WorkerConfig)
             biased;
             _ = run.over.cancelled() => return,
             () = run.nudged.notified() => {}
-            () = ports.runtime.sleep(config.beat_every()) => {}
+            () = ports.runtime.sleep(heartbeat_interval(config.lease)) => {}
         }
         if let HeartbeatResult::Last = beat(&run, ports, config).await {
             return;
@@ -65,7 +82,7 @@ enum HeartbeatResult {
 
 async fn beat(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> HeartbeatResult {
     let sent_at = ports.clock.now();
-    let fence_at = run.renewed_at().saturating_add(config.fence_after());
+    let fence_at = run.renewed_at().saturating_add(fence_after(config.lease));
     let claim = run.public.claim();
     let answer = tokio::select! {
         biased;
@@ -102,7 +119,7 @@ async fn beat(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> Heartbe
 }
 
 fn give_up_if_due(run: &ClaimedRun, ports: &Ports, config: &WorkerConfig) -> HeartbeatResult {
-    if ports.clock.now() >= run.renewed_at().saturating_add(config.fence_after()) {
+    if ports.clock.now() >= run.renewed_at().saturating_add(fence_after(config.lease)) {
         run.mark_lost();
         return HeartbeatResult::Last;
     }

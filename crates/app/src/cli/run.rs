@@ -118,7 +118,7 @@ async fn apply(
 ) -> Result<CommandReport, CommandError> {
     let request = ApplyRequest::default();
     let (id, wanted) = (plan.id, &request);
-    let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, &stop).await };
+    let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, None, &stop).await };
     let applied = follow::follow_files(invocation, engine, plan, apply).await;
     let facts = plan::facts(engine, plan).await?;
     let mut report = plan_report(&facts, plan, invocation);

@@ -8,8 +8,8 @@
 //! The commands that can be typed next (`next_steps`); errors and their remedies (`failure`).
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, ConstraintReason, NodeOutcome, Phase, Plan,
-    PlanState, ToolCall, WorkState,
+    ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath, Phase, Plan, PlanState, ToolCall,
+    WorkState, latest_apply,
 };
 use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails};
 use serde_json::{Value, json};
@@ -101,15 +101,12 @@ fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
 }
 
 fn is_check(node: &str) -> bool {
-    node.starts_with("validate/") || node.starts_with("recheck/")
+    NodePath::parse(node).check().is_some()
 }
 
 /// Returns the worth of the checks of the present apply; `None` if there is none.
 fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
-    let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
-    let of_apply =
-        |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
-    let apply = facts.applies.iter().rfind(of_apply).filter(|_| stands)?;
+    let apply = latest_apply(&facts.applies).filter(|_| facts.plan.is_applied())?;
     serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
 }
 

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use domain::{EventKind, EventRecord};
+use domain::{EventKind, EventRecord, NodePath};
 
 use crate::output::{Format, OutputStyle, clear_line, escape_control_chars, one_line, write_err};
 use crate::time::format_duration;
@@ -131,10 +131,10 @@ fn describe(event: &EventRecord) -> Option<String> {
         EventKind::PlanMoved => word("to").strip_suffix("/processing").map(str::to_owned),
         EventKind::ToolStarted => {
             let node = word("node");
-            Some(
-                node.strip_prefix("validate/")
-                    .map_or_else(|| node.clone(), |name| format!("validate: {}", one_line(name))),
-            )
+            Some(match NodePath::parse(&node) {
+                NodePath::Check(name) => format!("validate: {}", one_line(name)),
+                NodePath::Recheck(_) | NodePath::Step(_) | NodePath::Repair { .. } => node,
+            })
         }
         EventKind::NodeWaiting => Some(format!(
             "waiting: {}{}",

@@ -12,15 +12,15 @@
 //!    may be slow, or be taken for dead, and comes to an end all the same.
 //!
 //! # Not here
-//! The table of states and events: `state`. The checks that the id of the job names none of another plan, and
-//! that the queue is not full: the stores.
+//! The table of states and events: `transitions`. The checks that the id of the job names none of another
+//! plan, and that the queue is not full: the stores.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::phase::Phase;
-use super::{BadTransition, Plan, PlanEvent, PlanTransitionRejection};
+use super::{BadTransition, Initiator, Plan, PlanEvent, PlanTransitionRejection};
 use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
 use crate::id::PlanId;
 use crate::job::{Job, JobTransitionRejection, NewJob};
@@ -141,7 +141,7 @@ impl ManualTransition {
 
 impl ManualTransition {
     /// Returns what is decided with the move that `by` asked for and that led to `moved`.
-    pub fn decisions(&self, moved: &Plan, by: &str) -> TransitionDecisions {
+    pub fn decisions(&self, moved: &Plan, by: Initiator) -> TransitionDecisions {
         let (attempt, phase) = (moved.attempt, moved.state.phase());
         let mut new: Vec<NewDecision> =
             self.decisions.iter().cloned().map(|new| NewDecision { attempt, phase, ..new }).collect();

@@ -1,8 +1,8 @@
 //! A plan: one run of a command or an action on projects, from thought to the user's files.
 //!
 //! # Where to look
-//! `state` has the states and the one function that moves them, `spec` and `step` the request of the plan,
-//! `job_effects` the moves that follow its job, `manual_transition` the moves that no job makes.
+//! `state` has the states, `transitions` the one function that moves them, `spec` and `step` the request of
+//! the plan, `job_effects` the moves that follow its job, `manual_transition` the moves that no job makes.
 //!
 //! # Invariants
 //! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.
@@ -17,27 +17,33 @@
 pub mod automation;
 pub mod graph;
 pub mod home_paths;
+mod initiator;
 pub mod invariant;
 mod job_effects;
 mod manual_transition;
+mod node_path;
 pub mod phase;
 mod spec;
 mod state;
 mod step;
 pub mod strategy;
 pub mod timeline;
+mod transitions;
 pub mod validation;
 
+pub use initiator::Initiator;
 pub use job_effects::follow;
 pub use manual_transition::{ManualTransition, PlanMoveError, TransitionDecisions, TransitionResult};
+pub use node_path::NodePath;
 pub use spec::{
     ByteText, CommandLine, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, IsolationOptions,
     PARALLEL, PARALLEL_MAX, PlanSpec, ProjectLink, RULE_PREFIX, Strategist, invariant_check_name,
 };
-pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, WorkState, table_markdown};
+pub use state::{ApplyState, PlanState, WorkState};
 pub use step::{
     ExternalTask, ModelTask, NeedsCondition, NodeKind, PLAN_STEPS_MAX, PlanStep, REPEAT_MAX, Repeat,
 };
+pub use transitions::{BadTransition, PlanEvent, table_markdown};
 
 use std::sync::Arc;
 
@@ -178,6 +184,11 @@ impl Plan {
             moves.push((after, *event));
         }
         (first, moves)
+    }
+
+    /// Returns whether its changes are in the user's files: it was applied, and not undone since.
+    pub fn is_applied(&self) -> bool {
+        self.state == PlanState::Apply(ApplyState::Applied) && self.undone_at.is_none()
     }
 
     /// The plan after `event`; `reasons` are stored if the event constrains it.

@@ -1,15 +1,11 @@
-//! The states of a plan and the one function that moves it.
+//! The states of a plan.
 //!
 //! # Invariants
-//! 1. There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute
-//!    only, `applied` and `constrained` in apply only.
-//! 2. `applied` and `cancelled` are final: no event leaves them.
-//! 3. The only way back is [`PlanEvent::Revert`], to the beginning of strategize; and
-//!    [`PlanEvent::Withdraw`], by which an apply that wrote nothing has never been asked for.
+//! There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute
+//! only, `applied` and `constrained` in apply only.
 //!
 //! # Not here
-//! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan)
-//! and the stores.
+//! The events and the states to which they lead: `transitions`.
 
 use std::fmt;
 
@@ -56,47 +52,6 @@ pub enum PlanState {
     Execute(WorkState),
     /// It reaches the user's files.
     Apply(ApplyState),
-}
-
-/// An event that moves a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PlanEvent {
-    /// A worker claimed the phase's job.
-    Start,
-    /// Its owner gives the job back.
-    Release,
-    /// The phase is done.
-    Complete,
-    /// The phase could not be done.
-    Fail,
-    /// A gate or a person lets it continue with the next phase.
-    Advance,
-    /// The journal's commit mark is on disk, and its writes are done.
-    Applied,
-    /// A gate or a conflict prevents it; nothing was written.
-    Constrain,
-    /// A person says that the cause is gone.
-    Reapply,
-    /// The person who asked for the apply does not want it now; nothing was written.
-    Withdraw,
-    /// Once more, in the same phase and attempt.
-    Retry,
-    /// Execute once more, as a new attempt.
-    Again,
-    /// Back to strategize, as a new attempt.
-    Revert,
-    /// Stopped for good.
-    Cancel,
-}
-
-/// An event that the plan's state does not allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a plan that is {state} does not {event}")]
-pub struct BadTransition {
-    /// The state of the plan.
-    pub state: PlanState,
-    /// The rejected event.
-    pub event: PlanEvent,
 }
 
 impl PlanState {
@@ -170,6 +125,14 @@ impl PlanState {
         }
     }
 
+    /// Returns whether it was stopped for good.
+    pub const fn is_cancelled(self) -> bool {
+        match self {
+            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, WorkState::Cancelled),
+            PlanState::Apply(state) => matches!(state, ApplyState::Cancelled),
+        }
+    }
+
     /// Returns whether it waits for a worker.
     pub const fn is_queued(self) -> bool {
         match self {
@@ -195,192 +158,10 @@ impl PlanState {
             PlanState::Apply(state) => matches!(state, ApplyState::Queued | ApplyState::Processing),
         }
     }
-
-    /// Returns where `event` leads.
-    ///
-    /// # Errors
-    /// Returns an error if the state does not allow the event.
-    pub const fn next(self, event: PlanEvent) -> Result<PlanState, BadTransition> {
-        let next = match self {
-            PlanState::Strategize(work) => in_strategize(work, event),
-            PlanState::Execute(work) => in_execute(work, event),
-            PlanState::Apply(state) => in_apply(state, event),
-        };
-        match next {
-            Some(state) => Ok(state),
-            None => Err(BadTransition { state: self, event }),
-        }
-    }
-}
-
-const fn in_strategize(work: WorkState, event: PlanEvent) -> Option<PlanState> {
-    use PlanEvent as E;
-    use PlanState::{Execute, Strategize};
-    match (work, event) {
-        (WorkState::Queued, E::Start) => Some(Strategize(WorkState::Processing)),
-        (WorkState::Processing, E::Release) => Some(Strategize(WorkState::Queued)),
-        (WorkState::Processing, E::Complete) => Some(Strategize(WorkState::Complete)),
-        (WorkState::Processing, E::Fail) => Some(Strategize(WorkState::Errored)),
-        (WorkState::Complete, E::Advance) => Some(Execute(WorkState::Queued)),
-        (WorkState::Errored, E::Retry) => Some(Strategize(WorkState::Queued)),
-        (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
-        (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
-            Some(Strategize(WorkState::Cancelled))
-        }
-        (WorkState::Queued, E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert)
-        | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Revert)
-        | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
-        | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance)
-        | (
-            WorkState::Cancelled,
-            E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert | E::Cancel,
-        )
-        | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw | E::Again) => None,
-    }
-}
-
-const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
-    use PlanEvent as E;
-    use PlanState::{Apply, Execute, Strategize};
-    match (work, event) {
-        (WorkState::Queued, E::Start) => Some(Execute(WorkState::Processing)),
-        (WorkState::Processing, E::Release) => Some(Execute(WorkState::Queued)),
-        (WorkState::Processing, E::Complete) => Some(Execute(WorkState::Complete)),
-        (WorkState::Processing, E::Fail) => Some(Execute(WorkState::Errored)),
-        (WorkState::Complete, E::Advance) => Some(Apply(ApplyState::Queued)),
-        (WorkState::Complete, E::Again) | (WorkState::Errored, E::Retry) => Some(Execute(WorkState::Queued)),
-        (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
-        (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
-            Some(Execute(WorkState::Cancelled))
-        }
-        (
-            WorkState::Queued,
-            E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Again | E::Revert,
-        )
-        | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Again | E::Revert)
-        | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
-        | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Again)
-        | (
-            WorkState::Cancelled,
-            E::Start
-            | E::Release
-            | E::Complete
-            | E::Fail
-            | E::Advance
-            | E::Retry
-            | E::Again
-            | E::Revert
-            | E::Cancel,
-        )
-        | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw) => None,
-    }
-}
-
-const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
-    use ApplyState as A;
-    use PlanEvent as E;
-    use PlanState::{Apply, Execute, Strategize};
-    match (state, event) {
-        (A::Queued, E::Start) => Some(Apply(A::Processing)),
-        (A::Processing, E::Release) | (A::Constrained, E::Reapply) | (A::Errored, E::Retry) => {
-            Some(Apply(A::Queued))
-        }
-        (A::Processing, E::Applied) => Some(Apply(A::Applied)),
-        (A::Processing, E::Constrain) => Some(Apply(A::Constrained)),
-        (A::Processing, E::Fail) => Some(Apply(A::Errored)),
-        (A::Constrained | A::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
-        (A::Queued | A::Processing, E::Withdraw) => Some(Execute(WorkState::Complete)),
-        (A::Queued | A::Processing | A::Constrained | A::Errored, E::Cancel) => Some(Apply(A::Cancelled)),
-        (A::Queued, E::Release | E::Fail | E::Applied | E::Constrain | E::Reapply | E::Retry | E::Revert)
-        | (A::Processing, E::Start | E::Reapply | E::Retry | E::Revert)
-        | (A::Constrained, E::Start | E::Release | E::Fail | E::Applied | E::Constrain | E::Retry)
-        | (A::Errored, E::Start | E::Release | E::Fail | E::Applied | E::Constrain | E::Reapply)
-        | (
-            A::Applied | A::Cancelled,
-            E::Start
-            | E::Release
-            | E::Fail
-            | E::Applied
-            | E::Constrain
-            | E::Reapply
-            | E::Retry
-            | E::Revert
-            | E::Cancel,
-        )
-        | (A::Constrained | A::Errored | A::Applied | A::Cancelled, E::Withdraw)
-        | (_, E::Complete | E::Advance | E::Again) => None,
-    }
 }
 
 impl fmt::Display for PlanState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.phase(), self.word())
     }
-}
-
-impl PlanEvent {
-    /// All of them.
-    pub const ALL: [PlanEvent; 13] = [
-        PlanEvent::Start,
-        PlanEvent::Release,
-        PlanEvent::Complete,
-        PlanEvent::Fail,
-        PlanEvent::Advance,
-        PlanEvent::Applied,
-        PlanEvent::Constrain,
-        PlanEvent::Reapply,
-        PlanEvent::Withdraw,
-        PlanEvent::Retry,
-        PlanEvent::Again,
-        PlanEvent::Revert,
-        PlanEvent::Cancel,
-    ];
-
-    /// The event with this name.
-    pub fn parse(word: &str) -> Option<PlanEvent> {
-        PlanEvent::ALL.into_iter().find(|event| event.as_str() == word)
-    }
-
-    /// Its name, as stored and shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PlanEvent::Start => "start",
-            PlanEvent::Release => "release",
-            PlanEvent::Complete => "complete",
-            PlanEvent::Fail => "fail",
-            PlanEvent::Advance => "advance",
-            PlanEvent::Applied => "applied",
-            PlanEvent::Constrain => "constrain",
-            PlanEvent::Reapply => "reapply",
-            PlanEvent::Withdraw => "withdraw",
-            PlanEvent::Retry => "retry",
-            PlanEvent::Again => "again",
-            PlanEvent::Revert => "revert",
-            PlanEvent::Cancel => "cancel",
-        }
-    }
-}
-
-impl fmt::Display for PlanEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Returns where each event leads from each state; an empty cell is refused. Printed into the docs.
-pub fn table_markdown() -> String {
-    let mut table = String::from("| state |");
-    for event in PlanEvent::ALL {
-        table.push_str(&format!(" {event} |"));
-    }
-    table.push_str(&format!("\n|---|{}\n", "---|".repeat(PlanEvent::ALL.len())));
-    for state in PlanState::ALL {
-        table.push_str(&format!("| {state} |"));
-        for event in PlanEvent::ALL {
-            let cell = state.next(event).map_or_else(|_| String::new(), |next| format!(" {next}"));
-            table.push_str(&format!("{cell} |"));
-        }
-        table.push('\n');
-    }
-    table
 }

@@ -5,7 +5,7 @@ use super::event_draft;
 use super::{PlanRecord, wall};
 use crate::id::{ApplyId, Claim};
 use crate::job::{Job, JobEvent, JobTransitionRejection, LeaseLost};
-use crate::plan::{ConstraintReason, PlanEvent, why_constrained};
+use crate::plan::{ConstraintReason, Initiator, PlanEvent, why_constrained};
 use crate::time::Ms;
 
 impl PlanRecord {
@@ -84,7 +84,7 @@ impl PlanRecord {
     fn move_without_job(&mut self, event: PlanEvent, now: Ms) {
         let moved = self.plan.as_ref().and_then(|plan| plan.moved(event, Vec::new(), wall(now)).ok());
         if let Some(moved) = moved {
-            self.keep_moved(moved, event, event_draft::BY_JOURNAL, now);
+            self.keep_moved(moved, event, Initiator::Journal, now);
         }
     }
 

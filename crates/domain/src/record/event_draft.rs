@@ -20,14 +20,7 @@ use crate::failure::NewError;
 use crate::failure::retry::{RecoveryAction, RecoveryAdvice};
 use crate::id::ApplyId;
 use crate::job::Job;
-use crate::plan::{Plan, PlanEvent};
-
-/// The mover of a plan that followed its job.
-pub const BY_JOB: &str = "job";
-/// The mover of a plan in the step in which it was made.
-pub const BY_MAKING: &str = "use";
-/// The mover of a plan whose journal was brought to its end without a job.
-pub const BY_JOURNAL: &str = "journal";
+use crate::plan::{Initiator, Plan, PlanEvent};
 
 /// A record that has no number yet.
 pub type EventDraft = (EventKind, Value);
@@ -38,9 +31,9 @@ pub fn plan_created(plan: &Plan) -> EventDraft {
 }
 
 /// A plan moved.
-pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> EventDraft {
+pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: Initiator) -> EventDraft {
     let data = json!({
-        "from": before.state.to_string(), "to": after.state.to_string(), "event": event.as_str(), "by": by,
+        "from": before.state.to_string(), "to": after.state.to_string(), "event": event.as_str(), "by": by.as_str(),
         "attempt": after.attempt,
     });
     bounded(EventKind::PlanMoved, data)
@@ -49,7 +42,10 @@ pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> Ev
 /// A plan went these ways in the step in which it was made.
 pub fn plan_made(first: &Plan, moves: &[(Plan, PlanEvent)]) -> Vec<EventDraft> {
     let befores = std::iter::once(first).chain(moves.iter().map(|(plan, _)| plan));
-    befores.zip(moves).map(|(before, (after, event))| plan_moved(before, after, *event, BY_MAKING)).collect()
+    befores
+        .zip(moves)
+        .map(|(before, (after, event))| plan_moved(before, after, *event, Initiator::Creation))
+        .collect()
 }
 
 /// An apply was undone, or done again.

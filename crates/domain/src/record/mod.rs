@@ -53,7 +53,7 @@ use crate::failure::retry::RecoveryPolicy;
 use crate::id::{ApplyId, CallNumber, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobState, JobTransitionRejection, LeaseLost, NewJob};
 use crate::ledger::PlanLedger;
-use crate::plan::{ConstraintReason, Plan, follow};
+use crate::plan::{ConstraintReason, Initiator, Plan, follow};
 use crate::time::{Ms, WallMs};
 use apply::ApplyRecord;
 use event::EventRecord;
@@ -209,7 +209,7 @@ impl PlanRecord {
             self.tell(event_draft::job_moved(&before, &after), now);
         }
         if let Some((moved, event)) = followed {
-            self.keep_moved(moved, event, event_draft::BY_JOB, now);
+            self.keep_moved(moved, event, Initiator::Job, now);
         }
         self.jobs.get(&id).ok_or(JobTransitionRejection::NotFound { job: id })
     }

@@ -6,7 +6,7 @@ use super::event_draft;
 use super::{PlanRecord, wall};
 use crate::decision::{Decision, NewDecision};
 use crate::job::{JobTransitionRejection, NewJob};
-use crate::plan::{ManualTransition, NewPlan, Plan, PlanEvent, PlanMoveError, TransitionResult};
+use crate::plan::{Initiator, ManualTransition, NewPlan, Plan, PlanEvent, PlanMoveError, TransitionResult};
 use crate::time::Ms;
 
 impl PlanRecord {
@@ -48,7 +48,12 @@ impl PlanRecord {
     ///
     /// # Errors
     /// Returns an error if there is no plan, or if [`ManualTransition::resolve`] does.
-    pub fn move_plan(&mut self, asked: &ManualTransition, by: &str, now: Ms) -> Result<Plan, PlanMoveError> {
+    pub fn move_plan(
+        &mut self,
+        asked: &ManualTransition,
+        by: Initiator,
+        now: Ms,
+    ) -> Result<Plan, PlanMoveError> {
         let plan = self.plan.as_ref().ok_or(PlanMoveError::NotFound)?;
         let known = asked.job.and_then(|job| self.jobs.get(&job.id));
         match asked.resolve(plan, self.live_job(), known, now, wall(now))? {
@@ -70,7 +75,7 @@ impl PlanRecord {
     }
 
     /// Stores the plan after `event`.
-    pub(super) fn keep_moved(&mut self, moved: Plan, event: PlanEvent, by: &str, now: Ms) {
+    pub(super) fn keep_moved(&mut self, moved: Plan, event: PlanEvent, by: Initiator, now: Ms) {
         let told = self.plan.as_ref().map(|before| event_draft::plan_moved(before, &moved, event, by));
         self.plan = Some(moved);
         self.tell(told, now);

@@ -189,12 +189,12 @@ fn a_revert_is_decided_and_all_but_the_prompt_gives_way_to_it() {
     };
     let before = record.clone();
     let on_what_gives_way = NewDecision { depends_on: vec![2], ..choice("x") };
-    let refused = record.move_plan(&revert(&before, 2, vec![on_what_gives_way]), "person", Ms(5));
+    let refused = record.move_plan(&revert(&before, 2, vec![on_what_gives_way]), Initiator::User, Ms(5));
     assert_eq!(refused, Err(PlanMoveError::Refused(DecisionInvalid::DependsOn { seq: 2 }.into())));
     assert_eq!(record, before, "neither the move nor a decision");
 
     let guidance = NewDecision { kind: DecisionKind::Guidance, ..choice("smaller steps") };
-    record.move_plan(&revert(&before, 2, vec![guidance]), "person", Ms(5)).unwrap();
+    record.move_plan(&revert(&before, 2, vec![guidance]), Initiator::User, Ms(5)).unwrap();
     let told = |record: &PlanRecord| -> Vec<(u32, DecisionKind, u32, Option<u32>)> {
         let decisions = record.decisions().iter();
         decisions.map(|d| (d.seq, d.new.kind, d.new.attempt, d.superseded_by)).collect()

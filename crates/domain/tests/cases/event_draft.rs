@@ -43,7 +43,7 @@ fn kinds_are_unique_and_parse_back() {
 fn a_move_tells_where_from_where_to_by_what_and_by_whom() {
     let plan = Plan::new(new_plan(), WallMs(1));
     let moved = plan.moved(PlanEvent::Start, Vec::new(), WallMs(2)).unwrap();
-    let (kind, data) = plan_moved(&plan, &moved, PlanEvent::Start, BY_JOB);
+    let (kind, data) = plan_moved(&plan, &moved, PlanEvent::Start, Initiator::Job);
     let from_to = ("strategize/queued", "strategize/processing");
     assert_eq!(kind, EventKind::PlanMoved);
     assert_eq!(

@@ -223,7 +223,7 @@ fn take(record: &mut PlanRecord, step: &Step, next_job: &mut u128, now: Ms) -> b
                 request: json!(null),
                 decisions: Vec::new(),
             };
-            let moved = record.move_plan(&asked, "person", now).is_ok();
+            let moved = record.move_plan(&asked, Initiator::User, now).is_ok();
             *next_job += u128::from(moved);
             moved
         }

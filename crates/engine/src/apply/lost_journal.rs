@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan};
+use domain::{
+    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan, latest_apply,
+};
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalHeader, UndoError};
 
@@ -252,12 +254,8 @@ async fn compare_files(
                 Ok(applies) => applies,
                 Err(error) => return ObservedFiles::Unknown(error.to_string()),
             };
-            let is_standing =
-                |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
-            let Some(standing) = applies.iter().rev().find(is_standing) else {
-                return ObservedFiles::Nothing;
-            };
-            match engine.journals.read_undo(standing.id) {
+            let Some(applied) = latest_apply(&applies) else { return ObservedFiles::Nothing };
+            match engine.journals.read_undo(applied.id) {
                 Ok(images) => {
                     let wanted = wanted_back(&images, &aliases(plan));
                     compare(plan, &wanted, &images, left_by(&images), journal)

@@ -28,6 +28,7 @@ use sandbox::journal::{Attributes, FileImage, ImageBytes, JournalChange};
 use crate::plan::create::path_of;
 
 /// A change that a person wants to have.
+#[derive(Clone, Debug)]
 pub(crate) struct WantedChange {
     pub(crate) change: NetChange,
     /// Its name for users.

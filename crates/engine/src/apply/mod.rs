@@ -14,11 +14,10 @@ pub(crate) mod check_validity;
 mod clean_filter;
 pub(crate) mod crash_recovery;
 mod git_commit;
-pub(crate) mod invariants;
 pub(crate) mod locks;
 mod lost_journal;
 pub(crate) mod merge;
-mod selection;
+pub(crate) mod selection;
 pub(crate) mod transaction;
 mod undo;
 
@@ -26,21 +25,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ConstraintReason, JobState, NetChange, Phase,
-    Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
-    WorkState,
+    ApplyId, ApplyRecord, ApplyState, ConstraintReason, HELD, Initiator, JobState, NetChange, Phase, Plan,
+    PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs, WorkState,
+    latest_apply,
 };
 use serde::{Deserialize, Serialize};
-use store::{PlanStoreError, StoreError};
+use store::{PlanMove, PlanStoreError, StoreError};
 use sync::{CancellationToken, Observed};
 
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
+use crate::plan::transition::plan_move;
 use crate::run::ApplyAs;
 use crate::run::plan_sandbox::content::StoreContents;
 use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
 use locks::LocksError;
 use merge::{Conflict, MergeError, ProjectRoots};
+use selection::CheckedSelection;
 use transaction::{Authority, TransactionError};
 
 /// The number of times that an apply that waits is replaced before others are let have their way.
@@ -142,6 +143,17 @@ pub struct ApplyPreview {
     pub validations: ValidationSummary,
     /// Files that have other names, which the plan does not mention.
     pub linked: Vec<String>,
+    /// The request that it is for.
+    request: ApplyRequest,
+    /// The changes that the request selects.
+    selection: CheckedSelection,
+}
+
+impl ApplyPreview {
+    /// Returns whether it shows what this request selects of the plan as it is.
+    fn is_for(&self, plan: &Plan, request: &ApplyRequest) -> bool {
+        self.plan.version == plan.version && self.request == *request
+    }
 }
 
 /// Why nothing was applied or undone.
@@ -337,8 +349,8 @@ impl Engine {
     /// A word names nothing, or a file or content cannot be read.
     pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplyPreview, ApplyError> {
         let plan = self.inner.store.plan(id).await?;
-        let chosen = self.inner.select_changes(&plan, request).await?;
-        let validations = self.inner.checks_of_selection(&plan, &chosen).await?;
+        let selection = self.check_selection(&plan, request).await?;
+        let chosen = &selection.changes;
         let roots = ProjectRoots::open(&plan)?;
         let merged =
             merge::merge_all(&roots, &chosen.wanted, &StoreContents(self.inner.store.as_ref()), None)?;
@@ -352,9 +364,11 @@ impl Engine {
             merged: merged.merged,
             already: merged.already,
             conflicts: merged.conflicts,
-            left_out: chosen.left_out,
-            validations,
+            left_out: chosen.left_out.clone(),
+            validations: selection.checks.clone(),
             linked,
+            request: request.clone(),
+            selection,
         })
     }
 
@@ -370,10 +384,11 @@ impl Engine {
     /// # Errors
     /// As [`ApplyError`] says; in every case but a stuck one the user's files are as they were.
     pub async fn apply(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
-        self.apply_unless(id, request, &CancellationToken::new().observe()).await
+        self.apply_unless(id, request, None, &CancellationToken::new().observe()).await
     }
 
-    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was.
+    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was. What a
+    /// preview of the same plan and request selected is not selected again before the plan moves.
     ///
     /// # Errors
     /// As [`apply`](Self::apply), and [`ApplyError::Withdrawn`].
@@ -381,27 +396,41 @@ impl Engine {
         &self,
         id: PlanId,
         request: &ApplyRequest,
+        preview: Option<&ApplyPreview>,
         stop: &Observed,
     ) -> Result<ApplySummary, ApplyError> {
         let plan = self.inner.store.plan(id).await?;
         let state = plan.state;
         match state {
-            PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
+            PlanState::Apply(_) if plan.is_applied() => {
                 return self.earlier(&plan, request).await;
             }
-            PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
+            PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !state.is_cancelled() => {}
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
                 return Err(ApplyError::NotReady { plan: id, state });
             }
         }
-        self.may_apply(&plan, request).await?;
+        if plan.spec.read_only {
+            return Err(ApplyError::ReadOnly { plan: id });
+        }
         if state == PlanState::Apply(ApplyState::Applied) {
-            return match transaction::apply(&self.inner, &plan, request, &Authority::LockHolder { stop })
-                .await
-            {
+            let selection = self.check_selection(&plan, request).await?;
+            if let Some(refused) = refusal(&plan, request, &selection) {
+                return Err(refused);
+            }
+            let authority = Authority::LockHolder { stop };
+            return match transaction::apply(&self.inner, &plan, request, selection, &authority).await {
                 Err(TransactionError::Settled { .. }) => self.earlier(&plan, request).await,
                 carried => Ok(carried?),
             };
+        }
+        // The owner of the job selects again, under its claim.
+        let refused = match preview.filter(|preview| preview.is_for(&plan, request)) {
+            Some(preview) => refusal(&plan, request, &preview.selection),
+            None => refusal(&plan, request, &self.check_selection(&plan, request).await?),
+        };
+        if let Some(refused) = refused {
+            return Err(refused);
         }
         self.queue_apply(plan, request).await?;
         let mut running = std::pin::pin!(self.run_live_job(id, ApplyAs::Asked));
@@ -424,21 +453,15 @@ impl Engine {
         }
     }
 
-    /// Refuses what can be refused before anything moves.
-    async fn may_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
-        if plan.spec.read_only {
-            return Err(ApplyError::ReadOnly { plan: plan.id });
-        }
-        let chosen = self.inner.select_changes(plan, request).await?;
-        if chosen.wanted.is_empty() && !request.allow_empty {
-            return Err(ApplyError::NothingToApply { plan: plan.id });
-        }
-        let summary = self.inner.checks_of_selection(plan, &chosen).await?;
-        if !request.is_let_through(&summary) {
-            return Err(ApplyError::Validation { plan: plan.id, summary });
-        }
-        let files = transaction::too_large(plan, &chosen.wanted);
-        if files.is_empty() { Ok(()) } else { Err(ApplyError::TooLarge { plan: plan.id, files }) }
+    /// Selects the changes that the request names, with what their checks say.
+    async fn check_selection(
+        &self,
+        plan: &Plan,
+        request: &ApplyRequest,
+    ) -> Result<CheckedSelection, ApplyError> {
+        let changes = self.inner.select_changes(plan, request).await?;
+        let checks = self.inner.checks_of_selection(plan, &changes).await?;
+        Ok(CheckedSelection { changes, checks })
     }
 
     /// Queues the apply, or finds it queued. One that waits with another choice is replaced.
@@ -463,7 +486,9 @@ impl Engine {
                 PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
             };
             let request = serde_json::to_value(request).unwrap_or_default();
-            self.move_with(&plan, event, Phase::Apply, "person", request).await?;
+            let job = self.new_job(id, Phase::Apply, HELD);
+            self.move_plan(PlanMove { request, ..plan_move(&plan, event, Initiator::User, Some(job)) })
+                .await?;
             return Ok(());
         }
         Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
@@ -541,12 +566,8 @@ impl Engine {
     /// Returns the summary of the apply that is in force, if it is of the same choice.
     async fn earlier(&self, plan: &Plan, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
         let applies = self.inner.store.applies(plan.id).await?;
-        let stands = applies
-            .iter()
-            .rev()
-            .find(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied);
         let gone = || ApplyError::Failed { plan: plan.id, why: "its record is gone".to_owned() };
-        let stands = stands.ok_or_else(gone)?;
+        let stands = latest_apply(&applies).ok_or_else(gone)?;
         let applied: Option<ApplyRequest> = serde_json::from_value(stands.selection.clone()).ok().flatten();
         let applied = applied.unwrap_or_default();
         if applied != *request {
@@ -580,6 +601,19 @@ impl Engine {
     }
 }
 
+/// Returns why the selection is refused before anything moves; `None` if it is not.
+fn refusal(plan: &Plan, request: &ApplyRequest, selection: &CheckedSelection) -> Option<ApplyError> {
+    let CheckedSelection { changes, checks } = selection;
+    if changes.wanted.is_empty() && !request.allow_empty {
+        return Some(ApplyError::NothingToApply { plan: plan.id });
+    }
+    if !request.is_let_through(checks) {
+        return Some(ApplyError::Validation { plan: plan.id, summary: checks.clone() });
+    }
+    let files = transaction::too_large(plan, &changes.wanted);
+    (!files.is_empty()).then_some(ApplyError::TooLarge { plan: plan.id, files })
+}
+
 impl From<TransactionError> for ApplyError {
     fn from(error: TransactionError) -> Self {
         error.into_apply_error()
@@ -594,8 +628,4 @@ fn addresses(places: &BTreeSet<(RootIndex, RelPath)>, plan: &Plan) -> Vec<String
         None => path.to_string(),
     };
     places.iter().map(address).collect()
-}
-
-fn is_cancelled(state: PlanState) -> bool {
-    state == PlanState::Apply(ApplyState::Cancelled)
 }

@@ -1,23 +1,29 @@
 //! The changes of a plan that the user selected, and the check results for them.
+//!
+//! # Invariants
+//! The rules among a plan's invariants judge all its changes when it was executed, and the selected ones when
+//! it is applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNumber, ChangeSelection, HunkAddress, Kind, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex,
-    SelectableChange, SelectedPart, ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all,
-    narrow, net_hash,
+    CallNumber, ChangeSelection, CheckedFile, HunkAddress, InvariantRule, InvariantViolation, Kind, LinesChanged,
+    NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange, SelectedPart,
+    ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all, invariant_check_name, narrow,
+    net_hash, violations,
 };
 use store::StoreError;
 
-use super::invariants::what_breaks;
 use super::merge::WantedChange;
+use super::transaction::lines_of;
 use super::{ApplyError, ApplyRequest};
 use crate::engine::EngineInner;
 use crate::query::details::verdicts_of;
 use crate::query::diff::aliases;
 
 /// The changes of a plan that a person chose.
+#[derive(Clone, Debug)]
 pub(crate) struct SelectedChanges {
     pub(crate) net: Vec<NetChange>,
     pub(crate) wanted: Vec<WantedChange>,
@@ -36,6 +42,13 @@ impl SelectedChanges {
         };
         parts(self) == parts(other) && taken(self).is_subset(&taken(other))
     }
+}
+
+/// The changes that a person chose, and what their checks say.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedSelection {
+    pub(crate) changes: SelectedChanges,
+    pub(crate) checks: ValidationSummary,
 }
 
 impl EngineInner {
@@ -171,4 +184,46 @@ fn add_carriers(wanted: &mut Vec<WantedChange>, all: Vec<NetChange>, names: &[Pr
             wanted.push(WantedChange { change, address, content, attributes, take: false, is_carrier: true });
         }
     }
+}
+
+impl EngineInner {
+    /// The rules that these changes break.
+    pub(crate) fn broken_invariants(&self, plan: &Plan, net: &[NetChange]) -> Vec<InvariantViolation> {
+        broken(plan, net.iter().map(|change| (change, || self.file_diff(change.clone(), &[]).lines)))
+    }
+
+    /// The rules that what was chosen breaks.
+    pub(crate) fn broken_by_chosen(&self, plan: &Plan, wanted: &[WantedChange]) -> Vec<InvariantViolation> {
+        let judged = wanted.iter().filter(|wanted| !wanted.is_carrier);
+        broken(plan, judged.map(|wanted| (&wanted.change, || lines_of(self, wanted))))
+    }
+}
+
+/// Returns the violations of the rules in the words of this check; `None` if they hold.
+pub(crate) fn what_breaks(check: &str, broken: &[InvariantViolation]) -> Option<String> {
+    let of_check = broken.iter().filter(|broken| invariant_check_name(&broken.text) == check);
+    let what: Vec<&str> = of_check.map(|broken| broken.what.as_str()).collect();
+    (!what.is_empty()).then(|| what.join("; "))
+}
+
+fn broken<'a, L: FnOnce() -> LinesChanged>(
+    plan: &Plan,
+    changes: impl Iterator<Item = (&'a NetChange, L)>,
+) -> Vec<InvariantViolation> {
+    let counts_lines = |rule: &InvariantRule| matches!(rule, InvariantRule::MaxLines(_));
+    let counts_lines =
+        plan.spec.invariants.iter().any(|invariant| invariant.rule.as_ref().is_some_and(counts_lines));
+    let touched = changes.map(|(change, lines)| CheckedFile {
+        alias: plan.projects.get(usize::from(change.root.0)).map_or("", |project| project.alias.as_str()),
+        path: &change.path,
+        from: change.from.as_ref(),
+        lines: match counts_lines {
+            true => {
+                let lines = lines();
+                lines.insertions.saturating_add(lines.deletions)
+            }
+            false => 0,
+        },
+    });
+    violations(&plan.spec.invariants, &touched.collect::<Vec<_>>())
 }

@@ -17,9 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyState, ConflictKind, ConstraintReason, ErrorCategory, Fence, Hash,
-    LinesChanged, NewApply, Plan, PlanId, PlanState, RelPath, RootIndex, WallMs, hunks, lines_changed,
-    net_hash,
+    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ConstraintReason, ErrorCategory, Fence, Hash, LinesChanged,
+    NewApply, Plan, PlanId, RelPath, RootIndex, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalEnding, JournalRoot, PrepareError, Request, RollbackReason};
@@ -35,13 +34,13 @@ use super::merge::{
     Conflict, MergeError, MergeResult, ProjectRoots, UndoneJournal, WantedChange, counted, linked_elsewhere,
     merge_all,
 };
+use super::selection::CheckedSelection;
 use super::{ApplyError, ApplyRequest, ApplySummary};
 use super::{crash_recovery, git_commit};
 use crate::apply::crash_recovery::{UnsettledApply, UnsettledReason};
 use crate::engine::EngineInner;
 use crate::plan::create::path_of;
-use crate::run::RunState;
-use worker::JobRun;
+use crate::run::RunContext;
 
 /// The number of times that a file that changes under us is merged again.
 const TRIES_MAX: u32 = 3;
@@ -49,12 +48,7 @@ const TRIES_MAX: u32 = 3;
 /// The right by which an apply writes.
 pub(crate) enum Authority<'a> {
     /// The owner of the plan's job.
-    Owner {
-        /// The run.
-        run: &'a JobRun,
-        /// The live state of the run.
-        live: &'a Arc<RunState>,
-    },
+    Owner(RunContext<'a>),
     /// The holder of the plan's lock; the plan itself is final.
     LockHolder {
         /// Cancelled when that process does not want it any more.
@@ -66,7 +60,7 @@ impl Authority<'_> {
     /// Cancelled when nothing more is to be done, as long as nothing was written.
     pub(crate) fn scope(&self) -> &Observed {
         match self {
-            Self::Owner { run, .. } => run.scope(),
+            Self::Owner(run) => run.job.scope(),
             Self::LockHolder { stop } => stop,
         }
     }
@@ -176,21 +170,18 @@ pub(crate) fn branch_reason(name: String) -> ConstraintReason {
     ConstraintReason { kind: BRANCH.to_owned(), subject: name, message }
 }
 
-/// Applies what was chosen.
+/// Applies what was selected by the `request`.
 pub(crate) async fn apply(
     engine: &Arc<EngineInner>,
     plan: &Plan,
     request: &ApplyRequest,
+    selection: CheckedSelection,
     authority: &Authority<'_>,
 ) -> Result<ApplySummary, TransactionError> {
-    let chosen = engine
-        .select_changes(plan, request)
-        .await
-        .map_err(|error| TransactionError::Chosen(Box::new(error)))?;
+    let CheckedSelection { changes: chosen, checks } = selection;
     if chosen.wanted.is_empty() && !request.allow_empty {
         return Err(TransactionError::Nothing { plan: plan.id });
     }
-    let checks = engine.checks_of_selection(plan, &chosen).await?;
     let files = too_large(plan, &chosen.wanted);
     if !files.is_empty() {
         return Err(TransactionError::Chosen(Box::new(ApplyError::TooLarge { plan: plan.id, files })));
@@ -326,10 +317,10 @@ async fn settled_meanwhile(
         .plan(plan)
         .await
         .map_err(|error| TransactionError::Failed { plan, why: error.to_string() })?;
-    let stands = now.state == PlanState::Apply(ApplyState::Applied) && now.undone_at.is_none();
+    let stands = now.is_applied();
     let is_due = match (job.kind, authority) {
         (ApplyKind::Apply, _) => !stands,
-        (ApplyKind::Undo, Authority::Owner { .. } | Authority::LockHolder { .. }) => stands,
+        (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder { .. }) => stands,
     };
     if is_due { Ok(()) } else { Err(TransactionError::Settled { plan }) }
 }
@@ -410,7 +401,7 @@ async fn attempt(
         kind: job.kind,
         roots: journal_roots(plan)?,
         fence: match authority {
-            Authority::Owner { run, .. } => run.claim().fence,
+            Authority::Owner(run) => run.job.claim().fence,
             Authority::LockHolder { .. } => Fence(0),
         },
         time_ms: engine.wall().0,
@@ -498,10 +489,10 @@ async fn seal(
     new: NewApply,
 ) -> Result<(), TransactionError> {
     match authority {
-        Authority::Owner { run, .. } => {
+        Authority::Owner(RunContext { job, .. }) => {
             let plan = new.plan;
-            let effect = run.enter().map_err(|_| TransactionError::Cancelled { plan })?;
-            match engine.store.seal_apply(&effect, &run.claim(), new).await {
+            let effect = job.enter().map_err(|_| TransactionError::Cancelled { plan })?;
+            match engine.store.seal_apply(&effect, &job.claim(), new).await {
                 Ok(()) => Ok(()),
                 Err(JobStoreError::Store(StoreError::LeaseLost(_)) | JobStoreError::Refused(_)) => {
                     Err(TransactionError::Cancelled { plan })

@@ -9,8 +9,8 @@
 use std::io::Read;
 
 use domain::{
-    ApplyKind, ApplyRecord, ApplyStage, ApplyState, Base, FileState, LinesChanged, NetChange, PathChange,
-    Plan, PlanId, PlanState, ProjectAlias, carriers, hunks, lines_changed,
+    ApplyKind, Base, FileState, LinesChanged, NetChange, PathChange, PlanId, ProjectAlias, carriers, hunks,
+    latest_apply, lines_changed,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{FileImage, UndoError, UndoJournal};
@@ -41,11 +41,12 @@ impl Engine {
     /// As [`undo`](Self::undo), and [`ApplyError::Withdrawn`].
     pub async fn undo_unless(&self, id: PlanId, stop: &Observed) -> Result<ApplySummary, ApplyError> {
         let plan = self.inner.store.plan(id).await?;
-        if plan.state != PlanState::Apply(ApplyState::Applied) || plan.undone_at.is_some() {
+        if !plan.is_applied() {
             return Err(ApplyError::NotReady { plan: id, state: plan.state });
         }
-        let standing = self.standing_apply(&plan).await?;
-        let apply = standing.id;
+        let applies = self.inner.store.applies(id).await?;
+        let applied = latest_apply(&applies).ok_or(ApplyError::UndoExpired { plan: id })?;
+        let apply = applied.id;
         let damaged = || ApplyError::UndoDamaged { plan: id, journal: self.inner.journals.undo_path(apply) };
         let images = self.inner.journals.read_undo(apply).map_err(|error| match error {
             UndoError::Damaged { .. } => damaged(),
@@ -72,7 +73,7 @@ impl Engine {
             already: false,
         };
         // What was written through to other names is taken back through them.
-        let asked: Option<ApplyRequest> = serde_json::from_value(standing.selection.clone()).ok();
+        let asked: Option<ApplyRequest> = serde_json::from_value(applied.selection.clone()).ok();
         let job = ApplyJob {
             plan: &plan,
             kind: ApplyKind::Undo,
@@ -98,13 +99,6 @@ impl Engine {
             let _ = self.inner.journals.forget_spent(spent);
         }
         Ok(undone)
-    }
-
-    async fn standing_apply(&self, plan: &Plan) -> Result<ApplyRecord, ApplyError> {
-        let applies = self.inner.store.applies(plan.id).await?;
-        let is_standing = |kind, stage| kind == ApplyKind::Apply && stage == ApplyStage::Applied;
-        let standing = applies.iter().rev().find(|apply| is_standing(apply.kind, apply.stage));
-        standing.cloned().ok_or(ApplyError::UndoExpired { plan: plan.id })
     }
 }
 

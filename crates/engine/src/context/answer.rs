@@ -102,7 +102,7 @@ mod tests {
         let (id, text) = (ContextId::from_u128(1), "t".to_owned());
         let given =
             AssembledContext { id, text, tokens: 7, fragments, hash: Hash::from_content(b"t"), receipt };
-        let told = context_answer(&given, &|place| format!("x:{}", place.path));
+        let answer = context_answer(&given, &|place| format!("x:{}", place.path));
         let expected = json!({
             "text": "t", "tokens": 7, "left_out": 4,
             "included": [
@@ -113,6 +113,6 @@ mod tests {
             ],
             "notes": ["the index is read-only", "simple-keyword: timed out"],
         });
-        assert_eq!(told, expected);
+        assert_eq!(answer, expected);
     }
 }

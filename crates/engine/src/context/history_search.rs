@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use store::{Store, StoreError};
 
 use crate::engine::Engine;
-use crate::query::error_times::{ErrorMoment, error_moments};
+use crate::query::details::{ErrorMoment, error_moments};
 
 /// The number of commits of a project that are looked through.
 const COMMITS_MAX: u32 = 2_000;
@@ -61,8 +61,8 @@ pub fn answer(
     past.retain(|one| question.wants(one.kind));
     past.sort_by(|a, b| (Reverse(a.at), a.kind, &a.id).cmp(&(Reverse(b.at), b.kind, &b.id)));
     // Redacted before it is looked through: nobody finds out a secret by asking for parts of it.
-    let told = past.into_iter().map(|one| HistoryMatch { text: redact(&one.text), ..one });
-    let mut found = told.filter(|one| one.text.to_lowercase().contains(&wanted));
+    let redacted = past.into_iter().map(|one| HistoryMatch { text: redact(&one.text), ..one });
+    let mut found = redacted.filter(|one| one.text.to_lowercase().contains(&wanted));
     let limit = usize::try_from(question.limit).unwrap_or(usize::MAX);
     let matches: Vec<Value> = found.by_ref().take(limit).map(|one| shown(&one)).collect();
     json!({ "matches": matches, "truncated": found.next().is_some() })

@@ -94,13 +94,13 @@ impl EngineInner {
         findings.truncate(FINDINGS_MAX);
         Ok(PlanFacts {
             plan: plan.id,
-            decisions: stand.map(|decision| self.told(decision)).collect(),
+            decisions: stand.map(|decision| self.decision_fact(decision)).collect(),
             touched: touched.collect::<BTreeSet<_>>().into_iter().collect(),
             findings,
         })
     }
 
-    fn told(&self, decision: &Decision) -> DecisionFact {
+    fn decision_fact(&self, decision: &Decision) -> DecisionFact {
         let new = &decision.new;
         let shown = |text: &str| self.redactor.redact_text(text);
         DecisionFact {

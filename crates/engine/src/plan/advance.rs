@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use domain::{GateDecision, NewJob, Plan, PlanId, PlanState, WorkState};
 use store::{PlanFilter, StoreError};
 
-use super::gates::{NextAction, gate_actor, gated_phase};
+use super::gates::{NextAction, gate_initiator, gated_phase};
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
 use crate::plan::gates::GateStatus;
@@ -42,7 +42,7 @@ impl Engine {
         let NextAction::Pass(point) = self.next_action(&plan).await? else { return Ok(false) };
         let phase = gated_phase(point);
         let job = NewJob::after(last, self.new_job(id, phase, domain::Ms(0)).id, phase);
-        match self.pass_gate(&plan, point, job, gate_actor(point)).await {
+        match self.pass_gate(&plan, point, job, gate_initiator(point)).await {
             // Somebody else was faster.
             Err(ExecuteError::Busy { .. }) => Ok(false),
             moved => moved.map(|_| true),

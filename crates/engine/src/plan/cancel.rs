@@ -4,26 +4,36 @@
 //! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
 //! 2. An owner that is dead is replaced by this process, which finishes the cancel.
 //! 3. Everything that was recorded is retained.
+//! 4. A cancel that was requested and never acknowledged, because the process that owned the job died, is
+//!    finished by the next process that opens the data directory. Only a plan whose cancel was requested is
+//!    cancelled: a plan whose owner just died waits for the user. A plan that was to be stopped to begin
+//!    again does that. Without a dead worker this costs one look at a directory. It never blocks the command:
+//!    a cancel that cannot be finished now is left as it was, and reported as interrupted.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{APPLY_WITHDRAWN, Job, JobTransitionRejection, Phase, Plan, PlanEvent, PlanId, PlanState};
-use serde_json::Value;
-use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
+use domain::{
+    APPLY_WITHDRAWN, CancelRequest, Initiator, Job, JobState, JobTransitionRejection, Phase, Plan, PlanEvent,
+    PlanId, PlanState, STOPPED_TO_REPLAN,
+};
+use store::{JobStoreError, PlanStoreError, StoreError};
 use sync::primitives::lock;
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::maintenance::retained_sandboxes::retained_dir_of;
 use crate::plan::execute::ExecuteError;
+use crate::plan::transition::plan_move;
 use crate::query::details::store_error;
 use crate::run::ApplyAs;
 use crate::workers::notify::{Notification, PlanWaiter};
-use crate::workers::registry::release_dead_leases;
+use crate::workers::registry::{dead_worker_ids, release_dead_leases};
 
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_millis(100);
+/// The time that one cancel of a dead owner may take to be finished.
+const FINISH_WAIT: Duration = Duration::from_secs(30);
 
 /// A cancel that is acknowledged.
 #[derive(Clone, Debug)]
@@ -92,7 +102,7 @@ impl Engine {
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
         let plan = self.inner.store.plan(id).await?;
-        if is_cancelled(plan.state) {
+        if plan.state.is_cancelled() {
             return self.report(plan, true).await;
         }
         if plan.state.is_final() {
@@ -116,21 +126,13 @@ impl Engine {
 
     /// No job is in the way: the plan's row moves at once.
     async fn cancel_idle(&self, plan: &Plan) -> Result<CancelReport, CancelError> {
-        if is_cancelled(plan.state) {
+        if plan.state.is_cancelled() {
             return self.report(plan.clone(), true).await;
         }
         if plan.state.is_final() {
             return Err(CancelError::Final { plan: plan.id, state: plan.state });
         }
-        let request = PlanMove {
-            plan: plan.id,
-            version: plan.version,
-            event: PlanEvent::Cancel,
-            by: "person".to_owned(),
-            job: None,
-            request: Value::Null,
-            decisions: Vec::new(),
-        };
+        let request = plan_move(plan, PlanEvent::Cancel, Initiator::User, None);
         match self.inner.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobTransitionRejection::CancelTooLate)) => {
                 Err(CancelError::TooLate { plan: plan.id })
@@ -162,7 +164,7 @@ impl Engine {
         let is_first = self.end_job(plan, job, reason, wait).await?;
         let plan = self.inner.store.plan(plan.id).await?;
         match plan.state {
-            state if is_cancelled(state) => self.report(plan, !is_first).await,
+            state if state.is_cancelled() => self.report(plan, !is_first).await,
             state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
             _ => Err(CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan) })),
         }
@@ -248,12 +250,12 @@ impl Engine {
     }
 
     async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
-        let entries_kept = self.entries(&plan).await?.len();
+        let entries_kept = self.inner.entries(&plan).await?.len();
         let errors = self.inner.recovery.history(plan.id).await?;
-        let told =
+        let retained =
             errors.records().rev().find_map(|record| retained_dir_of(&record.error)).map(PathBuf::from);
         // One that was captured since is gone.
-        let kept_in = told.filter(|dir| dir.exists());
+        let kept_in = retained.filter(|dir| dir.exists());
         Ok(CancelReport { plan, already, entries_kept, kept_in })
     }
 
@@ -264,6 +266,30 @@ impl Engine {
     }
 }
 
-fn is_cancelled(state: PlanState) -> bool {
-    state.is_final() && state.word() == "cancelled"
+impl Engine {
+    /// Finishes what was left of cancels; says of which plans.
+    pub async fn finish_cancels(&self) -> Vec<PlanId> {
+        let gone = dead_worker_ids(&self.inner.options.data_dir);
+        if gone.is_empty() {
+            return Vec::new();
+        }
+        let jobs = self.inner.store.jobs(None).await.unwrap_or_default();
+        let asked = |job: Job| {
+            let is_left =
+                job.state == JobState::Running && job.worker.is_some_and(|worker| gone.contains(&worker));
+            job.cancel.filter(|_| is_left).map(|cancel| (job.plan, cancel))
+        };
+        let mut finished = Vec::new();
+        for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
+            let is_finished = match reason.as_str() {
+                STOPPED_TO_REPLAN => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                APPLY_WITHDRAWN => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
+                _ => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            };
+            if is_finished {
+                finished.push(plan);
+            }
+        }
+        finished
+    }
 }

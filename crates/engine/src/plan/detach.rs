@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use domain::{GatePoint, JobState, Ms, NewJob, Phase, PlanId};
 
 use super::execute::ExecuteOptions;
-use super::gates::{NextAction, gate_actor};
+use super::gates::{NextAction, gate_initiator};
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
@@ -51,7 +51,7 @@ impl Engine {
             }
             None if self.next_action(&plan).await? == NextAction::Pass(GatePoint::Execute) => {
                 let job = self.new_job(id, Phase::Execute, Ms(0));
-                self.pass_gate(&plan, GatePoint::Execute, job, gate_actor(GatePoint::Execute)).await?;
+                self.pass_gate(&plan, GatePoint::Execute, job, gate_initiator(GatePoint::Execute)).await?;
             }
             None => return Err(ExecuteError::NotReady { plan: id, state: plan.state }),
         }

@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, GatePoint, HELD, JobState, JobTransitionRejection, NewDecision, NewJob, Phase, Plan,
-    PlanEvent, PlanId, PlanState, WorkState,
+    ApplyState, GatePoint, HELD, Initiator, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, WorkState,
 };
-use serde_json::Value;
 use store::{PlanMove, PlanStoreError, StoreError};
 use sync::CancellationToken;
 use sync::primitives::lock;
 use tokio::sync::broadcast;
 
-use super::gates::{NextAction, gate_actor, gated_phase};
+use super::gates::{NextAction, gate_initiator, gated_phase};
+use super::transition::plan_move;
 use crate::engine::{Engine, EngineInner};
 use crate::query::details::{PlanDetails, store_error};
 use crate::run::{ApplyAs, PhaseRunner};
@@ -125,12 +124,13 @@ impl Engine {
     pub(crate) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
         let plan = self.inner.store.plan(id).await?;
         if options.again && plan.state == PlanState::Execute(WorkState::Complete) {
-            self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
+            let job = self.new_job(id, Phase::Execute, HELD);
+            self.move_plan(plan_move(&plan, PlanEvent::Again, Initiator::User, Some(job))).await?;
             return Ok(());
         }
         if plan.state == PlanState::Strategize(WorkState::Complete) {
             let job = self.new_job(id, Phase::Execute, HELD);
-            self.pass_gate(&plan, GatePoint::Execute, job, "person").await?;
+            self.pass_gate(&plan, GatePoint::Execute, job, Initiator::User).await?;
             return Ok(());
         }
         may_execute(&plan)
@@ -151,20 +151,22 @@ impl Engine {
         // What was to begin again, and was left before it did, is not tried the old way.
         if self.next_action(&plan).await? == NextAction::Pass(GatePoint::Replan) {
             let job = self.new_job(id, Phase::Strategize, HELD);
-            self.pass_gate(&plan, GatePoint::Replan, job, gate_actor(GatePoint::Replan)).await?;
+            self.pass_gate(&plan, GatePoint::Replan, job, gate_initiator(GatePoint::Replan)).await?;
             return Ok(());
         }
+        let again =
+            |phase| plan_move(&plan, PlanEvent::Retry, Initiator::User, Some(self.new_job(id, phase, HELD)));
         match plan.state {
             state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
             PlanState::Strategize(WorkState::Errored) => {
-                self.move_on(&plan, PlanEvent::Retry, Phase::Strategize, "person").await?;
+                self.move_plan(again(Phase::Strategize)).await?;
             }
             PlanState::Execute(WorkState::Errored) => {
-                self.move_on(&plan, PlanEvent::Retry, Phase::Execute, "person").await?;
+                self.move_plan(again(Phase::Execute)).await?;
             }
             PlanState::Apply(ApplyState::Errored) => {
                 let request = plan.request.clone();
-                self.move_with(&plan, PlanEvent::Retry, Phase::Apply, "person", request).await?;
+                self.move_plan(PlanMove { request, ..again(Phase::Apply) }).await?;
             }
             PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(WorkState::Complete) => {
                 return Err(ExecuteError::NotReady { plan: id, state: plan.state });
@@ -197,7 +199,7 @@ impl Engine {
                 NextAction::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
                 NextAction::Pass(point) => {
                     let job = self.new_job(id, gated_phase(point), HELD);
-                    match self.pass_gate(&plan, point, job, gate_actor(point)).await {
+                    match self.pass_gate(&plan, point, job, gate_initiator(point)).await {
                         // Somebody else moved it on: it is looked at again.
                         Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
                         Err(error) => break Err(error),
@@ -267,60 +269,6 @@ impl Engine {
                 Err(ExecuteError::Busy { plan: plan.id, worker: format!("worker {worker}") })
             }
             Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Moves the plan and queues the phase that the move is for.
-    pub(crate) async fn move_on(
-        &self,
-        plan: &Plan,
-        event: PlanEvent,
-        phase: Phase,
-        by: &str,
-    ) -> Result<Plan, ExecuteError> {
-        self.move_with(plan, event, phase, by, Value::Null).await
-    }
-
-    /// The same, with what the person chose.
-    pub(crate) async fn move_with(
-        &self,
-        plan: &Plan,
-        event: PlanEvent,
-        phase: Phase,
-        by: &str,
-        request: Value,
-    ) -> Result<Plan, ExecuteError> {
-        self.move_for(plan, event, self.new_job(plan.id, phase, HELD), by, request, Vec::new()).await
-    }
-
-    /// The same, with a job that is held or not, and with what is decided by it.
-    pub(crate) async fn move_for(
-        &self,
-        plan: &Plan,
-        event: PlanEvent,
-        job: NewJob,
-        by: &str,
-        request: Value,
-        decisions: Vec<NewDecision>,
-    ) -> Result<Plan, ExecuteError> {
-        let job = Some(job);
-        let request = PlanMove {
-            plan: plan.id,
-            version: plan.version,
-            event,
-            by: by.to_owned(),
-            job,
-            request,
-            decisions,
-        };
-        match self.inner.store.move_plan(request).await {
-            Err(PlanStoreError::Job(JobTransitionRejection::PlanBusy { job })) => {
-                Err(ExecuteError::Busy { plan: plan.id, worker: format!("job {job}") })
-            }
-            Err(PlanStoreError::Moved { plan }) => {
-                Err(ExecuteError::Busy { plan: plan.id, worker: "another process".to_owned() })
-            }
-            other => Ok(other?),
         }
     }
 }
@@ -393,11 +341,10 @@ async fn forward_news(
 
 impl SinglePlanWorker {
     fn begin(engine: &Arc<EngineInner>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
-        let mut config = WorkerConfig::new(engine.boot);
+        let mut config = WorkerConfig::new(engine.boot, engine.options.lease);
         config.max_workers = 1;
         config.only = Some(plan);
         config.plan_concurrency = engine.options.plan_concurrency;
-        config.lease = engine.options.lease;
         config.wind_down_wait = engine.wind_down_wait();
         let ports = Ports {
             store: Arc::clone(&engine.store),

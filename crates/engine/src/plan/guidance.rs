@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection,
+    HELD, Initiator, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection,
     REVERSIONS_MAX, WorkState,
 };
-use serde_json::Value;
-use store::{DecisionStoreError, PlanStoreError, StoreError};
+use store::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 
 use super::built_in_decisions;
 use super::execute::{ExecuteError, ExecuteOptions};
+use super::transition::plan_move;
 use crate::engine::Engine;
 use crate::query::decisions::Affected;
 use crate::query::details::PlanDetails;
@@ -134,7 +134,7 @@ impl Engine {
         let plan = self.inner.store.plan(id).await?;
         let said = built_in_decisions::guidance(&self.inner.redactor.redact_text(text.trim()));
         match (taken, phase_after_guidance(&plan)?) {
-            (GuidanceMode::Replan, _) if is_processing(plan.state) => {
+            (GuidanceMode::Replan, _) if plan.state.is_processing() => {
                 may_replan(&plan)?;
                 // Kept whatever becomes of the rest: should this process die now, the plan heeds it as it is.
                 self.inner.store.add_guidance(id, said).await?;
@@ -205,8 +205,8 @@ impl Engine {
         decisions: Vec<NewDecision>,
     ) -> Result<(), GuidanceError> {
         let job = self.new_job(plan.id, phase, HELD);
-        let moved = self.move_for(plan, event, job, "person", Value::Null, decisions).await;
-        match moved {
+        let again = plan_move(plan, event, Initiator::User, Some(job));
+        match self.move_plan(PlanMove { decisions, ..again }).await {
             Err(ExecuteError::Plan(PlanStoreError::Refused(PlanTransitionRejection::ReversionsSpent))) => {
                 Err(GuidanceError::ReversionsSpent { plan: plan.id })
             }
@@ -233,17 +233,9 @@ fn phase_after_guidance(plan: &Plan) -> Result<Option<Phase>, GuidanceError> {
     }
 }
 
-/// Returns true if a process works on it.
-fn is_processing(state: PlanState) -> bool {
-    match state {
-        PlanState::Strategize(work) | PlanState::Execute(work) => work == WorkState::Processing,
-        PlanState::Apply(apply) => apply == ApplyState::Processing,
-    }
-}
-
 /// Returns an error if the plan cannot begin again. One that is worked on can, once it is stopped.
 fn may_replan(plan: &Plan) -> Result<(), GuidanceError> {
-    if is_processing(plan.state) {
+    if plan.state.is_processing() {
         let is_spent = plan.reversions >= REVERSIONS_MAX;
         return if is_spent { Err(GuidanceError::ReversionsSpent { plan: plan.id }) } else { Ok(()) };
     }

@@ -9,6 +9,6 @@ pub(crate) mod execute;
 pub(crate) mod gates;
 pub(crate) mod guidance;
 pub(crate) mod limits;
-mod orphaned_cancels;
 mod replan;
+pub(crate) mod transition;
 mod trust;

@@ -16,15 +16,15 @@
 use std::time::Duration;
 
 use domain::{
-    HELD, JobState, JobTransitionRejection, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState,
+    HELD, Initiator, JobState, JobTransitionRejection, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState,
     PlanTransitionRejection, STOPPED_TO_REPLAN, WorkState,
 };
-use serde_json::Value;
-use store::{JobStoreError, PlanStoreError};
+use store::{JobStoreError, PlanMove, PlanStoreError};
 
 use super::built_in_decisions;
 use super::cancel::CancelError;
 use super::guidance::{GuidanceError, GuidanceOutcome};
+use super::transition::plan_move;
 use crate::engine::Engine;
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
@@ -92,7 +92,8 @@ impl Engine {
         let id = self.new_job(plan.id, Phase::Strategize, HELD).id;
         let job = NewJob::after(last, id, Phase::Strategize);
         let decisions = self.inner.going_back_by(plan, built_in_decisions::reversion_by_person()).await?;
-        match self.move_for(plan, PlanEvent::Revert, job, "person", Value::Null, decisions).await {
+        let back = plan_move(plan, PlanEvent::Revert, Initiator::User, Some(job));
+        match self.move_plan(PlanMove { decisions, ..back }).await {
             Ok(_) => {
                 self.inner.send_notification(Notification::Work);
                 Ok(Some(guided))

@@ -61,7 +61,7 @@ impl Engine {
         let plan = self.inner.store.plan(id).await?;
         let names = aliases(&plan);
         let mut artifacts = Vec::new();
-        for change in fold(&self.entries(&plan).await?) {
+        for change in fold(&self.inner.entries(&plan).await?) {
             let Some(state) = change.after else { continue };
             let address = domain::change_address(&change, &names);
             if let Some(dir) = out {

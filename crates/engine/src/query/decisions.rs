@@ -161,7 +161,7 @@ impl Engine {
         // The prompt is older than any attempt.
         let of_this = taken.filter(|decision| decision.seq == 1 || decision.new.attempt == plan.attempt);
         let Some(first) = of_this.map(|decision| decision.new.at_entry).min() else { return Ok(Vec::new()) };
-        let mut entries = self.entries(plan).await?;
+        let mut entries = self.inner.entries(plan).await?;
         entries.retain(|entry| entry.no > first);
         let aliases = aliases(plan);
         Ok(fold(&entries).iter().map(|change| change_address(change, &aliases)).collect())

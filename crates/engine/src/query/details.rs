@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
-    CallNumber, CallState, CaptureOmissions, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun,
-    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome, ValidationResult, ValidationSummary,
-    WallMs, fold, net_hash, phase_times,
+    CallNumber, CallState, CaptureOmissions, ErrorCategory, ErrorHistory, Job, Ledger, NetChange,
+    NodeOutcome, NodeRun, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome,
+    ValidationResult, ValidationSummary, WallMs, fold, net_hash, phase_times,
 };
-use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
+use store::{JobStoreError, PlanFilter, PlanStoreError, Store, StoreError};
 
 use super::effective_changes::{TAKE_BACK, standing};
-use super::result_text::answer;
+use super::logs::answer;
 use crate::engine::Engine;
 use crate::plan::gates::GateStatus;
 use crate::query::queue_position::QueuePlace;
@@ -150,18 +150,18 @@ impl Engine {
     pub async fn plan_details(&self, id: PlanId) -> Result<PlanDetails, PlanStoreError> {
         let mut tries = LOOKS_MAX;
         loop {
-            let facts = self.load(self.inner.store.plan(id).await?).await?;
+            let details = self.load(self.inner.store.plan(id).await?).await?;
             // A plan that moved while it was looked at would seem to be worked on by nobody.
             tries -= 1;
-            if tries == 0 || self.inner.store.plan(id).await?.version == facts.plan.version {
-                return Ok(facts);
+            if tries == 0 || self.inner.store.plan(id).await?.version == details.plan.version {
+                return Ok(details);
             }
         }
     }
 
     async fn load(&self, plan: Plan) -> Result<PlanDetails, PlanStoreError> {
         let (store, id) = (&self.inner.store, plan.id);
-        let entries = self.entries(&plan).await?;
+        let entries = self.inner.entries(&plan).await?;
         let calls = self.inner.calls(&plan).await?;
         let mut runs = store.node_runs(id).await?;
         runs.retain(|run| run.attempt == plan.attempt);
@@ -225,9 +225,9 @@ impl Engine {
         calls: &[ToolCall],
         runs: &[NodeRun],
     ) -> Result<Option<WaitReason>, StoreError> {
-        let told = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
+        let events = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
         let now = self.inner.wall();
-        Ok(told.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
+        Ok(events.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
     }
 
     /// Plans, newest first, and how many match in all.
@@ -254,11 +254,6 @@ impl Engine {
         Ok((rows, total))
     }
 
-    /// The entries of the present attempt, in order.
-    pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        self.inner.entries(plan).await
-    }
-
     /// Returns the position of the plan in the queue; `None` if it does not wait there.
     ///
     /// # Errors
@@ -274,9 +269,7 @@ impl Engine {
         let jobs = self.inner.store.jobs(Some(plan)).await.map_err(store_error)?;
         Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
     }
-}
 
-impl Engine {
     /// Returns true if the job runs under a worker that is no more, whatever its lease says.
     pub fn owner_is_gone(&self, job: &Job) -> bool {
         self.inner.owner_is_gone(job)
@@ -415,4 +408,41 @@ pub(crate) fn store_error(error: JobStoreError) -> StoreError {
         JobStoreError::Refused(refused) => StoreError::Broken { why: refused.to_string() },
         JobStoreError::QueueFull { .. } => StoreError::Broken { why: error.to_string() },
     }
+}
+
+/// The part of one error that is stored for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorMoment {
+    /// Its number.
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: WallMs,
+    /// The category of the error.
+    pub category: ErrorCategory,
+}
+
+impl Engine {
+    /// When each error of a plan was recorded, in order.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn error_times(&self, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+        error_moments(self.store(), id).await
+    }
+}
+
+/// When each error of a plan was recorded, in order.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn error_moments(store: &dyn Store, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+    let events = store.events_of(id, EventKind::ErrorRecorded).await?;
+    Ok(events.iter().filter_map(moment).collect())
+}
+
+fn moment(event: &EventRecord) -> Option<ErrorMoment> {
+    let seq = event.data["seq"].as_u64()?;
+    let word = event.data["category"].as_str()?;
+    let category = ErrorCategory::ALL.into_iter().find(|category| category.as_str() == word)?;
+    Some(ErrorMoment { seq, at: event.at, category })
 }

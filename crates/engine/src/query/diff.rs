@@ -110,7 +110,7 @@ impl Engine {
         let plan = self.inner.store.plan(id).await?;
         let changes = match request.call {
             Some(call) => {
-                let mut entries = self.entries(&plan).await?;
+                let mut entries = self.inner.entries(&plan).await?;
                 entries.retain(|entry| entry.call == call);
                 fold(&entries)
             }

@@ -1,22 +1,28 @@
-//! The calls of a plan with their output: of commands, of tools, and of models.
+//! The calls of a plan with their output: of commands, of tools, and of models; and the result text of the
+//! plan, which is the text of the node that its actor names as its result.
 //!
 //! # Invariants
 //! 1. The secrets of an output are hidden, unless the reader requests otherwise. It is stored as it was
 //!    written.
 //! 2. A call whose process died is reported as such as soon as no process can work on it any more: the plan
 //!    rests, or has another owner than the one under whom the call began.
+//! 3. Only a node that succeeded has a result text. If it ran again to repair the findings of a check, its
+//!    last text counts. The text has lost its secrets where it was made, and has the bound of every node's
+//!    text.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use domain::{CallNumber, CallState, EventKind, JobState, Plan, PlanId, StoredOutput, ToolCall, WallMs};
+use domain::{
+    CallNumber, CallState, EventKind, JobState, NodeKind, NodeOutcome, NodePath, NodeRun, Phase, Plan,
+    PlanId, PlanSpec, StoredOutput, ToolCall, WallMs,
+};
 use serde_json::Value;
 use store::{PlanStoreError, StoreError};
 
 use super::details::{ASK_MODEL, END_SERVER, RECHECK, RUN_COMMAND, START_SERVER, VALIDATE};
 use super::effective_changes::TAKE_BACK;
-use super::result_text::{answer, speaker};
 use crate::engine::{Engine, EngineInner};
 use crate::run::plan_sandbox::content::StoreContents;
 use crate::run::plan_sandbox::location::log_dir;
@@ -137,8 +143,8 @@ impl EngineInner {
                 (stdout, kept(end.stderr), outputs.map(|output| output.left_out).sum())
             }
             None => {
-                let live = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
-                (live("stdout"), live("stderr"), 0)
+                let read_log = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
+                (read_log("stdout"), read_log("stderr"), 0)
             }
         };
         CallLog { call, is_printed, stdout, stderr, left_out, is_broken_off: false, is_answer: false }
@@ -159,4 +165,26 @@ fn answered(result: &Value) -> String {
             result["text"].as_str().map_or_else(|| result.to_string(), str::to_owned)
         }
     }
+}
+
+/// The run whose text is the answer of the plan's present attempt, among runs that are in order.
+pub(crate) fn answer<'a>(plan: &Plan, runs: &'a [NodeRun]) -> Option<&'a NodeRun> {
+    let node = plan.spec.result_step()?.node.as_str();
+    let is_of_it = |path: &str| path == node || NodePath::parse(path).step() == Some(node);
+    let of_attempt = |run: &&NodeRun| run.phase == Phase::Execute && run.attempt == plan.attempt;
+    let succeeded = |run: &&NodeRun| run.outcome == NodeOutcome::Succeeded && is_of_it(&run.path);
+    runs.iter().filter(of_attempt).rfind(succeeded)
+}
+
+/// The node that itself said what this run says: of a nested actor, the one that answers for it.
+pub(crate) fn speaker<'a>(spec: &'a PlanSpec, run: &'a NodeRun) -> &'a str {
+    let mut node = run.path.as_str();
+    // Nested actors are no deeper than their steps are many.
+    for _ in &spec.steps {
+        match spec.steps.iter().find(|step| step.node == node).map(|step| &step.does) {
+            Some(NodeKind::Actor { result, .. }) => node = result,
+            Some(_) | None => break,
+        }
+    }
+    node
 }

@@ -89,15 +89,15 @@ impl PlanOverview {
     /// The store failed.
     pub async fn refresh(&mut self, engine: &Engine) -> Result<OverviewSnapshot, StoreError> {
         let inner = &engine.inner;
-        let live = inner.store.live_jobs().await.map_err(store_error)?;
+        let live_jobs = inner.store.live_jobs().await.map_err(store_error)?;
         let served = live_workers(&inner.options.data_dir);
         let waits = |job: &Job| !job.is_held() || served.plans.contains(&job.plan);
-        let queued = live.iter().filter(|job| job.state == JobState::Queued && waits(job)).count();
+        let queued = live_jobs.iter().filter(|job| job.state == JobState::Queued && waits(job)).count();
         let has_worker = served.has_for(&BTreeSet::new());
         let mut seen = Vec::new();
         let mut is_news = false;
-        for plan in self.plans(engine, &live).await? {
-            let job = live.iter().rev().find(|job| job.plan == plan.id).cloned();
+        for plan in self.plans(engine, &live_jobs).await? {
+            let job = live_jobs.iter().rev().find(|job| job.plan == plan.id).cloned();
             let known = self.known(engine, &plan, job.is_some()).await?;
             is_news |= known.1;
             let CachedPlan { short, step, files, .. } = known.0;
@@ -106,22 +106,22 @@ impl PlanOverview {
             let has_gate = job.is_none() && has_worker && may_go_on(&plan);
             let gate = if has_gate { inner.gate(&plan).await? } else { None };
             let goes_on = engine.goes_on(&plan, gate).await?;
-            let place = job.as_ref().and_then(|job| inner.position_in_queue(job, &live, &served));
+            let place = job.as_ref().and_then(|job| inner.position_in_queue(job, &live_jobs, &served));
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));
             seen.push(PlanSummary { plan, short, job, place, goes_on, owner_is_gone, step, files });
         }
-        self.known.retain(|id, _| seen.iter().any(|glance| glance.plan.id == *id));
+        self.known.retain(|id, _| seen.iter().any(|summary| summary.plan.id == *id));
         let slots = inner.options.plan_concurrency;
         Ok(OverviewSnapshot { plans: seen, queued, slots, has_worker: !served.any.is_empty(), is_news })
     }
 
     /// The plans to look at.
-    async fn plans(&self, engine: &Engine, live: &[Job]) -> Result<Vec<Plan>, StoreError> {
+    async fn plans(&self, engine: &Engine, live_jobs: &[Job]) -> Result<Vec<Plan>, StoreError> {
         let store = &engine.inner.store;
         let filter = PlanFilter { limit: RESTING_MAX, ..PlanFilter::default() };
         let mut plans = store.newest_plans(&filter).await?;
-        let running = live.iter().filter(|job| job.state == JobState::Running);
-        let queued = live.iter().filter(|job| job.state == JobState::Queued).take(QUEUED_MAX);
+        let running = live_jobs.iter().filter(|job| job.state == JobState::Running);
+        let queued = live_jobs.iter().filter(|job| job.state == JobState::Queued).take(QUEUED_MAX);
         for job in running.chain(queued) {
             if plans.iter().any(|plan| plan.id == job.plan) {
                 continue;

@@ -42,8 +42,8 @@ impl EngineInner {
         if served.plans.is_empty() {
             return Ok(0);
         }
-        let live = self.store.live_jobs().await.map_err(store_error)?;
-        let queued = live.iter().filter(|job| job.state == JobState::Queued);
+        let live_jobs = self.store.live_jobs().await.map_err(store_error)?;
+        let queued = live_jobs.iter().filter(|job| job.state == JobState::Queued);
         // They come in order of id.
         let first = queued.take_while(|job| job.is_held());
         Ok(first.filter(|job| served.plans.contains(&job.plan)).count())
@@ -55,15 +55,15 @@ impl EngineInner {
             return Ok(None);
         }
         let served = live_workers(&self.options.data_dir);
-        let live = self.store.live_jobs().await.map_err(store_error)?;
-        Ok(self.position_in_queue(job, &live, &served))
+        let live_jobs = self.store.live_jobs().await.map_err(store_error)?;
+        Ok(self.position_in_queue(job, &live_jobs, &served))
     }
 
     /// The same, among these jobs.
     pub(crate) fn position_in_queue(
         &self,
         job: &Job,
-        live: &[Job],
+        live_jobs: &[Job],
         served: &LiveWorkers,
     ) -> Option<QueuePlace> {
         // An apply that is held for a process of its own waits for no slot.
@@ -78,8 +78,8 @@ impl EngineInner {
         };
         Some(QueuePlace {
             slots: self.options.plan_concurrency,
-            busy: live.iter().filter(is_busy).count(),
-            before: live.iter().filter(waits).count(),
+            busy: live_jobs.iter().filter(is_busy).count(),
+            before: live_jobs.iter().filter(waits).count(),
             is_served: served.has_for_job(job),
             is_held: job.is_held(),
         })

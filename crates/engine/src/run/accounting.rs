@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use domain::{
     Account, CallCategory, CallEnd, CallNumber, ErrorCategory, ErrorId, LedgerScope, LimitReached, Ms,
-    NewCall, NewError, NodeRun, Plan, SettledCall, SpendKind, StepId, ToolCall,
+    NewCall, NewError, NodeRun, SettledCall, SpendKind, StepId, ToolCall,
 };
 use store::{CallAuthority, LedgerStoreError};
 use sync::primitives::{Mutex, lock};
 use sync::{Effect, Finisher};
 
 use super::RunError;
+use super::context::RunContext;
 use crate::engine::EngineInner;
 use crate::query::details::{ASK_MODEL, VALIDATE};
 use worker::{JobRun, RunFailure};
@@ -29,27 +30,21 @@ use worker::{JobRun, RunFailure};
 const RUN_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Admits a call and counts it.
-pub(crate) async fn begin(
-    engine: &EngineInner,
-    run: &JobRun,
-    effect: &Effect,
-    new: NewCall,
-) -> Result<ToolCall, RunError> {
+pub(crate) async fn begin(run: RunContext<'_>, effect: &Effect, new: NewCall) -> Result<ToolCall, RunError> {
     let (node, count_as) = (new.node.clone(), counts_as(&new));
-    let begun = engine.store.begin_counted(effect, &run.claim(), new, count_as).await;
+    let begun = run.engine.store.begin_counted(effect, &run.job.claim(), new, count_as).await;
     begun.map_err(|error| stopped(error, &node))
 }
 
 /// Keeps and counts a call that has ended and changed nothing.
 pub(crate) async fn keep(
-    engine: &EngineInner,
-    run: &JobRun,
+    run: RunContext<'_>,
     effect: &Effect,
     new: NewCall,
     end: CallEnd,
 ) -> Result<CallNumber, RunError> {
     let node = new.node.clone();
-    let kept = engine.store.keep_calls(effect, &run.claim(), vec![settled_call(new, end)]).await;
+    let kept = run.engine.store.keep_calls(effect, &run.job.claim(), vec![settled_call(new, end)]).await;
     let kept = kept.map_err(|error| stopped(error, &node))?;
     kept.first()
         .map(|call| call.no)
@@ -75,14 +70,10 @@ impl UnrecordedCall {
 }
 
 /// Keeps and counts such calls: all of them, or none when a limit says no to one.
-pub(crate) async fn record_all(
-    engine: &EngineInner,
-    run: &JobRun,
-    unkept: &[&UnrecordedCall],
-) -> Result<(), RunError> {
+pub(crate) async fn record_all(run: RunContext<'_>, unkept: &[&UnrecordedCall]) -> Result<(), RunError> {
     let Some(UnrecordedCall { effect, call }) = unkept.first() else { return Ok(()) };
     let calls = unkept.iter().map(|unkept| unkept.call.clone()).collect();
-    let kept = engine.store.keep_calls(effect, &run.claim(), calls).await;
+    let kept = run.engine.store.keep_calls(effect, &run.job.claim(), calls).await;
     kept.map(drop).map_err(|error| stopped(error, &call.call.node))
 }
 
@@ -126,12 +117,8 @@ pub(crate) struct RunTime(Mutex<Option<Ms>>);
 
 impl RunTime {
     /// Begins to count, if any time is left to the plan.
-    pub(crate) async fn begin(
-        &self,
-        engine: &EngineInner,
-        run: &JobRun,
-        plan: &Plan,
-    ) -> Result<TimeLeft, RunError> {
+    pub(crate) async fn begin(&self, run: RunContext<'_>) -> Result<TimeLeft, RunError> {
+        let RunContext { engine, plan, .. } = run;
         let account = engine.store.ledger(plan.id).await?.account(SpendKind::Time);
         let max = account.max.unwrap_or(u64::MAX);
         let Account { used, reserved, .. } = account;
@@ -145,7 +132,7 @@ impl RunTime {
         };
         let left = max.saturating_sub(account.taken()).min(ms(RUN_MAX));
         if left == 0 {
-            return Err(RunError::Limit { node: run.job().phase.to_string(), reached });
+            return Err(RunError::Limit { node: run.phase().to_string(), reached });
         }
         *lock(&self.0) = Some(Ms::from(engine.clock.now()));
         let reached = LimitReached { used: max, ..reached };
@@ -153,13 +140,13 @@ impl RunTime {
     }
 
     /// Adds what the run took.
-    pub(crate) async fn end(&self, engine: &EngineInner, run: &JobRun, finisher: &Finisher) {
+    pub(crate) async fn end(&self, engine: &EngineInner, job: &JobRun, finisher: &Finisher) {
         let Some(began) = lock(&self.0).take() else { return };
         let took = ms(Ms::from(engine.clock.now()).since(began)).max(1);
         // Who lost the lease adds nothing more.
         let _ = engine
             .store
-            .add_spent(CallAuthority::Finisher(finisher), &run.claim(), SpendKind::Time, took)
+            .add_spent(CallAuthority::Finisher(finisher), &job.claim(), SpendKind::Time, took)
             .await;
     }
 }
@@ -169,20 +156,15 @@ fn ms(time: Duration) -> u64 {
 }
 
 /// Reports to the recovery that a limit is reached. `node` is the node that would have begun.
-pub(crate) async fn report_limit(
-    engine: &EngineInner,
-    run: &JobRun,
-    plan: &Plan,
-    node: String,
-    reached: &LimitReached,
-) -> RunFailure {
+pub(crate) async fn report_limit(run: RunContext<'_>, node: String, reached: &LimitReached) -> RunFailure {
+    let RunContext { engine, job, plan, .. } = run;
     let message = reached.to_string();
     *lock(&engine.last_failure) = Some(message.clone());
     let step = StepId { attempt: plan.attempt, node, visit: 1 };
     let id = ErrorId::from_u128(engine.ids.ulid());
-    let error = NewError::new(id, run.job().phase, step, ErrorCategory::Budget, message.clone())
+    let error = NewError::new(id, run.phase(), step, ErrorCategory::Budget, message.clone())
         .with_detail(reached.detail());
     // What the store does not take is told by the job's own end.
-    let _ = engine.recovery.record_error(&run.claim(), error).await;
+    let _ = engine.recovery.record_error(&job.claim(), error).await;
     RunFailure::failed(message)
 }

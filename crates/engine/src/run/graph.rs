@@ -18,12 +18,13 @@
 //!    blocked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ErrorCategory, Expr, GraphEnd, NextSteps, NodeKind, NodeOutcome, NodeRun, NodeState, Phase, Plan,
-    PlanGraph, PlanStep, RecoveryAction, TokenUsage, ToolCall, Values, WallMs,
+    ErrorCategory, Expr, GraphEnd, NextSteps, NodeKind, NodeOutcome, NodeRun, NodeState, PlanGraph, PlanStep,
+    RecoveryAction, TokenUsage, ToolCall, Values, WallMs,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -32,32 +33,27 @@ use store::CallAuthority;
 use sync::{CancelReason, CancellationToken};
 
 use super::accounting::{UnrecordedCall, record_all};
-use super::context::NodeContext;
+use super::context::{NodeContext, RunContext};
 use super::node::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use super::node::{command, prompt};
-use super::state::RunState;
 use super::{PhaseFailure, ReportedFailure, RunError, report_failure};
-use crate::engine::EngineInner;
 use crate::query::details::store_error;
-use worker::JobRun;
 
 /// One run of an actor's graph, for one phase of a plan.
 pub(crate) struct GraphRun<'a> {
-    pub(crate) engine: &'a Arc<EngineInner>,
-    pub(crate) run: &'a JobRun,
-    pub(crate) live: &'a Arc<RunState>,
-    pub(crate) plan: &'a Plan,
-    pub(crate) phase: Phase,
+    pub(crate) run: RunContext<'a>,
     pub(crate) steps: &'a [PlanStep],
 }
 
-impl GraphRun<'_> {
-    /// The place of what the phase itself does.
-    pub(crate) fn node_context(&self) -> NodeContext<'_> {
-        let GraphRun { engine, run, live, plan, .. } = *self;
-        NodeContext { engine, run, live, plan, path: "", scope: run.scope().clone() }
-    }
+impl<'a> Deref for GraphRun<'a> {
+    type Target = RunContext<'a>;
 
+    fn deref(&self) -> &RunContext<'a> {
+        &self.run
+    }
+}
+
+impl GraphRun<'_> {
     /// Returns the values for a node that begins now, and the number of the last message of a person.
     pub(crate) async fn brief_values(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), RunError> {
         if self.plan.spec.prompt.is_empty() {
@@ -70,20 +66,18 @@ impl GraphRun<'_> {
 
     /// Stores the ends of nodes.
     pub(crate) async fn settle(&self, runs: Vec<NodeRun>) -> Result<(), RunError> {
-        let effect = self.run.enter()?;
-        self.engine.store.settle_nodes(CallAuthority::Effect(&effect), &self.run.claim(), runs).await?;
+        let effect = self.job.enter()?;
+        self.engine.store.settle_nodes(CallAuthority::Effect(&effect), &self.job.claim(), runs).await?;
         Ok(())
     }
-}
 
-impl GraphRun<'_> {
     /// A node came to its end: deaths of workers before that are not held against a plan that gets on.
     async fn forgive_lost_leases(&self) -> Result<(), RunError> {
-        if self.run.job().lost_leases == 0 {
+        if self.job.job().lost_leases == 0 {
             return Ok(());
         }
-        let effect = self.run.enter()?;
-        let forgiven = self.engine.store.settled_node(&effect, &self.run.claim()).await;
+        let effect = self.job.enter()?;
+        let forgiven = self.engine.store.settled_node(&effect, &self.job.claim()).await;
         Ok(forgiven.map_err(store_error)?)
     }
 }
@@ -148,7 +142,7 @@ impl GraphProgress {
             let flaws: Vec<String> = flaws.iter().map(ToString::to_string).collect();
             RunError::failed(ErrorCategory::InvalidInput, flaws.join("; "))
         })?;
-        let of_this = |run: &&NodeRun| run.phase == actor.phase && run.attempt == actor.plan.attempt;
+        let of_this = |run: &&NodeRun| run.phase == actor.phase() && run.attempt == actor.plan.attempt;
         let known = |step: &PlanStep| runs.iter().filter(of_this).find(|run| run.path == step.node);
         let ends: Vec<Option<NodeOutcome>> =
             actor.steps.iter().map(|step| known(step).map(|run| run.outcome)).collect();
@@ -186,8 +180,8 @@ impl GraphProgress {
     }
 
     /// The number of rounds of mending that have succeeded.
-    pub(crate) fn rounds_mended(&self) -> usize {
-        self.mended.len()
+    pub(crate) fn rounds_mended(&self) -> u32 {
+        u32::try_from(self.mended.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the present values of the templates.
@@ -392,7 +386,7 @@ impl<'a> GraphRound<'a, '_> {
     ) -> NodeRun {
         NodeRun {
             attempt: self.actor.plan.attempt,
-            phase: self.actor.phase,
+            phase: self.actor.phase(),
             path: self.actor.steps[at].node.clone(),
             tries: self.progress.tries.get(&at).copied().unwrap_or(0),
             ..left.node_run((started, finished), outcome)
@@ -400,7 +394,7 @@ impl<'a> GraphRound<'a, '_> {
     }
 
     fn begin(&mut self, at: usize) -> BoxFuture<'a, EndedNode> {
-        let token = self.actor.run.scope().child();
+        let token = self.actor.job.scope().child();
         let scope = token.observe();
         self.stops.insert(at, token);
         self.progress.states[at] = NodeState::Running;
@@ -411,29 +405,15 @@ impl<'a> GraphRound<'a, '_> {
         let began =
             self.progress.calls.iter().find(|call| call.new.node == step.node).map(|call| call.started);
         Box::pin(async move {
-            let GraphRun { engine, run, live, plan, phase, .. } = *actor;
-            let (path, started) = (step.node.as_str(), engine.wall());
+            let (path, started) = (step.node.as_str(), actor.engine.wall());
             let (values, guidance_seen) = match actor.brief_values(&values).await {
-                Ok(told) => told,
+                Ok(brief) => brief,
                 Err(stopped) => return (at, Err(stopped)),
             };
             let values = &values;
-            live.forget_changed(path);
-            let node = ActiveNode {
-                engine,
-                run,
-                live,
-                plan,
-                step,
-                phase,
-                path,
-                values,
-                guidance_seen,
-                scope,
-                tries,
-                started,
-                began,
-            };
+            actor.state.forget_changed(path);
+            let context = NodeContext { run: actor.run, path, scope };
+            let node = ActiveNode { context, step, values, guidance_seen, tries, started, began };
             (at, do_node(&node).await)
         })
     }
@@ -441,7 +421,7 @@ impl<'a> GraphRound<'a, '_> {
     fn stop(&self, at: usize) {
         if let Some(token) = self.stops.get(&at) {
             token.cancel(CancelReason::Sibling);
-            self.actor.live.kill_node(&self.actor.steps[at].node);
+            self.actor.state.kill_node(&self.actor.steps[at].node);
         }
     }
 
@@ -464,7 +444,7 @@ impl<'a> GraphRound<'a, '_> {
         if unkept.len() < 2 {
             return Ok(());
         }
-        record_all(self.actor.engine, self.actor.run, &unkept).await?;
+        record_all(self.actor.run, &unkept).await?;
         for (_, done) in ended {
             if let Ok(NodeResult { end, .. }) = done
                 && end.unkept().is_some()
@@ -484,19 +464,18 @@ impl<'a> GraphRound<'a, '_> {
     }
 
     async fn taken(&mut self, at: usize, done: Result<NodeResult, RunError>) -> Result<(), RunError> {
-        let GraphRun { engine, run, plan, live, .. } = *self.actor;
+        let run = self.actor.run;
         let step = &self.actor.steps[at];
         match done {
             Ok(done) => {
-                let run = done.persist(engine, run).await?;
-                self.progress.add(at, run);
-                live.close_changeset(&step.node).await?;
+                let ended = done.persist(run).await?;
+                self.progress.add(at, ended);
+                run.state.close_changeset(&step.node).await?;
                 self.actor.forgive_lost_leases().await
             }
             Err(RunError::Failed { category, message, left, call }) => {
-                let failure = PhaseFailure { category, message, call };
-                let ReportedFailure { message, recovery } =
-                    report_failure(engine, run, plan, Some(step), failure).await;
+                let failure = PhaseFailure { category, message, call, retry_after: None };
+                let ReportedFailure { message, recovery } = report_failure(run, Some(step), failure).await;
                 match recovery.map(|recovery| recovery.action) {
                     Some(RecoveryAction::Retry { after, .. }) => {
                         self.progress.states[at] = NodeState::Waiting;
@@ -514,7 +493,7 @@ impl<'a> GraphRound<'a, '_> {
             }
             Err(RunError::Reported(message)) => self.failed(at, message, None).await,
             // Stopped by itself: the run goes on.
-            Err(RunError::Cancelled) if !run.scope().is_cancelled() => {
+            Err(RunError::Cancelled) if !run.job.scope().is_cancelled() => {
                 let left = NodeOutput { changed: self.changed_by(at), ..NodeOutput::default() };
                 self.ran(at, NodeOutcome::Cancelled, left).await
             }
@@ -539,7 +518,7 @@ impl<'a> GraphRound<'a, '_> {
 
     /// The number of changes that a node has recorded that did not succeed.
     fn changed_by(&self, at: usize) -> u32 {
-        self.actor.live.changed_by(&self.actor.steps[at].node)
+        self.actor.state.changed_by(&self.actor.steps[at].node)
     }
 
     /// A node that was begun has settled, and has not stored it.
@@ -571,7 +550,7 @@ pub(crate) async fn do_node(node: &ActiveNode<'_>) -> Result<NodeResult, RunErro
             // Nothing of it was stored: the node has not ended.
             NodeResult { run, end: NodePersistence::Stored | NodePersistence::Loose } => run,
             NodeResult { run, end: NodePersistence::WithCall(unkept) } => {
-                record_all(node.engine, node.run, &[&unkept]).await?;
+                record_all(node.run, &[&unkept]).await?;
                 run
             }
         };

@@ -3,12 +3,12 @@
 //! # Where to look
 //! `phase::strategize` and `phase::execute` run an actor's `graph`. Its nodes (`node`) get their prompt from
 //! `node::prompt` and work in the sandbox that `plan_sandbox` opens; then come `phase::checks` and
-//! `phase::repair`. `call::sandbox_call` is the right to change the sandbox and the duty to record the
-//! changes. Every command goes through `call::command`, every tool call through `call::tool`. `node::model`
-//! lets a model work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes
-//! that could not be captured, `accounting` counts what a run uses, and `stale_processes` kills what former
-//! owners of the job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs
-//! checks on what these would become.
+//! `phase::repair`. `call` has the calls: each goes through the same four steps, and `call::sandbox_call` is
+//! the right to change the sandbox together with the duty to record the changes. `node::model` lets a model
+//! work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes that could not
+//! be captured, `accounting` counts what a run uses, and `stale_processes` kills what former owners of the
+//! job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs checks on what
+//! these would become.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    CallNumber, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, PlanStep,
+    CallNumber, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, PlanStep,
     RecoveryAdvice, StepId,
 };
 use sync::primitives::{Mutex, lock};
@@ -50,6 +50,9 @@ use worker::PlanError;
 use worker::{JobRun, JobRunner, RunFailure};
 
 pub(crate) use phase::recheck::{Recheck, RecheckResult, red, required};
+use shutdown::RunShutdown;
+
+pub(crate) use context::RunContext;
 pub(crate) use shutdown::STORE_WAIT;
 pub(crate) use state::RunState;
 
@@ -60,7 +63,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct PhaseRunner {
     engine: Arc<EngineInner>,
     apply: ApplyAs,
-    live: Mutex<BTreeMap<(JobId, Fence), Arc<RunState>>>,
+    states: Mutex<BTreeMap<(JobId, Fence), Arc<RunState>>>,
 }
 
 /// The treatment of an apply that waits.
@@ -198,56 +201,52 @@ impl From<PlanError> for RunError {
 
 impl PhaseRunner {
     pub(crate) fn new(engine: Arc<EngineInner>, apply: ApplyAs) -> Self {
-        Self { engine, apply, live: Mutex::default() }
+        Self { engine, apply, states: Mutex::default() }
     }
 
-    fn live_of(&self, run: &JobRun) -> Arc<RunState> {
-        let claim = run.claim();
-        Arc::clone(lock(&self.live).entry((claim.job, claim.fence)).or_default())
+    fn state_of(&self, job: &JobRun) -> Arc<RunState> {
+        let claim = job.claim();
+        Arc::clone(lock(&self.states).entry((claim.job, claim.fence)).or_default())
     }
 
-    fn known_live(&self, run: &JobRun) -> Option<Arc<RunState>> {
-        let claim = run.claim();
-        lock(&self.live).get(&(claim.job, claim.fence)).cloned()
+    fn known_state(&self, job: &JobRun) -> Option<Arc<RunState>> {
+        let claim = job.claim();
+        lock(&self.states).get(&(claim.job, claim.fence)).cloned()
     }
 
-    fn take_live(&self, run: &JobRun) -> Option<Arc<RunState>> {
-        let claim = run.claim();
-        lock(&self.live).remove(&(claim.job, claim.fence))
+    fn take_state(&self, job: &JobRun) -> Option<Arc<RunState>> {
+        let claim = job.claim();
+        lock(&self.states).remove(&(claim.job, claim.fence))
     }
 
-    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), RunError> {
-        stale_processes::kill(run, &self.live_of(run)).await?;
-        if run.job().phase != Phase::Apply {
-            self.engine.models.renew(&plan.spec, &self.engine.redactor);
+    async fn phase(&self, run: RunContext<'_>) -> Result<(), RunError> {
+        stale_processes::kill(run.job, run.state).await?;
+        if run.phase() != Phase::Apply {
+            self.engine.models.renew(&run.plan.spec, &self.engine.redactor);
         }
-        match run.job().phase {
-            Phase::Strategize => {
-                phase::strategize::strategize(&self.engine, run, &self.live_of(run), plan).await
-            }
-            Phase::Execute => phase::execute::execute(&self.engine, run, &self.live_of(run), plan).await,
+        match run.phase() {
+            Phase::Strategize => phase::strategize::strategize(run).await,
+            Phase::Execute => phase::execute::execute(run).await,
             Phase::Apply => match self.apply {
-                ApplyAs::Asked => phase::apply::apply(&self.engine, run, &self.live_of(run), plan).await,
+                ApplyAs::Asked => phase::apply::apply(run).await,
                 ApplyAs::Replaced => Err(RunError::Constrained(vec![phase::apply::replaced()])),
             },
         }
     }
+}
 
-    /// Returns the failure of a run whose phase stopped; the recovery records an error that it has not
-    /// recorded yet.
-    async fn failure(&self, run: &JobRun, plan: &Plan, stopped: RunError) -> RunFailure {
-        match stopped {
-            RunError::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
-            RunError::Reported(message) => RunFailure::failed(message),
-            RunError::Failed { category, message, call, .. } => {
-                let failure = PhaseFailure { category, message, call };
-                RunFailure::failed(report_failure(&self.engine, run, plan, None, failure).await.message)
-            }
-            RunError::Limit { node, reached } => {
-                accounting::report_limit(&self.engine, run, plan, node, &reached).await
-            }
-            RunError::Constrained(reasons) => RunFailure::constrained(reasons),
+/// Returns the failure of a run whose phase stopped; the recovery records an error that it has not recorded
+/// yet.
+async fn failure_of(run: RunContext<'_>, stopped: RunError) -> RunFailure {
+    match stopped {
+        RunError::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
+        RunError::Reported(message) => RunFailure::failed(message),
+        RunError::Failed { category, message, call, .. } => {
+            let failure = PhaseFailure { category, message, call, retry_after: None };
+            RunFailure::failed(report_failure(run, None, failure).await.message)
         }
+        RunError::Limit { node, reached } => accounting::report_limit(run, node, &reached).await,
+        RunError::Constrained(reasons) => RunFailure::constrained(reasons),
     }
 }
 
@@ -257,6 +256,8 @@ pub(crate) struct PhaseFailure {
     message: String,
     /// The call that failed.
     call: Option<CallNumber>,
+    /// The wait that the source of the failure asks for.
+    retry_after: Option<Duration>,
 }
 
 /// A failure that was reported to the recovery.
@@ -268,26 +269,13 @@ struct ReportedFailure {
 
 /// Reports a failure to the recovery. `at` is the step that failed; `None` if it was the phase itself.
 async fn report_failure(
-    engine: &EngineInner,
-    run: &JobRun,
-    plan: &Plan,
+    run: RunContext<'_>,
     at: Option<&PlanStep>,
     failure: PhaseFailure,
 ) -> ReportedFailure {
-    report_and_back_off(engine, run, plan, at, failure, None).await
-}
-
-/// The same for a failure whose source asks for a wait of `retry_after`.
-async fn report_and_back_off(
-    engine: &EngineInner,
-    run: &JobRun,
-    plan: &Plan,
-    at: Option<&PlanStep>,
-    failure: PhaseFailure,
-    retry_after: Option<Duration>,
-) -> ReportedFailure {
-    let PhaseFailure { category, message, call } = failure;
-    let phase = run.job().phase;
+    let RunContext { engine, plan, .. } = run;
+    let PhaseFailure { category, message, call, retry_after } = failure;
+    let phase = run.phase();
     let node = at.map_or_else(|| phase.to_string(), |step| step.node.clone());
     let id = ErrorId::from_u128(engine.ids.ulid());
     let message = engine.redactor.redact_text(&message);
@@ -304,20 +292,20 @@ async fn report_and_back_off(
     if let Some(call) = call {
         error = error.with_tool_call(call);
     }
-    let recovery = record_until_stored(&engine.recovery.of_step(retries), run, error).await.ok();
+    let recovery = record_until_stored(&engine.recovery.of_step(retries), run.job, error).await.ok();
     ReportedFailure { message, recovery }
 }
 
 /// Records an error. A store that others keep busy is asked again, as long as the run has its lease.
 async fn record_until_stored(
     recovery: &ErrorRecoveryService,
-    run: &JobRun,
+    job: &JobRun,
     error: NewError,
 ) -> Result<RecoveryAdvice, store::StoreError> {
     loop {
-        let answer = recovery.record_error(&run.claim(), error.clone()).await;
+        let answer = recovery.record_error(&job.claim(), error.clone()).await;
         let is_busy = answer == Err(store::StoreError::Busy);
-        if !is_busy || node::command::pause(run, BUSY_PAUSE).await.is_err() {
+        if !is_busy || node::command::pause(job, BUSY_PAUSE).await.is_err() {
             return answer;
         }
     }
@@ -325,23 +313,23 @@ async fn record_until_stored(
 
 #[async_trait]
 impl JobRunner for PhaseRunner {
-    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        let plan = match self.engine.store.plan(run.claim().plan).await {
+    async fn run(&self, job: &JobRun) -> Result<(), RunFailure> {
+        let plan = match self.engine.store.plan(job.claim().plan).await {
             Ok(plan) => plan,
             Err(error) => return Err(RunFailure::failed(error.to_string())),
         };
-        let live = self.live_of(run);
-        let time = match live.time.begin(&self.engine, run, &plan).await {
+        let state = self.state_of(job);
+        let run = RunContext { engine: &self.engine, job, state: &state, plan: &plan };
+        let time = match state.time.begin(run).await {
             Ok(time) => time,
-            Err(stopped) => return Err(self.failure(run, &plan, stopped).await),
+            Err(stopped) => return Err(failure_of(run, stopped).await),
         };
-        let mut phase = std::pin::pin!(self.phase(run, &plan));
+        let mut phase = std::pin::pin!(self.phase(run));
         let phase = tokio::select! {
             phase = &mut phase => phase,
             () = tokio::time::sleep(time.left) => {
-                let node = run.job().phase.to_string();
-                let failure = accounting::report_limit(&self.engine, run, &plan, node, &time.reached).await;
-                run.token().cancel(CancelReason::Timeout);
+                let failure = accounting::report_limit(run, run.phase().to_string(), &time.reached).await;
+                job.token().cancel(CancelReason::Timeout);
                 // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
                 let _ = phase.await;
                 return Err(failure);
@@ -349,26 +337,27 @@ impl JobRunner for PhaseRunner {
         };
         match phase {
             Ok(()) => Ok(()),
-            Err(stopped) => Err(self.failure(run, &plan, stopped).await),
+            Err(stopped) => Err(failure_of(run, stopped).await),
         }
     }
 
-    fn kill(&self, run: &JobRun, reason: CancelReason) {
-        self.live_of(run).kill(reason);
+    fn kill(&self, job: &JobRun, reason: CancelReason) {
+        self.state_of(job).kill(reason);
     }
 
-    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
-        if let Some(live) = self.known_live(run) {
+    async fn wind_down(&self, job: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        if let Some(state) = self.known_state(job) {
             // A cancel that was taken over had no phase that did it. What will not die does not hold the cancel up.
-            let _ = stale_processes::kill(run, &live).await;
-            live.time.end(&self.engine, run, finisher).await;
-            shutdown::wind_down(&self.engine, run, &live, finisher, interrupted).await;
+            let _ = stale_processes::kill(job, &state).await;
+            state.time.end(&self.engine, job, finisher).await;
+            let shutdown = RunShutdown { engine: &self.engine, job, finisher, interrupted };
+            shutdown::wind_down(shutdown, &state).await;
         }
     }
 
-    fn over(&self, run: &JobRun) {
-        if let Some(live) = self.take_live(run) {
-            shutdown::clear(live);
+    fn over(&self, job: &JobRun) {
+        if let Some(state) = self.take_state(job) {
+            shutdown::clear(state);
         }
     }
 }

@@ -28,7 +28,8 @@ use sync::primitives::lock;
 use sync::{CancelReason, Finisher};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::call::sandbox_call::{CallLeftovers, CallMark, STOPPED};
+use super::call::capture::CallLeftovers;
+use super::call::sandbox_call::{CallMark, STOPPED};
 use super::plan_sandbox::blocking;
 use super::plan_sandbox::location;
 use super::state::{RunState, SandboxHandle, SandboxSession};
@@ -50,58 +51,64 @@ const NAMED_MAX: usize = 20;
 /// The time that the store may take for each of the last words about a sandbox.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(20);
 
+/// The shutdown of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct RunShutdown<'a> {
+    pub(crate) engine: &'a Arc<EngineInner>,
+    pub(crate) job: &'a JobRun,
+    /// The right to store the last records of the run.
+    pub(crate) finisher: &'a Finisher,
+    /// The reason of the interruption; `None` if the run came to its end.
+    pub(crate) interrupted: Option<CancelReason>,
+}
+
 /// Captures the changes of an interrupted command. A sandbox whose changes are not stored by then is
 /// retained.
-pub(crate) async fn wind_down(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &RunState,
-    finisher: &Finisher,
-    interrupted: Option<CancelReason>,
-) {
+pub(crate) async fn wind_down(shutdown: RunShutdown<'_>, state: &RunState) {
+    let RunShutdown { engine, interrupted, .. } = shutdown;
     let until = Instant::now() + engine.options.capture_wait;
     let is_lost = interrupted == Some(CancelReason::LeaseLost);
-    let reach = live.reach().filter(|_| !is_lost);
+    let reach = state.reach().filter(|_| !is_lost);
     let mut marked = match reach.clone().filter(|_| interrupted.is_some()) {
         Some(reach) => mark_kept(reach.keeper).await,
         None => None,
     };
-    let Ok(mut place) = timeout_at(until, Arc::clone(&live.open).lock_owned()).await else {
+    let Ok(mut place) = timeout_at(until, Arc::clone(&state.session).lock_owned()).await else {
         if let Some(reach) = reach {
-            retain_sandbox(engine, run, finisher, reach).await;
+            retain_sandbox(shutdown, reach).await;
         }
         return;
     };
-    let Some(mut open) = place.take() else {
+    let Some(mut session) = place.take() else {
         unmark(marked).await;
         if interrupted == Some(CancelReason::User) {
-            tell_left(engine, run).await;
+            shutdown.report_left().await;
         }
         return;
     };
-    let is_owner = !is_lost && still_owns(engine, run).await;
-    for call in std::mem::take(&mut open.looking).iter().filter(|_| is_owner) {
+    let is_owner = !is_lost && shutdown.still_owns().await;
+    for call in std::mem::take(&mut session.looking).iter().filter(|_| is_owner) {
         // It changed nothing: there is nothing to capture, and nothing is lost if the store does not take its end.
-        let last = InterruptedCall { engine, run, finisher, interrupted, call };
+        let last = InterruptedCall { shutdown, call };
         let _ = last.store(last.call_end(None, [None, None]), CallEndWrite::End).await;
     }
-    let left = match open.mark.clone() {
+    let left = match session.mark.clone() {
         Some(mark) if is_owner => {
             if marked.is_none()
-                && let Some(keeper) = open.sandbox.retain_handle()
+                && let Some(keeper) = session.sandbox.retain_handle()
             {
                 marked = mark_kept(keeper).await;
             }
-            let last = InterruptedCall { engine, run, finisher, interrupted, call: mark.call() };
-            last.end(open, &mark, until).await
+            let last = InterruptedCall { shutdown, call: mark.call() };
+            last.end(session, &mark, until).await
         }
-        Some(_) | None => SandboxOutcome::Done(open),
+        Some(_) | None => SandboxOutcome::Done(session),
     };
     match left {
-        SandboxOutcome::Done(open) => {
-            let (is_kept, mut record) = (open.kept.is_some(), open.record.clone());
-            record.tree = compare_tree(engine, run, &open).await;
-            *place = Some(open);
+        SandboxOutcome::Done(session) => {
+            let (is_kept, mut record) = (session.kept.is_some(), session.record.clone());
+            record.tree = shutdown.compare_tree(&session).await;
+            *place = Some(session);
             if !is_kept {
                 unmark(marked).await;
             }
@@ -111,9 +118,9 @@ pub(crate) async fn wind_down(
                 let _ = timeout(STORE_WAIT, engine.store.sandbox_closed(record)).await;
             }
         }
-        SandboxOutcome::Lost(open) => {
-            let was_kept = open.kept.is_some();
-            *place = Some(open);
+        SandboxOutcome::Lost(session) => {
+            let was_kept = session.kept.is_some();
+            *place = Some(session);
             if !was_kept {
                 unmark(marked).await;
             }
@@ -122,25 +129,83 @@ pub(crate) async fn wind_down(
     }
 }
 
-/// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan that
-/// can reach nothing outside, the comparison is bounded, so that its end does not depend on the size of the
-/// tree.
-async fn compare_tree(engine: &EngineInner, run: &JobRun, open: &SandboxSession) -> Option<TreeChanges> {
-    if run.job().phase != Phase::Execute || open.sandbox.strategy() == SandboxStrategy::InPlace {
-        return None;
+impl RunShutdown<'_> {
+    /// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan that
+    /// can reach nothing outside, the comparison is bounded, so that its end does not depend on the size of the
+    /// tree.
+    async fn compare_tree(self, session: &SandboxSession) -> Option<TreeChanges> {
+        if self.job.job().phase != Phase::Execute || session.sandbox.strategy() == SandboxStrategy::InPlace {
+            return None;
+        }
+        let stamp = session.sandbox.stamp().ok()?;
+        let (trees, plan) = (PlanTrees::new(self.engine, &session.plan), session.plan.clone());
+        let until = std::time::Instant::now() + COMPARE_WAIT;
+        let compared = blocking(move || {
+            let (entries_max, asks_git) =
+                if reaches_out(&plan) { (usize::MAX, true) } else { (ENTRIES_MAX, false) };
+            let moves = trees.compare(&stamp, entries_max, asks_git, &|| std::time::Instant::now() > until);
+            let named: Vec<String> = named_places(&plan, &moves).take(NAMED_MAX).collect();
+            let more = moves.more + moves.places.len().saturating_sub(named.len());
+            TreeChanges {
+                moved: named,
+                more: u64::try_from(more).unwrap_or(u64::MAX),
+                is_whole: moves.is_whole,
+            }
+        });
+        compared.await.ok()
     }
-    let stamp = open.sandbox.stamp().ok()?;
-    let (trees, plan) = (PlanTrees::new(engine, &open.plan), open.plan.clone());
-    let until = std::time::Instant::now() + COMPARE_WAIT;
-    let compared = blocking(move || {
-        let (entries_max, asks_git) =
-            if reaches_out(&plan) { (usize::MAX, true) } else { (ENTRIES_MAX, false) };
-        let moves = trees.compare(&stamp, entries_max, asks_git, &|| std::time::Instant::now() > until);
-        let named: Vec<String> = named_places(&plan, &moves).take(NAMED_MAX).collect();
-        let more = moves.more + moves.places.len().saturating_sub(named.len());
-        TreeChanges { moved: named, more: u64::try_from(more).unwrap_or(u64::MAX), is_whole: moves.is_whole }
-    });
-    compared.await.ok()
+
+    /// Returns true if the store knows of no other owner. One that does not answer is asked again by what is to
+    /// be stored.
+    async fn still_owns(self) -> bool {
+        let claim = self.job.claim();
+        match timeout(STORE_WAIT, self.engine.store.job(claim.job)).await {
+            Ok(Ok(job)) => job.state == JobState::Running && job.fence == claim.fence,
+            Ok(Err(_)) | Err(_) => true,
+        }
+    }
+
+    /// Records in the history of the plan that a sandbox is retained, and its path.
+    async fn report_retained(self, call: Option<&ToolCall>, why: &str, dir: &Path) {
+        let Self { engine, job, .. } = self;
+        let phase = job.job().phase;
+        let step = match call {
+            Some(call) => StepId { attempt: call.new.attempt, node: call.new.node.clone(), visit: 1 },
+            None => {
+                let plan = timeout(STORE_WAIT, engine.store.plan(job.claim().plan)).await;
+                let attempt = plan.ok().and_then(Result::ok).map_or(1, |plan| plan.attempt);
+                StepId { attempt, node: phase.to_string(), visit: 1 }
+            }
+        };
+        let why = engine.redactor.redact_text(why);
+        *lock(&engine.last_failure) = Some(why.clone());
+        let id = ErrorId::from_u128(engine.ids.ulid());
+        let detail = Detail::from([(KEPT_IN.to_owned(), dir.display().to_string().into())]);
+        let mut error = NewError::new(id, phase, step, ErrorCategory::Resource, why).with_detail(detail);
+        if let Some(call) = call {
+            error = error.with_tool_call(call.no);
+        }
+        // What the store does not take is told by `doctor`, which finds the sandbox.
+        let _ = timeout(STORE_WAIT, engine.recovery.record_error(&job.claim(), error)).await;
+    }
+
+    /// Records a sandbox that an earlier owner of a cancelled job retained: the plan is not continued, so no
+    /// later run records it.
+    async fn report_left(self) {
+        let Self { engine, job, .. } = self;
+        let Ok(Ok(plan)) = timeout(STORE_WAIT, engine.store.plan(job.claim().plan)).await else { return };
+        let first = engine.sandbox_home(&plan);
+        let Ok(Some(dir)) = blocking(move || location::kept(&first)).await else { return };
+        let history = timeout(STORE_WAIT, engine.recovery.history(plan.id)).await;
+        let Ok(Ok(history)) = history else { return };
+        let dir_text = dir.display().to_string();
+        let is_told =
+            history.records().any(|record| retained_dir_of(&record.error) == Some(dir_text.as_str()));
+        if !is_told {
+            let why = retained_message("the process that was at it is gone", &dir);
+            self.report_retained(None, &why, &dir).await;
+        }
+    }
 }
 
 /// Returns true if something of the plan could change the user's tree. It uses the network, speaks to an
@@ -153,27 +218,28 @@ fn reaches_out(plan: &Plan) -> bool {
 
 /// Deletes the sandbox of the run, unless it is retained. No task waits for it: if the process ends before
 /// that, the next one sweeps the rest.
-pub(crate) fn clear(live: Arc<RunState>) {
+pub(crate) fn clear(state: Arc<RunState>) {
     drop(tokio::task::spawn_blocking(move || {
-        if let Some(open) = Arc::clone(&live.open).blocking_lock_owned().take() {
-            let _ = open.sandbox.close();
+        if let Some(session) = Arc::clone(&state.session).blocking_lock_owned().take() {
+            let _ = session.sandbox.close();
         }
     }));
 }
 
 /// Retains the sandbox although a call still works in it: that call is late, and is expected to end soon.
-async fn retain_sandbox(engine: &Arc<EngineInner>, run: &JobRun, finisher: &Finisher, reach: SandboxHandle) {
+async fn retain_sandbox(shutdown: RunShutdown<'_>, reach: SandboxHandle) {
+    let RunShutdown { engine, job, .. } = shutdown;
     reach.staging.end();
     let dir = reach.keeper.dir().to_owned();
     let _ = mark_kept(reach.keeper).await;
     let why = late(engine, &dir);
-    let calls = timeout(STORE_WAIT, engine.store.calls(run.claim().plan)).await;
+    let calls = timeout(STORE_WAIT, engine.store.calls(job.claim().plan)).await;
     let calls = calls.ok().and_then(Result::ok).unwrap_or_default();
     let is_it = |call: &&ToolCall| call.end.is_none() && call.new.tool != ASK_MODEL;
     let Some(call) = calls.iter().rfind(is_it) else {
-        return report_retained(engine, run, None, &why, &dir).await;
+        return shutdown.report_retained(None, &why, &dir).await;
     };
-    let last = InterruptedCall { engine, run, finisher, interrupted: None, call };
+    let last = InterruptedCall { shutdown: RunShutdown { interrupted: None, ..shutdown }, call };
     last.end_kept(&why, &dir).await;
 }
 
@@ -189,20 +255,17 @@ enum SandboxOutcome {
 
 /// The call that was interrupted.
 struct InterruptedCall<'a> {
-    engine: &'a Arc<EngineInner>,
-    run: &'a JobRun,
-    finisher: &'a Finisher,
-    interrupted: Option<CancelReason>,
+    shutdown: RunShutdown<'a>,
     call: &'a ToolCall,
 }
 
 impl InterruptedCall<'_> {
     /// Captures what it left, and stores its end.
-    async fn end(&self, open: SandboxSession, mark: &CallMark, until: Instant) -> SandboxOutcome {
-        let dir = open.sandbox.dir().to_owned();
-        let (was_kept, staging) = (open.kept.is_some(), Arc::clone(&open.staging));
-        let known = open.found.len();
-        let captured = match timeout_at(until, capture_last(self.engine, open, mark)).await {
+    async fn end(&self, session: SandboxSession, mark: &CallMark, until: Instant) -> SandboxOutcome {
+        let dir = session.sandbox.dir().to_owned();
+        let (was_kept, staging) = (session.kept.is_some(), Arc::clone(&session.staging));
+        let known = session.found.len();
+        let captured = match timeout_at(until, capture_last(self.shutdown.engine, session, mark)).await {
             Ok(captured) => captured,
             Err(_) => {
                 // Its thread is not waited for, and shall not work on for long.
@@ -210,39 +273,39 @@ impl InterruptedCall<'_> {
                 None
             }
         };
-        let Some((mut open, CallLeftovers { changes, outputs })) = captured else {
-            self.end_kept(&late(self.engine, &dir), &dir).await;
+        let Some((mut session, CallLeftovers { changes, outputs })) = captured else {
+            self.end_kept(&late(self.shutdown.engine, &dir), &dir).await;
             return SandboxOutcome::Kept;
         };
-        let end = self.call_end(open.kept.as_deref(), outputs);
-        let contents = open.staging.contents();
+        let end = self.call_end(session.kept.as_deref(), outputs);
+        let contents = session.staging.contents();
         let has_more = changes.len() > known;
         match self.store(end, CallEndWrite::Changes { mark, changes, contents }).await {
-            Ok(()) => open.unmark(),
+            Ok(()) => session.unmark(),
             // The store took the end with all that was found by then, and its answer did not arrive.
-            Err(CallEndError::Ended(_)) if !has_more => open.unmark(),
+            Err(CallEndError::Ended(_)) if !has_more => session.unmark(),
             Err(CallEndError::LeaseLost) => {
                 if !was_kept {
-                    open.kept = None;
+                    session.kept = None;
                 }
-                return SandboxOutcome::Lost(open);
+                return SandboxOutcome::Lost(session);
             }
             Err(CallEndError::Ended(why) | CallEndError::Failed(why)) => {
                 // The place of a run that ends: what follows cannot be told to anybody but by the history.
                 let kept = blocking(move || {
-                    retain_interrupted(&mut open, &why);
-                    open
+                    retain_interrupted(&mut session, &why);
+                    session
                 });
                 match kept.await {
-                    Ok(kept) => open = kept,
+                    Ok(kept) => session = kept,
                     Err(_) => return SandboxOutcome::Kept,
                 }
             }
         }
-        if let Some(why) = open.kept.clone().filter(|_| !was_kept) {
+        if let Some(why) = session.kept.clone().filter(|_| !was_kept) {
             self.report_retained(&why, &dir).await;
         }
-        SandboxOutcome::Done(open)
+        SandboxOutcome::Done(session)
     }
 
     /// Stores that it ended, and that what it changed is in the sandbox only.
@@ -253,10 +316,10 @@ impl InterruptedCall<'_> {
     }
 
     fn call_end(&self, kept: Option<&str>, [stdout, stderr]: [Option<StoredOutput>; 2]) -> CallEnd {
-        let interrupted = self.interrupted.map(|reason| reason.to_string());
+        let interrupted = self.shutdown.interrupted.map(|reason| reason.to_string());
         CallEnd {
             state: if kept.is_some() { CallState::Failed } else { CallState::Cancelled },
-            duration_ms: self.engine.wall().0.saturating_sub(self.call.started.0),
+            duration_ms: self.shutdown.engine.wall().0.saturating_sub(self.call.started.0),
             exit: None,
             error: kept.map(str::to_owned).or(interrupted).or_else(|| Some(STOPPED.to_owned())),
             result: Value::Null,
@@ -267,13 +330,14 @@ impl InterruptedCall<'_> {
     }
 
     async fn store(&self, end: CallEnd, stores: CallEndWrite<'_>) -> Result<(), CallEndError> {
-        let (by, context) = (CallAuthority::Finisher(self.finisher), self.run.context());
+        let (by, context) = (CallAuthority::Finisher(self.shutdown.finisher), self.shutdown.job.context());
         let ended = EndedCall::new(self.call, end);
         let stored = async {
             match stores {
                 CallEndWrite::End => context.end_call(by, ended).await,
                 CallEndWrite::Changes { mark, changes, contents } => {
-                    mark.store_end(self.engine, context, by, ended.with_contents(contents), changes).await
+                    mark.store_end(self.shutdown.engine, context, by, ended.with_contents(contents), changes)
+                        .await
                 }
             }
         };
@@ -287,7 +351,7 @@ impl InterruptedCall<'_> {
     }
 
     async fn report_retained(&self, why: &str, dir: &Path) {
-        report_retained(self.engine, self.run, Some(self.call), why, dir).await;
+        self.shutdown.report_retained(Some(self.call), why, dir).await;
     }
 }
 
@@ -321,16 +385,6 @@ async fn unmark(marked: Option<RetainHandle>) {
     }
 }
 
-/// Returns true if the store knows of no other owner. One that does not answer is asked again by what is to
-/// be stored.
-async fn still_owns(engine: &EngineInner, run: &JobRun) -> bool {
-    let claim = run.claim();
-    match timeout(STORE_WAIT, engine.store.job(claim.job)).await {
-        Ok(Ok(job)) => job.state == JobState::Running && job.fence == claim.fence,
-        Ok(Err(_)) | Err(_) => true,
-    }
-}
-
 fn late(engine: &EngineInner, dir: &Path) -> String {
     let wait = domain::format_wait(engine.options.capture_wait);
     retained_message(&format!("it took longer than {wait}"), dir)
@@ -341,50 +395,11 @@ fn retained_message(why: &str, dir: &Path) -> String {
     format!("what it changed could not be captured: {why}; nothing is lost, its sandbox is kept in {dir}")
 }
 
-/// Records in the history of the plan that a sandbox is retained, and its path.
-async fn report_retained(engine: &EngineInner, run: &JobRun, call: Option<&ToolCall>, why: &str, dir: &Path) {
-    let phase = run.job().phase;
-    let step = match call {
-        Some(call) => StepId { attempt: call.new.attempt, node: call.new.node.clone(), visit: 1 },
-        None => {
-            let plan = timeout(STORE_WAIT, engine.store.plan(run.claim().plan)).await;
-            let attempt = plan.ok().and_then(Result::ok).map_or(1, |plan| plan.attempt);
-            StepId { attempt, node: phase.to_string(), visit: 1 }
-        }
-    };
-    let why = engine.redactor.redact_text(why);
-    *lock(&engine.last_failure) = Some(why.clone());
-    let id = ErrorId::from_u128(engine.ids.ulid());
-    let detail = Detail::from([(KEPT_IN.to_owned(), dir.display().to_string().into())]);
-    let mut error = NewError::new(id, phase, step, ErrorCategory::Resource, why).with_detail(detail);
-    if let Some(call) = call {
-        error = error.with_tool_call(call.no);
-    }
-    // What the store does not take is told by `doctor`, which finds the sandbox.
-    let _ = timeout(STORE_WAIT, engine.recovery.record_error(&run.claim(), error)).await;
-}
-
-/// Records a sandbox that an earlier owner of a cancelled job retained: the plan is not continued, so no
-/// later run records it.
-async fn tell_left(engine: &Arc<EngineInner>, run: &JobRun) {
-    let Ok(Ok(plan)) = timeout(STORE_WAIT, engine.store.plan(run.claim().plan)).await else { return };
-    let first = engine.sandbox_home(&plan);
-    let Ok(Some(dir)) = blocking(move || location::kept(&first)).await else { return };
-    let history = timeout(STORE_WAIT, engine.recovery.history(plan.id)).await;
-    let Ok(Ok(history)) = history else { return };
-    let dir_text = dir.display().to_string();
-    let is_told = history.records().any(|record| retained_dir_of(&record.error) == Some(dir_text.as_str()));
-    if !is_told {
-        let why = retained_message("the process that was at it is gone", &dir);
-        report_retained(engine, run, None, &why, &dir).await;
-    }
-}
-
 /// Retains the sandbox for the changes of an interrupted command. The end that the command would have had is
 /// not known.
-fn retain_interrupted(open: &mut SandboxSession, why: &str) {
-    if open.kept.is_none() && open.sandbox.retain("").is_ok() {
-        open.kept = Some(retained_message(why, open.sandbox.dir()));
+fn retain_interrupted(session: &mut SandboxSession, why: &str) {
+    if session.kept.is_none() && session.sandbox.retain("").is_ok() {
+        session.kept = Some(retained_message(why, session.sandbox.dir()));
     }
 }
 
@@ -392,22 +407,22 @@ fn retain_interrupted(open: &mut SandboxSession, why: &str) {
 /// the capture panics.
 async fn capture_last(
     engine: &Arc<EngineInner>,
-    mut open: SandboxSession,
+    mut session: SandboxSession,
     mark: &CallMark,
 ) -> Option<(SandboxSession, CallLeftovers)> {
     let (engine, mark) = (Arc::clone(engine), mark.clone());
     let captured = tokio::task::spawn_blocking(move || {
         // What is put back goes with the sandbox.
         if !mark.records() {
-            let left = CallLeftovers::of_logs(&engine, &open, &mark);
-            return (open, left);
+            let left = CallLeftovers::of_logs(&engine, &session, &mark);
+            return (session, left);
         }
-        let left = CallLeftovers::capture(&engine, &mut open, &mark).unwrap_or_else(|stopped| {
-            retain_interrupted(&mut open, &stopped.shown());
+        let left = CallLeftovers::capture(&engine, &mut session, &mark).unwrap_or_else(|stopped| {
+            retain_interrupted(&mut session, &stopped.shown());
             // What is captured later is captured whole.
-            CallLeftovers::of_logs(&engine, &open, &mark)
+            CallLeftovers::of_logs(&engine, &session, &mark)
         });
-        (open, left)
+        (session, left)
     });
     captured.await.ok()
 }

@@ -22,8 +22,8 @@ use worker::JobRun;
 const DEATH_WAIT: Duration = Duration::from_secs(5);
 
 /// Kills them, once in a run. Who is the first owner has none before it.
-pub(crate) async fn kill(run: &JobRun, live: &RunState) -> Result<(), RunError> {
-    let claim = run.claim();
+pub(crate) async fn kill(job: &JobRun, state: &RunState) -> Result<(), RunError> {
+    let claim = job.claim();
     if claim.fence <= Fence::NONE.next() {
         return Ok(());
     }
@@ -32,5 +32,5 @@ pub(crate) async fn kill(run: &JobRun, live: &RunState) -> Result<(), RunError> 
         let killed = blocking(move || kill_job(job.as_ref(), fence, DEATH_WAIT)).await?;
         killed.map(drop).map_err(|error| RunError::failed(ErrorCategory::Resource, error))
     };
-    live.earlier_dead.get_or_try_init(killing).await.map(drop)
+    state.earlier_dead.get_or_try_init(killing).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! The live state of a run: its commands, its sandbox session, the changesets of its nodes.
+//! The state of a run: its commands, its sandbox session, the changesets of its nodes.
 //!
 //! # Invariants
 //! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken
@@ -39,7 +39,7 @@ pub(crate) struct RunState {
     pub(crate) walls_hold: tokio::sync::OnceCell<bool>,
     /// Held by the call that works in the sandbox, also by a thread that outlives its task: the shutdown
     /// waits for it.
-    pub(crate) open: Arc<tokio::sync::Mutex<Option<SandboxSession>>>,
+    pub(crate) session: Arc<tokio::sync::Mutex<Option<SandboxSession>>>,
     /// The turns in the sandbox: one call alone, or any number of calls that only read; served in order.
     pub(crate) turns: Arc<tokio::sync::RwLock<()>>,
     /// A handle of the sandbox that was opened last, also usable while a call works in it.
@@ -143,20 +143,20 @@ impl RunState {
         project: &Path,
         look: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
     ) -> Option<T> {
-        let place = self.open.try_lock().ok()?;
+        let place = self.session.try_lock().ok()?;
         match place.as_ref() {
-            Some(open) => look(open.sandbox.root(no).ok()?),
+            Some(session) => look(session.sandbox.root(no).ok()?),
             None => look(beneath::root_at_hand(project)?.as_fd()),
         }
     }
 
     /// The changeset of a node, which is started if it is not open.
-    pub(crate) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, RunError> {
+    pub(crate) async fn changeset(&self, job: &JobRun, node: &str) -> Result<ChangesetHandle, RunError> {
         let mut changesets = self.changesets.lock().await;
         if let Some(handle) = changesets.get(node) {
             return Ok(handle.clone());
         }
-        let handle = run.context().start_changeset().await?;
+        let handle = job.context().start_changeset().await?;
         changesets.insert(node.to_owned(), handle.clone());
         Ok(handle)
     }

@@ -16,8 +16,8 @@ use store::CallAuthority;
 use sync::CancellationToken;
 use tempfile::TempDir;
 
+use super::call::admit::CallAccess;
 use super::call::mcp_server::NodeServers;
-use super::call::sandbox_call::CallAccess;
 use super::call::tool::{NodeTools, ToolGateway};
 use super::context::NodeContext;
 use super::node::ActiveNode;
@@ -64,32 +64,26 @@ struct ToolCallingRunner {
 
 #[async_trait]
 impl JobRunner for ToolCallingRunner {
-    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+    async fn run(&self, job: &JobRun) -> Result<(), RunFailure> {
         let engine = &self.inner.engine;
-        let plan = &engine.store.plan(run.claim().plan).await.unwrap();
-        let live = &self.inner.live_of(run);
-        plan_sandbox::open(engine, run, live, plan).await.unwrap();
-        let (step, values, scope) = (&plan.spec.steps[0], &Values::default(), run.scope().clone());
-        let started = engine.wall();
-        let (phase, path) = (Phase::Execute, step.node.as_str());
-        let (guidance_seen, tries, began) = (0, 1, None);
-        let node = ActiveNode {
-            engine,
-            run,
-            live,
-            plan,
-            step,
-            phase,
-            path,
-            values,
-            guidance_seen,
-            scope,
-            tries,
-            started,
-            began,
-        };
-        let root =
-            live.open.lock().await.as_ref().unwrap().sandbox.root(RootIndex(0)).unwrap().try_clone_to_owned();
+        let plan = &engine.store.plan(job.claim().plan).await.unwrap();
+        let state = &self.inner.state_of(job);
+        let run = RunContext { engine, job, state, plan };
+        plan_sandbox::open(run).await.unwrap();
+        let (step, values, scope) = (&plan.spec.steps[0], &Values::default(), job.scope().clone());
+        let (started, path) = (engine.wall(), step.node.as_str());
+        let context = NodeContext { run, path, scope };
+        let node = ActiveNode { context, step, values, guidance_seen: 0, tries: 1, started, began: None };
+        let root = state
+            .session
+            .lock()
+            .await
+            .as_ref()
+            .unwrap()
+            .sandbox
+            .root(RootIndex(0))
+            .unwrap()
+            .try_clone_to_owned();
         let mut catalog = Catalog::builtin();
         catalog.add(spec(), Arc::new(PanickingTool(root.unwrap()))).unwrap();
         let servers = NodeServers::default();
@@ -101,20 +95,20 @@ impl JobRunner for ToolCallingRunner {
             let answer = tools.call(&call).await.unwrap();
             lock(&self.answers).push(answer);
         }
-        live.close_changeset(path).await.unwrap();
+        state.close_changeset(path).await.unwrap();
         Ok(())
     }
 
-    fn kill(&self, run: &JobRun, reason: CancelReason) {
-        self.inner.kill(run, reason);
+    fn kill(&self, job: &JobRun, reason: CancelReason) {
+        self.inner.kill(job, reason);
     }
 
-    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
-        self.inner.wind_down(run, finisher, interrupted).await;
+    async fn wind_down(&self, job: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        self.inner.wind_down(job, finisher, interrupted).await;
     }
 
-    fn over(&self, run: &JobRun) {
-        self.inner.over(run);
+    fn over(&self, job: &JobRun) {
+        self.inner.over(job);
     }
 }
 
@@ -153,7 +147,7 @@ async fn run_plan(dir: &TempDir, runner: impl FnOnce(PhaseRunner) -> Arc<dyn Job
 
     let shared = &engine.inner;
     let inner = PhaseRunner::new(Arc::clone(shared), ApplyAs::Asked);
-    let mut config = WorkerConfig::new(shared.boot);
+    let mut config = WorkerConfig::new(shared.boot, shared.options.lease);
     config.only = Some(plan.id);
     let ports = Ports {
         store: Arc::clone(&shared.store),
@@ -212,12 +206,13 @@ struct LostAnswerRunner {
 
 #[async_trait]
 impl JobRunner for LostAnswerRunner {
-    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+    async fn run(&self, job: &JobRun) -> Result<(), RunFailure> {
         let engine = &self.inner.engine;
-        let plan = &engine.store.plan(run.claim().plan).await.unwrap();
-        let live = &self.inner.live_of(run);
-        plan_sandbox::open(engine, run, live, plan).await.unwrap();
-        let context = NodeContext { engine, run, live, plan, path: "main", scope: run.scope().clone() };
+        let plan = &engine.store.plan(job.claim().plan).await.unwrap();
+        let state = &self.inner.state_of(job);
+        let run = RunContext { engine, job, state, plan };
+        plan_sandbox::open(run).await.unwrap();
+        let context = NodeContext { run, path: "main", scope: job.scope().clone() };
         let new = NewCall {
             attempt: plan.attempt,
             node: "main".to_owned(),
@@ -227,7 +222,7 @@ impl JobRunner for LostAnswerRunner {
         };
         let mut call = context.begin_call(CallAccess::Record, new).await.unwrap();
         {
-            let place = live.open.lock().await;
+            let place = state.session.lock().await;
             let root = place.as_ref().unwrap().sandbox.root(RootIndex(0)).unwrap();
             let flags = OFlags::CREATE | OFlags::WRONLY;
             let file = openat(root, "whole", flags, Mode::from_raw_mode(0o644)).unwrap();
@@ -235,31 +230,31 @@ impl JobRunner for LostAnswerRunner {
         }
         call.capture(&context).await.unwrap();
         {
-            let place = live.open.lock().await;
-            let open = place.as_ref().unwrap();
+            let place = state.session.lock().await;
+            let session = place.as_ref().unwrap();
             let end = engine.ended(call.call().started, (CallState::Ok, None, Value::Null));
-            let ended = EndedCall::new(call.call(), end).with_contents(open.staging.contents());
-            let (mark, by) = (open.mark.clone().unwrap(), CallAuthority::Effect(call.effect()));
-            mark.store_end(engine, run.context(), by, ended, open.found.clone()).await.unwrap();
+            let ended = EndedCall::new(call.call(), end).with_contents(session.staging.contents());
+            let (mark, by) = (session.mark.clone().unwrap(), CallAuthority::Effect(call.effect()));
+            mark.store_end(engine, job.context(), by, ended, session.found.clone()).await.unwrap();
         }
         drop(call);
         if self.has_next_turn {
             drop(context.turn(true).await.unwrap());
-            assert!(live.open.lock().await.as_ref().unwrap().mark.is_none());
+            assert!(state.session.lock().await.as_ref().unwrap().mark.is_none());
         }
         Ok(())
     }
 
-    fn kill(&self, run: &JobRun, reason: CancelReason) {
-        self.inner.kill(run, reason);
+    fn kill(&self, job: &JobRun, reason: CancelReason) {
+        self.inner.kill(job, reason);
     }
 
-    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
-        self.inner.wind_down(run, finisher, interrupted).await;
+    async fn wind_down(&self, job: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        self.inner.wind_down(job, finisher, interrupted).await;
     }
 
-    fn over(&self, run: &JobRun) {
-        self.inner.over(run);
+    fn over(&self, job: &JobRun) {
+        self.inner.over(job);
     }
 }
 

@@ -23,9 +23,9 @@ use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
 pub use policy::{denied, step_denied, unknown_words, why_denied};
-pub use read::{ReadTools, look, look_at_hand};
+pub use read::{ReadTools, read, read_small};
 pub use redact_args::{recorded_arguments, recorded_result};
-pub use write::{WriteTools, change};
+pub use write::{WriteTools, write};
 
 /// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]

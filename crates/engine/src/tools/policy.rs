@@ -60,8 +60,8 @@ pub fn unknown_words(list: &[String]) -> Vec<String> {
     let tools = Catalog::builtin();
     let is_ours = |word: &String| group(word).is_some() || word == "wait";
     let unknown = list.iter().filter(|word| !is_ours(word) && !word.contains(SEPARATOR));
-    let told = unknown.filter_map(|word| tools.find(word).err());
-    told.map(|error| format!("`policy.deny_tools` would deny nothing: {error}")).collect()
+    let errors = unknown.filter_map(|word| tools.find(word).err());
+    errors.map(|error| format!("`policy.deny_tools` would deny nothing: {error}")).collect()
 }
 
 #[cfg(test)]
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_word_that_denies_nothing_is_told_with_what_was_meant() {
-        let told = unknown_words(&list(&["run_comand", "shell", "wait", "box.any"]));
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("did you mean `run_command`?"), "{told:?}");
+        let problems = unknown_words(&list(&["run_comand", "shell", "wait", "box.any"]));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("did you mean `run_command`?"), "{problems:?}");
     }
 }

@@ -43,9 +43,9 @@ pub struct ReadTools<'a> {
 ///
 /// # Errors
 /// Returns an error for the model if the work cannot be done.
-pub fn look(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+pub fn read(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
-        ToolRequest::Read { place, offset, limit } => Some(read(at, place, *offset, *limit)),
+        ToolRequest::Read { place, offset, limit } => Some(read_lines(at, place, *offset, *limit)),
         ToolRequest::List { place, depth, ignored } => Some(list(at, place, *depth, *ignored)),
         ToolRequest::Search { place, pattern, glob, context, max } => {
             Some(find(at, place, pattern, glob.as_deref(), (*context, *max)))
@@ -65,7 +65,7 @@ pub fn look(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput,
 
 /// Does the same for a caller that must not wait: it reads a small file that is in memory, and begins nothing
 /// else.
-pub fn look_at_hand(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+pub fn read_small(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     let ToolRequest::Read { place, offset, limit } = work else { return None };
     let path = place.path.as_ref()?;
     let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, LinkPolicy::Follow, at.hidden)?;
@@ -73,7 +73,12 @@ pub fn look_at_hand(at: &ReadTools<'_>, work: &ToolRequest) -> Option<Result<Too
     is_whole.then(|| shown(at, (place, path), (&bytes, len), (*offset, *limit)))
 }
 
-fn read(at: &ReadTools<'_>, place: &ToolPath, offset: u64, limit: u64) -> Result<ToolOutput, ToolError> {
+fn read_lines(
+    at: &ReadTools<'_>,
+    place: &ToolPath,
+    offset: u64,
+    limit: u64,
+) -> Result<ToolOutput, ToolError> {
     let is_dir = || ToolError::InTheWay {
         path: place.shown.clone(),
         what: "is a directory; list_directory shows what is in it".to_owned(),

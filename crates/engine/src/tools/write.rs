@@ -35,7 +35,7 @@ pub struct WriteTools<'a> {
 ///
 /// # Errors
 /// Returns an error for the model if the work cannot be done.
-pub fn change(with: &mut WriteTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+pub fn write(with: &mut WriteTools<'_>, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
     match work {
         ToolRequest::Write { place, content, known } => Some(with.write(place, content, *known)),
         ToolRequest::Edit { place, old, new, replace_all, known } => {

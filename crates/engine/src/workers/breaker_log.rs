@@ -273,9 +273,12 @@ mod tests {
         one.changed("model/y", RecordOutcome::Tripped { cool_down: Duration::from_secs(300) });
         other.answered("model/x");
         other.answered("model/x");
-        let told: Vec<(String, bool)> =
-            one.read(wall_now()).into_iter().map(|told| (told.provider, told.rest_ms.is_some())).collect();
-        assert_eq!(told, [("x".to_owned(), false), ("y".to_owned(), true)]);
+        let changes: Vec<(String, bool)> = one
+            .read(wall_now())
+            .into_iter()
+            .map(|change| (change.provider, change.rest_ms.is_some()))
+            .collect();
+        assert_eq!(changes, [("x".to_owned(), false), ("y".to_owned(), true)]);
         let lines = fs::read_to_string(&one.file).unwrap().lines().count();
         assert_eq!(lines, 3, "it is told once");
     }

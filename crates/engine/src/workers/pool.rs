@@ -205,12 +205,11 @@ enum WakeReason {
 impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
     fn begin(engine: &'a Engine, options: ServeOptions, mut tell: T) -> Result<Self, ServeError> {
         let inner = &engine.inner;
-        let mut config = WorkerConfig::new(inner.boot);
+        let mut config = WorkerConfig::new(inner.boot, inner.options.lease);
         let variables = Arc::new(own_variables());
         config.max_workers = options.max.min(plans_at_once_max());
         config.variables = Arc::clone(&variables);
         config.plan_concurrency = inner.options.plan_concurrency;
-        config.lease = inner.options.lease;
         config.wind_down_wait = inner.wind_down_wait();
         let ports = Ports {
             store: Arc::clone(&inner.store),
@@ -444,8 +443,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         if self.may_be_left_behind || !self.worker.report().running.is_empty() {
             return true;
         }
-        let live = self.engine.inner.store.live_jobs().await;
-        live.map_or(true, |live| live.iter().any(|job| job.is_for_workers_with(&self.variables)))
+        let jobs = self.engine.inner.store.live_jobs().await;
+        jobs.map_or(true, |jobs| jobs.iter().any(|job| job.is_for_workers_with(&self.variables)))
     }
 
     async fn end(self, ended: Result<(ServeEnd, StopReport), ServeError>) -> Result<ServeReport, ServeError> {

@@ -12,7 +12,7 @@ use actors::tool::{
 };
 use async_trait::async_trait;
 use domain::{Base, Hash, Redactor, RootIndex, is_text};
-use engine::tools::{ReadTools, WriteTools, change, look, recorded_arguments};
+use engine::tools::{ReadTools, WriteTools, read, recorded_arguments, write};
 use sandbox::content::{ContentSink, StoredContent};
 use sandbox::{CaptureRules, OpenRequest, RootSpec, Sandbox, SandboxStrategy, StrategyChoice};
 use serde_json::{Value, json};
@@ -96,10 +96,10 @@ impl Bench {
     /// What a scan finds: path, operation, base.
     fn changes(&self) -> Vec<(String, String, Base)> {
         let captured = self.sandbox.lock().unwrap().scan(&self.contents, &CaptureRules::default()).unwrap();
-        let told = |change: &sandbox::CapturedChange| {
+        let shown = |change: &sandbox::CapturedChange| {
             (change.draft.path().to_string(), format!("{:?}", change.draft.op()), change.base)
         };
-        captured.drafts.iter().map(told).collect()
+        captured.drafts.iter().map(shown).collect()
     }
 }
 
@@ -125,7 +125,7 @@ impl ToolHost for Here {
     async fn perform(&self, call: CallInfo, work: ToolRequest) -> Result<ToolOutcome, ()> {
         let bench = &self.0;
         let mut sandbox = bench.sandbox.lock().unwrap();
-        let looked = look(
+        let done = read(
             &ReadTools {
                 root: sandbox.root(RootIndex(0)).unwrap(),
                 project: &bench.project,
@@ -142,7 +142,7 @@ impl ToolHost for Here {
             rules: &rules,
             redactor: &bench.redactor,
         };
-        let done = looked.or_else(|| change(&mut { with }, &work)).unwrap();
+        let done = done.or_else(|| write(&mut { with }, &work)).unwrap();
         drop(sandbox);
         self.keep(&call, done.as_ref().err());
         let tool = call.tool.unwrap();

@@ -51,7 +51,7 @@ impl PlanStore for MemoryStore {
                 may_be_queued(plans, job)?;
             }
             let record = plans.get_mut(&id).ok_or(PlanStoreError::NotFound { plan: id })?;
-            record.move_plan(&asked, &by, now).map_err(|refused| from_move(id, refused))
+            record.move_plan(&asked, by, now).map_err(|refused| from_move(id, refused))
         })
     }
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use domain::record::event_draft;
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Claim, JobEvent, JobTransitionRejection,
-    LeaseLost, NewApply, PlanEvent, PlanId,
+    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Claim, Initiator, JobEvent,
+    JobTransitionRejection, LeaseLost, NewApply, PlanEvent, PlanId,
 };
 use rusqlite::{Row, params};
 use sync::Effect;
@@ -134,7 +134,7 @@ fn has_other_sealed(tx: &Tx<'_>, head: PlanHead, id: ApplyId) -> Result<bool, St
 fn move_without_job(tx: &Tx<'_>, head: PlanHead, event: PlanEvent, at: WriteTime) -> Result<(), StoreError> {
     let Some(plan) = plans::of_head(tx, head)? else { return Ok(()) };
     match plan.moved(event, Vec::new(), at.wall) {
-        Ok(moved) => plans::keep_moved(tx, head, &plan, &moved, event, event_draft::BY_JOURNAL, at),
+        Ok(moved) => plans::keep_moved(tx, head, &plan, &moved, event, Initiator::Journal, at),
         Err(_) => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! Moves of plans: by hand, and with their jobs.
 
 use domain::{
-    ApplyState, BadTransition, ClaimRequest, Fence, JobState, JobTransitionRejection, NewJob, Phase, Plan,
-    PlanEvent, PlanId, PlanState, PlanTransitionRejection, REVERSIONS_MAX, WorkState,
+    ApplyState, BadTransition, ClaimRequest, Fence, Initiator, JobState, JobTransitionRejection, NewJob,
+    Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection, REVERSIONS_MAX, WorkState,
 };
 use serde_json::json;
 use store::{JobEnd, JobStoreError, PlanMove, PlanStoreError};
@@ -117,7 +117,7 @@ pub(crate) async fn a_plan_that_nobody_made_is_not_moved(bench: Bench) {
             plan,
             version: 1,
             event: PlanEvent::Cancel,
-            by: "person".to_owned(),
+            by: Initiator::User,
             job: None,
             request: json!(null),
             decisions: Vec::new(),

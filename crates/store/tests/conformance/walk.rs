@@ -3,7 +3,8 @@
 //! Plan n has the jobs 1000 n + 1, + 2, … in the order in which they are queued.
 
 use domain::{
-    ApplyState, ClaimRequest, EventKind, Job, Phase, Plan, PlanEvent, PlanId, PlanState, WorkState, WorkerId,
+    ApplyState, ClaimRequest, EventKind, Initiator, Job, Phase, Plan, PlanEvent, PlanId, PlanState,
+    WorkState, WorkerId,
 };
 use serde_json::Value;
 use store::{JobEnd, PlanMove, PlanStoreError};
@@ -41,7 +42,7 @@ pub(crate) async fn a_move(bench: &Bench, n: u64, event: PlanEvent) -> PlanMove 
         plan: plan.id,
         version: plan.version,
         event,
-        by: "person".to_owned(),
+        by: Initiator::User,
         job: next.map(|next| plan_job(n, k, next.phase())),
         request: Value::Null,
         decisions: Vec::new(),

@@ -71,10 +71,10 @@ pub(crate) fn rival(n: u128) -> ClaimRequest {
 pub(crate) type Script =
     Arc<dyn for<'a> Fn(&'a JobRun) -> BoxFuture<'a, Result<(), RunFailure>> + Send + Sync>;
 
-/// Runs jobs by a script, and keeps a diary.
+/// Runs jobs by a script, and records what happens.
 pub(crate) struct ScriptedRunner {
     script: Script,
-    pub(crate) diary: Mutex<Vec<(JobId, Note)>>,
+    pub(crate) events: Mutex<Vec<(JobId, Note)>>,
     /// Records a change in `wind_down`, as a capture would.
     capture: Option<Arc<FaultyStore>>,
 }
@@ -89,7 +89,7 @@ pub(crate) enum Note {
 
 impl ScriptedRunner {
     fn note(&self, run: &JobRun, note: Note) {
-        self.diary.lock().unwrap().push((run.job().id, note));
+        self.events.lock().unwrap().push((run.job().id, note));
     }
 
     /// What happened to a job, but for the kills.
@@ -99,11 +99,11 @@ impl ScriptedRunner {
     }
 
     pub(crate) fn all_notes(&self, job: JobId) -> Vec<Note> {
-        self.diary.lock().unwrap().iter().filter(|(id, _)| *id == job).map(|(_, note)| *note).collect()
+        self.events.lock().unwrap().iter().filter(|(id, _)| *id == job).map(|(_, note)| *note).collect()
     }
 
     pub(crate) fn began(&self) -> usize {
-        self.diary.lock().unwrap().iter().filter(|(_, note)| *note == Note::Began).count()
+        self.events.lock().unwrap().iter().filter(|(_, note)| *note == Note::Began).count()
     }
 }
 
@@ -182,12 +182,12 @@ impl Machine {
     }
 
     pub(crate) fn worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
-        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, None)
+        self.worker_with(WorkerConfig::new(BOOT, LEASE), script, None)
     }
 
     pub(crate) fn capturing_worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
         let store = Some(Arc::clone(&self.store));
-        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, store)
+        self.worker_with(WorkerConfig::new(BOOT, LEASE), script, store)
     }
 
     pub(crate) fn worker_with(
@@ -196,7 +196,7 @@ impl Machine {
         script: Script,
         capture: Option<Arc<FaultyStore>>,
     ) -> (AsyncWorker, Arc<ScriptedRunner>) {
-        let runner = Arc::new(ScriptedRunner { script, diary: Mutex::default(), capture });
+        let runner = Arc::new(ScriptedRunner { script, events: Mutex::default(), capture });
         let ports = Ports {
             store: Arc::clone(&self.store) as Arc<dyn store::Store>,
             runner: Arc::clone(&runner) as Arc<dyn JobRunner>,

@@ -70,7 +70,7 @@ async fn a_token_that_can_have_no_children_is_refused() {
         ids: Arc::clone(&machine.ids) as _,
         token: machine.token.clone(),
     };
-    let error = AsyncWorker::new(WorkerConfig::new(BOOT), ports).unwrap_err();
+    let error = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports).unwrap_err();
     assert_eq!(error.to_string(), "worker token is too deep, allowed is one that can have children");
 }
 
@@ -252,7 +252,7 @@ async fn a_runner_that_never_winds_down_delays_the_end_and_does_not_prevent_it()
         ids: Arc::clone(&machine.ids) as _,
         token: CancellationToken::new(),
     };
-    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports).unwrap();
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports).unwrap();
     worker.start().unwrap();
     run_ready_tasks().await;
     machine.pass(Duration::from_secs(30)).await;
@@ -292,7 +292,7 @@ async fn a_runner_clears_away_only_when_the_end_is_stored() {
         ids: Arc::clone(&machine.ids) as _,
         token: CancellationToken::new(),
     };
-    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports).unwrap();
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports).unwrap();
     worker.start().unwrap();
     pause.reached.notified().await;
     assert_eq!(told(), 0, "the end is not stored yet");
@@ -418,7 +418,7 @@ async fn a_slot_that_becomes_free_is_filled_without_a_poll() {
     for n in 1..=3 {
         machine.enqueue(n).await;
     }
-    let config = WorkerConfig { plan_concurrency: 1, ..WorkerConfig::new(BOOT) };
+    let config = WorkerConfig { plan_concurrency: 1, ..WorkerConfig::new(BOOT, LEASE) };
     let (worker, runner) = machine.worker_with(config, succeed(), None);
     until("all done", || worker.report().succeeded == 3).await;
     assert_eq!(runner.began(), 3);
@@ -455,8 +455,7 @@ fn real_worker(
     };
     let config = WorkerConfig {
         cancel_wait: Duration::from_millis(20),
-        lease: Duration::from_secs(5),
-        ..WorkerConfig::new(BOOT)
+        ..WorkerConfig::new(BOOT, Duration::from_secs(5))
     };
     (AsyncWorker::new(config, ports).unwrap(), store)
 }

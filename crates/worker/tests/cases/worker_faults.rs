@@ -12,11 +12,11 @@ use worker::{
     WorkerStartError,
 };
 
-use crate::support::{BOOT, Call, Fault, Machine, VirtualRuntime, run_ready_tasks, succeed, until};
+use crate::support::{BOOT, Call, Fault, LEASE, Machine, VirtualRuntime, run_ready_tasks, succeed, until};
 
 /// A worker that was made and not started.
 pub(crate) fn unstarted(machine: &Machine) -> AsyncWorker {
-    AsyncWorker::new(WorkerConfig::new(BOOT), ports(machine, TaskKind::Run)).unwrap()
+    AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(machine, TaskKind::Run)).unwrap()
 }
 
 /// A runtime that has no thread for one kind of task.
@@ -121,7 +121,7 @@ async fn a_runner_that_panics_while_winding_down_changes_nothing_about_the_end()
     let machine = Machine::new();
     let id = machine.enqueue(1).await;
     let worker = AsyncWorker::new(
-        WorkerConfig::new(BOOT),
+        WorkerConfig::new(BOOT, LEASE),
         Ports {
             runtime: Arc::new(VirtualRuntime { clock: machine.clock.clone() }),
             ..ports(&machine, TaskKind::Run)
@@ -135,7 +135,7 @@ async fn a_runner_that_panics_while_winding_down_changes_nothing_about_the_end()
 async fn a_system_without_a_thread_for_it_fails_the_start_and_leaves_nothing_running() {
     for kind in [TaskKind::Heartbeat, TaskKind::Claims] {
         let machine = Machine::new();
-        let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, kind)).unwrap();
+        let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(&machine, kind)).unwrap();
         let error = worker.start().unwrap_err();
         assert!(matches!(error, WorkerStartError::NoThread(_)));
         assert_eq!(error.to_string(), "no thread for the worker: no thread left");
@@ -147,7 +147,7 @@ async fn a_system_without_a_thread_for_it_fails_the_start_and_leaves_nothing_run
 async fn a_job_that_finds_no_thread_is_left_to_its_lease_and_its_work_fails_without_one() {
     let machine = Machine::new();
     let id = machine.enqueue(1).await;
-    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, TaskKind::Run)).unwrap();
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(&machine, TaskKind::Run)).unwrap();
     worker.start().unwrap();
     until("it was left", || worker.report().unsettled == 1).await;
     worker.stop(StopMode::Release).await;
@@ -155,7 +155,7 @@ async fn a_job_that_finds_no_thread_is_left_to_its_lease_and_its_work_fails_with
 
     let machine = Machine::new();
     let id = machine.enqueue(1).await;
-    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, TaskKind::Work)).unwrap();
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(&machine, TaskKind::Work)).unwrap();
     worker.start().unwrap();
     let job = machine.wait_for(id, JobState::Failed).await;
     assert_eq!(job.why.as_deref(), Some("no thread for the work: no thread left"));

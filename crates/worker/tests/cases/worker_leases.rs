@@ -174,7 +174,7 @@ async fn a_blocked_executor_still_beats_since_heartbeats_have_a_thread_of_their_
         }
         heard.send(()).unwrap();
     });
-    let config = WorkerConfig { lease: Duration::from_secs(5), ..WorkerConfig::new(BOOT) };
+    let config = WorkerConfig::new(BOOT, Duration::from_secs(5));
     let worker = AsyncWorker::new(config, ports).unwrap();
     let id = machine.enqueue(1).await;
     worker.start().unwrap();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::{
-    ApplyState, ConstraintReason, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase,
-    PlanEvent, PlanId, PlanState,
+    ApplyState, ConstraintReason, DecisionKind, Initiator, JobId, JobState, Ms, NewDecision, NewJob, NewPlan,
+    Phase, PlanEvent, PlanId, PlanState,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStore};
@@ -16,7 +16,7 @@ use worker::{
     AsyncWorker, Ports, RunFailure, StopMode, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews,
 };
 
-use crate::support::{BOOT, Machine, Note, gated, run_ready_tasks, script, succeed, until};
+use crate::support::{BOOT, LEASE, Machine, Note, gated, run_ready_tasks, script, succeed, until};
 
 #[tokio::test]
 async fn a_queued_job_is_run_once_and_succeeds() {
@@ -137,7 +137,7 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
         worker.hint();
         machine.wait_for(JobId::from_u128(n), JobState::Succeeded).await;
         let version = machine.store.plan(plan.id).await.unwrap().version;
-        let (event, by, request) = (PlanEvent::Advance, "gate".to_owned(), Value::Null);
+        let (event, by, request) = (PlanEvent::Advance, Initiator::Gate, Value::Null);
         let advance = PlanMove {
             plan: plan.id,
             version,
@@ -175,7 +175,7 @@ async fn no_more_than_max_workers_run_at_once_and_all_get_their_turn() {
             })
         })
     };
-    let config = WorkerConfig { max_workers: 2, plan_concurrency: 64, ..WorkerConfig::new(BOOT) };
+    let config = WorkerConfig { max_workers: 2, plan_concurrency: 64, ..WorkerConfig::new(BOOT, LEASE) };
     let (worker, runner) = machine.worker_with(config, body, None);
     for n in 1..=5 {
         machine.enqueue(n).await;
@@ -194,7 +194,7 @@ async fn no_more_than_max_workers_run_at_once_and_all_get_their_turn() {
 async fn plan_concurrency_holds_over_several_workers() {
     let machine = Machine::new();
     let go = Arc::new(Notify::new());
-    let config = WorkerConfig { plan_concurrency: 1, ..WorkerConfig::new(BOOT) };
+    let config = WorkerConfig { plan_concurrency: 1, ..WorkerConfig::new(BOOT, LEASE) };
     let workers = [
         machine.worker_with(config.clone(), gated(Arc::clone(&go)), None),
         machine.worker_with(config.clone(), gated(Arc::clone(&go)), None),
@@ -228,7 +228,7 @@ async fn jobs_of_two_workers_are_each_run_once_in_order_of_id() {
     assert_eq!(first_runner.began() + second_runner.began(), 100);
     for runner in [first_runner, second_runner] {
         let order: Vec<_> = runner
-            .diary
+            .events
             .lock()
             .unwrap()
             .iter()
@@ -243,7 +243,7 @@ async fn jobs_of_two_workers_are_each_run_once_in_order_of_id() {
 async fn a_worker_for_one_plan_leaves_the_others_alone() {
     let machine = Machine::new();
     let (other, mine) = (machine.enqueue(1).await, machine.enqueue(2).await);
-    let config = WorkerConfig { only: Some(PlanId::from_u128(2)), ..WorkerConfig::new(BOOT) };
+    let config = WorkerConfig { only: Some(PlanId::from_u128(2)), ..WorkerConfig::new(BOOT, LEASE) };
     let (_worker, _runner) = machine.worker_with(config, succeed(), None);
     machine.wait_for(mine, JobState::Succeeded).await;
     run_ready_tasks().await;
@@ -253,7 +253,7 @@ async fn a_worker_for_one_plan_leaves_the_others_alone() {
 #[tokio::test]
 async fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
     let machine = Machine::new();
-    let good = WorkerConfig::new(BOOT);
+    let good = WorkerConfig::new(BOOT, LEASE);
     let second = Duration::from_secs(1);
     let ports = |machine: &Machine| Ports {
         store: Arc::clone(&machine.store) as _,
@@ -266,8 +266,6 @@ async fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
     let refused = [
         (WorkerConfig { max_workers: 0, ..good.clone() }, "max_workers", "0", "1..=1024"),
         (WorkerConfig { max_workers: 1025, ..good.clone() }, "max_workers", "1025", "1..=1024"),
-        (WorkerConfig { lease: Duration::ZERO, ..good.clone() }, "lease", "0ns", "5s..=1h"),
-        (WorkerConfig { lease: 3601 * second, ..good.clone() }, "lease", "3601s", "5s..=1h"),
         (WorkerConfig { plan_concurrency: 0, ..good.clone() }, "plan_concurrency", "0", "1..=1024"),
         (WorkerConfig { plan_concurrency: 1025, ..good.clone() }, "plan_concurrency", "1025", "1..=1024"),
         (WorkerConfig { idle_poll: Duration::ZERO, ..good.clone() }, "idle_poll", "0ns", "10ms..=1min"),

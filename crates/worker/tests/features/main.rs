@@ -18,7 +18,7 @@
 //! 2. Nothing here sleeps. A wait that lasts as long as [`threads::WATCHDOG`] fails its scenario.
 //! 3. Scenarios run one after the other, so that a scenario has all cores for its own threads.
 //!
-//! Further modules: `delegated`, `house`.
+//! Further modules: `delegated`, `worker_harness`.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,12 +40,12 @@ mod cancellation_many;
 mod changesets;
 mod changesets_many;
 mod errors;
-mod house;
 mod naive;
 mod pausing_store;
 mod pipelines;
 mod threads;
 mod worker;
+mod worker_harness;
 mod world;
 
 use std::process::ExitCode;

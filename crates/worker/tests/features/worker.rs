@@ -15,10 +15,10 @@ use sync::CancelReason;
 
 use crate::cancellation::Listener;
 use crate::changesets::change;
-use crate::house::{CANCEL_WAIT, JOB, OTHER_JOB, RunnerEvent, Script, WaitPause, WorkerHarness};
 use crate::naive;
 use crate::pausing_store::{Op, Point};
 use crate::threads::{Held, all_at_once, apart, block_on, receive};
+use crate::worker_harness::{CANCEL_WAIT, JOB, OTHER_JOB, RunnerEvent, Script, WaitPause, WorkerHarness};
 use crate::world::Features;
 
 /// What #7166's scenarios of the worker have.

@@ -160,7 +160,7 @@ impl Bench {
             ids: Arc::clone(&self.ids) as _,
             token: CancellationToken::new(),
         };
-        AsyncWorker::new(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, ports).unwrap()
+        AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports).unwrap()
     }
 
     fn job(&self) -> Job {

@@ -127,9 +127,8 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     if args.commit || request.branch.is_some() || args.message.is_some() {
         request.commit = Some(args.message.unwrap_or_else(|| facts.plan.title.clone()));
     }
-    let stands = facts.plan.undone_at.is_none()
-        && facts.plan.state == domain::PlanState::Apply(domain::ApplyState::Applied);
-    let (mut mets, mut linked) = (Vec::new(), Vec::new());
+    let stands = facts.plan.is_applied();
+    let (mut mets, mut linked, mut previewed) = (Vec::new(), Vec::new(), None);
     if !stands {
         if args.interactive {
             match review(&engine, &plan, invocation).await? {
@@ -162,9 +161,10 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
             return Ok(not_applied(&plan));
         }
+        previewed = Some(preview);
     }
-    let (id, applying, wanted) = (plan.id, &engine, &request);
-    let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, &stop).await };
+    let (id, applying, wanted, previewed) = (plan.id, &engine, &request, previewed.as_ref());
+    let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, previewed, &stop).await };
     let applied = follow::follow_files(invocation, &engine, &plan, apply).await;
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {

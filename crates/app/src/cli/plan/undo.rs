@@ -20,11 +20,10 @@ pub(in crate::cli) struct UndoArgs {
 }
 
 pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
-    use domain::{ApplyState, PlanState};
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
+    let stands = facts.plan.is_applied();
     let question =
         format!("take plan {} ({}) out of your files?", plan.short, counted(facts.net.len(), "file"));
     // An undo that is impossible is refused without a question.

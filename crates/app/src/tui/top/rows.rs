@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use domain::{ApplyState, PlanId, PlanState, WallMs, WorkState};
+use domain::{ApplyState, NodePath, PlanId, PlanState, WallMs, WorkState};
 use engine::{CurrentStep, Forecasts, OverviewSnapshot, PlanSummary, ProviderBreakerChange, QueuePlace};
 use serde_json::{Value, json};
 
@@ -225,7 +225,11 @@ fn does(glance: &PlanSummary, need: Option<Need>) -> String {
 
 fn step_words(step: &CurrentStep) -> String {
     let node = escape_control_chars(&one_line(&step.node));
-    match (step.place, node.strip_prefix("validate/")) {
+    let check = match NodePath::parse(&node) {
+        NodePath::Check(name) => Some(name),
+        NodePath::Recheck(_) | NodePath::Step(_) | NodePath::Repair { .. } => None,
+    };
+    match (step.place, check) {
         // The only step has the name of its phase, which the row shows already.
         (Some((_, 1)), _) => String::new(),
         (Some((no, of)), _) => format!("{no}/{of} {node}"),

@@ -17,13 +17,13 @@ mod tests;
 
 use domain::{
     ApplyState, AskReason, Decision, DecisionKind, ErrorRecord, GateDecision, GateFacts, GatePoint,
-    GateVerdict, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
+    GateVerdict, Initiator, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX,
     RecoveryAction, ValidationSummary, WorkState,
 };
-use serde_json::Value;
-use store::StoreError;
+use store::{PlanMove, StoreError};
 
 use super::built_in_decisions;
+use super::transition::plan_move;
 use crate::engine::{Engine, EngineInner};
 use crate::plan::execute::ExecuteError;
 use crate::query::details::store_error;
@@ -66,7 +66,7 @@ pub(crate) enum NextAction {
 impl Engine {
     /// Returns the next action of the plan without a person.
     pub(crate) async fn next_action(&self, plan: &Plan) -> Result<NextAction, StoreError> {
-        if is_queued_or_runs(plan.state) {
+        if plan.state.has_live_job() {
             return Ok(NextAction::Run);
         }
         let gated = self.inner.gate(plan).await?;
@@ -80,13 +80,13 @@ impl Engine {
         plan: &Plan,
         point: GatePoint,
         job: NewJob,
-        by: &str,
+        by: Initiator,
     ) -> Result<Plan, ExecuteError> {
         let decisions = match point {
             GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Vec::new(),
             GatePoint::Replan => self.inner.going_back(plan).await?,
         };
-        self.move_for(plan, event_of(point), job, by, Value::Null, decisions).await
+        self.move_plan(PlanMove { decisions, ..plan_move(plan, event_of(point), by, Some(job)) }).await
     }
 }
 
@@ -234,25 +234,10 @@ const fn event_of(point: GatePoint) -> PlanEvent {
     }
 }
 
-/// Returns the actor that takes a plan through a gate by itself, for the record.
-pub(crate) const fn gate_actor(point: GatePoint) -> &'static str {
+/// Returns what takes a plan through a gate without the user, for the record.
+pub(crate) const fn gate_initiator(point: GatePoint) -> Initiator {
     match point {
-        GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => "gate",
-        GatePoint::Replan => "recovery",
-    }
-}
-
-fn is_queued_or_runs(state: PlanState) -> bool {
-    match state {
-        PlanState::Strategize(work) | PlanState::Execute(work) => match work {
-            WorkState::Queued | WorkState::Processing => true,
-            WorkState::Complete | WorkState::Errored | WorkState::Cancelled => false,
-        },
-        PlanState::Apply(apply) => match apply {
-            ApplyState::Queued | ApplyState::Processing => true,
-            ApplyState::Applied | ApplyState::Constrained | ApplyState::Errored | ApplyState::Cancelled => {
-                false
-            }
-        },
+        GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Initiator::Gate,
+        GatePoint::Replan => Initiator::Recovery,
     }
 }

@@ -207,10 +207,10 @@ async fn a_plan_begins_again_by_itself_once_and_then_asks() {
     let plan = world.plan().await;
     assert_eq!((plan.state, plan.attempt, plan.reversions), (PlanState::Strategize(WorkState::Queued), 2, 1));
     let decisions = world.engine.decisions(world.plan).await.unwrap();
-    let live: Vec<DecisionKind> =
+    let live_kinds: Vec<DecisionKind> =
         decisions.iter().filter(|decision| decision.is_live()).map(|decision| decision.new.kind).collect();
     assert_eq!(
-        live,
+        live_kinds,
         [DecisionKind::Prompt, DecisionKind::Reversion, DecisionKind::Invariants, DecisionKind::Guidance],
         "what holds and what was said is not lost by it"
     );
@@ -254,7 +254,7 @@ async fn a_word_moves_counts_and_supersedes_in_one_step_or_not_at_all() {
     let before = world.engine.decisions(world.plan).await.unwrap();
     assert!(matches!(guide("again", GuidanceMode::Replan).await, Err(GuidanceError::ReversionsSpent { .. })));
     assert_eq!(world.engine.decisions(world.plan).await.unwrap(), before);
-    let live = before.iter().filter(|decision| decision.is_live()).map(|decision| decision.new.kind);
+    let live_kinds = before.iter().filter(|decision| decision.is_live()).map(|decision| decision.new.kind);
     let expected = [
         DecisionKind::Prompt,
         DecisionKind::Reversion,
@@ -262,7 +262,7 @@ async fn a_word_moves_counts_and_supersedes_in_one_step_or_not_at_all() {
         DecisionKind::Guidance,
         DecisionKind::Strategy,
     ];
-    assert_eq!(live.collect::<Vec<_>>(), expected);
+    assert_eq!(live_kinds.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

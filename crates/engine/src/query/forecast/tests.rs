@@ -78,7 +78,7 @@ fn met_in(
     ours
 }
 
-fn told(path: &str, kind: ForecastKind) -> Vec<(String, ForecastKind)> {
+fn overlap(path: &str, kind: ForecastKind) -> Vec<(String, ForecastKind)> {
     vec![(path.to_owned(), kind)]
 }
 
@@ -89,9 +89,9 @@ fn plans_that_change_the_same_lines_are_told_from_those_that_change_the_same_fil
     let (first, other_first, last) =
         (kept.file("one\n2\n3\n4\n5\n"), kept.file("eins\n2\n3\n4\n5\n"), kept.file("1\n2\n3\n4\nfive\n"));
     let edit = |after| vec![change("a", base, after)];
-    assert_eq!(met(&kept, edit(first), edit(other_first)), told("a", ForecastKind::SameLines));
-    assert_eq!(met(&kept, edit(first), edit(last)), told("a", ForecastKind::SameFile));
-    assert_eq!(met(&kept, edit(first), edit(first)), told("a", ForecastKind::SameFile), "the same twice");
+    assert_eq!(met(&kept, edit(first), edit(other_first)), overlap("a", ForecastKind::SameLines));
+    assert_eq!(met(&kept, edit(first), edit(last)), overlap("a", ForecastKind::SameFile));
+    assert_eq!(met(&kept, edit(first), edit(first)), overlap("a", ForecastKind::SameFile), "the same twice");
     assert_eq!(met(&kept, edit(first), vec![change("b", base, last)]), []);
 }
 
@@ -100,11 +100,11 @@ fn who_deletes_or_moves_what_another_changes_is_told() {
     let mut kept = MemoryContents::default();
     let (base, edited) = (kept.file("old\n"), kept.file("new\n"));
     let edit = || vec![change("a", base, edited)];
-    assert_eq!(met(&kept, edit(), vec![change("a", base, None)]), told("a", ForecastKind::OneDeletes));
+    assert_eq!(met(&kept, edit(), vec![change("a", base, None)]), overlap("a", ForecastKind::OneDeletes));
     // Applied after the edit the move would take it along; applied before, the edit finds nothing.
-    assert_eq!(met(&kept, edit(), vec![moved("a", "b", base, base)]), told("a", ForecastKind::OneDeletes));
+    assert_eq!(met(&kept, edit(), vec![moved("a", "b", base, base)]), overlap("a", ForecastKind::OneDeletes));
     let both = vec![change("a", base, None)];
-    assert_eq!(met(&kept, both.clone(), both), told("a", ForecastKind::SameFile));
+    assert_eq!(met(&kept, both.clone(), both), overlap("a", ForecastKind::SameFile));
 }
 
 #[test]
@@ -113,15 +113,15 @@ fn what_no_merge_brings_together_is_told() {
     let (one, other) = (kept.file("one\n"), kept.file("other\n"));
     assert_eq!(
         met(&kept, vec![change("a", None, one)], vec![change("a", None, other)]),
-        told("a", ForecastKind::NoMerge)
+        overlap("a", ForecastKind::NoMerge)
     );
     let arrives = vec![moved("b", "a", other, other)];
-    assert_eq!(met(&kept, vec![change("a", None, one)], arrives), told("a", ForecastKind::NoMerge));
+    assert_eq!(met(&kept, vec![change("a", None, one)], arrives), overlap("a", ForecastKind::NoMerge));
     let lost = FileState::file(b"lost\n", 0o644);
     let base = kept.file("base\n");
     assert_eq!(
         met(&kept, vec![change("a", base, one)], vec![change("a", base, Some(lost))]),
-        told("a", ForecastKind::NoMerge),
+        overlap("a", ForecastKind::NoMerge),
         "a content that is not kept"
     );
 }
@@ -132,8 +132,8 @@ fn modes_and_contents_go_together_and_different_modes_do_not() {
     let (base, edited) = (kept.file("old\n").unwrap(), kept.file("new\n"));
     let mode = |mode| vec![change("a", Some(base), Some(FileState { mode, ..base }))];
     let edit = vec![change("a", Some(base), edited)];
-    assert_eq!(met(&kept, mode(0o755), edit), told("a", ForecastKind::SameFile));
-    assert_eq!(met(&kept, mode(0o755), mode(0o600)), told("a", ForecastKind::NoMerge));
+    assert_eq!(met(&kept, mode(0o755), edit), overlap("a", ForecastKind::SameFile));
+    assert_eq!(met(&kept, mode(0o755), mode(0o600)), overlap("a", ForecastKind::NoMerge));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
     let edit = |path: &str, after| vec![change(path, base, after)];
     assert_eq!(met_in(&kept, (ROOT, edit("a", one)), ("/srv/me/shop2", edit("a", other))), []);
     let inner = ("/srv/me/shop/lib", edit("a", other));
-    assert_eq!(met_in(&kept, (ROOT, edit("lib/a", one)), inner), told("lib/a", ForecastKind::SameLines));
+    assert_eq!(met_in(&kept, (ROOT, edit("lib/a", one)), inner), overlap("lib/a", ForecastKind::SameLines));
 }
 
 #[test]

@@ -1,28 +1,114 @@
-//! Scans the sandbox for changes, puts them back, and stores logs. For the call that is alone in it.
+//! The third step of a call: scans the sandbox for what it changed, puts that back, or stores its logs. For
+//! the call that is alone in the sandbox.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use domain::{
-    CaptureOmissions, ErrorCategory, OmissionKind, OmittedPart, PathChange, Plan, PlanStep, RelPath,
-    RootIndex, StoredOutput, carriers,
+    CaptureOmissions, ErrorCategory, NodePath, OmissionKind, OmittedPart, PathChange, Plan, PlanStep,
+    RelPath, RootIndex, StoredOutput, carriers,
 };
 use sandbox::capture::{LeftOutExample, LeftOutReason};
 use sandbox::descriptors::with_room;
 use sandbox::{CaptureRules, CapturedChange};
 
+use super::sandbox_call::{CallMark, ChangeDisposition, SandboxCall, SandboxUse};
 use crate::engine::EngineInner;
+use crate::run::context::NodeContext;
+use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::content::Staging;
+use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::SandboxSession;
 use crate::run::{RunError, sandbox_category};
 
+impl SandboxCall {
+    /// Captures what it changed, and returns where. Once nothing of it is alive, once is enough.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub(crate) async fn capture(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let SandboxUse::Marked { is_captured, .. } = &mut self.work else { return Ok(Vec::new()) };
+        let mut place = Arc::clone(&context.state.session).lock_owned().await;
+        let (is_done, node) = (*is_captured, self.call.new.node.clone());
+        let paths = blocking(move || {
+            let session = place.as_mut().ok_or(RunError::Cancelled)?;
+            if !is_done {
+                scan(session, &node)?;
+            }
+            Ok::<_, RunError>(changed_paths(&session.found))
+        })
+        .await??;
+        *is_captured = true;
+        Ok(paths)
+    }
+
+    /// Captures what it changed, puts that back and returns where it was.
+    ///
+    /// # Errors
+    /// The files cannot be read or written.
+    pub(crate) async fn put_back(
+        &mut self,
+        context: &NodeContext<'_>,
+    ) -> Result<Vec<(RootIndex, RelPath)>, RunError> {
+        let paths = self.capture(context).await?;
+        if !paths.is_empty() {
+            let mut place = Arc::clone(&context.state.session).lock_owned().await;
+            blocking(move || place.as_mut().map_or(Err(RunError::Cancelled), put_back)).await??;
+        }
+        Ok(paths)
+    }
+}
+
+/// The changes and logs that a stopped call left in the sandbox.
+pub(crate) struct CallLeftovers {
+    pub(crate) changes: Vec<CapturedChange>,
+    pub(crate) outputs: [Option<StoredOutput>; 2],
+}
+
+impl CallLeftovers {
+    /// Captures them. From a retained sandbox it captures nothing but the logs, because a later capture takes
+    /// its changes as a whole.
+    pub(crate) fn capture(
+        engine: &EngineInner,
+        session: &mut SandboxSession,
+        mark: &CallMark,
+    ) -> Result<CallLeftovers, RunError> {
+        if session.kept.is_none() {
+            scan(session, &mark.call.new.node)?;
+        }
+        let changes = match (&mark.changes, session.kept.is_some()) {
+            (ChangeDisposition::Recorded(_), false) => session.found.clone(),
+            (ChangeDisposition::PutBack, false) => {
+                put_back(session)?;
+                Vec::new()
+            }
+            (ChangeDisposition::Recorded(_) | ChangeDisposition::PutBack, true) => Vec::new(),
+        };
+        Ok(CallLeftovers { changes, outputs: Self::logs(engine, session, mark) })
+    }
+
+    /// Returns the content of its logs, without changes.
+    pub(crate) fn of_logs(engine: &EngineInner, session: &SandboxSession, mark: &CallMark) -> CallLeftovers {
+        CallLeftovers { changes: Vec::new(), outputs: Self::logs(engine, session, mark) }
+    }
+
+    fn logs(engine: &EngineInner, session: &SandboxSession, mark: &CallMark) -> [Option<StoredOutput>; 2] {
+        let logs = log_dir(session.sandbox.dir(), mark.call.no);
+        ["stdout", "stderr"].map(|name| store_log(engine, &session.staging, &logs.join(name)))
+    }
+}
+
 /// Adds what changed since the last look to what was found. `node` is that of the call that changed it.
-pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError> {
-    let rules = rules(open, node);
-    let (sandbox, staging) = (&mut open.sandbox, &open.staging);
+pub(crate) fn scan(session: &mut SandboxSession, node: &str) -> Result<(), RunError> {
+    let rules = rules(session, node);
+    let (sandbox, staging) = (&mut session.sandbox, &session.staging);
     let captured = with_room(|| false, || sandbox.scan(staging.as_ref(), &rules))
         .map_err(|error| RunError::failed(sandbox_category(&error), error))?;
     let left_out = captured.not_captured;
-    open.record.not_captured = CaptureOmissions {
+    session.record.not_captured = CaptureOmissions {
         scratch: left_out.scratch,
         protected: left_out.protected,
         special: left_out.special,
@@ -32,9 +118,9 @@ pub(crate) fn scan(open: &mut SandboxSession, node: &str) -> Result<(), RunError
         hard_links: left_out.hard_links,
         repository: left_out.repository,
         root_modes: left_out.root_modes,
-        named: captured.examples.iter().filter_map(|example| left_out_part(&open.plan, example)).collect(),
+        named: captured.examples.iter().filter_map(|example| left_out_part(&session.plan, example)).collect(),
     };
-    open.found.extend(captured.drafts);
+    session.found.extend(captured.drafts);
     Ok(())
 }
 
@@ -70,19 +156,20 @@ pub(crate) fn changed_paths(found: &[CapturedChange]) -> Vec<(RootIndex, RelPath
 }
 
 /// Puts back what was found: the files are as they were before.
-pub(crate) fn put_back(open: &mut SandboxSession) -> Result<(), RunError> {
-    let back: Vec<_> = open.found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
-    let restored = open.sandbox.restore(&back, open.staging.as_ref());
+pub(crate) fn put_back(session: &mut SandboxSession) -> Result<(), RunError> {
+    let back: Vec<_> = session.found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
+    let restored = session.sandbox.restore(&back, session.staging.as_ref());
     restored.map_err(|error| RunError::failed(ErrorCategory::Sandbox, error))?;
-    open.found.clear();
-    open.staging.clear();
+    session.found.clear();
+    session.staging.clear();
     Ok(())
 }
 
 /// Returns the capture rules for a call of `node`: without the paths that the plan, or the node, leaves out.
-pub(crate) fn rules(open: &SandboxSession, node: &str) -> CaptureRules {
-    let plan = &open.plan;
-    let is_its = |step: &&PlanStep| step.node == node || node.starts_with(&format!("{}.fix", step.node));
+pub(crate) fn rules(session: &SandboxSession, node: &str) -> CaptureRules {
+    let plan = &session.plan;
+    let is_its =
+        |step: &&PlanStep| step.node == node || NodePath::parse(node).step() == Some(step.node.as_str());
     let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);
     CaptureRules {
         ignore: plan.spec.ignore.iter().chain(of_node).cloned().collect(),

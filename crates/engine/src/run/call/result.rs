@@ -1,14 +1,16 @@
-//! A command that has ended: its end, its output, and the way in which both are reported and stored.
+//! The end of a call as it is stored; of a command also its output, and how both are reported.
 //!
 //! # Not here
-//! How it was run, and how what it changed is captured: `command`.
+//! How it was run: `command`. How what it changed is captured: `capture`.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use domain::{CallEnd, CallState, ErrorCategory, NODE_TEXT_BYTES_MAX, RelPath, StoredOutput, ToolCall};
+use domain::{
+    CallEnd, CallState, ErrorCategory, NODE_TEXT_BYTES_MAX, RelPath, StoredOutput, ToolCall, WallMs,
+};
 use sandbox::Layer;
 use sandbox::command::{CommandExit, ExitKind};
 use sandbox::fs::beneath;
@@ -232,4 +234,25 @@ fn read_output(path: &Path) -> io::Result<Vec<u8>> {
     let root = beneath::open_root(dir)?;
     let (bytes, _) = sandbox::read_file(root.as_fd(), &name, OUTPUT_BYTES_MAX as u64 + 1)?;
     Ok(bytes)
+}
+
+impl EngineInner {
+    /// The end of a call that began at `started`, now: its state, what went wrong, and what it answered. What
+    /// went wrong loses its secrets here; the answer has lost them.
+    pub(crate) fn ended(
+        &self,
+        started: WallMs,
+        (state, error, result): (CallState, Option<String>, Value),
+    ) -> CallEnd {
+        CallEnd {
+            state,
+            duration_ms: self.wall().0.saturating_sub(started.0),
+            exit: None,
+            error: error.map(|error| self.redactor.redact_text(&error)),
+            result,
+            isolation: None,
+            stdout: None,
+            stderr: None,
+        }
+    }
 }

@@ -13,28 +13,23 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{Plan, RelPath, RootIndex};
+use domain::{RelPath, RootIndex};
 use sandbox::isolation::{Isolation, IsolationBackend, IsolationPolicy};
 
 use super::capture;
 use super::command::EndedCommand;
 use super::sandbox_call::SandboxCall;
-use crate::engine::EngineInner;
 use crate::run::RunError;
-use crate::run::context::NodeContext;
+use crate::run::context::{NodeContext, RunContext};
 use crate::run::plan_sandbox::blocking;
-use crate::run::state::RunState;
 
 /// The number of paths that a message names.
 const NAMED_MAX: usize = 5;
 
 /// Returns whether programs of this plan can be prevented from writing. If the policy leaves it open, it is
 /// tried once in a run.
-pub(crate) async fn is_enforced(
-    engine: &EngineInner,
-    live: &RunState,
-    plan: &Plan,
-) -> Result<bool, RunError> {
+pub(crate) async fn is_enforced(run: RunContext<'_>) -> Result<bool, RunError> {
+    let RunContext { engine, state, plan, .. } = run;
     if plan.spec.isolation_required {
         return Ok(true);
     }
@@ -43,7 +38,7 @@ pub(crate) async fn is_enforced(
         let isolation = Isolation::new(IsolationPolicy::Required, child);
         blocking(move || isolation.probe().iter().any(|(_, tried)| tried.is_ok())).await
     };
-    live.walls_hold.get_or_try_init(trying).await.copied()
+    state.walls_hold.get_or_try_init(trying).await.copied()
 }
 
 /// Puts back what a program wrote that may only look; returns what it did, in words, or `None` if it wrote
@@ -74,13 +69,13 @@ pub(crate) async fn revert_changes(
 
 /// The same for servers that may only look and have ended. For the holder of a turn alone.
 pub(crate) async fn revert_unattended(context: &NodeContext<'_>) -> Result<Option<String>, RunError> {
-    let mut place = Arc::clone(&context.live.open).lock_owned().await;
+    let mut place = Arc::clone(&context.state.session).lock_owned().await;
     let node = context.path.to_owned();
     let changed = blocking(move || {
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
-        capture::scan(open, &node)?;
-        let changed = capture::changed_paths(&open.found);
-        capture::put_back(open).map(|()| changed)
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
+        capture::scan(session, &node)?;
+        let changed = capture::changed_paths(&session.found);
+        capture::put_back(session).map(|()| changed)
     })
     .await??;
     Ok(describe_changes(context.path, &changed))

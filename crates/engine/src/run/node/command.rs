@@ -24,19 +24,20 @@ use store::CallAuthority;
 use sync::Effect;
 
 use super::decisions;
-use super::decisions::{DecisionRecorder, ReportedDecision};
+use super::decisions::ReportedDecision;
+use super::model;
 use super::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
-use super::{agent, model};
 use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use crate::run::RunError;
 use crate::run::accounting;
 use crate::run::accounting::UnrecordedCall;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command;
 use crate::run::call::command::{CommandRequest, EndedCommand};
-use crate::run::call::sandbox_call::CallAccess;
-use crate::run::call::{capture, tool, write_guard};
+use crate::run::call::{agent_program, capture, record, tool, write_guard};
+use crate::run::context::RunContext;
 use crate::run::plan_sandbox::blocking;
 use crate::run::state::RunState;
 use worker::EndedCall;
@@ -74,7 +75,7 @@ pub(crate) async fn run(node: &ActiveNode<'_>) -> Result<NodeResult, RunError> {
             let left = model::run(node, task).await?;
             Ok(NodeResult { run: node.ended(left), end: NodePersistence::Loose })
         }
-        NodeKind::External(task) => agent::run(node, task).await,
+        NodeKind::External(task) => agent_program::run(node, task).await,
         NodeKind::Actor { .. } => {
             let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.render());
             Err(RunError::failed(ErrorCategory::InvalidInput, message))
@@ -152,13 +153,13 @@ pub(crate) async fn task_of(
 async fn access_of(node: &ActiveNode<'_>, writes: bool) -> Result<CallAccess, RunError> {
     Ok(match writes {
         true => CallAccess::Record,
-        false if write_guard::is_enforced(node.engine, node.live, node.plan).await? => CallAccess::Look,
+        false if write_guard::is_enforced(node.run).await? => CallAccess::Look,
         false => CallAccess::PutBack,
     })
 }
 
 async fn run_command(node: &ActiveNode<'_>, task: &CommandTask) -> Result<NodeResult, RunError> {
-    let ran = command::run(&node.node_context(), task_of(node, task).await?).await?;
+    let ran = command::run(&node.context, task_of(node, task).await?).await?;
     let finished = &ran.finished;
     let text = finished.text(node.engine);
     let failure = finished.failure().map(|message| (finished.category(), message));
@@ -173,8 +174,8 @@ pub(crate) async fn end_command(
     text: String,
     mut failure: Option<(ErrorCategory, String)>,
 ) -> Result<NodeResult, RunError> {
-    let (engine, context) = (node.engine, node.node_context());
-    if let Some(message) = write_guard::revert_writes(&context, &mut ran).await? {
+    let (engine, context) = (node.engine, &node.context);
+    if let Some(message) = write_guard::revert_writes(context, &mut ran).await? {
         ran.finished.judge(Err(message.clone()));
         failure = Some((ErrorCategory::Tool, message));
     }
@@ -199,7 +200,7 @@ pub(crate) async fn end_command(
     let is_done = failure.is_none() && decided.is_ok();
     let said_used = json.as_ref().ok().filter(|_| is_done).map(usage_in).unwrap_or_default();
     let mut ended = None;
-    let recorded = command::record_settling(&context, ran, None, |changed| {
+    let recorded = record::record_command(context, ran, None, |changed| {
         let json = json.as_ref().ok().filter(|_| is_done)?.clone();
         let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let usage = usage_in(&json);
@@ -222,19 +223,18 @@ pub(crate) async fn end_command(
 /// Records what a program says that it decided. What the node says that is the strategy is recorded as such,
 /// later.
 async fn decide(node: &ActiveNode<'_>, effect: &Effect, json: &Value) -> Result<(), RunError> {
-    let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase == Phase::Strategize);
+    let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase() == Phase::Strategize);
     if strategist.is_some_and(|strategist| strategist.result == node.path) {
         // What cannot be recorded then is told now, while the node can still be done again.
         return ReportedDecision::all_in(json).map(drop).map_err(|why| decisions::invalid(node.path, &why));
     }
-    let ActiveNode { engine, run, plan, path, .. } = *node;
-    DecisionRecorder { engine, run, plan, node: path }.all(effect, json).await
+    decisions::record_all(&node.context, effect, json).await
 }
 
 /// Adds the use that a program reports to the plan's accounts, up to their limits. It could not be reserved
 /// beforehand, and later calls find less.
 async fn count_used(node: &ActiveNode<'_>, effect: &Effect, used: TokenUsage) -> Result<(), RunError> {
-    let (store, claim) = (&node.engine.store, node.run.claim());
+    let (store, claim) = (&node.engine.store, node.job.claim());
     for (kind, amount) in [(SpendKind::Tokens, used.tokens()), (SpendKind::Cost, used.cost_micros)] {
         if amount > 0 {
             let amount = amount.min(SAID_USED_MAX);
@@ -253,19 +253,19 @@ fn usage_in(json: &Value) -> TokenUsage {
 /// Reads the file as the plan sees it: in its sandbox, if it has one. The call is stored together with its
 /// end: a read has no effect, so one that was not stored is simply made again.
 async fn read(node: &ActiveNode<'_>, path: &ByteText) -> Result<NodeResult, RunError> {
-    let ActiveNode { engine, run, live, plan, .. } = *node;
+    let RunContext { engine, state, plan, .. } = node.run;
     let rel = rel(path)?;
-    let _turn = node.node_context().turn(false).await?;
+    let _turn = node.context.turn(false).await?;
     let (effect, started) = (node.enter()?, engine.wall());
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
     let hidden = engine.contexts.hidden().within(&root);
-    let at_hand = live.at_hand(RootIndex(0), &root, |root| {
+    let at_hand = state.at_hand(RootIndex(0), &root, |root| {
         read_at_hand(root, &rel, TEXT_BYTES_MAX, LinkPolicy::Refuse, &hidden)
     });
     let found = match (at_hand, hidden.check(&rel)) {
         (_, Err(refused)) => Err(refused),
         (Some(found), Ok(())) => Ok(found),
-        (None, Ok(())) => read_waiting(live, root, rel).await?,
+        (None, Ok(())) => read_waiting(state, root, rel).await?,
     };
     let found = found.map_err(|error| {
         RunError::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
@@ -281,7 +281,7 @@ async fn read(node: &ActiveNode<'_>, path: &ByteText) -> Result<NodeResult, RunE
         }
         Err(stopped) => {
             let end = end_of(engine, started, &Err(&stopped));
-            let no = accounting::keep(engine, run, &effect, new, end).await?;
+            let no = accounting::keep(node.run, &effect, new, end).await?;
             Err(stopped.of_call(no))
         }
     }
@@ -294,14 +294,14 @@ fn with_its_call(node: &ActiveNode<'_>) -> NodePersistence {
 
 /// Reads the file on a thread that may wait for a disk.
 async fn read_waiting(
-    live: &RunState,
+    state: &RunState,
     root: PathBuf,
     rel: RelPath,
 ) -> Result<io::Result<FileHead>, RunError> {
-    let place = Arc::clone(&live.open).lock_owned().await;
+    let place = Arc::clone(&state.session).lock_owned().await;
     blocking(move || match place.as_ref() {
-        Some(open) => {
-            let root = open.sandbox.root(RootIndex(0)).map_err(io::Error::other)?;
+        Some(session) => {
+            let root = session.sandbox.root(RootIndex(0)).map_err(io::Error::other)?;
             sandbox::read_file(root, &rel, TEXT_BYTES_MAX as u64)
         }
         None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX as u64),
@@ -333,22 +333,22 @@ async fn write(
     (tool, path): (&str, &ByteText),
     text: impl FnOnce(&RelPath, CurrentBytes<'_>) -> Result<Vec<u8>, String> + Send + 'static,
 ) -> Result<NodeResult, RunError> {
-    let ActiveNode { engine, live, .. } = *node;
+    let RunContext { engine, state, .. } = node.run;
     let rel = rel(path)?;
     if node.only_reads() {
         return Err(node.unfit(&format!("{path} is not written: this part of the plan only reads")));
     }
-    let context = node.node_context();
+    let context = &node.context;
     let call = context.begin_call(CallAccess::Record, new_call(node, tool, json!({ "path": path }))).await?;
     let (started, no, of_node) = (call.call().started, call.call().no, node.path.to_owned());
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     let written = blocking(move || {
-        let open = place.as_mut().ok_or(RunError::Cancelled)?;
+        let session = place.as_mut().ok_or(RunError::Cancelled)?;
         let wrong = |message: String| RunError::failed(ErrorCategory::Tool, message);
-        let root = open.sandbox.root(RootIndex(0)).map_err(|error| wrong(error.to_string()))?;
-        let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
-        let rules = capture::rules(open, &of_node);
-        let written = open.sandbox.write_file(RootIndex(0), &rel, &text, open.staging.as_ref(), &rules);
+        let root = session.sandbox.root(RootIndex(0)).map_err(|error| wrong(error.to_string()))?;
+        let text = text(&rel, &|| whole(root, &rel, session.plan.spec.max_file_bytes)).map_err(wrong)?;
+        let rules = capture::rules(session, &of_node);
+        let written = session.sandbox.write_file(RootIndex(0), &rel, &text, session.staging.as_ref(), &rules);
         written.map_err(|error| wrong(not_written(&error)))
     });
     // A thread that broke down may have written: it has failed, and what it wrote is captured.
@@ -357,7 +357,7 @@ async fn write(
         return Err(RunError::Cancelled);
     }
     let mut ended = None;
-    let recorded = call.end(&context, |_, changed| {
+    let recorded = call.end(context, |_, changed| {
         let end = end_of(engine, started, &written.as_ref().map(|()| json!({ "changed": changed })));
         if written.is_ok() {
             let changed = u32::try_from(changed).unwrap_or(u32::MAX);
@@ -405,32 +405,32 @@ fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Res
 }
 
 async fn wait(node: &ActiveNode<'_>, whole: Duration) -> Result<NodeResult, RunError> {
-    let ActiveNode { engine, run, .. } = *node;
+    let RunContext { engine, job, .. } = node.run;
     let passed = node.began.map_or(0, |began| engine.wall().0.saturating_sub(began.0));
     let left = whole.saturating_sub(Duration::from_millis(passed));
     let effect = node.enter()?;
     let new = new_call(node, WAIT, json!({ "seconds": whole.as_secs() }));
-    let call = accounting::begin(engine, run, &effect, new).await?;
+    let call = accounting::begin(node.run, &effect, new).await?;
     let waited = tokio::select! {
         biased;
         _ = node.scope.cancelled() => Err(RunError::Cancelled),
         () = tokio::time::sleep(left) => Ok(Value::Null),
     };
     // The run's end does not wait for the account of a call that was stopped: it ends that itself.
-    run.scope().check()?;
+    job.scope().check()?;
     let end = end_of(engine, call.started, &waited.as_ref().map(Value::clone));
     let settles = node.settles(NodeOutput::default()).filter(|_| waited.is_ok());
-    run.context()
+    job.context()
         .end_call(CallAuthority::Effect(&effect), EndedCall::new(&call, end).settling(settles))
         .await?;
     done_of(node, waited.map(drop), Some(node.ended(NodeOutput::default())))
 }
 
 /// Lets time pass; a cancel ends it.
-pub(crate) async fn pause(run: &JobRun, time: Duration) -> Result<(), RunError> {
+pub(crate) async fn pause(job: &JobRun, time: Duration) -> Result<(), RunError> {
     tokio::select! {
         biased;
-        _ = run.scope().cancelled() => Err(RunError::Cancelled),
+        _ = job.scope().cancelled() => Err(RunError::Cancelled),
         () = tokio::time::sleep(time) => Ok(()),
     }
 }

@@ -11,27 +11,17 @@
 //! The decisions of a strategist: `strategize`. The rules for what may be recorded: [`NewDecision::check`].
 
 use domain::plan::strategy::PlanStrategy;
-use domain::{Alternative, Decision, DecisionKind, ErrorCategory, NewDecision, Plan, StepDecision};
+use domain::{Alternative, Decision, DecisionKind, ErrorCategory, NewDecision, StepDecision};
 use serde::Deserialize;
 use serde_json::Value;
 use store::DecisionStoreError;
 use sync::Effect;
 
-use crate::engine::EngineInner;
 use crate::run::RunError;
-use worker::JobRun;
+use crate::run::context::NodeContext;
 
 /// The maximum number of recorded choices of one strategist, or of one output of another node.
 const CHOICES_MAX: usize = 20;
-
-/// Records what one node chooses.
-pub(crate) struct DecisionRecorder<'a> {
-    pub(crate) engine: &'a EngineInner,
-    pub(crate) run: &'a JobRun,
-    pub(crate) plan: &'a Plan,
-    /// Its path.
-    pub(crate) node: &'a str,
-}
 
 /// A choice as an actor reports it: `{question, select_changes, rationale, confidence, alternatives: [{text,
 /// why_not}]}`. What it does not say is left out; what it says wrongly makes it none, since a gate may hang
@@ -102,107 +92,112 @@ pub(crate) fn invalid(node: &str, why: &dyn std::fmt::Display) -> RunError {
     RunError::failed(ErrorCategory::ModelOutput, message)
 }
 
-impl DecisionRecorder<'_> {
-    /// Records one choice, and gives its number; or says, in words, why it cannot be recorded.
-    pub(crate) async fn one(&self, effect: &Effect, said: &Value) -> Result<Result<u32, String>, RunError> {
-        let known = self.engine.store.decisions(self.plan.id).await?;
-        let new = match self.choice(said, &known).await? {
-            Ok(new) => new,
-            Err(why) => return Ok(Err(why)),
-        };
-        if let Some(same) = self.told_before(&known, &new) {
-            return Ok(Ok(same.seq));
-        }
-        match self.engine.store.decide(effect, &self.run.claim(), new).await {
-            Ok(decision) => Ok(Ok(decision.seq)),
-            Err(DecisionStoreError::Invalid(why)) => Ok(Err(why.to_string())),
-            Err(other) => Err(other.into()),
-        }
+/// Records one choice, and gives its number; or says, in words, why it cannot be recorded.
+pub(crate) async fn record_one(
+    context: &NodeContext<'_>,
+    effect: &Effect,
+    said: &Value,
+) -> Result<Result<u32, String>, RunError> {
+    let known = context.engine.store.decisions(context.plan.id).await?;
+    let new = match choice(context, said, &known).await? {
+        Ok(new) => new,
+        Err(why) => return Ok(Err(why)),
+    };
+    if let Some(same) = reported_before(&known, &new) {
+        return Ok(Ok(same.seq));
     }
+    match context.engine.store.decide(effect, &context.job.claim(), new).await {
+        Ok(decision) => Ok(Ok(decision.seq)),
+        Err(DecisionStoreError::Invalid(why)) => Ok(Err(why.to_string())),
+        Err(other) => Err(other.into()),
+    }
+}
 
-    /// Records the `steps` and `decisions` of an output: how the node goes about it, and below that its
-    /// choices.
-    pub(crate) async fn all(&self, effect: &Effect, output: &Value) -> Result<(), RunError> {
-        let listed = |key: &str| {
-            output.get(key).and_then(Value::as_array).filter(|listed| !listed.is_empty()).cloned()
-        };
-        let (steps, choices) = (listed("steps"), listed("decisions"));
-        if steps.is_none() && choices.is_none() {
-            return Ok(());
-        }
-        let known = self.engine.store.decisions(self.plan.id).await?;
-        let mut new: Vec<StepDecision> = Vec::new();
-        if steps.is_some() {
-            let way = PlanStrategy::from_output(output, "").to_string();
-            let said = ReportedDecision {
-                question: "How does it go about it?".to_owned(),
-                ..ReportedDecision::new(way)
-            };
-            new.push(self.new_decision(said, &known).await?.into());
-        }
-        let has_steps = !new.is_empty();
-        for said in choices.into_iter().flatten().take(CHOICES_MAX) {
-            let choice = self.choice(&said, &known).await?.map_err(|why| invalid(self.node, &why))?;
-            // One that names its parent follows from that; the others from how the node goes about it.
-            let parent = (has_steps && said.get("parent").is_none()).then_some(0);
-            new.push(StepDecision { new: choice, parent, depends_on: Vec::new() });
-        }
-        if new.iter().all(|new| self.told_before(&known, &new.new).is_some()) {
-            return Ok(());
-        }
-        match self.engine.store.decide_all(effect, &self.run.claim(), new).await {
-            Ok(_) => Ok(()),
-            Err(DecisionStoreError::Invalid(why)) => Err(invalid(self.node, &why)),
-            Err(other) => Err(other.into()),
-        }
+/// Records the `steps` and `decisions` of an output: how the node goes about it, and below that its
+/// choices.
+pub(crate) async fn record_all(
+    context: &NodeContext<'_>,
+    effect: &Effect,
+    output: &Value,
+) -> Result<(), RunError> {
+    let listed =
+        |key: &str| output.get(key).and_then(Value::as_array).filter(|listed| !listed.is_empty()).cloned();
+    let (steps, choices) = (listed("steps"), listed("decisions"));
+    if steps.is_none() && choices.is_none() {
+        return Ok(());
     }
+    let known = context.engine.store.decisions(context.plan.id).await?;
+    let mut new: Vec<StepDecision> = Vec::new();
+    if steps.is_some() {
+        let way = PlanStrategy::from_output(output, "").to_string();
+        let said = ReportedDecision {
+            question: "How does it go about it?".to_owned(),
+            ..ReportedDecision::new(way)
+        };
+        new.push(new_decision(context, said, &known).await?.into());
+    }
+    let has_steps = !new.is_empty();
+    for said in choices.into_iter().flatten().take(CHOICES_MAX) {
+        let choice = choice(context, &said, &known).await?.map_err(|why| invalid(context.path, &why))?;
+        // One that names its parent follows from that; the others from how the node goes about it.
+        let parent = (has_steps && said.get("parent").is_none()).then_some(0);
+        new.push(StepDecision { new: choice, parent, depends_on: Vec::new() });
+    }
+    if new.iter().all(|new| reported_before(&known, &new.new).is_some()) {
+        return Ok(());
+    }
+    match context.engine.store.decide_all(effect, &context.job.claim(), new).await {
+        Ok(_) => Ok(()),
+        Err(DecisionStoreError::Invalid(why)) => Err(invalid(context.path, &why)),
+        Err(other) => Err(other.into()),
+    }
+}
 
-    async fn choice(
-        &self,
-        said: &Value,
-        known: &[Decision],
-    ) -> Result<Result<NewDecision, String>, RunError> {
-        let said = match self.engine.redactor.redactor() {
-            Some(redactor) => redactor.redact_json(said),
-            None => return Ok(Err("secrets cannot be taken out of it".to_owned())),
-        };
-        match ReportedDecision::read(&said) {
-            Err(why) => Ok(Err(why)),
-            Ok(said) => Ok(Ok(self.new_decision(said, known).await?)),
-        }
+async fn choice(
+    context: &NodeContext<'_>,
+    said: &Value,
+    known: &[Decision],
+) -> Result<Result<NewDecision, String>, RunError> {
+    let said = match context.engine.redactor.redactor() {
+        Some(redactor) => redactor.redact_json(said),
+        None => return Ok(Err("secrets cannot be taken out of it".to_owned())),
+    };
+    match ReportedDecision::read(&said) {
+        Err(why) => Ok(Err(why)),
+        Ok(said) => Ok(Ok(new_decision(context, said, known).await?)),
     }
+}
 
-    async fn new_decision(
-        &self,
-        said: ReportedDecision,
-        known: &[Decision],
-    ) -> Result<NewDecision, RunError> {
-        let is_strategy = |decision: &&Decision| {
-            decision.is_live()
-                && decision.new.kind == DecisionKind::Strategy
-                && decision.new.attempt == self.plan.attempt
-        };
-        let strategy = known.iter().rev().find(is_strategy).map(|decision| decision.seq);
-        let entries = self.engine.store.entries(self.plan.id, self.plan.attempt).await?;
-        let (attempt, phase) = (self.plan.attempt, self.run.job().phase);
-        let made = NewDecision {
-            parent: strategy,
-            node: Some(self.node.to_owned()),
-            at_entry: entries.last().map_or(0, |entry| entry.no),
-            ..NewDecision::new(attempt, phase, DecisionKind::Choice, String::new())
-        };
-        Ok(said.decision(made))
-    }
+async fn new_decision(
+    context: &NodeContext<'_>,
+    said: ReportedDecision,
+    known: &[Decision],
+) -> Result<NewDecision, RunError> {
+    let is_strategy = |decision: &&Decision| {
+        decision.is_live()
+            && decision.new.kind == DecisionKind::Strategy
+            && decision.new.attempt == context.plan.attempt
+    };
+    let strategy = known.iter().rev().find(is_strategy).map(|decision| decision.seq);
+    let entries = context.engine.store.entries(context.plan.id, context.plan.attempt).await?;
+    let (attempt, phase) = (context.plan.attempt, context.phase());
+    let made = NewDecision {
+        parent: strategy,
+        node: Some(context.path.to_owned()),
+        at_entry: entries.last().map_or(0, |entry| entry.no),
+        ..NewDecision::new(attempt, phase, DecisionKind::Choice, String::new())
+    };
+    Ok(said.decision(made))
+}
 
-    /// Returns the same choice of the same node, reported in an earlier try.
-    fn told_before<'d>(&self, known: &'d [Decision], new: &NewDecision) -> Option<&'d Decision> {
-        let is_same = |decision: &&Decision| {
-            let kept = &decision.new;
-            decision.is_live()
-                && (kept.attempt, kept.phase, kept.kind) == (new.attempt, new.phase, new.kind)
-                && kept.node == new.node
-                && (&kept.question, &kept.chosen) == (&new.question, &new.chosen)
-        };
-        known.iter().find(is_same)
-    }
+/// Returns the same choice of the same node, reported in an earlier try.
+fn reported_before<'d>(known: &'d [Decision], new: &NewDecision) -> Option<&'d Decision> {
+    let is_same = |decision: &&Decision| {
+        let kept = &decision.new;
+        decision.is_live()
+            && (kept.attempt, kept.phase, kept.kind) == (new.attempt, new.phase, new.kind)
+            && kept.node == new.node
+            && (&kept.question, &kept.chosen) == (&new.question, &new.chosen)
+    };
+    known.iter().find(is_same)
 }

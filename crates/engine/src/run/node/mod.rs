@@ -4,52 +4,47 @@
 //! 1. A node that is stopped begins nothing any more, also if the run continues without it.
 //! 2. The output of a node is bounded: its text has at most [`NODE_TEXT_BYTES_MAX`] bytes.
 
-mod agent;
 pub(crate) mod command;
 pub(crate) mod decisions;
 mod model;
 pub(crate) mod prompt;
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use actors::tool::head_and_tail;
 use domain::{
-    ErrorCategory, NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Phase, Plan, PlanStep, Template, TokenUsage,
-    Values, WallMs,
+    ErrorCategory, NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Phase, PlanStep, Template, TokenUsage, Values,
+    WallMs,
 };
 use serde_json::Value;
 use store::CallAuthority;
-use sync::{Effect, Observed};
 
 use super::RunError;
 use super::accounting::{UnrecordedCall, record_all};
-use super::context::NodeContext;
-use super::state::RunState;
-use crate::engine::EngineInner;
-use worker::JobRun;
+use super::context::{NodeContext, RunContext};
 
 /// A node that runs, with everything that it needs.
 pub(crate) struct ActiveNode<'a> {
-    pub(crate) engine: &'a Arc<EngineInner>,
-    pub(crate) run: &'a JobRun,
-    pub(crate) live: &'a Arc<RunState>,
-    pub(crate) plan: &'a Plan,
+    pub(crate) context: NodeContext<'a>,
     pub(crate) step: &'a PlanStep,
-    pub(crate) phase: Phase,
-    /// The name under which its calls and its end are recorded: the step's name, or that of a repair round.
-    pub(crate) path: &'a str,
     /// The values of its templates.
     pub(crate) values: &'a Values,
     /// The number of the last thing that a person said which they hold.
     pub(crate) guidance_seen: u32,
-    /// Ends with the run, and when the node is to be stopped.
-    pub(crate) scope: Observed,
     /// The number of times that it was begun in this run, this time included.
     pub(crate) tries: u32,
     /// When it was begun.
     pub(crate) started: WallMs,
     /// When its first call of the attempt began, in an earlier round.
     pub(crate) began: Option<WallMs>,
+}
+
+impl<'a> Deref for ActiveNode<'a> {
+    type Target = NodeContext<'a>;
+
+    fn deref(&self) -> &NodeContext<'a> {
+        &self.context
+    }
 }
 
 /// A node that succeeded.
@@ -80,15 +75,16 @@ impl NodePersistence {
 
 impl NodeResult {
     /// Stores the end of the node, if it is not.
-    pub(crate) async fn persist(self, engine: &EngineInner, run: &JobRun) -> Result<NodeRun, RunError> {
+    pub(crate) async fn persist(self, run: RunContext<'_>) -> Result<NodeRun, RunError> {
         match self.end {
             NodePersistence::Stored => {}
             NodePersistence::Loose => {
-                let effect = run.enter()?;
+                let RunContext { engine, job, .. } = run;
+                let effect = job.enter()?;
                 let runs = vec![self.run.clone()];
-                engine.store.settle_nodes(CallAuthority::Effect(&effect), &run.claim(), runs).await?;
+                engine.store.settle_nodes(CallAuthority::Effect(&effect), &job.claim(), runs).await?;
             }
-            NodePersistence::WithCall(unkept) => record_all(engine, run, &[&unkept]).await?,
+            NodePersistence::WithCall(unkept) => record_all(run, &[&unkept]).await?,
         }
         Ok(self.run)
     }
@@ -147,7 +143,7 @@ impl ActiveNode<'_> {
         let left = NodeOutput { guidance_seen: left.guidance_seen.max(self.guidance_seen), ..left };
         NodeRun {
             attempt: self.plan.attempt,
-            phase: self.phase,
+            phase: self.phase(),
             path: self.path.to_owned(),
             tries: self.tries,
             ..left.node_run((self.started, self.engine.wall()), NodeOutcome::Succeeded)
@@ -162,19 +158,7 @@ impl ActiveNode<'_> {
 
     /// Returns true if nothing may be changed: while the plan is thought about, and where its action says so.
     pub(crate) fn only_reads(&self) -> bool {
-        self.phase == Phase::Strategize || self.plan.spec.read_only
-    }
-
-    /// The context of its calls.
-    pub(crate) fn node_context(&self) -> NodeContext<'_> {
-        let ActiveNode { engine, run, live, plan, path, .. } = *self;
-        NodeContext { engine, run, live, plan, path, scope: self.scope.clone() }
-    }
-
-    /// Begins something that has an effect.
-    pub(crate) fn enter(&self) -> Result<Effect, RunError> {
-        self.scope.check()?;
-        Ok(self.run.enter()?)
+        self.phase() == Phase::Strategize || self.plan.spec.read_only
     }
 
     /// A text of the definition with the values of this run in it.

@@ -1,16 +1,13 @@
 //! The apply phase: the plan's changes into the user's files, under the job's claim.
 
-use std::sync::Arc;
-
-use domain::{ConstraintReason, ErrorCategory, Plan};
+use domain::{ConstraintReason, ErrorCategory};
 
 use crate::apply::ApplyRequest;
+use crate::apply::selection::CheckedSelection;
 use crate::apply::transaction;
 use crate::apply::transaction::{Authority, TransactionError};
-use crate::engine::EngineInner;
 use crate::run::RunError;
-use crate::run::state::RunState;
-use worker::JobRun;
+use crate::run::context::RunContext;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
 pub(crate) fn replaced() -> ConstraintReason {
@@ -18,12 +15,8 @@ pub(crate) fn replaced() -> ConstraintReason {
     ConstraintReason { kind: "replaced".to_owned(), subject: String::new(), message }
 }
 
-pub(crate) async fn apply(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &Arc<RunState>,
-    plan: &Plan,
-) -> Result<(), RunError> {
+pub(crate) async fn apply(run: RunContext<'_>) -> Result<(), RunError> {
+    let RunContext { engine, plan, .. } = run;
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =
             format!("what is to be applied cannot be read, a newer version may have asked: {error}");
@@ -31,14 +24,14 @@ pub(crate) async fn apply(
     })?;
     let request = request.unwrap_or_default();
     // A check may have been attached and not run, or the changes may differ from what was checked.
-    let chosen = engine
+    let changes = engine
         .select_changes(plan, &request)
         .await
         .map_err(|error| RunError::failed(ErrorCategory::InvalidInput, error))?;
-    let summary = engine.checks_of_selection(plan, &chosen).await?;
-    if !request.is_let_through(&summary) {
-        let failed = summary.failed.iter().map(|name| (name, "it failed"));
-        let not_run = summary.not_run.iter().map(|name| match summary.untrusted.contains(name) {
+    let checks = engine.checks_of_selection(plan, &changes).await?;
+    if !request.is_let_through(&checks) {
+        let failed = checks.failed.iter().map(|name| (name, "it failed"));
+        let not_run = checks.not_run.iter().map(|name| match checks.untrusted.contains(name) {
             true => (name, "it came with the project, and has not run because you do not trust it"),
             false => (name, "it has not run for these changes"),
         });
@@ -49,7 +42,8 @@ pub(crate) async fn apply(
         });
         return Err(RunError::Constrained(reasons.collect()));
     }
-    match transaction::apply(engine, plan, &request, &Authority::Owner { run, live }).await {
+    let selection = CheckedSelection { changes, checks };
+    match transaction::apply(engine, plan, &request, selection, &Authority::Owner(run)).await {
         // The journal of an owner that died was finished: the job has ended as it should.
         Ok(_) | Err(TransactionError::Settled { .. }) => Ok(()),
         Err(TransactionError::Cancelled { .. }) => Err(RunError::Cancelled),

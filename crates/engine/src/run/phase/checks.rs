@@ -12,21 +12,23 @@
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallNumber, CallState, NewCall, Plan, Validation, ValidationMode, ValidationOutcome,
+    CallEnd, CallNumber, CallState, NewCall, NodePath, Plan, Validation, ValidationMode, ValidationOutcome,
     ValidationResult, fold, net_hash,
 };
 use sandbox::SandboxStrategy;
 use serde_json::{Value, json};
 
-use crate::apply::invariants::what_breaks;
+use crate::apply::selection::what_breaks;
 use crate::engine::EngineInner;
 use crate::query::details::{RECHECK, VALIDATE};
 use crate::run::RunError;
 use crate::run::accounting;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command;
 use crate::run::call::command::CommandRequest;
+use crate::run::call::record;
 use crate::run::call::result::CommandResult;
-use crate::run::call::sandbox_call::CallAccess;
+use crate::run::context::RunContext;
 use crate::run::graph::GraphRun;
 
 /// The maximum number of bytes of a check's output that its message repeats.
@@ -35,11 +37,11 @@ const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 /// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones
 /// found.
 pub(crate) async fn run_all(actor: &GraphRun<'_>) -> Result<Vec<ValidationResult>, RunError> {
-    let GraphRun { engine, plan, .. } = *actor;
+    let RunContext { engine, plan, .. } = actor.run;
     if plan.spec.all_checks().is_empty() {
         return Ok(Vec::new());
     }
-    let context = actor.node_context();
+    let context = actor.run.phase_context();
     // The checks see what is in the sandbox: all of it is recorded before they are believed for what is recorded.
     drop(context.turn(true).await?);
     let net = fold(&engine.entries(plan).await?);
@@ -56,7 +58,7 @@ pub(crate) async fn run_all(actor: &GraphRun<'_>) -> Result<Vec<ValidationResult
         let mut result = result_of(engine, plan, validation, &ran.finished, &present);
         result.base_stamp = stamp.clone();
         let stored = serde_json::to_value(&result).unwrap_or(Value::Null);
-        command::record(&context, ran, Some(stored)).await?;
+        record::record_command(&context, ran, Some(stored), |_| None).await?;
         found.push(result);
     }
     found.retain(|result| {
@@ -77,12 +79,12 @@ pub(crate) enum CheckRun {
 /// The command of a check, with what the plan's first command has around it.
 pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> CommandRequest {
     let surroundings = plan.spec.commands().next();
-    let (tool, group) = match when {
-        CheckRun::First => (VALIDATE, "validate"),
-        CheckRun::Again => (RECHECK, "recheck"),
+    let (tool, path) = match when {
+        CheckRun::First => (VALIDATE, NodePath::Check(&validation.name)),
+        CheckRun::Again => (RECHECK, NodePath::Recheck(&validation.name)),
     };
     CommandRequest {
-        node: format!("{group}/{}", validation.name),
+        node: path.to_string(),
         tool,
         run: validation.run.clone(),
         root: validation.root,
@@ -103,9 +105,9 @@ pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Comm
 /// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in
 /// that tree itself.
 async fn stamp(actor: &GraphRun<'_>) -> Result<Value, RunError> {
-    let place = actor.live.open.lock().await;
-    let open = place.as_ref().filter(|open| open.sandbox.strategy() != SandboxStrategy::InPlace);
-    let stamp = open.and_then(|open| open.sandbox.stamp().ok());
+    let place = actor.state.session.lock().await;
+    let session = place.as_ref().filter(|session| session.sandbox.strategy() != SandboxStrategy::InPlace);
+    let stamp = session.and_then(|session| session.sandbox.stamp().ok());
     Ok(stamp.and_then(|stamp| serde_json::to_value(stamp).ok()).unwrap_or_default())
 }
 
@@ -145,7 +147,7 @@ async fn invariants(
     net: &[domain::NetChange],
     present: &str,
 ) -> Result<Vec<ValidationResult>, RunError> {
-    let GraphRun { engine, run, plan, .. } = *actor;
+    let RunContext { engine, job, plan, .. } = actor.run;
     let checks = plan.spec.invariant_checks();
     if checks.is_empty() {
         return Ok(Vec::new());
@@ -167,7 +169,7 @@ async fn invariants(
         };
         let new = NewCall {
             attempt: plan.attempt,
-            node: format!("validate/{}", check.name),
+            node: NodePath::Check(&check.name).to_string(),
             tool: VALIDATE.to_owned(),
             requested: json!({ "invariant": check.name }),
             effective: Value::Null,
@@ -188,8 +190,8 @@ async fn invariants(
             stdout: None,
             stderr: None,
         };
-        let effect = run.enter()?;
-        result.call = accounting::keep(engine, run, &effect, new, end).await?;
+        let effect = job.enter()?;
+        result.call = accounting::keep(actor.run, &effect, new, end).await?;
         results.push(result);
     }
     Ok(results)

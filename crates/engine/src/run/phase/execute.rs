@@ -20,54 +20,46 @@ use std::time::Duration;
 
 use actors::tool::Catalog;
 use domain::{
-    ChangeEntry, ErrorCategory, NodeKind, Phase, Plan, PlanStep, RecoveryAction, RelPath, ToolCall, fold_all,
+    ChangeEntry, ErrorCategory, NodeKind, Plan, PlanStep, RecoveryAction, RelPath, ToolCall, fold_all,
 };
 
 use super::repair;
-use crate::engine::EngineInner;
 use crate::query::effective_changes::dealt_with;
 use crate::query::forecast::store_footprint;
+use crate::run::context::RunContext;
 use crate::run::graph;
 use crate::run::graph::{GraphProgress, GraphRun, RoundEnd};
 use crate::run::node::{command, prompt};
 use crate::run::plan_sandbox::content::Staging;
 use crate::run::plan_sandbox::{retained, revert};
-use crate::run::state::RunState;
 use crate::run::{PhaseFailure, ReportedFailure, RunError, plan_sandbox, report_failure};
-use worker::JobRun;
 
-pub(crate) async fn execute(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &Arc<RunState>,
-    plan: &Plan,
-) -> Result<(), RunError> {
-    let actor = GraphRun { engine, run, live, plan, phase: Phase::Execute, steps: &plan.spec.steps };
+pub(crate) async fn execute(run: RunContext<'_>) -> Result<(), RunError> {
+    let actor = GraphRun { run, steps: &run.plan.spec.steps };
     loop {
         let again = match round(&actor).await {
             Ok(RoundEnd::Done) => {
                 // A forecast makes one that is missing.
-                let _ = store_footprint(engine, plan).await;
+                let _ = store_footprint(run.engine, run.plan).await;
                 return Ok(());
             }
             Ok(RoundEnd::Again { after }) => after,
             Err(RunError::Failed { category, message, call, .. }) => {
-                report_and_decide(&actor, PhaseFailure { category, message, call }).await?
+                report_and_decide(run, PhaseFailure { category, message, call, retry_after: None }).await?
             }
             Err(stopped) => return Err(stopped),
         };
-        plan_sandbox::close(&actor.node_context()).await?;
-        command::pause(run, again).await?;
+        plan_sandbox::close(&run.phase_context()).await?;
+        command::pause(run.job, again).await?;
     }
 }
 
 /// A failure of the phase itself: how long to wait until it is tried again.
 pub(crate) async fn report_and_decide(
-    actor: &GraphRun<'_>,
+    run: RunContext<'_>,
     failure: PhaseFailure,
 ) -> Result<Duration, RunError> {
-    let ReportedFailure { message, recovery } =
-        report_failure(actor.engine, actor.run, actor.plan, None, failure).await;
+    let ReportedFailure { message, recovery } = report_failure(run, None, failure).await;
     match recovery.map(|recovery| recovery.action) {
         Some(RecoveryAction::Retry { after, .. }) => Ok(after),
         Some(
@@ -91,7 +83,7 @@ async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
 
 /// Returns the progress of the actor, and the values for its nodes.
 pub(crate) async fn progress(actor: &GraphRun<'_>, findings: &str) -> Result<GraphProgress, RunError> {
-    let GraphRun { engine, plan, .. } = *actor;
+    let RunContext { engine, plan, .. } = actor.run;
     let (runs, calls) = (engine.store.node_runs(plan.id).await?, engine.calls(plan).await?);
     let values = prompt::values(plan, &runs, findings);
     GraphProgress::from_runs(actor, &runs, values, calls)
@@ -118,9 +110,9 @@ fn needs_sandbox(plan: &Plan) -> bool {
 /// Opens the sandbox and brings it to the present progress of the plan. True if that finished a node: its
 /// command ended well before, and its changes were retained.
 pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Result<bool, RunError> {
-    let GraphRun { engine, run, live, plan, .. } = *actor;
+    let RunContext { engine, state, plan, .. } = actor.run;
     let settled = progress.settled(actor.steps);
-    let note = plan_sandbox::open(engine, run, live, plan).await?;
+    let note = plan_sandbox::open(actor.run).await?;
     let mut standing = EffectiveEntries::load(actor, &settled).await?;
     if let Some(note) = note {
         // What is kept is all that the sandbox holds: whose it is can be told only while nothing else stands.
@@ -128,8 +120,8 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
         if is_whole && retained::capture_kept(actor, &settled, &note).await? {
             return Ok(true);
         }
-        plan_sandbox::discard(live).await?;
-        plan_sandbox::open(engine, run, live, plan).await?;
+        plan_sandbox::discard(state).await?;
+        plan_sandbox::open(actor.run).await?;
         standing = EffectiveEntries::load(actor, &settled).await?;
     }
     if !standing.unfinished.is_empty() {
@@ -138,12 +130,11 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
             (Arc::clone(&staging), standing.finished.clone(), standing.unfinished.clone());
         let back = plan_sandbox::blocking(move || revert::inverse(&kept, &finished, &unfinished)).await??;
         let back = back.map_err(|path| not_again(plan, &standing.nodes, &path))?;
-        plan_sandbox::revert_entries(engine, run, live, plan, (back, staging.contents()), &standing.nodes)
-            .await?;
+        plan_sandbox::revert_entries(actor.run, (back, staging.contents()), &standing.nodes).await?;
         standing = EffectiveEntries::load(actor, &settled).await?;
     }
     if !standing.finished.is_empty() {
-        plan_sandbox::put_back(engine, live, fold_all(&standing.finished)).await?;
+        plan_sandbox::put_back(actor.run, fold_all(&standing.finished)).await?;
     }
     Ok(false)
 }

@@ -39,7 +39,9 @@ use crate::apply::merge::{ProjectRoots, WantedChange, merge_all};
 use crate::apply::transaction::{Authority, TransactionError};
 use crate::engine::EngineInner;
 use crate::run::call::command;
-use crate::run::call::command::{CommandRequest, ProcessMarks};
+use crate::run::call::command::CommandRequest;
+use crate::run::call::process;
+use crate::run::call::process::ProcessMarks;
 use crate::run::call::result::CommandResult;
 use crate::run::plan_sandbox;
 use crate::run::plan_sandbox::blocking;
@@ -171,7 +173,7 @@ impl ContentSource for MergedSource<'_> {
 struct CheckRunner<'a> {
     recheck: &'a Recheck<'a>,
     scope: Observed,
-    live: Arc<RunState>,
+    state: Arc<RunState>,
     /// Of an apply that has no job: nothing else ends its processes.
     kills: bool,
     gate: EffectGate,
@@ -180,7 +182,7 @@ struct CheckRunner<'a> {
 impl Drop for CheckRunner<'_> {
     fn drop(&mut self) {
         if self.kills {
-            self.live.kill(CancelReason::Superseded);
+            self.state.kill(CancelReason::Superseded);
         }
     }
 }
@@ -190,11 +192,11 @@ impl<'a> CheckRunner<'a> {
         let gate = EffectGate::new();
         let scope = recheck.authority.scope().clone();
         match recheck.authority {
-            Authority::Owner { live, .. } => {
-                CheckRunner { recheck, scope, live: Arc::clone(live), kills: false, gate }
+            Authority::Owner(run) => {
+                CheckRunner { recheck, scope, state: Arc::clone(run.state), kills: false, gate }
             }
             Authority::LockHolder { .. } => {
-                CheckRunner { recheck, scope, live: Arc::default(), kills: true, gate }
+                CheckRunner { recheck, scope, state: Arc::default(), kills: true, gate }
             }
         }
     }
@@ -251,12 +253,12 @@ impl<'a> CheckRunner<'a> {
         self.scope.check()?;
         let task = checks::task(plan, validation, CheckRun::Again);
         let effect = match self.recheck.authority {
-            Authority::Owner { run, .. } => run.enter()?,
+            Authority::Owner(run) => run.job.enter()?,
             Authority::LockHolder { .. } => self.gate.enter()?,
         };
         let new = command::new_call(engine, plan, &task);
         let call = match self.recheck.authority {
-            Authority::Owner { run, .. } => engine.store.begin_call(&effect, &run.claim(), new).await?,
+            Authority::Owner(run) => engine.store.begin_call(&effect, &run.job.claim(), new).await?,
             Authority::LockHolder { .. } => {
                 ToolCall { plan: plan.id, no: CallNumber(0), started: engine.wall(), new, end: None }
             }
@@ -287,21 +289,21 @@ impl<'a> CheckRunner<'a> {
         task: &CommandRequest,
         view: SandboxView,
         logs: &std::path::Path,
-    ) -> Result<command::CommandEnd, RunError> {
+    ) -> Result<process::CommandEnd, RunError> {
         let Recheck { engine, plan, .. } = *self.recheck;
         let marks = match self.recheck.authority {
-            Authority::Owner { run, .. } => ProcessMarks::new(run),
+            Authority::Owner(run) => ProcessMarks::new(run.job),
             Authority::LockHolder { .. } => ProcessMarks::default(),
         };
-        let spec = command::command_spec(engine, &marks, plan, task, logs.to_owned())?;
-        let isolation = command::isolation(engine, plan);
-        let (live, call, scope) = (Arc::clone(&self.live), call.clone(), self.scope.clone());
+        let spec = process::command_spec(engine, &marks, plan, task, logs.to_owned())?;
+        let isolation = process::isolation(engine, plan);
+        let (state, call, scope) = (Arc::clone(&self.state), call.clone(), self.scope.clone());
         let ended = blocking(move || {
             let running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
-            live.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
+            state.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
             let used = running.isolation().clone();
             let ended = running.wait();
-            live.ended(call.no);
+            state.ended(call.no);
             Ok((ended, used))
         });
         // A job that is stopped has its processes killed by its worker.
@@ -311,7 +313,7 @@ impl<'a> CheckRunner<'a> {
             _ = self.scope.cancelled() => {}
         }
         if self.kills {
-            self.live.kill(CancelReason::User);
+            self.state.kill(CancelReason::User);
         }
         ended.await
     }
@@ -324,12 +326,12 @@ impl<'a> CheckRunner<'a> {
         result: &ValidationResult,
     ) -> Result<(), RunError> {
         let engine = self.recheck.engine;
-        let Authority::Owner { run, .. } = self.recheck.authority else { return Ok(()) };
+        let Authority::Owner(run) = self.recheck.authority else { return Ok(()) };
         let staging = Staging::new(Arc::clone(&engine.store));
         let stored = serde_json::to_value(result).unwrap_or(Value::Null);
         let end = finished.call_end(engine, &staging, Some(stored), 0)?;
         let ended = EndedCall::new(&finished.call, end).with_contents(staging.contents());
-        run.context().end_call(CallAuthority::Effect(effect), ended).await?;
+        run.job.context().end_call(CallAuthority::Effect(effect), ended).await?;
         Ok(())
     }
 }
@@ -341,7 +343,7 @@ async fn begin(
 ) -> Result<(Sandbox, Option<Layer>, SandboxView, std::path::PathBuf), RunError> {
     let begun = blocking(move || {
         let logs = log_dir(sandbox.dir(), call);
-        command::make_logs(&logs)?;
+        process::make_logs(&logs)?;
         let layer = sandbox.layer().ok();
         let view = match &layer {
             Some(layer) => layer.view()?,

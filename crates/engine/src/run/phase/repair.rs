@@ -6,9 +6,10 @@
 //!    had not settled, and no round is done twice.
 //! 2. There are at most `validation.fix_attempts` rounds, and a round that changed nothing is the last.
 
-use domain::{GateDecision, RecoveryAction, ValidationOutcome, ValidationResult};
+use domain::{GateDecision, NodePath, RecoveryAction, ValidationOutcome, ValidationResult};
 
 use super::{checks, execute};
+use crate::run::context::NodeContext;
 use crate::run::graph::{GraphProgress, GraphRun, RoundEnd, do_node};
 use crate::run::node::ActiveNode;
 use crate::run::{PhaseFailure, ReportedFailure, RunError, report_failure};
@@ -21,8 +22,8 @@ pub(crate) async fn check_and_repair(
     let mut round = progress.rounds_mended();
     loop {
         let found = checks::run_all(actor).await?;
-        let may_mend = actor.plan.spec.gate_of_fix() == GateDecision::Auto
-            && round < usize::try_from(actor.plan.spec.fix_attempts).unwrap_or(0);
+        let may_mend =
+            actor.plan.spec.gate_of_fix() == GateDecision::Auto && round < actor.plan.spec.fix_attempts;
         let Some(fix) = actor.plan.spec.fix.as_deref().filter(|_| may_mend && !found.is_empty()) else {
             return Ok(RoundEnd::Done);
         };
@@ -47,38 +48,22 @@ enum RepairOutcome {
 async fn run_repair(
     actor: &GraphRun<'_>,
     fix: &str,
-    round: usize,
+    round: u32,
     findings: &str,
 ) -> Result<RepairOutcome, RunError> {
-    let GraphRun { engine, run, live, plan, phase, steps } = *actor;
+    let GraphRun { run, steps } = *actor;
     let Some(step) = steps.iter().find(|step| step.node == fix) else { return Ok(RepairOutcome::Nothing) };
-    let path = format!("{fix}.fix{round}");
+    let path = NodePath::Repair { step: fix, round }.to_string();
     let progress = execute::progress(actor, findings).await?;
     let (values, guidance_seen) = actor.brief_values(progress.values()).await?;
-    let values = &values;
-    let started = engine.wall();
-    let scope = run.scope().clone();
-    let node = ActiveNode {
-        engine,
-        run,
-        live,
-        plan,
-        step,
-        phase,
-        path: &path,
-        values,
-        guidance_seen,
-        scope,
-        tries: 1,
-        started,
-        began: None,
-    };
+    let context = NodeContext { run, path: &path, scope: run.job.scope().clone() };
+    let started = run.engine.wall();
+    let node = ActiveNode { context, step, values: &values, guidance_seen, tries: 1, started, began: None };
     let done = match do_node(&node).await {
         Ok(done) => done,
         Err(RunError::Failed { category, message, call, .. }) => {
-            let failure = PhaseFailure { category, message, call };
-            let ReportedFailure { message, recovery } =
-                report_failure(engine, run, plan, Some(step), failure).await;
+            let failure = PhaseFailure { category, message, call, retry_after: None };
+            let ReportedFailure { message, recovery } = report_failure(run, Some(step), failure).await;
             return match recovery.map(|recovery| recovery.action) {
                 Some(RecoveryAction::Retry { after, .. }) => {
                     Ok(RepairOutcome::Again(RoundEnd::Again { after }))
@@ -94,8 +79,8 @@ async fn run_repair(
         }
         Err(stopped) => return Err(stopped),
     };
-    let ended = done.persist(engine, run).await?;
-    live.close_changeset(&path).await?;
+    let ended = done.persist(run).await?;
+    run.state.close_changeset(&path).await?;
     Ok(if ended.changed == 0 { RepairOutcome::Nothing } else { RepairOutcome::Changed })
 }
 

@@ -6,8 +6,6 @@
 //! 2. The decisions are recorded in one step: the strategy, and below it the choices. A plan that is
 //!    interrupted before that step has no decision of it, and the node that reported them is not asked again.
 
-use std::sync::Arc;
-
 use domain::plan::strategy::PlanStrategy;
 use domain::{
     Decision, DecisionKind, NewDecision, NodeKind, NodeRun, Phase, Plan, PlanStep, StepDecision, Strategist,
@@ -16,23 +14,17 @@ use serde_json::Value;
 use store::DecisionStoreError;
 
 use super::execute::{progress, report_and_decide};
-use crate::engine::EngineInner;
 use crate::mcp_servers;
 use crate::plan::built_in_decisions::strategy;
+use crate::run::context::RunContext;
 use crate::run::graph;
 use crate::run::graph::{GraphRun, RoundEnd};
 use crate::run::node::command;
 use crate::run::node::decisions::{ReportedDecision, invalid};
-use crate::run::state::RunState;
 use crate::run::{PhaseFailure, RunError, plan_sandbox};
-use worker::JobRun;
 
-pub(crate) async fn strategize(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &Arc<RunState>,
-    plan: &Plan,
-) -> Result<(), RunError> {
+pub(crate) async fn strategize(run: RunContext<'_>) -> Result<(), RunError> {
+    let RunContext { engine, job, plan, .. } = run;
     let known = engine.store.decisions(plan.id).await?;
     if known.iter().any(|decision| is_strategy_of(decision, plan)) {
         return Ok(());
@@ -40,15 +32,13 @@ pub(crate) async fn strategize(
     let decisions = match &plan.spec.strategist {
         None => vec![StepDecision::from(strategy(&plan.spec, plan.attempt))],
         Some(strategist) => {
-            let actor =
-                GraphRun { engine, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
-            think(&actor).await?;
+            think(&GraphRun { run, steps: &strategist.steps }).await?;
             let runs = engine.store.node_runs(plan.id).await?;
             decided(plan, strategist, &runs)?
         }
     };
-    let effect = run.enter()?;
-    match engine.store.decide_all(&effect, &run.claim(), decisions).await {
+    let effect = job.enter()?;
+    match engine.store.decide_all(&effect, &job.claim(), decisions).await {
         Ok(_) => Ok(()),
         Err(DecisionStoreError::Invalid(why)) => {
             let node = plan.spec.strategist.as_ref().map(|strategist| strategist.result.as_str());
@@ -70,12 +60,13 @@ async fn think(actor: &GraphRun<'_>) -> Result<(), RunError> {
             Ok(RoundEnd::Done) => return Ok(()),
             Ok(RoundEnd::Again { after }) => after,
             Err(RunError::Failed { category, message, call, .. }) => {
-                report_and_decide(actor, PhaseFailure { category, message, call }).await?
+                report_and_decide(actor.run, PhaseFailure { category, message, call, retry_after: None })
+                    .await?
             }
             Err(stopped) => return Err(stopped),
         };
-        plan_sandbox::close(&actor.node_context()).await?;
-        command::pause(actor.run, again).await?;
+        plan_sandbox::close(&actor.run.phase_context()).await?;
+        command::pause(actor.job, again).await?;
     }
 }
 
@@ -84,12 +75,10 @@ async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
         matches!(step.does, NodeKind::Command(_) | NodeKind::External(_))
             || !mcp_servers::named(step).is_empty()
     };
-    if actor.steps.iter().any(runs_command)
-        && plan_sandbox::open(actor.engine, actor.run, actor.live, actor.plan).await?.is_some()
-    {
+    if actor.steps.iter().any(runs_command) && plan_sandbox::open(actor.run).await?.is_some() {
         // Kept by an execute of an earlier attempt; nothing here goes on with it.
-        plan_sandbox::discard(actor.live).await?;
-        plan_sandbox::open(actor.engine, actor.run, actor.live, actor.plan).await?;
+        plan_sandbox::discard(actor.state).await?;
+        plan_sandbox::open(actor.run).await?;
     }
     let mut progress = progress(actor, "").await?;
     graph::run(actor, &mut progress).await

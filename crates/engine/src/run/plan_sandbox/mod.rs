@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use store::{CallAuthority, StagedContent};
 
 use super::call::command;
-use super::context::NodeContext;
+use super::context::{NodeContext, RunContext};
 use super::state::{RunState, SandboxHandle, SandboxSession};
 use super::{RunError, sandbox_category};
 use crate::engine::EngineInner;
@@ -30,20 +30,15 @@ use crate::query::effective_changes::{TAKE_BACK, taking_back};
 use content::{Staging, StoreContents};
 use revert::RevertEntry;
 use worker::EndedCall;
-use worker::JobRun;
 
 /// Opens the sandbox; or the retained one of this attempt again, whose note is returned.
-pub(crate) async fn open(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &Arc<RunState>,
-    plan: &Plan,
-) -> Result<Option<String>, RunError> {
-    let effect = run.enter()?;
+pub(crate) async fn open(run: RunContext<'_>) -> Result<Option<String>, RunError> {
+    let RunContext { engine, job, state, plan } = run;
+    let effect = job.enter()?;
     let request = open_request(engine, plan)?;
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let (engine, plan, scope) = (Arc::clone(engine), plan.clone(), run.scope().clone());
-    let (opening, opened_by) = (Arc::clone(&engine), Arc::clone(live));
+    let mut place = Arc::clone(&state.session).lock_owned().await;
+    let (engine, plan, scope) = (Arc::clone(engine), plan.clone(), job.scope().clone());
+    let (opening, opened_by) = (Arc::clone(&engine), Arc::clone(state));
     let watch = engine.watch_copy(plan.id);
     // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
     let opened = blocking(move || {
@@ -76,7 +71,7 @@ pub(crate) async fn open(
         }
         RunError::failed(sandbox_category(&error), error)
     })?;
-    engine.store.sandbox_opened(&effect, &run.claim(), record).await?;
+    engine.store.sandbox_opened(&effect, &job.claim(), record).await?;
     Ok(note)
 }
 
@@ -111,36 +106,32 @@ fn record_of(engine: &EngineInner, plan: &Plan, sandbox: &Sandbox) -> SandboxRec
 /// Closes the sandbox of nodes that are done again; the changes of a stopped call in it are recorded first.
 pub(crate) async fn close(context: &NodeContext<'_>) -> Result<(), RunError> {
     context.end_open_calls().await?;
-    remove(context.live).await
+    remove(context.state).await
 }
 
-async fn remove(live: &RunState) -> Result<(), RunError> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
+async fn remove(state: &RunState) -> Result<(), RunError> {
+    let mut place = Arc::clone(&state.session).lock_owned().await;
+    let closed = blocking(move || place.take().map_or(Ok(()), |session| session.sandbox.close()));
     closed.await?.map_err(|error| RunError::failed(ErrorCategory::Sandbox, error))
 }
 
 /// Closes a retained sandbox that is not needed any more.
-pub(crate) async fn discard(live: &RunState) -> Result<(), RunError> {
-    with_open(live, |open| {
-        open.kept = None;
+pub(crate) async fn discard(state: &RunState) -> Result<(), RunError> {
+    with_open(state, |session| {
+        session.kept = None;
         // What cannot be unmarked is found by `gc`, and is no worse than before.
-        let _ = open.sandbox.unretain();
+        let _ = session.sandbox.unretain();
     })
     .await?;
-    remove(live).await
+    remove(state).await
 }
 
 /// The recorded changes into a fresh sandbox; their bases stay as they were recorded.
-pub(crate) async fn put_back(
-    engine: &Arc<EngineInner>,
-    live: &Arc<RunState>,
-    recorded: Vec<NetChange>,
-) -> Result<(), RunError> {
-    let (engine, mut place) = (Arc::clone(engine), Arc::clone(&live.open).lock_owned().await);
+pub(crate) async fn put_back(run: RunContext<'_>, recorded: Vec<NetChange>) -> Result<(), RunError> {
+    let (engine, mut place) = (Arc::clone(run.engine), Arc::clone(&run.state.session).lock_owned().await);
     let restored = blocking(move || {
-        let open = place.as_mut()?;
-        Some(open.sandbox.restore(&recorded, &StoreContents(engine.store.as_ref())))
+        let session = place.as_mut()?;
+        Some(session.sandbox.restore(&recorded, &StoreContents(engine.store.as_ref())))
     });
     match restored.await? {
         None => Err(RunError::Cancelled),
@@ -151,15 +142,13 @@ pub(crate) async fn put_back(
 
 /// Inverse entries for what unfinished nodes had changed: the fresh sandbox does not have it.
 pub(crate) async fn revert_entries(
-    engine: &Arc<EngineInner>,
-    run: &JobRun,
-    live: &RunState,
-    plan: &Plan,
+    run: RunContext<'_>,
     (back, contents): (Vec<RevertEntry>, Vec<StagedContent>),
     nodes: &BTreeSet<String>,
 ) -> Result<(), RunError> {
-    let changeset = live.changeset(run, TAKE_BACK).await?;
-    let effect = run.enter()?;
+    let RunContext { engine, job, state, plan } = run;
+    let changeset = state.changeset(job, TAKE_BACK).await?;
+    let effect = job.enter()?;
     let new = NewCall {
         attempt: plan.attempt,
         node: TAKE_BACK.to_owned(),
@@ -167,7 +156,7 @@ pub(crate) async fn revert_entries(
         requested: taking_back(nodes),
         effective: Value::Null,
     };
-    let call = engine.store.begin_call(&effect, &run.claim(), new).await?;
+    let call = engine.store.begin_call(&effect, &job.claim(), new).await?;
     let paths = back.len();
     let changes = back.into_iter().map(|RevertEntry { root, base, draft }| NewChange {
         id: ChangeId::from_u128(engine.ids.ulid()),
@@ -179,15 +168,15 @@ pub(crate) async fn revert_entries(
     let end = engine.ended(call.started, (CallState::Ok, None, json!({ "paths": paths })));
     let ended = EndedCall::new(&call, CallEnd { duration_ms: 0, ..end }).with_contents(contents);
     changeset.record_call_end(CallAuthority::Effect(&effect), ended, changes.collect()).await?;
-    live.close_changeset(TAKE_BACK).await
+    state.close_changeset(TAKE_BACK).await
 }
 
 /// Changes what is known of the open sandbox.
 pub(crate) async fn with_open(
-    live: &RunState,
+    state: &RunState,
     change: impl FnOnce(&mut SandboxSession),
 ) -> Result<(), RunError> {
-    live.open.lock().await.as_mut().map(change).ok_or(RunError::Cancelled)
+    state.session.lock().await.as_mut().map(change).ok_or(RunError::Cancelled)
 }
 
 /// Runs what blocks on a thread that may.

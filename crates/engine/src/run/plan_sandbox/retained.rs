@@ -26,10 +26,11 @@ use super::location::log_dir;
 use crate::engine::EngineInner;
 use crate::query::details::RUN_COMMAND;
 use crate::run::RunError;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::result::{CommandResult, LAST_WORDS_BYTES};
-use crate::run::call::sandbox_call::{CAPTURED_FROM, CallAccess};
+use crate::run::call::sandbox_call::CAPTURED_FROM;
 use crate::run::call::{capture, command};
-use crate::run::context::NodeContext;
+use crate::run::context::{NodeContext, RunContext};
 use crate::run::graph::GraphRun;
 use crate::run::node::NodeOutput;
 use crate::run::state::{RunState, SandboxSession};
@@ -74,18 +75,18 @@ impl RetainedEnd {
 /// Retains the sandbox, and returns an error that says so: the problem in `message` prevents its changes from
 /// being stored.
 pub(crate) async fn keep(
-    live: &RunState,
+    state: &RunState,
     end: &RetainedEnd,
     category: ErrorCategory,
     message: &str,
 ) -> RunError {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     let (note, shown, message, no) =
         (end.note(), end.shown.clone(), message.to_owned(), CallNumber(end.call));
     let kept = blocking(move || {
-        let Some(open) = place.as_mut() else { return RunError::Cancelled };
-        let stopped = match open.sandbox.retain(&note) {
-            Ok(()) => not_captured(open, category, &shown, &message),
+        let Some(session) = place.as_mut() else { return RunError::Cancelled };
+        let stopped = match session.sandbox.retain(&note) {
+            Ok(()) => not_captured(session, category, &shown, &message),
             Err(error) => RunError::failed(
                 category,
                 format!("what `{shown}` changed is lost: {message}, and its sandbox cannot be kept: {error}"),
@@ -96,12 +97,17 @@ pub(crate) async fn keep(
     kept.await.unwrap_or_else(|stopped| stopped)
 }
 
-fn not_captured(open: &mut SandboxSession, category: ErrorCategory, shown: &str, message: &str) -> RunError {
-    let dir = open.sandbox.dir().display();
+fn not_captured(
+    session: &mut SandboxSession,
+    category: ErrorCategory,
+    shown: &str,
+    message: &str,
+) -> RunError {
+    let dir = session.sandbox.dir().display();
     let message = format!(
         "what `{shown}` changed could not be captured: {message}; nothing is lost, its sandbox is kept in {dir}"
     );
-    open.kept = Some(message.clone());
+    session.kept = Some(message.clone());
     // A new sandbox would not help, which is what recovery knows for one that fails: going on with this one does.
     let is_sandbox = category == ErrorCategory::Sandbox;
     let category = if is_sandbox { ErrorCategory::Resource } else { category };
@@ -118,10 +124,10 @@ pub(crate) async fn capture_kept(
     let Some(step) = step_of(actor, settled, end.as_ref()).await? else { return Ok(false) };
     match capture_all(actor, step, end.as_ref()).await {
         Err(RunError::Failed { category, message, .. }) => {
-            let mut place = actor.live.open.lock().await;
-            let open = place.as_mut().ok_or(RunError::Cancelled)?;
+            let mut place = actor.state.session.lock().await;
+            let session = place.as_mut().ok_or(RunError::Cancelled)?;
             let shown = command::one_line(&actor.engine.redactor.redact_text(&step.render()));
-            return Err(not_captured(open, category, &shown, &message));
+            return Err(not_captured(session, category, &shown, &message));
         }
         other => other?,
     }
@@ -164,9 +170,9 @@ async fn capture_all(
     step: &PlanStep,
     end: Option<&RetainedEnd>,
 ) -> Result<(), RunError> {
-    let GraphRun { engine, live, plan, .. } = *actor;
+    let RunContext { engine, state, plan, .. } = actor.run;
     let Some(command) = step.command() else { return Ok(()) };
-    let context = NodeContext { path: &step.node, ..actor.node_context() };
+    let context = NodeContext { path: &step.node, ..actor.run.phase_context() };
     let from = end.map(|end| end.call);
     let requested =
         json!({ "command": engine.redactor.redact_text(&command.run.render()), (CAPTURED_FROM): from });
@@ -178,8 +184,8 @@ async fn capture_all(
         effective: Value::Null,
     };
     let call = context.begin_call(CallAccess::Record, new).await?;
-    let logs = match live.open.lock().await.as_ref() {
-        Some(open) => from.map(|call| log_dir(open.sandbox.dir(), CallNumber(call))),
+    let logs = match state.session.lock().await.as_ref() {
+        Some(session) => from.map(|call| log_dir(session.sandbox.dir(), CallNumber(call))),
         None => return Err(RunError::Cancelled),
     };
     let recorded = call.end(&context, |staging, changed| {
@@ -191,11 +197,11 @@ async fn capture_all(
         Ok((end, settles))
     });
     recorded.await?;
-    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let mut place = Arc::clone(&state.session).lock_owned().await;
     blocking(move || {
-        if let Some(open) = place.as_mut() {
+        if let Some(session) = place.as_mut() {
             // It goes with its owner; should the owner die before, what is captured is captured once more.
-            let _ = open.sandbox.unretain();
+            let _ = session.sandbox.unretain();
         }
     })
     .await
@@ -215,7 +221,7 @@ fn settles(actor: &GraphRun<'_>, step: &PlanStep, end: &CallEnd, changed: usize)
     };
     Some(NodeRun {
         attempt: actor.plan.attempt,
-        phase: actor.phase,
+        phase: actor.phase(),
         path: step.node.clone(),
         tries: 1,
         ..left.node_run((now, now), NodeOutcome::Succeeded)

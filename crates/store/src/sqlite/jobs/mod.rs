@@ -11,7 +11,7 @@ mod queries;
 
 use domain::record::event_draft;
 use domain::{
-    ChangesetEnding, Claim, ClaimRequest, ConstraintReason, Job, JobEvent, JobId, JobState,
+    ChangesetEnding, Claim, ClaimRequest, ConstraintReason, Initiator, Job, JobEvent, JobId, JobState,
     JobTransitionRejection, LeaseLost, Ms, NewJob, Phase, RecoveryPolicy, WallMs, WorkerId, follow,
     why_constrained,
 };
@@ -94,7 +94,7 @@ pub(super) fn move_job(
     }
     tell(tx, *head, event_draft::job_moved(before, &after), at.wall)?;
     if let Some((before, moved, event)) = moved {
-        plans::keep_moved(tx, *head, &before, &moved, event, event_draft::BY_JOB, at)?;
+        plans::keep_moved(tx, *head, &before, &moved, event, Initiator::Job, at)?;
     }
     Ok(after)
 }

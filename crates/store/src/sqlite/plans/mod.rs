@@ -11,8 +11,8 @@ mod spec_cache;
 
 use domain::record::event_draft;
 use domain::{
-    Decision, JobTransitionRejection, ManualTransition, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
-    PlanId, PlanMoveError, TransitionResult,
+    Decision, Initiator, JobTransitionRejection, ManualTransition, NewDecision, NewJob, NewPlan, Plan,
+    PlanEvent, PlanId, PlanMoveError, TransitionResult,
 };
 
 use super::jobs::{WriteTime, keep_queued, known_of, live_of, may_be_queued};
@@ -32,7 +32,7 @@ pub(super) fn keep_moved(
     before: &Plan,
     moved: &Plan,
     event: PlanEvent,
-    by: &str,
+    by: Initiator,
     at: WriteTime,
 ) -> Result<(), StoreError> {
     queries::save(tx, head, moved)?;
@@ -108,8 +108,8 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, Plan
             Err(PlanStoreError::Job(asked.refused_by_open_apply()))
         }
         TransitionResult::Now { plan: moved, job } => {
-            keep_moved(tx, head, &plan, &moved, event, &by, at)?;
-            let decided = asked.decisions(&moved, &by);
+            keep_moved(tx, head, &plan, &moved, event, by, at)?;
+            let decided = asked.decisions(&moved, by);
             decisions::keep_by_hand(tx, head, id, decided, at).map_err(from_decide)?;
             if let Some(job) = job {
                 keep_queued(tx, head, &job, at)?;

@@ -146,20 +146,18 @@ impl NodeServers {
                 Ok(settings) => settings,
                 Err(stopped) => return started.ended_with(stopped).await,
             };
-            let may_write = node.phase == Phase::Execute && !node.plan.spec.read_only;
+            let may_write = node.phase() == Phase::Execute && !node.plan.spec.read_only;
             let writes = may_write && tools.iter().any(|tool| !only_reads(tool, settings));
             let reach = match writes {
                 true => Ok(ServerAccess::Writes),
-                false => {
-                    write_guard::is_enforced(node.engine, node.live, node.plan).await.map(|hold| match hold {
-                        true => ServerAccess::Looks,
-                        false => ServerAccess::Watched,
-                    })
-                }
+                false => write_guard::is_enforced(node.run).await.map(|is_enforced| match is_enforced {
+                    true => ServerAccess::Looks,
+                    false => ServerAccess::Watched,
+                }),
             };
-            let context = node.node_context();
+            let context = &node.context;
             let server = match reach {
-                Ok(reach) => ServerStart { context: &context, name, settings, reach, start: 1 }
+                Ok(reach) => ServerStart { context, name, settings, reach, start: 1 }
                     .done()
                     .await
                     .map(|server| StartedServer::new(server, settings, reach)),
@@ -274,10 +272,10 @@ impl NodeServers {
         let is_any = |reach| self.running.values().any(|running| running.reach == reach);
         let (wrote, watched) = (is_any(ServerAccess::Writes), is_any(ServerAccess::Watched));
         self.end().await;
-        node.live.servers_ended(node.path);
-        if (wrote || watched) && !node.run.scope().is_cancelled() {
+        node.state.servers_ended(node.path);
+        if (wrote || watched) && !node.job.scope().is_cancelled() {
             // The node may have been stopped: what its servers left is its own all the same.
-            let context = node.node_context().until_run_ends();
+            let context = node.context.until_run_ends();
             let recorded = match wrote {
                 true => record_left(&context).await,
                 false => find_written(&context).await,

@@ -20,12 +20,12 @@ use super::ServerAccess;
 use crate::mcp_servers::ServerSettings;
 use crate::query::details::START_SERVER;
 use crate::run::RunError;
-use crate::run::call::command;
+use crate::run::call::admit::CallAccess;
 use crate::run::call::command::CommandRequest;
 use crate::run::call::piped::line;
-use crate::run::call::sandbox_call::CallAccess;
+use crate::run::call::process;
 use crate::run::call::write_guard;
-use crate::run::context::NodeContext;
+use crate::run::context::{NodeContext, RunContext};
 use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::StopBehavior;
@@ -44,7 +44,7 @@ pub(crate) struct ServerStart<'a> {
 impl ServerStart<'_> {
     /// The call: turn, admission, start, capture, record.
     pub(crate) async fn done(&self) -> Result<McpServer, RunError> {
-        let NodeContext { run, live, .. } = *self.context;
+        let RunContext { job, state, .. } = self.context.run;
         // Alone unless it cannot write, so that it is known whose the changes are that are found.
         let access = match self.reach {
             ServerAccess::Writes => CallAccess::Record,
@@ -59,7 +59,7 @@ impl ServerStart<'_> {
             McpServer::start(self.name, &self.settings.program, &program, &starts, &self.context.scope).await;
         let is_stopped = matches!(started, Err(McpError::Cancelled { .. }));
         if is_stopped {
-            run.scope().check()?;
+            job.scope().check()?;
             // Only its node was stopped: what it wrote is captured when nothing of it can write any more.
             starts.is_dead().await;
         }
@@ -78,7 +78,7 @@ impl ServerStart<'_> {
             }
             (Ok(server), None) => {
                 if self.writes() {
-                    live.server_started(super::end_server(self.context));
+                    state.server_started(super::end_server(self.context));
                 }
                 Ok(server)
             }
@@ -145,14 +145,14 @@ impl PlanServerStarter<'_, '_> {
     }
 
     async fn place(&self) -> Result<(SandboxView, PathBuf), RunError> {
-        let place = Arc::clone(&self.starting.context.live.open).lock_owned().await;
+        let place = Arc::clone(&self.starting.context.state.session).lock_owned().await;
         let no = self.call.no;
         blocking(move || {
-            let open = place.as_ref().ok_or(RunError::Cancelled)?;
+            let session = place.as_ref().ok_or(RunError::Cancelled)?;
             let failed = |error: std::io::Error| RunError::failed(ErrorCategory::Sandbox, error);
-            let logs = log_dir(open.sandbox.dir(), no);
-            command::make_logs(&logs).map_err(failed)?;
-            Ok((open.sandbox.view().map_err(failed)?, logs))
+            let logs = log_dir(session.sandbox.dir(), no);
+            process::make_logs(&logs).map_err(failed)?;
+            Ok((session.sandbox.view().map_err(failed)?, logs))
         })
         .await?
     }
@@ -183,22 +183,23 @@ impl PlanServerStarter<'_, '_> {
 #[async_trait]
 impl ProgramStarter for PlanServerStarter<'_, '_> {
     async fn start(&self, program: &ProgramSpec) -> Result<Pipes, String> {
-        let NodeContext { engine, run, live, plan, .. } = *self.starting.context;
+        let RunContext { engine, state, plan, .. } = self.starting.context.run;
         let (view, logs) = self.place().await.map_err(|stopped| stopped.shown())?;
         let task = self.task(program);
-        let spec = command::spoken_spec(engine, run, plan, &task, logs).map_err(|stopped| stopped.shown())?;
-        let isolation = command::isolation(engine, plan);
+        let spec = process::spoken_spec(self.starting.context.run, &task, logs)
+            .map_err(|stopped| stopped.shown())?;
+        let isolation = process::isolation(engine, plan);
         let (line, speaks) = line();
         let (waiter, call, scope) =
-            (Arc::clone(live), self.call.clone(), self.starting.context.scope.clone());
+            (Arc::clone(state), self.call.clone(), self.starting.context.scope.clone());
         let waiting = tokio::task::spawn_blocking(move || {
             let started = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled());
             let mut running = started.map_err(|error| error.to_string())?;
             waiter.began(&call, &scope, &running.killer(), StopBehavior::AtOnce);
-            let told = line.began(&mut running);
+            let piped_end = line.began(&mut running);
             let ended = running.wait();
             waiter.ended(call.no);
-            told.ended(&ended);
+            piped_end.ended(&ended);
             Ok(())
         });
         *lock(&self.thread) = Some(waiting);

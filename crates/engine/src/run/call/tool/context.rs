@@ -52,14 +52,14 @@ impl ToolGateway<'_> {
         first: FirstContext<'_>,
     ) -> Result<(String, Vec<(ToolPath, Hash)>), RunError> {
         let nothing = (String::new(), Vec::new());
-        let Some(desk) = self.desk.get().filter(|_| first.tokens != Some(0)) else { return Ok(nothing) };
-        let effect = self.enter()?;
+        let Some(budget) = self.budget.get().filter(|_| first.tokens != Some(0)) else { return Ok(nothing) };
+        let effect = self.context.enter()?;
         let mut request = self.request(first.prompt.to_owned());
-        request.budget = desk.first_budget(first.tokens);
+        request.budget = budget.first_budget(first.tokens);
         request.focus = self.strategy_focus().await?;
         for _ in 0..SMALLER_MAX {
             let reserved =
-                match desk.reserve(request.budget.base().min(request.budget.cap.unwrap_or(u32::MAX))) {
+                match budget.reserve(request.budget.base().min(request.budget.cap.unwrap_or(u32::MAX))) {
                     Ok(reserved) => reserved,
                     Err(_) => return Ok(nothing),
                 };
@@ -72,12 +72,12 @@ impl ToolGateway<'_> {
             };
             if !(first.fits)(&given.text) {
                 request.budget.cap = Some(given.tokens / 2);
-                request.id = ContextId::from_u128(self.engine.ids.ulid());
+                request.id = ContextId::from_u128(self.context.engine.ids.ulid());
                 continue;
             }
             reserved.spend(given.tokens);
             self.keep(&effect, &request, &given).await?;
-            desk.show(&given, ContextPosition::BeforeThePrompt);
+            budget.show(&given, ContextPosition::BeforeThePrompt);
             let read = self.read_whole(&given);
             return Ok((given.text, read));
         }
@@ -91,10 +91,10 @@ impl ToolGateway<'_> {
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
     ) -> Result<ToolOutcome, RunError> {
-        let (effect, started) = (self.enter()?, self.engine.wall());
+        let (effect, started) = (self.context.enter()?, self.context.engine.wall());
         let answered = self.answered(&effect, question, places).await?;
         let (outcome, seen) = match answered {
-            Ok(given) => (fitting(head, self.told(&given)), self.read_whole(&given)),
+            Ok(given) => (fitting(head, self.answer_json(&given)), self.read_whole(&given)),
             Err(why) => (Err(why), Vec::new()),
         };
         let end = self.end(started, &outcome);
@@ -109,23 +109,23 @@ impl ToolGateway<'_> {
         question: &ContextQuestion,
         places: Vec<Option<FocusPlace>>,
     ) -> Result<Result<AssembledContext, ToolError>, RunError> {
-        let Some(desk) = self.desk.get() else { return Ok(Err(no_desk())) };
-        let reserved = match desk.reserve(question.tokens) {
+        let Some(budget) = self.budget.get() else { return Ok(Err(no_budget())) };
+        let reserved = match budget.reserve(question.tokens) {
             Ok(reserved) => reserved,
             Err(why) => return Ok(Err(why)),
         };
-        let mut request = self.request(self.engine.redactor.redact_text(&question.query));
+        let mut request = self.request(self.context.engine.redactor.redact_text(&question.query));
         request.budget = Budget::fixed(reserved.granted());
         request.depth = question.depth.parse().unwrap_or_default();
-        request.shown = desk.shown();
+        request.shown = budget.shown();
         request.focus = self.named_focus(question, places).await?;
-        let given = match self.assemble_strictly(&mut request, desk.model()).await? {
+        let given = match self.assemble_strictly(&mut request, budget.model()).await? {
             Ok(given) => given,
             Err(why) => return Ok(Err(why)),
         };
         reserved.spend(given.tokens);
         self.keep(effect, &request, &given).await?;
-        desk.show(&given, ContextPosition::InAResult);
+        budget.show(&given, ContextPosition::InAResult);
         Ok(Ok(given))
     }
 
@@ -135,15 +135,15 @@ impl ToolGateway<'_> {
         head: &CallInfo,
         question: &HistoryQuestion,
     ) -> Result<ToolOutcome, RunError> {
-        let (effect, started) = (self.enter()?, self.engine.wall());
-        let mut past = history_search::of_plan(&*self.engine.store, self.plan.id).await?;
+        let (effect, started) = (self.context.enter()?, self.context.engine.wall());
+        let mut past = history_search::of_plan(&*self.context.engine.store, self.context.plan.id).await?;
         let commits = match question.wants(HistoryKind::Commit) {
             true => self.commits(head).await?,
             false => Ok(Vec::new()),
         };
         let outcome = commits.and_then(|commits| {
             past.extend(commits);
-            let redact = |text: &str| self.engine.redactor.redact_text(text);
+            let redact = |text: &str| self.context.engine.redactor.redact_text(text);
             fitting(head, history_search::answer(question, past, &redact))
         });
         let end = self.end(started, &outcome);
@@ -156,14 +156,14 @@ impl ToolGateway<'_> {
         head: &CallInfo,
     ) -> Result<Result<Vec<history_search::HistoryMatch>, ToolError>, RunError> {
         let roots: Vec<_> = self.projects.iter().map(|project| project.root.clone()).collect();
-        let (scope, until) = (self.scope.clone(), Instant::now() + time_limit(head));
+        let (scope, until) = (self.context.scope.clone(), Instant::now() + time_limit(head));
         let found = blocking(move || {
             let is_over = || scope.is_cancelled() || Instant::now() >= until;
             let all = roots.iter().map(|root| history_search::commits(root, &is_over));
             all.collect::<Result<Vec<_>, _>>()
         });
         let found = found.await?;
-        self.scope.check()?;
+        self.context.scope.check()?;
         let failed = |error: history_search::ReadCommitsError| ToolError::NoContext {
             code: "HISTORY_UNREADABLE",
             message: format!("{error}: {}; leave `commit` out of `kinds`", error.source),
@@ -173,10 +173,10 @@ impl ToolGateway<'_> {
 
     /// `get_context_budget`.
     pub(crate) async fn context_budget(&self, head: &CallInfo) -> Result<ToolOutcome, RunError> {
-        let (effect, started) = (self.enter()?, self.engine.wall());
-        let outcome = match self.desk.get() {
-            Some(desk) => fitting(head, desk.told()),
-            None => Err(no_desk()),
+        let (effect, started) = (self.context.enter()?, self.context.engine.wall());
+        let outcome = match self.budget.get() {
+            Some(budget) => fitting(head, budget.report()),
+            None => Err(no_budget()),
         };
         let end = self.end(started, &outcome);
         self.record_call(&effect, self.new_call(head), end).await?;
@@ -184,14 +184,14 @@ impl ToolGateway<'_> {
     }
 
     fn request(&self, query: String) -> ContextRequest {
-        let id = ContextId::from_u128(self.engine.ids.ulid());
-        let view = match self.run.job().phase {
+        let id = ContextId::from_u128(self.context.engine.ids.ulid());
+        let view = match self.context.phase() {
             Phase::Strategize => ContextView::Strategize,
             Phase::Execute => ContextView::Execute,
             Phase::Apply => ContextView::Default,
         };
         ContextRequest {
-            at: self.engine.wall(),
+            at: self.context.engine.wall(),
             query,
             view,
             can_ask: true,
@@ -233,19 +233,21 @@ impl ToolGateway<'_> {
             Err(error) => error,
         };
         let nearest = self.nearest(&error).await?;
-        let told = tool_error(error)?;
-        Ok(Err(match (told, nearest) {
+        let error = tool_error(error)?;
+        Ok(Err(match (error, nearest) {
             (ToolError::NoContext { code, message }, Some(name)) => {
                 ToolError::NoContext { code, message: format!("{message}; did you mean `{name}`?") }
             }
-            (told, _) => told,
+            (error, _) => error,
         }))
     }
 
     async fn nearest(&self, error: &ContextError) -> Result<Option<String>, RunError> {
         let ContextError::Pipeline(PipelineError::FocusNotFound { focus }) = error else { return Ok(None) };
-        let PlanContextView { projects, .. } = self.engine.plan_context_view(self.plan).await?;
-        let (contexts, word, scope) = (self.engine.contexts.clone(), focus.to_string(), self.scope.clone());
+        let PlanContextView { projects, .. } =
+            self.context.engine.plan_context_view(self.context.plan).await?;
+        let (contexts, word, scope) =
+            (self.context.engine.contexts.clone(), focus.to_string(), self.context.scope.clone());
         Ok(blocking(move || contexts.nearest(&projects, &word, &scope)).await?.ok().flatten())
     }
 
@@ -254,12 +256,13 @@ impl ToolGateway<'_> {
         request: &mut ContextRequest,
         model: &str,
     ) -> Result<Result<AssembledContext, ContextError>, RunError> {
-        let PlanContextView { projects, facts } = self.engine.plan_context_view(self.plan).await?;
+        let PlanContextView { projects, facts } =
+            self.context.engine.plan_context_view(self.context.plan).await?;
         request.plan = Some(facts);
-        let counter = self.engine.contexts.factors().counter(model);
+        let counter = self.context.engine.contexts.factors().counter(model);
         let ask = ContextAsk { projects, request: request.clone(), counter: Arc::new(counter) };
-        let given = self.engine.contexts.assemble(ask, self.scope.clone()).await;
-        self.scope.check()?;
+        let given = self.context.engine.contexts.assemble(ask, self.context.scope.clone()).await;
+        self.context.scope.check()?;
         Ok(given)
     }
 
@@ -270,18 +273,18 @@ impl ToolGateway<'_> {
         request: &ContextRequest,
         given: &AssembledContext,
     ) -> Result<(), RunError> {
-        let record = ContextRecord::new(self.plan.id, self.node, request, given);
-        let (store, text) = (Arc::clone(&self.engine.store), given.text.clone());
+        let record = ContextRecord::new(self.context.plan.id, self.context.path, request, given);
+        let (store, text) = (Arc::clone(&self.context.engine.store), given.text.clone());
         let staged = blocking(move || store.stage(&mut text.as_bytes())).await?;
         let staged = staged.map_err(|error| RunError::failed(ErrorCategory::Resource, error))?;
-        self.engine.store.keep_context(effect, &self.run.claim(), record, staged).await?;
+        self.context.engine.store.keep_context(effect, &self.context.job.claim(), record, staged).await?;
         Ok(())
     }
 
     /// The files that the strategy of this attempt names, as far as they are there.
     async fn strategy_focus(&self) -> Result<Vec<Focus>, RunError> {
-        let runs = self.engine.store.node_runs(self.plan.id).await?;
-        let Some(strategy) = prompt::strategy(self.plan, &runs) else { return Ok(Vec::new()) };
+        let runs = self.context.engine.store.node_runs(self.context.plan.id).await?;
+        let Some(strategy) = prompt::strategy(self.context.plan, &runs) else { return Ok(Vec::new()) };
         if strategy.steps.iter().all(|step| step.paths.is_empty()) {
             return Ok(Vec::new());
         }
@@ -331,7 +334,7 @@ impl ToolGateway<'_> {
     }
 
     /// As the model reads it.
-    fn told(&self, given: &AssembledContext) -> Value {
+    fn answer_json(&self, given: &AssembledContext) -> Value {
         context_answer(given, &|place| self.tool_place(place).shown)
     }
 }
@@ -370,7 +373,7 @@ fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
     }
 }
 
-fn no_desk() -> ToolError {
+fn no_budget() -> ToolError {
     ToolError::NoContext {
         code: "NO_CONTEXT",
         message: "only the node of a model has a context budget; read files instead".to_owned(),

@@ -98,7 +98,7 @@ impl ContextBudget {
     }
 
     /// Returns the budget as `get_context_budget` reports it.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn report(&self) -> Value {
         let Budget { window, response, tools, system, cap: _ } = self.budget;
         let view = self.ledger.view();
         json!({
@@ -122,31 +122,31 @@ fn shown(fragment: &Fragment) -> Option<PriorFragment> {
 mod tests {
     use super::*;
 
-    fn desk(window: u32) -> ContextBudget {
+    fn budget(window: u32) -> ContextBudget {
         ContextBudget::new("openai/m", Budget { window, response: 1_000, tools: 300, system: 200, cap: None })
     }
 
     #[test]
     fn the_half_is_for_the_conversation_unless_the_node_says_how_much_it_wants() {
-        let desk = desk(9_500);
-        assert_eq!(desk.first_budget(None).base(), 4_000);
-        assert_eq!(desk.first_budget(Some(6_000)).base(), 8_000);
-        assert_eq!(desk.first_budget(Some(6_000)).cap, Some(6_000));
+        let budget = budget(9_500);
+        assert_eq!(budget.first_budget(None).base(), 4_000);
+        assert_eq!(budget.first_budget(Some(6_000)).base(), 8_000);
+        assert_eq!(budget.first_budget(Some(6_000)).cap, Some(6_000));
     }
 
     #[test]
     fn eight_who_ask_at_once_never_get_more_than_there_is_and_what_they_leave_is_returned() {
-        let desk = desk(9_500);
+        let budget = budget(9_500);
         let spent: u32 = std::thread::scope(|scope| {
-            let askers: Vec<_> = (0..8_u32)
-                .map(|asker| {
-                    let desk = &desk;
+            let callers: Vec<_> = (0..8_u32)
+                .map(|caller| {
+                    let budget = &budget;
                     scope.spawn(move || {
                         let mut spent = 0;
-                        while let Ok(held) = desk.reserve(500 + asker) {
-                            let told = desk.told();
-                            let of = |field: &str| told[field].as_u64().unwrap();
-                            assert!(of("used") + of("reserved") <= 8_000, "{told}");
+                        while let Ok(held) = budget.reserve(500 + caller) {
+                            let report = budget.report();
+                            let of = |field: &str| report[field].as_u64().unwrap();
+                            assert!(of("used") + of("reserved") <= 8_000, "{report}");
                             let used = held.granted() / 2;
                             spent += used;
                             held.spend(used);
@@ -155,11 +155,11 @@ mod tests {
                     })
                 })
                 .collect();
-            askers.into_iter().map(|asker| asker.join().unwrap()).sum()
+            callers.into_iter().map(|caller| caller.join().unwrap()).sum()
         });
-        let told = desk.told();
-        assert_eq!((&told["used"], &told["reserved"]), (&json!(spent), &json!(0)));
-        let refused = desk.reserve(RESERVE_MIN).map(drop).unwrap_err();
+        let report = budget.report();
+        assert_eq!((&report["used"], &report["reserved"]), (&json!(spent), &json!(0)));
+        let refused = budget.reserve(RESERVE_MIN).map(drop).unwrap_err();
         assert!(refused.told().starts_with("BUDGET_SPENT: "), "{}", refused.told());
     }
 }

@@ -29,38 +29,34 @@ use actors::tool::{
 };
 use async_trait::async_trait;
 use domain::{
-    ByteText, CallEnd, CallNumber, CallState, CommandLine, ErrorCategory, Hash, NewCall, Phase, Plan,
-    RootIndex, WallMs,
+    ByteText, CallEnd, CallNumber, CallState, CommandLine, ErrorCategory, Hash, NewCall, Phase, RootIndex,
+    WallMs,
 };
 use sandbox::command::ExitKind;
 use sandbox::fs::beneath;
 use serde_json::{Value, json};
+use sync::Effect;
 use sync::primitives::{Mutex, lock};
-use sync::{Effect, Observed};
 use tokio::task::JoinError;
 
+use super::admit::CallAccess;
 use super::command;
 use super::command::{CommandRequest, EndedCommand, RecordedArguments};
 use super::mcp_server::NodeServers;
 use super::result::LAST_WORDS_BYTES;
-use super::sandbox_call::CallAccess;
-use super::{capture, write_guard};
-use crate::engine::EngineInner;
+use super::{capture, record, write_guard};
 use crate::plan::create::path_of;
 use crate::query::details::RUN_COMMAND;
 use crate::run::RunError;
 use crate::run::accounting;
 use crate::run::accounting::UnrecordedCall;
 use crate::run::context::NodeContext;
-use crate::run::node::decisions::DecisionRecorder;
+use crate::run::node::decisions;
 use crate::run::node::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use crate::run::plan_sandbox::blocking;
-use crate::run::state::RunState;
 use crate::tools::{
-    ReadTools, ToolOutput, WriteTools, change, look, look_at_hand, recorded_arguments, recorded_result,
-    why_denied,
+    self, ReadTools, ToolOutput, WriteTools, recorded_arguments, recorded_result, why_denied,
 };
-use worker::JobRun;
 
 pub(crate) use context::FirstContext;
 pub(crate) use context_budget::ContextBudget;
@@ -73,13 +69,7 @@ const CHANGED_MAX: usize = 500;
 
 /// The place where the tools of one node work.
 pub(crate) struct ToolGateway<'a> {
-    engine: &'a Arc<EngineInner>,
-    run: &'a JobRun,
-    live: &'a Arc<RunState>,
-    plan: &'a Plan,
-    node: &'a str,
-    /// Ends with the run, and when the node is to be stopped.
-    scope: Observed,
+    context: NodeContext<'a>,
     projects: Vec<ToolProject>,
     /// The place for a call that only read, to be stored together with the end of its node. `None`: the call
     /// is stored at once.
@@ -87,7 +77,7 @@ pub(crate) struct ToolGateway<'a> {
     /// The last call that was stored or admitted.
     last_call: Mutex<Option<CallNumber>>,
     /// The limit of the context that the node of a model may be shown.
-    desk: OnceLock<ContextBudget>,
+    budget: OnceLock<ContextBudget>,
     /// Those whose tools it may call.
     servers: &'a NodeServers,
 }
@@ -98,15 +88,19 @@ pub(crate) type NodeTools<'a> = ToolRunner<ToolGateway<'a>>;
 impl<'a> ToolGateway<'a> {
     /// Creates the gateway for the calls of `node`, with its servers.
     pub(crate) fn beside(node: &ActiveNode<'a>, servers: &'a NodeServers) -> Self {
-        let ActiveNode { engine, run, live, plan, path, .. } = *node;
-        let projects = plan.projects.iter().map(|project| ToolProject {
+        let projects = node.plan.projects.iter().map(|project| ToolProject {
             alias: project.alias.clone(),
             root: path_of(&project.root),
             read_only: project.read_only,
         });
-        let scope = node.scope.clone();
-        let (projects, desk, last_call) = (projects.collect(), OnceLock::new(), Mutex::default());
-        Self { engine, run, live, plan, node: path, scope, projects, last_call, desk, servers, unkept: None }
+        Self {
+            context: node.context.clone(),
+            projects: projects.collect(),
+            unkept: None,
+            last_call: Mutex::default(),
+            budget: OnceLock::new(),
+            servers,
+        }
     }
 
     /// Returns the last call of a tool that was stored or admitted.
@@ -120,31 +114,25 @@ impl<'a> ToolGateway<'a> {
 
     /// Keeps a call that has ended and changed nothing.
     async fn record_call(&self, effect: &Effect, new: NewCall, end: CallEnd) -> Result<(), RunError> {
-        self.is_call(accounting::keep(self.engine, self.run, effect, new, end).await?);
+        self.is_call(accounting::keep(self.context.run, effect, new, end).await?);
         Ok(())
     }
 
     /// From now on the node has this to be shown. The first call counts.
-    pub(crate) fn open_desk(&self, desk: ContextBudget) {
-        let _ = self.desk.set(desk);
+    pub(crate) fn set_budget(&self, budget: ContextBudget) {
+        let _ = self.budget.set(budget);
     }
 
     /// Returns the context budget that the node has left.
-    pub(crate) fn desk(&self) -> Option<&ContextBudget> {
-        self.desk.get()
-    }
-
-    /// Begins something that has an effect.
-    fn enter(&self) -> Result<Effect, RunError> {
-        self.scope.check()?;
-        Ok(self.run.enter()?)
+    pub(crate) fn budget(&self) -> Option<&ContextBudget> {
+        self.budget.get()
     }
 
     fn new_call(&self, head: &CallInfo) -> NewCall {
-        let redactor = self.engine.redactor.redactor();
+        let redactor = self.context.engine.redactor.redactor();
         NewCall {
-            attempt: self.plan.attempt,
-            node: self.node.to_owned(),
+            attempt: self.context.plan.attempt,
+            node: self.context.path.to_owned(),
             tool: head.name.clone(),
             requested: recorded_arguments(redactor.as_deref(), &head.requested),
             effective: recorded_arguments(redactor.as_deref(), &head.effective),
@@ -157,16 +145,16 @@ impl<'a> ToolGateway<'a> {
             Err(why @ ToolError::TimedOut { .. }) => (CallState::TimedOut, Some(why.told()), Value::Null),
             Err(why) => (CallState::Failed, Some(why.told()), Value::Null),
         };
-        self.engine.ended(started, came_to)
+        self.context.engine.ended(started, came_to)
     }
 
     /// The tree of a project as the plan sees it: in its sandbox, if it has one.
     async fn tree(&self, no: RootIndex) -> Result<OwnedFd, RunError> {
         let failed = |error: &dyn std::fmt::Display| RunError::failed(ErrorCategory::Sandbox, error);
-        let place = Arc::clone(&self.live.open).lock_owned().await;
+        let place = Arc::clone(&self.context.state.session).lock_owned().await;
         let project = self.project(no);
         let tree = blocking(move || match place.as_ref() {
-            Some(open) => match open.sandbox.root(no) {
+            Some(session) => match session.sandbox.root(no) {
                 Ok(root) => root.try_clone_to_owned(),
                 Err(error) => Err(std::io::Error::other(error)),
             },
@@ -180,13 +168,13 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// Reads, lists or searches; the call is stored with its end.
-    async fn look(&self, head: &CallInfo, no: RootIndex, work: ToolRequest) -> Result<ToolOutcome, RunError> {
-        let (effect, started) = (self.enter()?, self.engine.wall());
-        let done = match self.look_at_hand(no, &work) {
+    async fn read(&self, head: &CallInfo, no: RootIndex, work: ToolRequest) -> Result<ToolOutcome, RunError> {
+        let (effect, started) = (self.context.enter()?, self.context.engine.wall());
+        let done = match self.read_at_hand(no, &work) {
             Some(done) => done,
-            None => self.look_waiting(head, no, work).await?,
+            None => self.read_waiting(head, no, work).await?,
         };
-        self.scope.check()?;
+        self.context.scope.check()?;
         let (outcome, seen) = checked(head, done);
         let (call, end) = (self.new_call(head), self.end(started, &outcome));
         match self.unkept {
@@ -197,12 +185,12 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// Does the same as far as no task and no disk has to be waited for.
-    fn look_at_hand(&self, no: RootIndex, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
-        let redactor = self.engine.redactor.redactor()?;
+    fn read_at_hand(&self, no: RootIndex, work: &ToolRequest) -> Option<Result<ToolOutput, ToolError>> {
+        let redactor = self.context.engine.redactor.redactor()?;
         let project = self.project(no);
-        let is_over = || self.scope.is_cancelled();
-        self.live.at_hand(no, &project, |root| {
-            let hidden = self.engine.contexts.hidden().within(&project);
+        let is_over = || self.context.scope.is_cancelled();
+        self.context.state.at_hand(no, &project, |root| {
+            let hidden = self.context.engine.contexts.hidden().within(&project);
             let at = ReadTools {
                 root,
                 project: &project,
@@ -210,21 +198,21 @@ impl<'a> ToolGateway<'a> {
                 hidden: &hidden,
                 is_over: &is_over,
             };
-            look_at_hand(&at, work)
+            tools::read_small(&at, work)
         })
     }
 
     /// The same on a thread that may wait, until its time is over.
-    async fn look_waiting(
+    async fn read_waiting(
         &self,
         head: &CallInfo,
         no: RootIndex,
         work: ToolRequest,
     ) -> Result<Result<ToolOutput, ToolError>, RunError> {
         let (tree, project) = (self.tree(no).await?, self.project(no));
-        let (engine, scope) = (Arc::clone(self.engine), self.scope.clone());
+        let (engine, scope) = (Arc::clone(self.context.engine), self.context.scope.clone());
         let until = Instant::now() + time_limit(head);
-        let looked = tokio::task::spawn_blocking(move || {
+        let reading = tokio::task::spawn_blocking(move || {
             let redactor = engine.redactor.redactor()?;
             let is_over = || scope.is_cancelled() || Instant::now() >= until;
             let (root, hidden) = (tree.as_fd(), engine.contexts.hidden().within(&project));
@@ -235,53 +223,48 @@ impl<'a> ToolGateway<'a> {
                 hidden: &hidden,
                 is_over: &is_over,
             };
-            look(&at, &work)
+            tools::read(&at, &work)
         });
-        Ok(came_to(&head.name, looked.await))
-    }
-
-    /// The place of the node's work.
-    fn node_context(&self) -> NodeContext<'_> {
-        let ToolGateway { engine, run, live, plan, node: path, .. } = *self;
-        NodeContext { engine, run, live, plan, path, scope: self.scope.clone() }
+        Ok(came_to(&head.name, reading.await))
     }
 
     /// Writes, edits, removes or moves; what changed is captured and recorded, whatever came of it and
     /// whatever was stopped meanwhile.
-    async fn change(&self, head: &CallInfo, work: ToolRequest) -> Result<ToolOutcome, RunError> {
-        let context = self.node_context();
+    async fn write(&self, head: &CallInfo, work: ToolRequest) -> Result<ToolOutcome, RunError> {
+        let context = &self.context;
         let call = context.begin_call(CallAccess::Record, self.new_call(head)).await?;
         self.is_call(call.call().no);
-        let (engine, node, started) = (Arc::clone(self.engine), self.node.to_owned(), call.call().started);
-        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let (engine, node, started) =
+            (Arc::clone(self.context.engine), self.context.path.to_owned(), call.call().started);
+        let mut place = Arc::clone(&self.context.state.session).lock_owned().await;
         let changing = tokio::task::spawn_blocking(move || {
-            let open = place.as_mut()?;
-            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
+            let session = place.as_mut()?;
+            let (rules, sink) = (capture::rules(session, &node), Arc::clone(&session.staging));
             let redactor = engine.redactor.redactor()?;
             let with = WriteTools {
-                sandbox: &mut open.sandbox,
+                sandbox: &mut session.sandbox,
                 sink: sink.as_ref(),
                 rules: &rules,
                 redactor: &redactor,
             };
-            change(&mut { with }, &work)
+            tools::write(&mut { with }, &work)
         });
         let done = came_to(&head.name, changing.await);
         let (outcome, seen) = checked(head, done);
-        let changed = call.end(&context, |_, _| Ok((self.end(started, &outcome), None))).await?.changed;
-        self.scope.check()?;
+        let changed = call.end(context, |_, _| Ok((self.end(started, &outcome), None))).await?.changed;
+        self.context.scope.check()?;
         Ok(ToolOutcome { outcome, changed: count(changed), seen })
     }
 
     /// Runs a command as every command of the plan is run.
     async fn command(&self, head: &CallInfo, task: CommandRequest) -> Result<ToolOutcome, RunError> {
-        let (context, seconds) = (self.node_context(), task.timeout.map_or(0, |timeout| timeout.as_secs()));
-        let EndedCommand { mut call, finished } = command::run(&context, task).await?;
+        let (context, seconds) = (&self.context, task.timeout.map_or(0, |timeout| timeout.as_secs()));
+        let EndedCommand { mut call, finished } = command::run(context, task).await?;
         self.is_call(call.call().no);
         // What cannot be captured is told by the record.
-        let changed = call.capture(&context).await.unwrap_or_default();
+        let changed = call.capture(context).await.unwrap_or_default();
         let shown = |output: &sandbox::command::Output| {
-            let text = self.engine.redactor.bounded(output, HEAD_BYTES, TAIL_BYTES);
+            let text = self.context.engine.redactor.bounded(output, HEAD_BYTES, TAIL_BYTES);
             head_and_tail(&text, HEAD_BYTES, TAIL_BYTES)
         };
         let outcome = match finished.ended() {
@@ -304,23 +287,21 @@ impl<'a> ToolGateway<'a> {
         };
         let outcome = outcome.and_then(|result| fitting(head, result));
         let kept = outcome.as_ref().ok().map(|result| {
-            let last_words = finished.last_words(self.engine, LAST_WORDS_BYTES);
+            let last_words = finished.last_words(self.context.engine, LAST_WORDS_BYTES);
             json!({
                 "changed": changed.len(), "last_words": last_words,
                 "timed_out": result["timed_out"], "timeout_s": seconds,
             })
         });
-        command::record(&context, EndedCommand { call, finished }, kept).await?;
-        self.scope.check()?;
+        record::record_command(context, EndedCommand { call, finished }, kept, |_| None).await?;
+        self.context.scope.check()?;
         Ok(ToolOutcome { outcome, changed: count(changed.len()), seen: Vec::new() })
     }
 
     /// Records a choice; the call is stored with its end.
     async fn decide(&self, head: &CallInfo, said: &Value) -> Result<ToolOutcome, RunError> {
-        let (effect, started) = (self.enter()?, self.engine.wall());
-        let decider =
-            DecisionRecorder { engine: self.engine, run: self.run, plan: self.plan, node: self.node };
-        let outcome = match decider.one(&effect, said).await? {
+        let (effect, started) = (self.context.enter()?, self.context.engine.wall());
+        let outcome = match decisions::record_one(&self.context, &effect, said).await? {
             Ok(decision) => fitting(head, json!({ "decision": decision })),
             Err(why) => Err(ToolError::DecisionInvalid { why }),
         };
@@ -340,7 +321,7 @@ impl<'a> ToolGateway<'a> {
     /// Starts the server of a tool again that went away. One that does not start fails the call, not the
     /// node.
     async fn revive(&self, tool: &str) -> Result<Result<(), ToolError>, RunError> {
-        match self.servers.revive(&self.node_context(), tool).await {
+        match self.servers.revive(&self.context, tool).await {
             Ok(()) => Ok(Ok(())),
             Err(RunError::Failed { message, .. }) => {
                 let message = message + &self.servers.way_on(tool);
@@ -362,16 +343,16 @@ impl<'a> ToolGateway<'a> {
         tool: Arc<dyn ForeignTool>,
         arguments: Value,
     ) -> Result<ToolOutcome, RunError> {
-        let context = self.node_context();
+        let context = &self.context;
         let is_watched = self.servers.is_watched(&head.name);
         let access = match writes(head) {
             _ if is_watched => CallAccess::PutBack,
-            true if self.live.open.lock().await.is_some() => CallAccess::Record,
+            true if self.context.state.session.lock().await.is_some() => CallAccess::Record,
             true | false => CallAccess::Look,
         };
         if access == CallAccess::Look {
             let _turn = context.turn(false).await?;
-            let (effect, started) = (self.enter()?, self.engine.wall());
+            let (effect, started) = (self.context.enter()?, self.context.engine.wall());
             let outcome = self.answer(head, tool, arguments).await?;
             let end = self.end(started, &outcome);
             self.record_call(&effect, self.new_call(head), end).await?;
@@ -384,22 +365,22 @@ impl<'a> ToolGateway<'a> {
             Ok(outcome) => Ok(outcome),
             Err(stopped) => {
                 // What winds the run down captures; else nothing of the server may write when that is done here.
-                self.run.scope().check()?;
+                self.context.job.scope().check()?;
                 self.servers.end_of(&head.name).await;
                 Err(stopped)
             }
         };
         let wrote = match is_watched {
-            true => write_guard::revert_changes(&context, &mut call).await?,
+            true => write_guard::revert_changes(context, &mut call).await?,
             false => None,
         };
         let end = match &outcome {
             Ok(outcome) => self.end(started, outcome),
             Err(stopped) => {
-                self.engine.ended(started, (CallState::Cancelled, Some(stopped.shown()), Value::Null))
+                self.context.engine.ended(started, (CallState::Cancelled, Some(stopped.shown()), Value::Null))
             }
         };
-        let changed = call.end(&context, |_, _| Ok((end, None))).await?.changed;
+        let changed = call.end(context, |_, _| Ok((end, None))).await?.changed;
         if let Some(message) = wrote {
             return Err(RunError::failed(ErrorCategory::Tool, message));
         }
@@ -418,7 +399,7 @@ impl<'a> ToolGateway<'a> {
         let limit = time_limit(head).saturating_add(FOREIGN_GRACE);
         let answered = tokio::select! {
             biased;
-            _ = self.scope.cancelled() => {
+            _ = self.context.scope.cancelled() => {
                 calling.abort();
                 return Err(RunError::Cancelled);
             }
@@ -434,7 +415,7 @@ impl<'a> ToolGateway<'a> {
             }
         };
         let outcome = answered.and_then(|result| fitting(head, result));
-        Ok(outcome.map(|result| match self.engine.redactor.redactor() {
+        Ok(outcome.map(|result| match self.context.engine.redactor.redactor() {
             Some(redactor) => redactor.redact_json(&result),
             None => json!("[withheld: no redactor]"),
         }))
@@ -450,12 +431,12 @@ impl ToolHost for ToolGateway<'_> {
     }
 
     fn forbids(&self, tool: &ToolSpec) -> Option<String> {
-        if let Some(why) = why_denied(&self.plan.spec.deny_tools, &tool.name) {
+        if let Some(why) = why_denied(&self.context.plan.spec.deny_tools, &tool.name) {
             return Some(why);
         }
-        let why = match self.run.job().phase {
+        let why = match self.context.phase() {
             Phase::Strategize if tool.writes => "while the plan is being strategized, files are only read",
-            Phase::Execute if tool.writes && self.plan.spec.read_only => "the action is read_only",
+            Phase::Execute if tool.writes && self.context.plan.spec.read_only => "the action is read_only",
             Phase::Apply => "no tool is called while a plan is applied",
             Phase::Strategize | Phase::Execute => return None,
         };
@@ -463,8 +444,8 @@ impl ToolHost for ToolGateway<'_> {
     }
 
     async fn refused(&self, call: CallInfo, why: &ToolError) -> Result<(), RunError> {
-        let effect = self.enter()?;
-        let end = self.end(self.engine.wall(), &Err(why.clone()));
+        let effect = self.context.enter()?;
+        let end = self.end(self.context.engine.wall(), &Err(why.clone()));
         let end = CallEnd { state: CallState::Refused, ..end };
         self.record_call(&effect, self.new_call(&call), end).await
     }
@@ -481,16 +462,16 @@ impl ToolHost for ToolGateway<'_> {
             | ToolRequest::List { place, .. }
             | ToolRequest::Search { place, .. } => {
                 let no = place.root;
-                let _turn = self.node_context().turn(false).await?;
-                self.look(&call, no, work).await
+                let _turn = self.context.turn(false).await?;
+                self.read(&call, no, work).await
             }
             ToolRequest::Write { .. }
             | ToolRequest::Edit { .. }
             | ToolRequest::Delete { .. }
-            | ToolRequest::Move { .. } => self.change(&call, work).await,
+            | ToolRequest::Move { .. } => self.write(&call, work).await,
             ToolRequest::Run { command, cwd, timeout_s, env, stdin } => {
                 let task = CommandRequest {
-                    node: self.node.to_owned(),
+                    node: self.context.path.to_owned(),
                     tool: RUN_COMMAND,
                     run: run_of(command),
                     root: cwd.root,
@@ -512,19 +493,19 @@ impl ToolHost for ToolGateway<'_> {
                 self.command(&call, task).await
             }
             ToolRequest::Decide { said } => {
-                let _turn = self.node_context().turn(false).await?;
+                let _turn = self.context.turn(false).await?;
                 self.decide(&call, said).await
             }
             ToolRequest::Context { question, places } => {
-                let _turn = self.node_context().turn(false).await?;
+                let _turn = self.context.turn(false).await?;
                 self.context(&call, question, places.clone()).await
             }
             ToolRequest::History(question) => {
-                let _turn = self.node_context().turn(false).await?;
+                let _turn = self.context.turn(false).await?;
                 self.history(&call, question).await
             }
             ToolRequest::ContextBudget => {
-                let _turn = self.node_context().turn(false).await?;
+                let _turn = self.context.turn(false).await?;
                 self.context_budget(&call).await
             }
             ToolRequest::Foreign { tool, arguments } => {
@@ -570,7 +551,7 @@ pub(crate) async fn run_tool_step(
         }
         (Ok(left), None) => Ok(NodeResult { run: node.ended(left), end: NodePersistence::Loose }),
         (Err(stopped), Some(unkept)) => {
-            accounting::record_all(node.engine, node.run, &[&unkept]).await?;
+            accounting::record_all(node.run, &[&unkept]).await?;
             Err(stopped)
         }
         (Err(stopped), None) => Err(stopped),

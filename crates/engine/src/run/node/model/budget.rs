@@ -37,21 +37,21 @@ struct ReservedAmount {
 impl SpendReservation {
     /// Reserves for one call.
     pub(crate) async fn reserve(
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         estimate: TokenEstimate,
     ) -> Result<SpendReservation, RunError> {
-        let models = &asker.node.engine.models;
-        let price = asker.resolved.price.filter(|_| !models.is_replay());
-        let tokens = asker.hold(effect, SpendKind::Tokens, estimate.total(), None).await?;
+        let models = &caller.node.engine.models;
+        let price = caller.resolved.price.filter(|_| !models.is_replay());
+        let tokens = caller.hold(effect, SpendKind::Tokens, estimate.total(), None).await?;
         let Some(price) = price else { return Ok(SpendReservation { estimate, tokens, cost: None }) };
         let most = price.most_micros(estimate.prompt, estimate.answer);
         // Also where no limit is set: one that is set later counts what was spent before.
-        let day = DayLimit { day: Day::from_wall(asker.node.engine.wall()), max: models.day_cost() };
-        match asker.hold(effect, SpendKind::Cost, most, Some(day)).await {
+        let day = DayLimit { day: Day::from_wall(caller.node.engine.wall()), max: models.day_cost() };
+        match caller.hold(effect, SpendKind::Cost, most, Some(day)).await {
             Ok(cost) => Ok(SpendReservation { estimate, tokens, cost: Some(cost) }),
             Err(stopped) => {
-                asker.release(effect, tokens, 0).await?;
+                caller.release(effect, tokens, 0).await?;
                 Err(stopped)
             }
         }
@@ -60,7 +60,7 @@ impl SpendReservation {
     /// Settles with what it came to.
     pub(crate) async fn settle(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         answer: &Result<ModelAnswer, ModelError>,
     ) -> Result<(), RunError> {
@@ -68,15 +68,15 @@ impl SpendReservation {
             Ok(answer) => (answer.usage.tokens(), answer.usage.cost_micros),
             Err(error) if error.was_sent => {
                 let prompt = self.estimate.prompt;
-                let cost = asker.resolved.price.map_or(0, |price| price.most_micros(prompt, 0));
+                let cost = caller.resolved.price.map_or(0, |price| price.most_micros(prompt, 0));
                 (prompt, cost)
             }
             Err(_) => (0, 0),
         };
         // Both, also when the first cannot be stored.
-        let first = asker.release(effect, self.tokens, tokens).await;
+        let first = caller.release(effect, self.tokens, tokens).await;
         if let Some(held) = self.cost {
-            asker.release(effect, held, cost).await?;
+            caller.release(effect, held, cost).await?;
         }
         first
     }
@@ -93,13 +93,13 @@ impl ModelCaller<'_, '_> {
         let engine = self.node.engine;
         let id = SpendId::from_u128(engine.ids.ulid());
         let new = NewSpend { id, kind, amount, model: Some(self.model.to_owned()), day };
-        let reserved = engine.store.reserve(effect, &self.node.run.claim(), new).await;
+        let reserved = engine.store.reserve(effect, &self.node.job.claim(), new).await;
         reserved.map_err(|error| accounting::stopped(error, self.node.path))?;
         Ok(ReservedAmount { id, kind, amount })
     }
 
     async fn release(&self, effect: &Effect, held: ReservedAmount, actual: u64) -> Result<(), RunError> {
-        let (store, claim) = (&self.node.engine.store, self.node.run.claim());
+        let (store, claim) = (&self.node.engine.store, self.node.job.claim());
         let failed = |error| accounting::stopped(error, self.node.path);
         let settled = actual.min(held.amount);
         store.settle(CallAuthority::Effect(effect), &claim, held.id, settled).await.map_err(failed)?;

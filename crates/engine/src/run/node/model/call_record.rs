@@ -1,4 +1,12 @@
-//! The record of a turn: the question to the model, and its answer.
+//! The record of a turn: the question to the model, its answer, and the faults that the model was informed
+//! of, so that the user finds these without reading all calls.
+//!
+//! | reported to the model | recorded as |
+//! |---|---|
+//! | a call that cannot be made: no such tool, no JSON, wrong arguments, not allowed, a path outside | model_output |
+//! | an answer that was cut off, or does not fit `output`; too many calls at once; the same call again and again | model_output |
+//! | a tool that failed, took too long, broke down, went away, or answered what its schema forbids | tool |
+//! | what belongs to the work: nothing at a path, a text that does not occur, a command that exits with 1 | nothing |
 //!
 //! # Invariants
 //! 1. A question is stored before it is sent, and its outcome as soon as that is known: an answer that cannot
@@ -6,17 +14,19 @@
 //!    job moves on.
 //! 2. The record is redacted, and bounded like the text of a node.
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
+//! 4. A recorded fault changes nothing: the node continues, no retry is counted, the plan is not errored by
+//!    it. At most [`FAULTS_MAX`] are recorded of one run of a node. The calls themselves are stored anyway.
 
 use actors::model::{Cause, ModelAnswer, ModelError};
-use domain::{CallNumber, CallState, ErrorCategory, NewCall, ToolCall};
+use domain::{CallNumber, CallState, ErrorCategory, ErrorId, NewCall, NewError, StepId, ToolCall};
 use serde_json::{Value, json};
 use store::CallAuthority;
 use sync::{CancelReason, Effect};
 
 use super::turn::ModelCaller;
 use crate::query::details::ASK_MODEL;
-use crate::run::node::bounded;
-use crate::run::{RunError, accounting};
+use crate::run::node::{ActiveNode, bounded};
+use crate::run::{RunError, accounting, record_until_stored};
 use worker::EndedCall;
 
 /// A question that is stored and has no end yet.
@@ -25,18 +35,18 @@ pub(crate) struct ModelCallRecord(ToolCall);
 impl ModelCallRecord {
     /// Keeps that the model is about to be asked.
     pub(crate) async fn begin(
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
     ) -> Result<ModelCallRecord, RunError> {
-        let node = asker.node;
+        let node = caller.node;
         let new = NewCall {
             attempt: node.plan.attempt,
             node: node.path.to_owned(),
             tool: ASK_MODEL.to_owned(),
-            requested: json!({ "model": asker.model }),
+            requested: json!({ "model": caller.model }),
             effective: Value::Null,
         };
-        accounting::begin(node.engine, node.run, effect, new).await.map(ModelCallRecord)
+        accounting::begin(node.run, effect, new).await.map(ModelCallRecord)
     }
 
     /// Its number among the calls.
@@ -47,22 +57,22 @@ impl ModelCallRecord {
     /// Keeps that it was not asked, since a limit says no.
     pub(crate) async fn not_asked(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         why: &RunError,
     ) -> Result<(), RunError> {
-        self.end(asker, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
+        self.end(caller, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
     }
 
     /// Keeps what came of it.
     pub(crate) async fn answered(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         answer: &Result<ModelAnswer, ModelError>,
     ) -> Result<(), RunError> {
         let came_to = match answer {
-            Ok(answer) => (CallState::Ok, None, told(asker, answer)),
+            Ok(answer) => (CallState::Ok, None, answer_json(caller, answer)),
             Err(error) => {
                 let state = match (&error.cause, error.category) {
                     (Cause::Cancelled(CancelReason::Timeout), _) | (_, ErrorCategory::Timeout) => {
@@ -74,31 +84,70 @@ impl ModelCallRecord {
                 (state, Some(error.to_string()), Value::Null)
             }
         };
-        self.end(asker, effect, came_to).await
+        self.end(caller, effect, came_to).await
     }
 
     async fn end(
         self,
-        asker: &ModelCaller<'_, '_>,
+        caller: &ModelCaller<'_, '_>,
         effect: &Effect,
         came_to: (CallState, Option<String>, Value),
     ) -> Result<(), RunError> {
-        let (engine, ModelCallRecord(call)) = (asker.node.engine, self);
+        let (engine, ModelCallRecord(call)) = (caller.node.engine, self);
         let end = engine.ended(call.started, came_to);
-        asker.node.run.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
+        caller.node.job.context().end_call(CallAuthority::Effect(effect), EndedCall::new(&call, end)).await?;
         Ok(())
     }
 }
 
 /// Returns the stored form of the answer. The cost is null if it is not known.
-fn told(asker: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
-    let engine = asker.node.engine;
+fn answer_json(caller: &ModelCaller<'_, '_>, answer: &ModelAnswer) -> Value {
+    let engine = caller.node.engine;
     let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
-    let is_paid = asker.resolved.price.is_some() && !engine.models.is_replay();
+    let is_paid = caller.resolved.price.is_some() && !engine.models.is_replay();
     json!({
         "text": bounded(engine.redactor.redact_text(&answer.text)),
         "stop": answer.stop, "calls": tools,
         "tokens_in": answer.usage.tokens_in, "tokens_out": answer.usage.tokens_out,
         "cost_micros": is_paid.then_some(answer.usage.cost_micros),
     })
+}
+
+/// The number of faults of one run of a node that are recorded.
+const FAULTS_MAX: u32 = 25;
+
+/// The faults of one run of a node.
+#[derive(Default)]
+pub(crate) struct FaultLog {
+    written: u32,
+}
+
+impl FaultLog {
+    /// Records the message to the model.
+    pub(crate) async fn note(
+        &mut self,
+        node: &ActiveNode<'_>,
+        category: ErrorCategory,
+        report: &str,
+        call: Option<CallNumber>,
+    ) -> Result<(), RunError> {
+        if self.written >= FAULTS_MAX {
+            return Ok(());
+        }
+        self.written += 1;
+        let more = match self.written {
+            FAULTS_MAX => " (what else goes wrong in this node is told by its calls alone)",
+            _ => "",
+        };
+        let message = node.engine.redactor.redact_text(report) + more;
+        let id = ErrorId::from_u128(node.engine.ids.ulid());
+        let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
+        let error = NewError::new(id, node.phase(), step, category, message).handled();
+        let error = match call {
+            Some(call) => error.with_tool_call(call),
+            None => error,
+        };
+        record_until_stored(&node.engine.recovery, node.job, error).await?;
+        Ok(())
+    }
 }

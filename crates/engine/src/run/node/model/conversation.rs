@@ -149,13 +149,13 @@ impl Conversation {
 
     /// The model's answer was cut off: it is to answer again, in fewer words.
     pub(crate) fn cut_off(&mut self, text: String) {
-        let told = format!(
+        let message = format!(
             "Your answer was cut off after {} tokens, and nothing of it was done. Answer again and be shorter: make \
              one call at a time, and large changes in several small edits.",
             self.request.max_tokens
         );
         self.said(text);
-        self.add_user_message(told);
+        self.add_user_message(message);
     }
 
     /// The model's last answer is none that `output` wants.

@@ -8,8 +8,8 @@
 //! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a
 //!    second answer that was cut off, a second one that does not fit `output`. Each of these fails it with
 //!    what happened, in words.
-//! 2. A wrong call is reported to the model and recorded (`faults`), and never ends the node. An answer that
-//!    was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
+//! 2. A wrong call is reported to the model and recorded (`call_record`), and never ends the node. An answer
+//!    that was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
 //! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools
 //!    are replaced by a note, then long arguments of old calls; what the model was asked first always stays
 //!    (`conversation`).
@@ -29,7 +29,6 @@
 mod budget;
 mod call_record;
 mod conversation;
-mod faults;
 mod output;
 mod turn;
 
@@ -48,8 +47,9 @@ use crate::run::RunError;
 use crate::run::call::mcp_server::NodeServers;
 use crate::run::call::tool;
 use crate::run::call::tool::{ContextBudget, FirstContext, NodeTools, ToolGateway};
+use crate::run::context::NodeContext;
+use call_record::FaultLog;
 use conversation::Conversation;
-use faults::FaultLog;
 use output::OutputSchema;
 use turn::ModelCaller;
 
@@ -70,24 +70,26 @@ pub(crate) async fn run(node: &ActiveNode<'_>, task: &ModelTask) -> Result<NodeO
 
 async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Result<NodeOutput, RunError> {
     let token = node.scope.child();
-    let timed = ActiveNode { scope: token.observe(), ..*node };
+    let context = NodeContext { scope: token.observe(), ..node.context.clone() };
+    let timed = ActiveNode { context, ..*node };
     let mut work = std::pin::pin!(beside_servers(&timed, task));
     let left = tokio::select! {
         biased;
         left = &mut work => return left,
         () = tokio::time::sleep(Duration::from_secs(seconds)) => {
             token.cancel(CancelReason::Timeout);
-            node.live.kill_node(node.path);
+            node.state.kill_node(node.path);
             // What it has in hand is settled and captured before anybody hears of its end.
             work.await
         }
     };
     match left {
         Err(RunError::Cancelled | RunError::Failed { .. }) if !node.scope.is_cancelled() => {
-            let ActiveNode { path, .. } = node;
-            let message =
-                format!("node {path}: {} took longer than its time limit of {seconds} s", task.model);
-            Err(RunError::failed(ErrorCategory::Timeout, message + " and was ended"))
+            let message = format!(
+                "node {}: {} took longer than its time limit of {seconds} s and was ended",
+                node.path, task.model
+            );
+            Err(RunError::failed(ErrorCategory::Timeout, message))
         }
         left => left,
     }
@@ -116,10 +118,10 @@ async fn work(
     show_first(task, &mut tools, &mut conversation).await?;
     let wanted =
         task.output.as_ref().map(OutputSchema::new).transpose().map_err(|error| node.unfit(&error))?;
-    let asker = ModelCaller { node, model: &task.model, resolved: &resolved };
+    let caller = ModelCaller { node, model: &task.model, resolved: &resolved };
     let guidance_seen = node.guidance_seen;
     let (usage, faults) = (TokenUsage::default(), FaultLog::default());
-    let turns = ModelTurns { asker, conversation, tools, wanted, usage, changed: 0, guidance_seen, faults };
+    let turns = ModelTurns { caller, conversation, tools, wanted, usage, changed: 0, guidance_seen, faults };
     turns.all(task.max_turns).await
 }
 
@@ -187,7 +189,7 @@ async fn show_first(
     tools: &mut NodeTools<'_>,
     conversation: &mut Conversation,
 ) -> Result<(), RunError> {
-    tools.workplace().open_desk(ContextBudget::new(&task.model, conversation.budget()));
+    tools.workplace().set_budget(ContextBudget::new(&task.model, conversation.budget()));
     let fits = |text: &str| conversation.has_room_for(text);
     let first = FirstContext {
         prompt: conversation.prompt(),
@@ -203,7 +205,7 @@ async fn show_first(
 
 /// A conversation under way.
 struct ModelTurns<'a, 'n> {
-    asker: ModelCaller<'a, 'n>,
+    caller: ModelCaller<'a, 'n>,
     conversation: Conversation,
     tools: NodeTools<'n>,
     wanted: Option<OutputSchema>,
@@ -223,11 +225,11 @@ impl ModelTurns<'_, '_> {
             turns += 1;
             self.tell_what_was_said().await?;
             let made_room = self.conversation.made_room();
-            let answer = self.asker.ask(&mut self.conversation).await?;
-            if let Some(desk) =
-                self.tools.workplace().desk().filter(|_| self.conversation.made_room() > made_room)
+            let answer = self.caller.ask(&mut self.conversation).await?;
+            if let Some(budget) =
+                self.tools.workplace().budget().filter(|_| self.conversation.made_room() > made_room)
             {
-                desk.forget_results();
+                budget.forget_results();
             }
             self.usage = self.usage.plus(answer.usage);
             match answer.stop {
@@ -260,8 +262,8 @@ impl ModelTurns<'_, '_> {
                             return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
                         }
                         turns -= 1;
-                        let told = format!("its answer does not fit `output`: {why}");
-                        self.note(ErrorCategory::ModelOutput, &told).await?;
+                        let message = format!("its answer does not fit `output`: {why}");
+                        self.note(ErrorCategory::ModelOutput, &message).await?;
                         self.conversation.does_not_fit(&answer.text, &why);
                         unfit = Some(answer.text);
                     }
@@ -273,7 +275,7 @@ impl ModelTurns<'_, '_> {
 
     /// Passes the messages of a person since the last turn to the model.
     async fn tell_what_was_said(&mut self) -> Result<(), RunError> {
-        let node = self.asker.node;
+        let node = self.caller.node;
         let decisions = node.engine.store.decisions(node.plan.id).await?;
         let seen = self.guidance_seen;
         for decision in prompt::guidance(&decisions).filter(|decision| decision.seq > seen) {
@@ -299,17 +301,17 @@ impl ModelTurns<'_, '_> {
                 results.push(ToolResult { id, text, is_error: true });
                 continue;
             }
-            self.asker.node.scope.check()?;
+            self.caller.node.scope.check()?;
             let answer = self.tools.call(call).await.map_err(tool::stopped)?;
             self.changed = self.changed.saturating_add(answer.changed);
             // A result has lost its secrets where it was made; what went wrong may be in the words of a program.
             let text = match answer.is_error {
-                true => self.asker.node.engine.redactor.redact_text(&answer.text),
+                true => self.caller.node.engine.redactor.redact_text(&answer.text),
                 false => answer.text,
             };
             if let Some(category) = answer.fault {
                 let call = self.tools.workplace().last_call();
-                self.faults.note(self.asker.node, category, &text, call).await?;
+                self.faults.note(self.caller.node, category, &text, call).await?;
             }
             results.push(ToolResult { id, text, is_error: answer.is_error });
         }
@@ -317,8 +319,8 @@ impl ModelTurns<'_, '_> {
     }
 
     /// Records the message to the model about something that went wrong.
-    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), RunError> {
-        self.faults.note(self.asker.node, category, told, None).await
+    async fn note(&mut self, category: ErrorCategory, message: &str) -> Result<(), RunError> {
+        self.faults.note(self.caller.node, category, message, None).await
     }
 
     /// Returns the answer as a value for programs; null if none is wanted.
@@ -327,7 +329,7 @@ impl ModelTurns<'_, '_> {
     }
 
     fn left(self, text: String, json: Value) -> NodeOutput {
-        let redactor = &self.asker.node.engine.redactor;
+        let redactor = &self.caller.node.engine.redactor;
         let json = match (redactor.redactor(), json) {
             (_, Value::Null) | (None, _) => Value::Null,
             (Some(redactor), json) => redactor.redact_json(&json),
@@ -352,7 +354,7 @@ impl ModelTurns<'_, '_> {
     }
 
     fn failed(&self, what: &str) -> RunError {
-        let ModelCaller { node, model, .. } = &self.asker;
+        let ModelCaller { node, model, .. } = &self.caller;
         RunError::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
     }
 }

@@ -31,8 +31,9 @@ use domain::{CallNumber, ErrorCategory, ErrorClass, NodeWait, RecoveryAction, WA
 use super::budget::SpendReservation;
 use super::call_record::ModelCallRecord;
 use super::conversation::Conversation;
+use crate::run::context::RunContext;
 use crate::run::node::ActiveNode;
-use crate::run::{PhaseFailure, ReportedFailure, RunError, report_and_back_off};
+use crate::run::{PhaseFailure, ReportedFailure, RunError, report_failure};
 
 /// The shortest time after which a node looks again that waits for the try of another node.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -74,10 +75,14 @@ impl ModelCaller<'_, '_> {
                     Cause::Drift(_) => RunError::failed(error.category, message + ASKS_ITSELF).of_call(no),
                 });
             }
-            let ActiveNode { engine, run, plan, step, .. } = *node;
-            let failure = PhaseFailure { category: error.category, message, call: Some(no) };
-            let told = report_and_back_off(engine, run, plan, Some(step), failure, error.retry_after);
-            let ReportedFailure { message, recovery } = told.await;
+            let failure = PhaseFailure {
+                category: error.category,
+                message,
+                call: Some(no),
+                retry_after: error.retry_after,
+            };
+            let ReportedFailure { message, recovery } =
+                report_failure(node.run, Some(node.step), failure).await;
             match recovery.map(|recovery| recovery.action) {
                 Some(RecoveryAction::Retry { after, .. }) => self.pause(after).await?,
                 Some(
@@ -119,19 +124,22 @@ impl ModelCaller<'_, '_> {
     }
 
     async fn tell_waiting(&self, resting: &OpenBreaker) -> Result<(), RunError> {
-        let ActiveNode { engine, run, path, .. } = *self.node;
+        let RunContext { engine, job, .. } = self.node.run;
         let effect = self.node.enter()?;
         let why = engine.redactor.redact_text(&resting.why);
-        let wait = NodeWait { path: path.to_owned(), why, time: resting.left };
-        Ok(engine.store.node_waits(&effect, &run.claim(), wait).await?)
+        let wait = NodeWait { path: self.node.path.to_owned(), why, time: resting.left };
+        Ok(engine.store.node_waits(&effect, &job.claim(), wait).await?)
     }
 
     async fn rests_too_long(&self, resting: OpenBreaker, wait: Duration) -> RunError {
-        let ActiveNode { engine, run, plan, step, path, .. } = *self.node;
-        let message = format!("node {path}: {}", resting.why);
-        let failure = PhaseFailure { category: ErrorCategory::Overloaded, message, call: None };
-        let told = report_and_back_off(engine, run, plan, Some(step), failure, Some(wait));
-        RunError::Reported(told.await.message)
+        let node = self.node;
+        let failure = PhaseFailure {
+            category: ErrorCategory::Overloaded,
+            message: format!("node {}: {}", node.path, resting.why),
+            call: None,
+            retry_after: Some(wait),
+        };
+        RunError::Reported(report_failure(node.run, Some(node.step), failure).await.message)
     }
 
     /// Asks once, and returns the number of the call with what came of it; the outer error is about the node.

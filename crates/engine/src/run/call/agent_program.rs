@@ -27,14 +27,14 @@ use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootIndex};
 use serde_json::json;
 use sync::primitives::{Mutex, lock};
 
-use super::command as node_command;
-use super::{ActiveNode, NodeResult};
+use super::capture;
+use super::command;
+use super::command::{CommandRequest, RecordedArguments};
+use super::piped::{PipedHandle, PipedLog, PipedProcess};
+use super::result::CommandResult;
 use crate::run::RunError;
-use crate::run::call::capture;
-use crate::run::call::command;
-use crate::run::call::command::{CommandRequest, RecordedArguments};
-use crate::run::call::piped::{PipedHandle, PipedLog, PipedProcess};
-use crate::run::call::result::CommandResult;
+use crate::run::node::command as node_command;
+use crate::run::node::{ActiveNode, NodeResult};
 use crate::run::plan_sandbox::blocking;
 use crate::run::state::RunState;
 use crate::tools::recorded_arguments;
@@ -67,7 +67,7 @@ pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Resul
     };
     let may_write = task.writes;
     let conversation = |speaks| talk(node, speaks, work, below, may_write);
-    let (mut ran, said) = command::run_piped(&node.node_context(), task, conversation).await?;
+    let (mut ran, said) = command::run_piped(&node.context, task, conversation).await?;
     let finished = &mut ran.finished;
     let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
     let judged = judge(&agent, finished, said);
@@ -110,8 +110,8 @@ async fn talk(
     let root = roots.iter().find(|(no, _)| *no == RootIndex(0)).map(|(_, path)| path.clone());
     work.cwd = root.unwrap_or_default().join(below);
     let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
-    let (live, path) = (Arc::clone(node.live), node.path.to_owned());
-    let host = AgentHost { live, path, roots, read_only, log, last: Mutex::default() };
+    let (state, path) = (Arc::clone(node.state), node.path.to_owned());
+    let host = AgentHost { state, path, roots, read_only, log, last: Mutex::default() };
     let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
     Some(said.map_err(|error| (error.category(), error.to_string())))
 }
@@ -174,7 +174,7 @@ fn asked(
 
 /// Answers an agent.
 struct AgentHost {
-    live: Arc<RunState>,
+    state: Arc<RunState>,
     /// The node.
     path: String,
     /// The paths at which it sees the projects.
@@ -215,11 +215,12 @@ impl AcpHost for AgentHost {
         limit: Option<u32>,
     ) -> Result<String, String> {
         let (no, below) = self.file(path)?;
-        let place = Arc::clone(&self.live.open).lock_owned().await;
+        let place = Arc::clone(&self.state.session).lock_owned().await;
         let read = blocking(move || {
-            let open = place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
-            let root = open.sandbox.root(no).map_err(std::io::Error::other)?;
-            open.sandbox.hidden(no).check(&below)?;
+            let session =
+                place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
+            let root = session.sandbox.root(no).map_err(std::io::Error::other)?;
+            session.sandbox.hidden(no).check(&below)?;
             sandbox::read_file(root.as_fd(), &below, READ_BYTES_MAX)
         });
         let read = read.await.map_err(|stopped| stopped.shown())?;
@@ -236,12 +237,12 @@ impl AcpHost for AgentHost {
         if self.read_only.get(usize::from(no.0)).is_none_or(|read_only| *read_only) {
             return Err(format!("{path} is not to be written: this work only reads"));
         }
-        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let mut place = Arc::clone(&self.state.session).lock_owned().await;
         let (content, node) = (content.to_owned(), self.path.clone());
         let written = blocking(move || {
-            let open = place.as_mut().ok_or("there is no sandbox any more")?;
-            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
-            let written = open.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
+            let session = place.as_mut().ok_or("there is no sandbox any more")?;
+            let (rules, sink) = (capture::rules(session, &node), Arc::clone(&session.staging));
+            let written = session.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
             written.map_err(|error| error.to_string())
         });
         let written: Result<(), String> = written.await.map_err(|stopped| stopped.shown())?;

@@ -25,6 +25,7 @@ use crate::threads::{Pauses, apart, block_on};
 pub(crate) const JOB: u128 = 1;
 pub(crate) const OTHER_JOB: u128 = 2;
 /// Like no other time that a worker waits for.
+const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(3);
 
 /// All that the workers of a scenario share.
@@ -77,7 +78,7 @@ impl WorkerHarness {
         let config = WorkerConfig {
             plan_concurrency: 64,
             cancel_wait: CANCEL_WAIT,
-            ..WorkerConfig::new(BootId::from_u128(1))
+            ..WorkerConfig::new(BootId::from_u128(1), LEASE)
         };
         let ports = Ports {
             store: Arc::clone(&self.store) as Arc<dyn store::Store>,
