@@ -6,7 +6,7 @@ use super::Invocation;
 use crate::config::{
     self, ConfigError, ENTRIES, SettingChange, SettingEntry, Settings, TableLine, entry_named,
 };
-use crate::errors::CommandError;
+use crate::errors::{CommandError, hints};
 use crate::output::{CommandReport, TextTable};
 use crate::setup::{paths, project};
 
@@ -140,8 +140,7 @@ fn json_of(change: &SettingChange) -> Json {
 fn parse_change(word: &str) -> Result<SettingChange, CommandError> {
     let Some((key, text)) = word.split_once('=') else {
         let message = format!("`{word}` sets nothing: write KEY=VALUE");
-        return Err(CommandError::new(&crate::errors::codes::USAGE, message)
-            .hint("like `agents config set plan.concurrency=8`"));
+        return Err(CommandError::new(&crate::errors::codes::USAGE, message).hint(hints::SET_LIKE));
     };
     if let Some(line) = TableLine::parse(key.trim(), text.trim()) {
         return Ok(SettingChange::Line(Box::new(line)));

@@ -27,7 +27,7 @@ use super::limit;
 use super::limit::LimitArg;
 use super::price_check;
 use crate::config::{SettingKey, SettingValue, Settings, join_validations};
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{OutputNote, confirm, one_line_of};
 use crate::setup::default_actor::ReplayedRecording;
 use crate::setup::home_paths;
@@ -281,8 +281,7 @@ impl TaskArgs {
         notes.iter().for_each(|note| invocation.tell(note));
         if request.spec.uses_network() && settings.word(SettingKey::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::LEAVE_NETWORK_OUT));
         }
         tell_unset(&request.spec, invocation);
         Ok(PendingPlan { request, settings, consent, notes, task: self, source, apply })
@@ -310,25 +309,25 @@ impl TaskArgs {
         match (&self.what, does_something) {
             (Some(word), true) if self.actor.is_none() => {
                 let word = word.to_string_lossy().into_owned();
-                let (other, alone) = match &self.command[..] {
-                    [] => ("steps", "`agents run --step CMD`".to_owned()),
+                let (other, alone, program) = match &self.command[..] {
+                    [] => ("steps", hints::LEAVE_WORD_OUT_OF_STEPS, String::new()),
                     [program, ..] => {
-                        ("a command", format!("`agents run -- {} …`", program.to_string_lossy()))
+                        ("a command", hints::LEAVE_WORD_OUT, program.to_string_lossy().into_owned())
                     }
                 };
                 let message = format!("`{word}` and {other} were given: a plan does one or the other");
                 Err(CommandError::new(&codes::USAGE, message)
-                    .hint(format!("leave the word out, {alone}; `--title` says what the plan is about"))
-                    .hint(format!(
-                        "or leave {other} out, and say who does the task: `agents run \"TASK\" --actor NAME`"
-                    )))
+                    .hint(alone)
+                    .field("program", program)
+                    .hint(hints::LEAVE_COMMAND_OUT)
+                    .field("other", other))
             }
             (None, false) => Err(CommandError::new(&codes::USAGE, "no command was given")
-                .hint("put it after `--`, like `agents run -- make fix`")
-                .hint("or name an action, or say what is to be done: `agents run \"TASK\" --actor NAME`")),
+                .hint(hints::COMMAND_AFTER_DASHES)
+                .hint(hints::NAME_ACTION_OR_TASK)),
             (None, true) if !self.arg.is_empty() => {
                 Err(CommandError::new(&codes::ARG_UNKNOWN, "there is no action that could take an argument")
-                    .hint("name the action: `agents run ACTION --arg NAME=VALUE`"))
+                    .hint(hints::NAME_ACTION))
             }
             (Some(_) | None, _) => Ok(()),
         }
@@ -443,13 +442,11 @@ impl TaskArgs {
         }
         if spec.invariants.len() > INVARIANTS_MAX {
             let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("see which are set with `agents config get invariants --origin`"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::SEE_INVARIANTS));
         }
         if spec.validations.len() > CHECKS_MAX {
             let message = format!("{} checks are more than {CHECKS_MAX}", spec.validations.len());
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("see which there are with `agents config list`, and join some to one command"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::JOIN_CHECKS));
         }
         for step in &mut spec.steps {
             step.retries = self.retries.or(step.retries);
@@ -474,11 +471,11 @@ impl TaskArgs {
             format!("{shown} is a directory of the system or your home, and no project; nothing was done"),
         );
         if self.project.is_empty() {
-            return Err(refused.hint("go to your project, or name it with `--project DIR`"));
+            return Err(refused);
         }
         let is_asked = invocation.look.can_ask && !invocation.look.format.is_for_programs();
         if !self.system_project && !is_asked {
-            return Err(refused.hint("if it is really meant, add `--system-project`"));
+            return Err(refused.hint(hints::ADD_SYSTEM_PROJECT));
         }
         let question = format!("{shown} is a directory of the system or your home. Work on all of it?");
         match self.system_project || confirm(&question).unwrap_or(false) {
@@ -515,7 +512,7 @@ impl TaskArgs {
         }
         if self.step.len() > PLAN_STEPS_MAX {
             let message = format!("{} steps are more than {PLAN_STEPS_MAX}", self.step.len());
-            return Err(CommandError::new(&codes::USAGE, message).hint("put several into one script"));
+            return Err(CommandError::new(&codes::USAGE, message).hint(hints::ONE_SCRIPT));
         }
         let step = |(number, text): (usize, &String)| {
             let task = CommandTask { run: CommandLine::Shell(text.clone()), ..like.clone() };
@@ -546,7 +543,7 @@ impl TaskArgs {
                     &codes::PREFLIGHT_FAILED,
                     format!("`--writable {}` is not there: {error}", path.display()),
                 )
-                .hint("make it first, or leave it out")),
+                .hint(hints::MAKE_DIRECTORY)),
             }
         };
         self.writable.iter().map(find).collect()
@@ -559,8 +556,7 @@ fn ports(settings: &Settings) -> Result<Vec<u16>, CommandError> {
         Ok(port @ 1..) => Ok(port),
         Ok(0) | Err(_) => {
             let message = format!("`isolation.allow_loopback` takes ports from 1 to 65535, not `{word}`");
-            Err(CommandError::new(&codes::CONFIG_VALUE_INVALID, message)
-                .hint("see where it is set: `agents config get isolation.allow_loopback --origin`"))
+            Err(CommandError::new(&codes::CONFIG_VALUE_INVALID, message).hint(hints::SEE_LOOPBACK))
         }
     };
     settings.words(SettingKey::IsolationAllowLoopback).iter().map(port).collect()

@@ -16,7 +16,7 @@ use engine::{Engine, Participants, RecordingMode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::setup::default_actor::ReplayedRecording;
 
@@ -73,8 +73,7 @@ impl RecordingArgs {
             "the recording {file} would lie in the project {alias}: models would be shown it, and no replay would be \
              asked the same"
         );
-        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-            .hint("put it outside of the project, like `--record ../run.jsonl`"))
+        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::RECORD_OUTSIDE))
     }
 
     /// Makes sure that the file can be used, before anything is done.

@@ -92,13 +92,12 @@ fn failure(error: &ToolError) -> CommandError {
     match error {
         ToolError::UnknownTool { name, meant, .. } => {
             CommandError::new(&codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`{meant}"))
-                .hint("see `agents tool list`")
         }
         ToolError::InvalidArguments { tool, problems } => {
             let failure =
                 CommandError::new(&codes::TOOL_ARGUMENTS, format!("the arguments of {tool} are not valid"));
             let failure = problems.iter().fold(failure, |failure, problem| failure.line(problem.as_str()));
-            failure.hint(format!("see what it takes with `agents tool show {tool}`"))
+            failure.field("tool", tool)
         }
         other @ (ToolError::NotAllowed { .. }
         | ToolError::PathEscapes { .. }

@@ -21,7 +21,7 @@ use super::Invocation;
 use super::detach::LOG_BYTES_MAX;
 use super::signals::StopSignals;
 use crate::config::SettingKey;
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::notify::Notifier;
 use crate::output::{CommandReport, OutputNote, write_err};
 use crate::render::diff::counted;
@@ -111,12 +111,15 @@ fn failure(error: &ServeError) -> CommandError {
     match error {
         ServeError::Config(error) => CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
         ServeError::Start(error) => CommandError::new(&codes::IO_FAILED, error.to_string()),
-        ServeError::Presence(_) => CommandError::new(&codes::IO_FAILED, error.to_string())
-            .hint("see `agents doctor`: most often the disk of the data directory is full"),
-        ServeError::StoreFailed { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
-            .hint("what it worked on is taken over by the next worker; see `agents doctor`"),
-        ServeError::StoreGone { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
-            .hint("plans of the present data directory need a new worker: `agents worker`"),
+        ServeError::Presence(_) => {
+            CommandError::new(&codes::IO_FAILED, error.to_string()).hint(hints::DISK_IS_FULL)
+        }
+        ServeError::StoreFailed { .. } => {
+            CommandError::new(&codes::STORE_FAILED, error.to_string()).hint(hints::NEXT_WORKER_RESUMES)
+        }
+        ServeError::StoreGone { .. } => {
+            CommandError::new(&codes::STORE_FAILED, error.to_string()).hint(hints::START_WORKER)
+        }
         ServeError::Execute(error) => from_engine::execute(error, "@last"),
     }
 }

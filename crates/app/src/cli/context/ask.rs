@@ -17,7 +17,7 @@ use super::focus::{FocusPaths, ViewedFiles};
 use super::unless_stopped;
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::errors::{CommandError, codes, from_context};
+use crate::errors::{CommandError, codes, from_context, hints};
 use crate::setup::project;
 use crate::setup::project::ProjectArg;
 use crate::time::now;
@@ -296,7 +296,7 @@ fn not_found(error: &ContextError) -> Option<String> {
 
 fn with_nearest(failure: CommandError, nearest: Result<Option<String>, ContextError>) -> CommandError {
     match nearest {
-        Ok(Some(name)) => failure.hint(format!("did you mean `{name}`?")),
+        Ok(Some(name)) => failure.hint(hints::DID_YOU_MEAN).field("nearest", name),
         Ok(None) | Err(_) => failure,
     }
 }

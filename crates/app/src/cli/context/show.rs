@@ -42,7 +42,7 @@ pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Comma
     };
     let one = chosen(&given, word).ok_or_else(|| {
         CommandError::new(&codes::CONTEXT_NOT_FOUND, format!("plan {} has no context `{word}`", plan.short))
-            .hint(format!("see all of them with `agents context show {}`", plan.short))
+            .plan(&plan.short)
     })?;
     let text = engine.given_text(one);
     let text = text.map_err(|error| CommandError::new(&codes::CONTEXT_NOT_FOUND, error.to_string()))?;

@@ -17,7 +17,7 @@ use super::{agreed, diff};
 use crate::cli::invocation::NamedPlan;
 use crate::cli::signals::StopSignals;
 use crate::cli::{Invocation, follow, forecast};
-use crate::errors::{CommandError, Exit, codes, from_engine};
+use crate::errors::{CommandError, Exit, codes, from_engine, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::diff::counted;
@@ -91,14 +91,6 @@ impl ApplyArgs {
     }
 }
 
-/// The failure, with advice that repeats what was typed.
-fn repeating(mut failure: CommandError, id: &str, typed: &str) -> CommandError {
-    for hint in &mut failure.hints {
-        *hint = hint.replace(&format!("agents plan apply {id}"), typed);
-    }
-    failure
-}
-
 pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
@@ -107,7 +99,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let broken_off = facts.owner_is_gone.then(|| render::failure::interrupted_error(&facts, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
-        (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
+        (other, _) => from_engine::apply(other, &plan.short).field("apply", &typed),
     };
     let mut request = ApplyRequest {
         only: args.only,
@@ -169,7 +161,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
         (ApplyError::Failed { .. }, failure) if render::failure::asks(&facts) => {
-            CommandError { code: &codes::PLAN_ASKS, ..failure }
+            failure.with_code(&codes::PLAN_ASKS)
         }
         (_, failure) => failure,
     })?;
@@ -244,7 +236,7 @@ async fn review(
             &codes::CONFIRMATION_NEEDED,
             "a review needs a terminal, and there is none",
         )
-        .hint("choose with `--only` and `--reject`, and add `--yes`"));
+        .hint(hints::CHOOSE_AND_CONFIRM));
     }
     let found = engine.diff(plan.id, &DiffRequest::default()).await;
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
@@ -259,7 +251,7 @@ async fn review(
     };
     review::on_screen(review, with_colour, stopped).await.map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
-            .hint("choose with `--only` and `--reject`")
+            .hint(hints::CHOOSE_WITH_FLAGS)
     })
 }
 
@@ -324,5 +316,5 @@ pub(in crate::cli) fn summary_line(
     if let Some(commit) = &summary.commit {
         text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));
     }
-    format!("{text}; undo with `agents plan undo {id}`\n")
+    format!("{text}; {}\n", render::next_steps::after_apply(id))
 }

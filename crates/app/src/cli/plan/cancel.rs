@@ -163,8 +163,9 @@ fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     let (id, projects) = (&plan.short, render::plan::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {
         return format!(
-            "cancelled {id} of {projects}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
-            dir.display()
+            "cancelled {id} of {projects}: the changes of its last command could not be captured in time, so its sandbox is retained in {}; {}\n",
+            dir.display(),
+            render::next_steps::COPY_THEN_CLEAR
         );
     }
     if report.already {
@@ -175,7 +176,8 @@ fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     }
     let kept = counted(report.entries_kept, "change");
     format!(
-        "cancelled {id} of {projects}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n"
+        "cancelled {id} of {projects}: {kept} stored, your files are untouched; {}\n",
+        render::next_steps::after_cancel(id)
     )
 }
 

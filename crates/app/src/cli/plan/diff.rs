@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, forecast};
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{
     BodyForm, CommandReport, Format, OutputNote, OutputStyle, StreamedBody, escape_control_bytes,
 };
@@ -76,7 +76,8 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
                 &codes::NO_SUCH_HUNK,
                 format!("nothing that plan {} changed is called `{}`", plan.short, args.paths.join("`, `")),
             )
-            .hint(format!("see all names with `agents plan diff {} --name-only`", plan.short)));
+            .hint(hints::SEE_NAMES)
+            .plan(&plan.short));
         }
     }
     let look = invocation.look;
@@ -256,8 +257,7 @@ fn redactor(engine: &Engine) -> Result<Arc<Redactor>, CommandError> {
     engine.redactor().ok_or_else(|| {
         let message =
             "the key by which secrets are hidden can be neither read nor made in the data directory";
-        CommandError::new(&codes::IO_FAILED, message)
-            .hint("to see the changes with their secrets, add `--reveal`")
+        CommandError::new(&codes::IO_FAILED, message).hint(hints::REVEAL)
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Comma
             &codes::CALL_NOT_FOUND,
             format!("plan {} made no call {call}", plan.short),
         )
-        .hint(format!("see all calls with `agents plan logs {}`", plan.short)));
+        .plan(&plan.short));
     }
     let text = if logs.is_empty() {
         format!("plan {} has not run anything yet\n", plan.short).into_bytes()

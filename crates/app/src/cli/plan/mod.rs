@@ -124,8 +124,7 @@ fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Co
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "this changes your files, and nobody is here to say yes",
-        )
-        .hint("add `--yes`"));
+        ));
     }
     confirm(&invocation.words_without_secrets(question.to_owned())).map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}"))

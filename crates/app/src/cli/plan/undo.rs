@@ -49,8 +49,9 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
     Ok(CommandReport::new(
         data,
         format!(
-            "undone {id} in {}: {files}{merged}; apply again with `agents plan apply {id}`\n",
-            render::plan::projects_words(&facts.plan)
+            "undone {id} in {}: {files}{merged}; {}\n",
+            render::plan::projects_words(&facts.plan),
+            render::next_steps::after_undo(id)
         ),
     ))
 }
