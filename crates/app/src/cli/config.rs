@@ -12,21 +12,21 @@ use crate::setup::{paths, project};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Print a setting as it holds here
+    /// Print the value of a setting in this directory
     Get {
-        /// Which, like plan.concurrency
+        /// The name of a setting, like plan.concurrency
         key: String,
-        /// Print what each level says, the strongest first
+        /// Print the value of each level, the one that wins first
         #[arg(long)]
         origin: bool,
     },
-    /// Set settings for yourself, all of them or none
+    /// Set settings of the user, all of them or none
     Set {
-        /// What, like plan.concurrency=8
+        /// The setting and its value, like plan.concurrency=8
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Print all settings as they hold here
+    /// Print the values of all settings in this directory
     List,
 }
 

@@ -32,23 +32,23 @@ pub(super) enum JobCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobListArgs {
-    /// Also those that have ended
+    /// Include jobs that have ended
     #[arg(long)]
     all: bool,
-    /// Only those of this plan
+    /// Only jobs of this plan
     #[arg(long, value_name = "PLAN")]
     plan: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobShowArgs {
-    /// Which job: its id, or the beginning of its id
+    /// The job: its id, or the beginning of its id
     job: String,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobCancelArgs {
-    /// Which job: its id, or the beginning of its id
+    /// The job: its id, or the beginning of its id
     job: String,
     #[command(flatten)]
     how: CancelHow,

@@ -85,16 +85,16 @@ All commands: agents --help
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// How answers are written [default: rich at a terminal, else plain]
+    /// The output format [default: rich at a terminal, else plain]
     #[arg(long, global = true, value_enum, env = "CLEVERAGENTS_FORMAT", hide_env_values = true)]
     pub format: Option<Format>,
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value = "auto", hide_possible_values = false)]
     pub color: ColorWhen,
-    /// Where plans are kept [default: cleveragents in the XDG data directory]
+    /// The directory in which plans are stored [default: cleveragents in the XDG data directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// No progress while working
+    /// Do not show progress
     #[arg(long, short, global = true)]
     pub quiet: bool,
 }
@@ -103,36 +103,36 @@ pub struct Global {
 enum Command {
     /// Run a command, an action or a task in words in a sandbox of your project
     Run(Box<run::RunArgs>),
-    /// Look at plans, apply them, undo them
+    /// Show, apply and undo plans
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// Look at actions: work that is written down to be run by its name
+    /// Show actions: tasks that are defined in a file and run by their name
     #[command(subcommand)]
     Action(action::ActionCommand),
-    /// Look at actors: those who do the work
+    /// Show actors: the models, agents and commands that do the work
     #[command(subcommand)]
     Actor(actor::ActorCommand),
-    /// Look at the tools that models call
+    /// Show the tools that models call
     #[command(subcommand)]
     Tool(tool::ToolCommand),
     /// Watch all plans on one screen, cancel them, review and apply them
     Top(top::TopArgs),
-    /// Look at the jobs behind the plans
+    /// Show the jobs that run the phases of plans
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Work on plans that were left to a worker, many at once
+    /// Run detached plans, many at once
     Worker(worker::WorkerArgs),
     /// Offer plans to other agents, over the Model Context Protocol on the standard streams
     Mcp(mcp::McpArgs),
-    /// Find what a model should read of your project, within a number of tokens
+    /// Find the parts of your project that a model needs, within a number of tokens
     #[command(subcommand)]
     Context(context::ContextCommand),
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Trust the checks, actions and actors of a project as they are now
+    /// Trust the present checks, actions and actors of a project
     Trust(trust::TrustArgs),
-    /// Find out what this machine offers, and clear what a crash left
+    /// Check what this machine supports, and remove what a crash left behind
     Doctor,
     /// Print the completions of a shell
     Completions(completions::CompletionsArgs),

@@ -49,34 +49,34 @@ const CHECK_TIMEOUT_S: u64 = 600;
 /// What to do, and where.
 #[derive(Debug, clap::Args)]
 pub(super) struct TaskArgs {
-    /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project
-    /// you are in]
+    /// A project to work in: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the
+    /// project of the current directory]
     #[arg(long, value_name = "[NAME=]DIR[:ro]", value_parser = project::parser())]
     project: Vec<ProjectArg>,
-    /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be
+    /// A check that must pass before the plan can be applied, run by the shell in the sandbox; may be
     /// repeated
     #[arg(long, value_name = "CMD", value_parser = check)]
     check: Vec<String>,
-    /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB],
+    /// An invariant of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB],
     /// only=GLOB[,GLOB], max_files=N, max_lines=N; may be repeated
     #[arg(long, value_name = "TEXT|RULE", value_parser = invariant)]
     invariant: Vec<Invariant>,
-    /// When to stop the command: 30s, 10m, 2h
+    /// The time limit of the command: 30s, 10m, 2h
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
     timeout: u64,
-    /// With `--project`: a directory of the system or the home is really meant
+    /// With `--project`: allow a directory of the system or your home
     #[arg(long, requires = "project")]
     system_project: bool,
     /// Let the command use the network
     #[arg(long)]
     network: bool,
-    /// Let the command speak to sockets of programs outside the sandbox, by their path
+    /// Let the command connect to unix sockets of programs outside the sandbox
     #[arg(long)]
     unix_sockets: bool,
     /// Let the command use io_uring
     #[arg(long)]
     io_uring: bool,
-    /// A port of this machine that the command may reach at its own loopback; may be repeated
+    /// A port of this machine that the command may reach on its own loopback address; may be repeated
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     allow_loopback: Vec<u16>,
     /// A variable of your environment that the command gets; may be repeated
@@ -88,35 +88,36 @@ pub(super) struct TaskArgs {
     /// A path outside the project that the command may write; may be repeated
     #[arg(long, value_name = "PATH")]
     writable: Vec<PathBuf>,
-    /// Files of the sandbox that are no part of the result: a glob as in .gitignore; may be repeated
+    /// Files of the sandbox that do not belong to the result: a glob as in .gitignore; may be repeated
     #[arg(long, value_name = "GLOB", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     ignore: Vec<String>,
-    /// One line about the plan [default: the command]
+    /// The title of the plan [default: the command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What goes on without asking: manual, review, auto, or a profile of your own [default: the setting]
+    /// The steps that need no confirmation: manual, review, auto, or a profile of your own [default: the
+    /// setting]
     #[arg(long, value_name = "NAME")]
     automation: Option<String>,
-    /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be
+    /// A step instead of a command, run by the shell in the sandbox after the steps before it; may be
     /// repeated
     #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
     step: Vec<String>,
-    /// Who does it, instead of a command: the name of an actor, or a file
+    /// The actor that does the task, by its name or file
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     actor: Option<String>,
     /// An argument of the action; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, conflicts_with_all = ["command", "step"])]
     arg: Vec<(String, String)>,
-    /// Trust the checks, actions and actors of the project as they are now, and allow what they ask for: the
-    /// network, variables, paths outside
+    /// Trust the present checks, actions and actors of the project, and allow what they ask for: the network,
+    /// variables, paths outside
     #[arg(long)]
     trust: bool,
-    /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only
-    /// after a failure that passes, as `recovery.max_retries_per_step` says]
+    /// Maximum number of retries of a failed step, whose changes are rolled back first: 0 to 100 [default:
+    /// only after a transient failure, see `recovery.max_retries_per_step`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
     retries: Option<u32>,
-    /// What the plan may use all in all: time=4h, steps=300, tokens=none, cost=20; may be repeated [default:
-    /// the settings]
+    /// A limit for the whole plan: time=4h, steps=300, tokens=none, cost=20; may be repeated [default: the
+    /// settings]
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
     /// The name of an action, a file of one (.yaml), a task in words, or - for a task from the standard input

@@ -22,10 +22,10 @@ use crate::setup::default_actor::ReplayedRecording;
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct RecordingArgs {
-    /// Keep what models are asked and what they answer in a new file
+    /// Record the requests to models and their answers in a new file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "detach"])]
     record: Option<PathBuf>,
-    /// Let a recording answer in the place of models: no key, no network
+    /// Use the answers of a recording instead of models: no key, no network
     #[arg(long, value_name = "FILE", conflicts_with = "detach")]
     replay: Option<PathBuf>,
 }

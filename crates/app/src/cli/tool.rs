@@ -9,15 +9,15 @@ use crate::output::{CommandReport, TextTable, escape_control_chars};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ToolCommand {
-    /// List the tools that a model can be given
+    /// List the tools that a model can use
     List,
-    /// Print what a tool takes and gives, as JSON schemas
+    /// Print the arguments and the result of a tool, as JSON schemas
     Show {
         /// The name of a tool
         #[arg(value_name = "NAME")]
         tool: String,
     },
-    /// Check the arguments of a call, and tell all that is wrong with them
+    /// Check the arguments of a call, and print all errors in them
     Check {
         /// The name of a tool
         #[arg(value_name = "NAME")]

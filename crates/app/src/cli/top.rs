@@ -59,7 +59,7 @@ const LOG_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TopArgs {
-    /// Also plans that ended long ago
+    /// Include plans that ended long ago
     #[arg(long)]
     all: bool,
     /// Print the table once, also at a terminal

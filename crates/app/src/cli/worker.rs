@@ -34,13 +34,13 @@ const STOPS_MAX: usize = 2;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WorkerArgs {
-    /// How many plans it works on at once [default: the setting async.max_workers]
+    /// Maximum number of plans that it runs at once [default: the setting async.max_workers]
     #[arg(long, value_name = "N", value_parser = max)]
     max: Option<usize>,
-    /// End when there was nothing to do for so long: 60s, 10m [default: only when told to]
+    /// Stop after this time without work: 60s, 10m [default: only on a signal]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     until_idle: Option<Duration>,
-    /// Leave the terminal, as a worker does that another command started
+    /// Detach from the terminal, like a worker that another command started
     #[arg(long, hide = true)]
     background: bool,
 }

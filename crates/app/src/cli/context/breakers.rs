@@ -21,8 +21,8 @@ const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BreakersArgs {
-    /// Ask this strategy again from now on, in every process of the data directory; `all` for every strategy;
-    /// may be repeated
+    /// Use this strategy again, in every process of the data directory; `all` for every strategy; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     reset: Vec<String>,
 }

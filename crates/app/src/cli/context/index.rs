@@ -14,10 +14,10 @@ use crate::output::{CommandReport, OutputNote, escape_control_chars};
 pub(in crate::cli) struct IndexArgs {
     #[command(flatten)]
     projects: ProjectsArgs,
-    /// Throw it away; the next question builds it anew
+    /// Remove the index; the next question builds it again
     #[arg(long, conflicts_with = "verify")]
     clear: bool,
-    /// Build it aside, from nothing, and compare
+    /// Build a second index from the files, and compare the two
     #[arg(long)]
     verify: bool,
 }

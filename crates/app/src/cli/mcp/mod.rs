@@ -45,10 +45,11 @@ plan is named by its id, the beginning of its id, or @last.";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {
-    /// Let other agents apply plans: change the files of your projects
+    /// Let other agents apply plans, that is, change the files of your projects
     #[arg(long)]
     allow_apply: bool,
-    /// A project that other agents may work in and look at; may be repeated [default: the project you are in]
+    /// A project that other agents may read and work in; may be repeated [default: the project of the current
+    /// directory]
     #[arg(long, value_name = "DIR")]
     project: Vec<PathBuf>,
 }

@@ -27,45 +27,45 @@ use crate::tui::review::{Review, ReviewEnding};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ApplyArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Only this file, directory, glob or hunk (FILE#N); may be repeated
+    /// Apply only this file, directory, glob or hunk (FILE#N); may be repeated
     #[arg(long, value_name = "WHAT")]
     only: Vec<String>,
-    /// Not this file, directory, glob or hunk; may be repeated
+    /// Leave out this file, directory, glob or hunk; may be repeated
     #[arg(long, value_name = "WHAT")]
     reject: Vec<String>,
-    /// The plan's file over yours where both changed it; may be repeated
+    /// Take the plan's version of this file where both changed it; may be repeated
     #[arg(long, value_name = "FILE")]
     take: Vec<String>,
-    /// Applying nothing is fine
+    /// Do not fail if there is nothing to apply
     #[arg(long)]
     allow_empty: bool,
-    /// Commit the changes, and nothing else
+    /// Commit the changes, and only them
     #[arg(long)]
     commit: bool,
-    /// Put the changes on a new branch, and leave the files alone
+    /// Commit the changes on a new branch, and do not change the files
     #[arg(long, value_name = "NAME")]
     branch: Option<String>,
-    /// The message of the commit [default: the plan's title]
+    /// The commit message [default: the title of the plan]
     #[arg(long, short, value_name = "TEXT")]
     message: Option<String>,
-    /// Write files that have other names (hard links) in place, so that the other names change too
+    /// Write files with several names (hard links) in place, so that all names change
     #[arg(long)]
     through_links: bool,
-    /// Apply though checks of the project did not run because you do not trust them
+    /// Apply even if checks of the project did not run because you do not trust them
     #[arg(long)]
     unchecked: bool,
     /// Choose files and hunks on the screen
     #[arg(long, short)]
     interactive: bool,
-    /// Run the required checks again on the merged tree in any case [default: apply.recheck]
+    /// Always run the required checks again on the merged files [default: apply.recheck]
     #[arg(long, conflicts_with = "no_recheck")]
     recheck: bool,
-    /// Do not run them again, though your tree may not be the one that they passed on; this is recorded
+    /// Do not run them again, even if your files differ from those they passed on; this is recorded
     #[arg(long)]
     no_recheck: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -30,16 +30,16 @@ const LINES_MAX: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelArgs {
-    /// Which plans
+    /// The plans
     #[arg(value_name = "PLAN", required_unless_present = "state")]
     plans: Vec<String>,
-    /// All plans of this project that are in this state
+    /// All plans of this project in this state
     #[arg(long, value_parser = ["queued"], conflicts_with = "plans")]
     state: Option<String>,
     /// With `--state`: the plans of all projects
     #[arg(long, requires = "state")]
     all: bool,
-    /// With `--state`: do not ask
+    /// With `--state`: do not ask for confirmation
     #[arg(long, short, requires = "state")]
     yes: bool,
     #[command(flatten)]
@@ -49,10 +49,11 @@ pub(in crate::cli) struct CancelArgs {
 /// How to cancel.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelHow {
-    /// Why, for the record
+    /// The reason, which is recorded
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user", value_parser = reason)]
     reason: String,
-    /// How long to wait until it is confirmed: until its processes are dead and what they changed is stored
+    /// How long to wait for the confirmation, which comes when its processes are dead and their changes are
+    /// stored
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = parse_duration)]
     wait: Duration,
 }

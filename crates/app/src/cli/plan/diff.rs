@@ -23,24 +23,24 @@ use crate::render::diff::{DiffSum, ShownDiff};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DiffArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
     /// Only these files and directories
     paths: Vec<String>,
-    /// A line for each file
+    /// Print one line per file
     #[arg(long, conflicts_with = "name_only")]
     stat: bool,
-    /// Only the names of the files
+    /// Print only the names of the files
     #[arg(long)]
     name_only: bool,
-    /// Only what this call changed
+    /// Only the changes of this call
     #[arg(long, value_name = "N")]
     call: Option<u32>,
-    /// What stands in the way of applying the plan now
+    /// Print the conflicts that block an apply now
     #[arg(long)]
     conflicts: bool,
-    /// Show secrets as they are
+    /// Do not hide secrets
     #[arg(long)]
     reveal: bool,
 }

@@ -24,7 +24,7 @@ use crate::time::{local, now, stamp};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ErrorsArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
 }

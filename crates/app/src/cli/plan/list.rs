@@ -32,7 +32,7 @@ pub(in crate::cli) struct ListArgs {
     /// Only plans of this project
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// At most so many
+    /// Maximum number of plans to list
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }

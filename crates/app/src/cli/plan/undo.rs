@@ -12,9 +12,9 @@ use crate::render::diff::counted;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct UndoArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
