@@ -61,27 +61,31 @@ pub(crate) fn parse(text: &str) -> Result<YamlTree, YamlError> {
             Some(tab) => {
                 YamlError { at: tab, why: "a tab cannot indent a line in YAML: use spaces".to_owned() }
             }
-            None => {
-                let error = error.without_snippet().to_string();
-                let why = error.lines().next().unwrap_or_default().trim();
-                YamlError { at, why: in_our_words(without_place(why)) }
-            }
+            None => YamlError { at, why: in_our_words(error.without_snippet()) },
         }
     })
 }
 
-/// Rewords a message of the YAML reader, which is meant for programmers, for the author of the file.
-fn in_our_words(why: &str) -> String {
-    if why.contains("multiple YAML documents") {
-        return "a file is one definition: there is a second document behind `---`".to_owned();
+/// Rewords an error of the YAML reader, which is meant for programmers, for the author of the file.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other errors of the reader are shown in its words")]
+fn in_our_words(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            "a file is one definition: there is a second document behind `---`".to_owned()
+        }
+        serde_saphyr::Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias stands within what it stands for".to_owned()
+        }
+        serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
+            format!("its aliases stand for more than {ALIASED_VALUES_MAX} values")
+        }
+        serde_saphyr::Error::AliasError { error, .. } => in_our_words(error),
+        other => {
+            let text = other.to_string();
+            let why = text.lines().next().unwrap_or_default().trim();
+            format!("this is no YAML: {}", without_place(why))
+        }
     }
-    if why.contains("recursive references") {
-        return "an alias stands within what it stands for".to_owned();
-    }
-    if why.contains("alias replay limit") {
-        return format!("its aliases stand for more than {ALIASED_VALUES_MAX} values");
-    }
-    format!("this is no YAML: {why}")
 }
 
 /// The message without the place in it: our own place comes before it already.

@@ -70,6 +70,7 @@ pub use query::logs::{CallLog, Reveal};
 pub use query::overview::{CurrentStep, OverviewSnapshot, PlanOverview, PlanSummary};
 pub use query::queue_position::QueuePlace;
 pub use redaction::SecretFilter;
+pub use run::call::result::NETWORK_SUSPECTED;
 pub use worker::{
     AsyncWorker, ChangesetHandle, EndedCall, ErrorRecoveryService, Ids, JobRun, JobRunner, JobSettlement,
     PlanError, PlanExecutionContext, Ports, RandomIds, RunFailure, RunningJob, Runtime, StopMode, StopReport,

@@ -12,15 +12,15 @@ use crate::setup::definitions::WithProviders;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ActionCommand {
-    /// List the actions of this project and your own, also those that are hidden or not sound
+    /// List the actions of this project and of the user, including hidden and invalid ones
     List,
-    /// Print an action as it is understood, with the actors that it names
+    /// Print an action as it is read, with the actors that it names
     Show {
         /// The name of an action, or a file
         #[arg(value_name = "NAME|FILE")]
         action: String,
     },
-    /// Check actions, and tell all that is wrong with them
+    /// Check actions, and print all errors in them
     Check {
         /// Names of actions, or files [default: all that are listed]
         #[arg(value_name = "NAME|FILE")]

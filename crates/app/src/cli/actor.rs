@@ -11,16 +11,15 @@ use crate::setup::definitions::WithProviders;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ActorCommand {
-    /// List the actors of this project, your own and the built-in ones, also those that are hidden or not
-    /// sound
+    /// List the actors of this project, of the user and the built-in ones, including hidden and invalid ones
     List,
-    /// Print an actor as it is understood, with the actors that it is made of
+    /// Print an actor as it is read, with the actors that it contains
     Show {
         /// The name of an actor, or a file
         #[arg(value_name = "NAME|FILE")]
         actor: String,
     },
-    /// Check actors, and tell all that is wrong with them
+    /// Check actors, and print all errors in them
     Check {
         /// Names of actors, or files [default: all that are listed]
         #[arg(value_name = "NAME|FILE")]

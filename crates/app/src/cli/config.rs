@@ -6,27 +6,27 @@ use super::Invocation;
 use crate::config::{
     self, ConfigError, ENTRIES, SettingChange, SettingEntry, Settings, TableLine, entry_named,
 };
-use crate::errors::CommandError;
+use crate::errors::{CommandError, hints};
 use crate::output::{CommandReport, TextTable};
 use crate::setup::{paths, project};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Print a setting as it holds here
+    /// Print the value of a setting in this directory
     Get {
-        /// Which, like plan.concurrency
+        /// The name of a setting, like plan.concurrency
         key: String,
-        /// Print what each level says, the strongest first
+        /// Print the value of each level, the one that wins first
         #[arg(long)]
         origin: bool,
     },
-    /// Set settings for yourself, all of them or none
+    /// Set settings of the user, all of them or none
     Set {
-        /// What, like plan.concurrency=8
+        /// The setting and its value, like plan.concurrency=8
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Print all settings as they hold here
+    /// Print the values of all settings in this directory
     List,
 }
 
@@ -140,8 +140,7 @@ fn json_of(change: &SettingChange) -> Json {
 fn parse_change(word: &str) -> Result<SettingChange, CommandError> {
     let Some((key, text)) = word.split_once('=') else {
         let message = format!("`{word}` sets nothing: write KEY=VALUE");
-        return Err(CommandError::new(&crate::errors::codes::USAGE, message)
-            .hint("like `agents config set plan.concurrency=8`"));
+        return Err(CommandError::new(&crate::errors::codes::USAGE, message).hint(hints::SET_LIKE));
     };
     if let Some(line) = TableLine::parse(key.trim(), text.trim()) {
         return Ok(SettingChange::Line(Box::new(line)));

@@ -18,17 +18,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use ::definitions::FrozenDefinition;
-use domain::{
-    ByteText, CommandLine, DefinitionSource, PlanSpec, PlanStep, ProjectLink, Validation, trust_digest,
-};
+use domain::{DefinitionSource, PlanSpec, PlanStep, ProjectLink, Validation, trust_digest};
 use engine::Engine;
 use serde_json::json;
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{OutputNote, confirm, one_line, one_line_of};
 use crate::render::diff::counted;
+use crate::render::next_steps::{trust_command, trust_or_skip_checks};
 
 /// The number of commands a question shows; the rest is counted.
 const COMMANDS_SHOWN_MAX: usize = 30;
@@ -229,12 +228,9 @@ impl Consent {
         let sources: Vec<&DefinitionSource> = open.iter().map(|file| &file.source).collect();
         let failure = CommandError::new(&codes::CONSENT_NEEDED, self.sentence(open))
             .detail(json!({ "asks": self.asks, "sources": sources }))
-            .hint("read the file; if you trust it, add `--trust`: you are asked again when it changes");
+            .own_hint();
         match open.first() {
-            Some(file) => failure.hint(format!(
-                "or trust all of the project: `{}`; see it first with `--list`",
-                trust_command(&file.root)
-            )),
+            Some(file) => failure.hint(hints::TRUST_PROJECT).field("command", trust_command(&file.root)),
             None => failure,
         }
     }
@@ -246,20 +242,14 @@ impl ForeignCheck {
     }
 }
 
-/// Returns what is typed to trust a project.
-pub(crate) fn trust_command(root: &[u8]) -> String {
-    CommandLine::Argv(vec!["agents".into(), "trust".into(), ByteText(root.to_vec())]).render()
-}
-
 fn not_run(open: &[&ForeignCheck]) -> OutputNote {
     let names: Vec<String> = open.iter().map(|check| one_line(&check.name)).collect();
     let root = open.first().map(|check| check.root.as_slice()).unwrap_or_default();
     OutputNote::warning(format!(
-        "{} of the project will not run, because you have not trusted it: {}; trust it with `{}`, or apply without it: \
-         `agents plan apply ID --unchecked`",
+        "{} of the project will not run, because you have not trusted it: {}; {}",
         counted(open.len(), "check"),
         names.join(", "),
-        trust_command(root),
+        trust_or_skip_checks(root),
     ))
 }
 
@@ -323,8 +313,7 @@ pub(super) fn to_hidden_project(
     if is_agreed(invocation, question)? {
         return Ok(());
     }
-    Err(CommandError::new(&codes::PROJECT_HIDDEN, sentence)
-        .hint("if that is meant, say so at a terminal, or change `isolation.hide` of your settings"))
+    Err(CommandError::new(&codes::PROJECT_HIDDEN, sentence))
 }
 
 /// A file that asks for more later, because what it names has changed, is asked about again.

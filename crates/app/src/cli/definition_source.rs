@@ -20,7 +20,7 @@ use engine::Participants;
 
 use super::Invocation;
 use crate::config::Settings;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::OutputNote;
 use crate::setup::default_actor;
 use crate::setup::default_actor::ReplayedRecording;
@@ -90,9 +90,7 @@ impl PlanSource {
         let what = match read_word(words.what)? {
             TypedWord::Task(_) if !words.args.is_empty() => {
                 let message = "a task in words has no arguments";
-                return Err(
-                    CommandError::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some")
-                );
+                return Err(CommandError::new(&codes::ARG_UNKNOWN, message).hint(hints::WRITE_ACTION));
             }
             TypedWord::Task(task) => {
                 is_left_open = true;
@@ -107,7 +105,7 @@ impl PlanSource {
         };
         if words.is_for_each && words.args.iter().any(|(name, _)| name == ITEM) {
             let message = "`--for-each` gives the argument `item`, and `--arg item=…` does too";
-            return Err(CommandError::new(&codes::USAGE, message).hint("leave one of them out"));
+            return Err(CommandError::new(&codes::USAGE, message).hint(hints::LEAVE_ONE_OUT));
         }
         let mut notes: Vec<OutputNote> = Vec::new();
         let twin = asked.and_then(|word| Some((word, library.project_twin(Kind::Actor, word)?)));
@@ -162,8 +160,7 @@ impl PlanSource {
         })?;
         if frozen.misses_model {
             let message = "a node uses `model: default`, and `model.default` is not set";
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::SET_MODEL));
         }
         Ok(frozen)
     }
@@ -177,8 +174,7 @@ impl PlanSource {
         let frozen = self.freeze(Some(item))?;
         if frozen.sources != first {
             let message = "a file of the actor was edited while plans were made from it";
-            return Err(CommandError::new(&codes::USAGE, message)
-                .hint("those that were made go on; make the others with the same command and the lines that are left"));
+            return Err(CommandError::new(&codes::USAGE, message).hint(hints::PLANS_MADE_CONTINUE));
         }
         Ok(frozen)
     }
@@ -207,7 +203,7 @@ fn read_word(word: Option<&OsStr>) -> Result<TypedWord, CommandError> {
         word => word.to_owned(),
     };
     match task.trim().is_empty() {
-        true => Err(usage("the task is empty".to_owned()).hint("say what is to be done")),
+        true => Err(usage("the task is empty".to_owned()).hint(hints::SAY_WHAT_TO_DO)),
         false if task.len() > TASK_BYTES_MAX => {
             Err(usage(format!("a task has at most {TASK_BYTES_MAX} bytes, this has {}", task.len())))
         }
@@ -219,15 +215,13 @@ fn read_word(word: Option<&OsStr>) -> Result<TypedWord, CommandError> {
 fn advised(error: &DefinitionError, word: &str, actor: Option<&str>) -> CommandError {
     let failure = definitions::failure(error);
     match error {
-        DefinitionError::NotFound { .. } if is_name(word) => {
+        DefinitionError::NotFound { kind: "action", .. } if is_name(word) => {
             let by = actor.map(|actor| format!(" --actor {actor}")).unwrap_or_default();
-            let task = format!(
-                "a task of one word is given by the standard input: `echo {word} | agents run -{by}`"
-            );
-            let failure = failure.hint(task);
+            let failure = failure.own_hint().hint(hints::TASK_OF_ONE_WORD);
+            let failure = failure.field("word", word).field("by", by);
             match actor {
                 Some(_) => failure,
-                None => failure.hint(format!("a command goes after `--`, like `agents run -- {word}`")),
+                None => failure.hint(hints::COMMAND_OF_ONE_WORD),
             }
         }
         DefinitionError::NotFound { .. }

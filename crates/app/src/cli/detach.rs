@@ -20,7 +20,7 @@ use engine::Engine;
 use super::Invocation;
 use super::invocation::NamedPlan;
 use super::plan;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::setup::paths;
@@ -72,7 +72,7 @@ fn join_names(names: impl IntoIterator<Item: AsRef<str>>) -> String {
 
 fn cannot(why: impl std::fmt::Display) -> CommandError {
     let message = format!("the plan waits for a worker, and none could be started: {why}");
-    CommandError::new(&codes::WORKER_NOT_STARTED, message).hint("start one with `agents worker`")
+    CommandError::new(&codes::WORKER_NOT_STARTED, message)
 }
 
 /// Waits a moment for a worker to be there, up to a bound.
@@ -103,7 +103,8 @@ pub(super) async fn start_worker(
             "the plan waits for a worker that has {names}: none that lives does, nor does this shell"
         );
         return Err(CommandError::new(&codes::WORKER_NOT_STARTED, message)
-            .hint(format!("set {names} and start one with `agents worker`")));
+            .hint(hints::START_WORKER_WITH_KEYS)
+            .field("keys", names));
     }
     let (mut child, log) =
         start_program(invocation, &["worker", "--background", "--until-idle", UNTIL_IDLE])?;

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use super::Invocation;
 use super::invocation::short_id;
 use crate::config::SettingKey;
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{CommandReport, OutputStyle, escape_control_chars};
 use crate::render::definitions::tried_json;
+use crate::render::next_steps::{COPY_THEN_CLEAR, abandon_apply, capture_or_give_up};
 use crate::setup::project;
 use crate::time::{age, now, stamp};
 
@@ -120,12 +121,10 @@ fn provider_json(view: &ProviderView) -> Value {
 fn kept_line(kept: &RetainedSandbox) -> String {
     let (plan, dir) = (kept.plan, escape_control_chars(&kept.dir.display().to_string()));
     let advice = match kept.is_over {
-        true => "the plan is over: copy what you need, then clear it with `agents plan gc`".to_owned(),
-        false => format!(
-            "capture them with `agents plan resume {plan}`, or give them up with `agents plan cancel {plan}` and `agents plan gc`"
-        ),
+        true => format!("the plan is final: {COPY_THEN_CLEAR}"),
+        false => capture_or_give_up(plan),
     };
-    format!("kept: changes of plan {plan} could not be captured and lie in {dir}: {advice}\n")
+    format!("retained: changes of plan {plan} could not be captured and are in {dir}: {advice}\n")
 }
 
 /// An apply that is open: whose, where, since when, and what to do.
@@ -137,14 +136,14 @@ async fn open_line(open: &UnsettledApply, engine: &Engine) -> Result<String, Com
     let projects: Vec<String> =
         open.projects.iter().map(|path| escape_control_chars(&path.display().to_string())).collect();
     let since = open.since.map_or_else(String::new, |since| format!(", begun {} ago", age(since, now())));
-    let give_up = format!("or give it up with `agents plan gc --set-aside {id}`");
+    let give_up = format!("or {}", abandon_apply(&id));
     let advice = match &open.why {
-        UnsettledReason::ProcessLives => "its process lives: wait for it".to_owned(),
+        UnsettledReason::ProcessLives => "its process is running: wait for it".to_owned(),
         UnsettledReason::ProjectBusy => {
-            "somebody works on the project: wait, then run any command".to_owned()
+            "another process works on the project: wait, then run any command".to_owned()
         }
         UnsettledReason::ProjectAbsent => {
-            format!("the project is not there: bring it back and run any command, {give_up}")
+            format!("the project does not exist: restore it and run any command, {give_up}")
         }
         UnsettledReason::Stuck { why } => {
             format!("{}: remove the cause and run any command, {give_up}", escape_control_chars(why))
@@ -154,15 +153,13 @@ async fn open_line(open: &UnsettledApply, engine: &Engine) -> Result<String, Com
     Ok(format!("open {kind} of plan {id} to {}{since}: {advice}\n", projects.join(", ")))
 }
 
-/// The way to allow user namespaces where they usually are not.
-const NAMESPACES_HINT: &str = "install bubblewrap, or allow user namespaces: `sysctl -w user.max_user_namespaces=10000`, and on \
-     Ubuntu 24.04 and later also `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`";
-
 fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
     let works = |findings: &[DoctorFinding]| findings.iter().any(|finding| finding.works);
     if !works(&found.sandbox) {
-        return Some(CommandError::new(&codes::NO_SANDBOX, "no kind of sandbox works here: plans cannot run")
-            .hint("see the reasons above; another place for sandboxes may help: `agents config set sandbox.dir=DIR`"));
+        return Some(CommandError::new(
+            &codes::NO_SANDBOX,
+            "no kind of sandbox works here: plans cannot run",
+        ));
     }
     let suffices =
         |finding: &&DoctorFinding| finding.works && (finding.name != "landlock" || policy != "required");
@@ -172,14 +169,14 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
                 &codes::NO_ISOLATION,
                 "only Landlock works here, and `policy.sandbox` requires namespaces: plans cannot run",
             )
-            .hint(NAMESPACES_HINT)
-            .hint("or do with Landlock, which hides less from commands: `agents config set policy.sandbox=landlock`"),
+            .hint(hints::ALLOW_NAMESPACES)
+            .hint(hints::USE_LANDLOCK),
             false => CommandError::new(
                 &codes::NO_ISOLATION,
                 "no way to isolate commands works here: plans cannot run",
             )
-            .hint(NAMESPACES_HINT)
-            .hint("to run without isolation at your own risk: `agents config set policy.sandbox=optional`"),
+            .hint(hints::ALLOW_NAMESPACES)
+            .hint(hints::NO_ISOLATION_AT_ALL),
         };
         return Some(failure);
     }
@@ -189,7 +186,7 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
                 &codes::STORE_FAILED,
                 format!("the disk is nearly full: {}", found.disk.detail),
             )
-            .hint("free some space, for example with `agents plan gc`"),
+            .hint(hints::FREE_SPACE_WITH_GC),
         );
     }
     let is_stuck = |open: &&UnsettledApply| matches!(open.why, UnsettledReason::Stuck { .. });
@@ -198,7 +195,7 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
             &codes::JOURNAL_STUCK,
             "an interrupted apply can be neither finished nor taken back",
         )
-        .hint("see above for the reason and what to do")
+        .hint(hints::SEE_ABOVE)
     })
 }
 

@@ -22,7 +22,7 @@ use super::definition_source::PlanSource;
 use super::plan_args::PendingPlan;
 use super::signals::StopSignals;
 use super::{Invocation, detach};
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::CommandReport;
 use crate::setup::text_file;
 
@@ -79,7 +79,7 @@ pub(super) async fn detach_all(
                     break;
                 }
                 outcome = Err(CommandError::new(&codes::CANCELLED, "interrupted: no more plans are made")
-                    .hint("those that were made go on; cancel all that wait: `agents plan cancel --state queued`"));
+                    .hint(hints::CANCEL_QUEUED));
                 continue;
             }
         };
@@ -142,7 +142,7 @@ impl NonEmptyLines {
         let numbers: Vec<usize> = wrong.iter().map(|(number, _)| *number).take(WRONG_NAMED_MAX).collect();
         let failure = told.fold(CommandError::new(&codes::ARG_INVALID, message), CommandError::line);
         let detail = json!({ "lines": numbers, "wrong": wrong.len() });
-        Err(failure.detail(detail).hint("mend these lines, or leave them out"))
+        Err(failure.detail(detail).hint(hints::CORRECT_LINES))
     }
 }
 
@@ -150,7 +150,7 @@ impl NonEmptyLines {
 pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<NonEmptyLines, CommandError> {
     let cannot = |why: String| {
         CommandError::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
-            .hint("name a text file with a line for each plan, or `-` for the standard input")
+            .hint(hints::FOR_EACH_FILE)
     };
     let read = if file == Path::new("-") {
         text_file::read_from(std::io::stdin().lock(), BYTES_MAX)
@@ -160,7 +160,7 @@ pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<NonEmptyLines
     let (numbers, items) = lines(&read.map_err(|error| cannot(error.to_string()))?).map_err(cannot)?;
     if items.is_empty() {
         return Err(CommandError::new(&codes::USAGE, format!("`--for-each {}` has no line", file.display()))
-            .hint("every line that is not empty makes a plan"));
+            .hint(hints::FOR_EACH_LINES));
     }
     Ok(NonEmptyLines { file: file.display().to_string(), items, numbers })
 }

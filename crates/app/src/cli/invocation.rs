@@ -17,7 +17,7 @@ use super::consent;
 use super::context::PipelineCache;
 use super::recording::RecordingArgs;
 use crate::config::{self, FileRules, SettingKey, SettingValue, Settings, Sources, breakers, contexts_setup};
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{self, CommandReport, OutputNote, OutputStyle};
 use crate::setup::home_paths;
 use crate::setup::paths;
@@ -280,14 +280,11 @@ impl Invocation {
             // Files that are half an apply's need a person before anything else is done.
             let is_damaged = matches!(recovered.journal, JournalState::Damaged { .. });
             if is_damaged && recovered.end == RecoveredEnd::TakenBack {
-                let advice = match recovered.plan {
-                    Some(plan) => format!(
-                        "compare your files with `agents plan diff {}` or your version control, then try again",
-                        short_id(engine, plan).await?
-                    ),
-                    None => "compare your files with your version control, then try again".to_owned(),
-                };
-                return Err(CommandError::new(&codes::JOURNAL_DAMAGED, note.message).hint(advice));
+                let failure = CommandError::new(&codes::JOURNAL_DAMAGED, note.message);
+                return Err(match recovered.plan {
+                    Some(plan) => failure.hint(hints::COMPARE_WITH_DIFF).plan(&short_id(engine, plan).await?),
+                    None => failure,
+                });
             }
             self.tell(&note);
         }
@@ -343,8 +340,7 @@ impl Invocation {
             return Ok(());
         }
         let message = format!("this server was not started with the project {}", root.display());
-        Err(CommandError::new(&codes::PROJECT_NOT_ALLOWED, message)
-            .hint(format!("the person who starts it may add `--project {}` to `agents mcp`", root.display())))
+        Err(CommandError::new(&codes::PROJECT_NOT_ALLOWED, message).field("dir", root.display()))
     }
 
     /// Prints a note at once, in addition to the answer.

@@ -32,23 +32,23 @@ pub(super) enum JobCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobListArgs {
-    /// Also those that have ended
+    /// Include jobs that have ended
     #[arg(long)]
     all: bool,
-    /// Only those of this plan
+    /// Only jobs of this plan
     #[arg(long, value_name = "PLAN")]
     plan: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobShowArgs {
-    /// Which job: its id, or the beginning of its id
+    /// The job: its id, or the beginning of its id
     job: String,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobCancelArgs {
-    /// Which job: its id, or the beginning of its id
+    /// The job: its id, or the beginning of its id
     job: String,
     #[command(flatten)]
     how: CancelHow,
@@ -142,8 +142,7 @@ async fn cancel(args: JobCancelArgs, invocation: &Invocation) -> Result<CommandR
     let job = find(&engine, &args.job).await?;
     if job.state.is_final() {
         let message = format!("job {} is {} already", args.job, job.state);
-        return Err(CommandError::new(&codes::JOB_FINAL, message)
-            .hint(format!("see its plan with `agents plan status {}`", short_id(&engine, job.plan).await?)));
+        return Err(CommandError::new(&codes::JOB_FINAL, message).plan(&short_id(&engine, job.plan).await?));
     }
     let plan = NamedPlan { id: job.plan, short: short_id(&engine, job.plan).await? };
     cancel::cancel_plan(&engine, &plan, &args.how).await
@@ -164,15 +163,13 @@ async fn find(engine: &Engine, word: &str) -> Result<Job, CommandError> {
         (Some((_, one)), Some((_, two))) => Err(CommandError::new(
             &codes::JOB_AMBIGUOUS,
             format!("`{word}` names several jobs, like {one} and {two}"),
-        )
-        .hint("give more letters of the id")),
+        )),
         (None, _) => Err(not_found(word)),
     }
 }
 
 fn not_found(word: &str) -> CommandError {
     CommandError::new(&codes::JOB_NOT_FOUND, format!("there is no job `{word}`"))
-        .hint("see them with `agents job list --all`")
 }
 
 fn failed(error: &JobStoreError, word: &str) -> CommandError {

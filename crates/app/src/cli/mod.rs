@@ -33,6 +33,7 @@ mod signals;
 mod tool;
 mod top;
 mod trust;
+mod usage_error;
 mod worker;
 
 use std::ffi::OsString;
@@ -44,7 +45,6 @@ use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub(crate) use consent::trust_command;
 pub use invocation::Invocation;
 
 use crate::errors::{CommandError, Exit, codes};
@@ -85,16 +85,16 @@ All commands: agents --help
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// How answers are written [default: rich at a terminal, else plain]
+    /// The output format [default: rich at a terminal, else plain]
     #[arg(long, global = true, value_enum, env = "CLEVERAGENTS_FORMAT", hide_env_values = true)]
     pub format: Option<Format>,
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value = "auto", hide_possible_values = false)]
     pub color: ColorWhen,
-    /// Where plans are kept [default: cleveragents in the XDG data directory]
+    /// The directory in which plans are stored [default: cleveragents in the XDG data directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// No progress while working
+    /// Do not show progress
     #[arg(long, short, global = true)]
     pub quiet: bool,
 }
@@ -103,36 +103,36 @@ pub struct Global {
 enum Command {
     /// Run a command, an action or a task in words in a sandbox of your project
     Run(Box<run::RunArgs>),
-    /// Look at plans, apply them, undo them
+    /// Show, apply and undo plans
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// Look at actions: work that is written down to be run by its name
+    /// Show actions: tasks that are defined in a file and run by their name
     #[command(subcommand)]
     Action(action::ActionCommand),
-    /// Look at actors: those who do the work
+    /// Show actors: the models, agents and commands that do the work
     #[command(subcommand)]
     Actor(actor::ActorCommand),
-    /// Look at the tools that models call
+    /// Show the tools that models call
     #[command(subcommand)]
     Tool(tool::ToolCommand),
     /// Watch all plans on one screen, cancel them, review and apply them
     Top(top::TopArgs),
-    /// Look at the jobs behind the plans
+    /// Show the jobs that run the phases of plans
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Work on plans that were left to a worker, many at once
+    /// Run detached plans, many at once
     Worker(worker::WorkerArgs),
     /// Offer plans to other agents, over the Model Context Protocol on the standard streams
     Mcp(mcp::McpArgs),
-    /// Find what a model should read of your project, within a number of tokens
+    /// Find the parts of your project that a model needs, within a number of tokens
     #[command(subcommand)]
     Context(context::ContextCommand),
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Trust the checks, actions and actors of a project as they are now
+    /// Trust the present checks, actions and actors of a project
     Trust(trust::TrustArgs),
-    /// Find out what this machine offers, and clear what a crash left
+    /// Check what this machine supports, and remove what a crash left behind
     Doctor,
     /// Print the completions of a shell
     Completions(completions::CompletionsArgs),
@@ -261,7 +261,12 @@ fn refuse(error: &clap::Error, args: &[OsString], started: CommandStart) -> Exit
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return exit_after_printing(error.print(), &look);
     }
-    output::write(&CommandReport::from(usage_failure(error, args)), "agents", timing(started), &look)
+    output::write(
+        &CommandReport::from(usage_error::usage_failure(error, args)),
+        "agents",
+        timing(started),
+        &look,
+    )
 }
 
 /// Returns the exit of a program that printed its help. If the output is closed, no reader is left for an
@@ -287,55 +292,6 @@ fn asked_format(args: &[OsString]) -> Option<Format> {
     let variable = std::env::var("CLEVERAGENTS_FORMAT").ok();
     let word = after.or(joined).or(variable.as_deref())?;
     clap::ValueEnum::from_str(word, false).ok()
-}
-
-/// The command that a line names, as far as it names one: `agents plan apply`.
-fn named_command(args: &[OsString]) -> (clap::Command, String) {
-    let (mut command, mut path) = (Cli::command(), "agents".to_owned());
-    for word in args.iter().skip(1).take_while(|word| *word != "--") {
-        if let Some(found) = command.find_subcommand(word).cloned() {
-            path = format!("{path} {}", found.get_name());
-            command = found;
-        }
-    }
-    (command, path)
-}
-
-/// Converts clap's error into our order of words: facts first, then the usage.
-fn usage_failure(error: &clap::Error, args: &[OsString]) -> CommandError {
-    let (command, path) = named_command(args);
-    let see = format!("see `{path} --help`");
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let failure = CommandError::new(&codes::USAGE, format!("`{path}` needs a command"));
-        let about = |found: &clap::Command| found.get_about().map(ToString::to_string).unwrap_or_default();
-        let commands = command.get_subcommands().filter(|found| found.get_name() != "help");
-        return commands
-            .fold(failure, |failure, found| {
-                failure.line(format!("{:<10} {}", found.get_name(), about(found)))
-            })
-            .hint(see);
-    }
-    let text = error.render().to_string();
-    let mut parts = text.trim().split("\n\n");
-    let first = parts.next().unwrap_or_default().trim_start_matches("error: ");
-    let mut lines = first.lines();
-    let failure =
-        CommandError::new(&codes::USAGE, lines.next().unwrap_or("the command line cannot be understood"));
-    let mut failure = lines.fold(failure, |failure, line| failure.line(line.trim()));
-    for part in parts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()) {
-        failure = match part.strip_prefix("tip: ") {
-            Some(tip) => failure.hint(tip),
-            None if part.starts_with("For more information") => failure,
-            None => failure.hint(
-                part.replacen("Usage: ", "it is called as `", 1)
-                    + if part.starts_with("Usage: ") { "`" } else { "" },
-            ),
-        };
-    }
-    if first.contains("<PLAN>") {
-        failure = failure.hint("a plan is named by its id, the beginning of its id, or @last");
-    }
-    failure.hint(see)
 }
 
 #[cfg(test)]
@@ -431,27 +387,5 @@ mod tests {
         assert_eq!(asked_format(&args), None);
         let args = ["agents", "run", "--format=yaml", "--bogus"].map(OsString::from);
         assert_eq!(asked_format(&args), Some(Format::Yaml));
-    }
-
-    #[test]
-    fn a_usage_failure_says_what_and_how() {
-        let said = |words: &[&str]| {
-            let args: Vec<OsString> = std::iter::once(&"agents").chain(words).map(OsString::from).collect();
-            usage_failure(&parse(words).unwrap_err(), &args)
-        };
-        let failure = said(&["plan", "aply", "01"]);
-        assert_eq!(failure.code, &codes::USAGE);
-        assert_eq!(failure.message, "unrecognized subcommand 'aply'");
-        assert!(failure.hints.iter().any(|hint| hint.contains("'apply'")), "{failure:?}");
-        let failure = said(&["--format", "json", "plan", "undo"]);
-        assert_eq!(failure.hints[1], "a plan is named by its id, the beginning of its id, or @last");
-        assert_eq!(failure.hints[2], "see `agents plan undo --help`");
-        let failure = said(&["plan"]);
-        assert_eq!(
-            (failure.message.as_str(), failure.hints),
-            ("`agents plan` needs a command", vec!["see `agents plan --help`".to_owned()])
-        );
-        assert!(failure.lines.contains(&"apply      Bring a plan's changes into your files".to_owned()));
-        assert!(failure.lines.iter().all(|line| !line.starts_with("help")));
     }
 }

@@ -27,7 +27,7 @@ use super::limit;
 use super::limit::LimitArg;
 use super::price_check;
 use crate::config::{SettingKey, SettingValue, Settings, join_validations};
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{OutputNote, confirm, one_line_of};
 use crate::setup::default_actor::ReplayedRecording;
 use crate::setup::home_paths;
@@ -49,34 +49,34 @@ const CHECK_TIMEOUT_S: u64 = 600;
 /// What to do, and where.
 #[derive(Debug, clap::Args)]
 pub(super) struct TaskArgs {
-    /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project
-    /// you are in]
+    /// A project to work in: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the
+    /// project of the current directory]
     #[arg(long, value_name = "[NAME=]DIR[:ro]", value_parser = project::parser())]
     project: Vec<ProjectArg>,
-    /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be
+    /// A check that must pass before the plan can be applied, run by the shell in the sandbox; may be
     /// repeated
     #[arg(long, value_name = "CMD", value_parser = check)]
     check: Vec<String>,
-    /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB],
+    /// An invariant of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB],
     /// only=GLOB[,GLOB], max_files=N, max_lines=N; may be repeated
     #[arg(long, value_name = "TEXT|RULE", value_parser = invariant)]
     invariant: Vec<Invariant>,
-    /// When to stop the command: 30s, 10m, 2h
+    /// The time limit of the command: 30s, 10m, 2h
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
     timeout: u64,
-    /// With `--project`: a directory of the system or the home is really meant
+    /// With `--project`: allow a directory of the system or your home
     #[arg(long, requires = "project")]
     system_project: bool,
     /// Let the command use the network
     #[arg(long)]
     network: bool,
-    /// Let the command speak to sockets of programs outside the sandbox, by their path
+    /// Let the command connect to unix sockets of programs outside the sandbox
     #[arg(long)]
     unix_sockets: bool,
     /// Let the command use io_uring
     #[arg(long)]
     io_uring: bool,
-    /// A port of this machine that the command may reach at its own loopback; may be repeated
+    /// A port of this machine that the command may reach on its own loopback address; may be repeated
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     allow_loopback: Vec<u16>,
     /// A variable of your environment that the command gets; may be repeated
@@ -88,35 +88,36 @@ pub(super) struct TaskArgs {
     /// A path outside the project that the command may write; may be repeated
     #[arg(long, value_name = "PATH")]
     writable: Vec<PathBuf>,
-    /// Files of the sandbox that are no part of the result: a glob as in .gitignore; may be repeated
+    /// Files of the sandbox that do not belong to the result: a glob as in .gitignore; may be repeated
     #[arg(long, value_name = "GLOB", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     ignore: Vec<String>,
-    /// One line about the plan [default: the command]
+    /// The title of the plan [default: the command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What goes on without asking: manual, review, auto, or a profile of your own [default: the setting]
+    /// The steps that need no confirmation: manual, review, auto, or a profile of your own [default: the
+    /// setting]
     #[arg(long, value_name = "NAME")]
     automation: Option<String>,
-    /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be
+    /// A step instead of a command, run by the shell in the sandbox after the steps before it; may be
     /// repeated
     #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
     step: Vec<String>,
-    /// Who does it, instead of a command: the name of an actor, or a file
+    /// The actor that does the task, by its name or file
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     actor: Option<String>,
     /// An argument of the action; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, conflicts_with_all = ["command", "step"])]
     arg: Vec<(String, String)>,
-    /// Trust the checks, actions and actors of the project as they are now, and allow what they ask for: the
-    /// network, variables, paths outside
+    /// Trust the present checks, actions and actors of the project, and allow what they ask for: the network,
+    /// variables, paths outside
     #[arg(long)]
     trust: bool,
-    /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only
-    /// after a failure that passes, as `recovery.max_retries_per_step` says]
+    /// Maximum number of retries of a failed step, whose changes are rolled back first: 0 to 100 [default:
+    /// only after a transient failure, see `recovery.max_retries_per_step`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
     retries: Option<u32>,
-    /// What the plan may use all in all: time=4h, steps=300, tokens=none, cost=20; may be repeated [default:
-    /// the settings]
+    /// A limit for the whole plan: time=4h, steps=300, tokens=none, cost=20; may be repeated [default: the
+    /// settings]
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
     /// The name of an action, a file of one (.yaml), a task in words, or - for a task from the standard input
@@ -281,8 +282,7 @@ impl TaskArgs {
         notes.iter().for_each(|note| invocation.tell(note));
         if request.spec.uses_network() && settings.word(SettingKey::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::LEAVE_NETWORK_OUT));
         }
         tell_unset(&request.spec, invocation);
         Ok(PendingPlan { request, settings, consent, notes, task: self, source, apply })
@@ -310,25 +310,25 @@ impl TaskArgs {
         match (&self.what, does_something) {
             (Some(word), true) if self.actor.is_none() => {
                 let word = word.to_string_lossy().into_owned();
-                let (other, alone) = match &self.command[..] {
-                    [] => ("steps", "`agents run --step CMD`".to_owned()),
+                let (other, alone, program) = match &self.command[..] {
+                    [] => ("steps", hints::LEAVE_WORD_OUT_OF_STEPS, String::new()),
                     [program, ..] => {
-                        ("a command", format!("`agents run -- {} …`", program.to_string_lossy()))
+                        ("a command", hints::LEAVE_WORD_OUT, program.to_string_lossy().into_owned())
                     }
                 };
                 let message = format!("`{word}` and {other} were given: a plan does one or the other");
                 Err(CommandError::new(&codes::USAGE, message)
-                    .hint(format!("leave the word out, {alone}; `--title` says what the plan is about"))
-                    .hint(format!(
-                        "or leave {other} out, and say who does the task: `agents run \"TASK\" --actor NAME`"
-                    )))
+                    .hint(alone)
+                    .field("program", program)
+                    .hint(hints::LEAVE_COMMAND_OUT)
+                    .field("other", other))
             }
             (None, false) => Err(CommandError::new(&codes::USAGE, "no command was given")
-                .hint("put it after `--`, like `agents run -- make fix`")
-                .hint("or name an action, or say what is to be done: `agents run \"TASK\" --actor NAME`")),
+                .hint(hints::COMMAND_AFTER_DASHES)
+                .hint(hints::NAME_ACTION_OR_TASK)),
             (None, true) if !self.arg.is_empty() => {
                 Err(CommandError::new(&codes::ARG_UNKNOWN, "there is no action that could take an argument")
-                    .hint("name the action: `agents run ACTION --arg NAME=VALUE`"))
+                    .hint(hints::NAME_ACTION))
             }
             (Some(_) | None, _) => Ok(()),
         }
@@ -443,13 +443,11 @@ impl TaskArgs {
         }
         if spec.invariants.len() > INVARIANTS_MAX {
             let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("see which are set with `agents config get invariants --origin`"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::SEE_INVARIANTS));
         }
         if spec.validations.len() > CHECKS_MAX {
             let message = format!("{} checks are more than {CHECKS_MAX}", spec.validations.len());
-            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("see which there are with `agents config list`, and join some to one command"));
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::JOIN_CHECKS));
         }
         for step in &mut spec.steps {
             step.retries = self.retries.or(step.retries);
@@ -474,11 +472,11 @@ impl TaskArgs {
             format!("{shown} is a directory of the system or your home, and no project; nothing was done"),
         );
         if self.project.is_empty() {
-            return Err(refused.hint("go to your project, or name it with `--project DIR`"));
+            return Err(refused);
         }
         let is_asked = invocation.look.can_ask && !invocation.look.format.is_for_programs();
         if !self.system_project && !is_asked {
-            return Err(refused.hint("if it is really meant, add `--system-project`"));
+            return Err(refused.hint(hints::ADD_SYSTEM_PROJECT));
         }
         let question = format!("{shown} is a directory of the system or your home. Work on all of it?");
         match self.system_project || confirm(&question).unwrap_or(false) {
@@ -515,7 +513,7 @@ impl TaskArgs {
         }
         if self.step.len() > PLAN_STEPS_MAX {
             let message = format!("{} steps are more than {PLAN_STEPS_MAX}", self.step.len());
-            return Err(CommandError::new(&codes::USAGE, message).hint("put several into one script"));
+            return Err(CommandError::new(&codes::USAGE, message).hint(hints::ONE_SCRIPT));
         }
         let step = |(number, text): (usize, &String)| {
             let task = CommandTask { run: CommandLine::Shell(text.clone()), ..like.clone() };
@@ -546,7 +544,7 @@ impl TaskArgs {
                     &codes::PREFLIGHT_FAILED,
                     format!("`--writable {}` is not there: {error}", path.display()),
                 )
-                .hint("make it first, or leave it out")),
+                .hint(hints::MAKE_DIRECTORY)),
             }
         };
         self.writable.iter().map(find).collect()
@@ -559,8 +557,7 @@ fn ports(settings: &Settings) -> Result<Vec<u16>, CommandError> {
         Ok(port @ 1..) => Ok(port),
         Ok(0) | Err(_) => {
             let message = format!("`isolation.allow_loopback` takes ports from 1 to 65535, not `{word}`");
-            Err(CommandError::new(&codes::CONFIG_VALUE_INVALID, message)
-                .hint("see where it is set: `agents config get isolation.allow_loopback --origin`"))
+            Err(CommandError::new(&codes::CONFIG_VALUE_INVALID, message).hint(hints::SEE_LOOPBACK))
         }
     };
     settings.words(SettingKey::IsolationAllowLoopback).iter().map(port).collect()

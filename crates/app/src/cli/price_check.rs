@@ -9,7 +9,7 @@ use engine::Engine;
 
 use super::plan_args::PendingPlan;
 use crate::config::{SettingKey, SettingOrigin, Settings};
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, Hint, codes, hints};
 use crate::output::OutputNote;
 
 /// Returns a note about the unpriced models of a plan that is about to be made; `None` if all prices are
@@ -31,12 +31,10 @@ pub(super) fn check_price(asked: &PendingPlan, engine: &Engine) -> Result<Option
             ))
         }));
     };
-    let price = format!(
-        "say it in your settings, in dollars for a million tokens: `[prices.\"{first}\"]`, `input = 3`, `output = 15`"
-    );
     Err(CommandError::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be kept"))
-        .hint(price)
-        .hint(format!("or lift the limit: {}", lifted(limit))))
+        .hint(hints::SET_PRICE)
+        .field("model", first)
+        .hint(lift(limit)))
 }
 
 /// Returns the limit of money that the user set; `None` if there is none.
@@ -50,9 +48,9 @@ fn limit_set(spec: &PlanSpec, settings: &Settings) -> Option<&'static str> {
     settings.money(SettingKey::LimitsDayCost).map(|_| "limits.day_cost")
 }
 
-fn lifted(limit: &str) -> &'static str {
+fn lift(limit: &str) -> Hint {
     match limit {
-        "limits.cost" => "`--limit cost=none`",
-        _ => "`agents config set limits.day_cost=none`",
+        "limits.cost" => hints::LIFT_COST,
+        _ => hints::LIFT_DAY_COST,
     }
 }

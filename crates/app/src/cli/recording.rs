@@ -16,16 +16,16 @@ use engine::{Engine, Participants, RecordingMode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::setup::default_actor::ReplayedRecording;
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct RecordingArgs {
-    /// Keep what models are asked and what they answer in a new file
+    /// Record the requests to models and their answers in a new file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "detach"])]
     record: Option<PathBuf>,
-    /// Let a recording answer in the place of models: no key, no network
+    /// Use the answers of a recording instead of models: no key, no network
     #[arg(long, value_name = "FILE", conflicts_with = "detach")]
     replay: Option<PathBuf>,
 }
@@ -73,8 +73,7 @@ impl RecordingArgs {
             "the recording {file} would lie in the project {alias}: models would be shown it, and no replay would be \
              asked the same"
         );
-        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
-            .hint("put it outside of the project, like `--record ../run.jsonl`"))
+        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::RECORD_OUTSIDE))
     }
 
     /// Makes sure that the file can be used, before anything is done.

@@ -32,14 +32,14 @@ pub(super) struct RunArgs {
     /// Apply the result at once, if its checks pass
     #[arg(long)]
     apply: bool,
-    /// Show what changed, before the summary
+    /// Show the diff before the summary
     #[arg(long, conflicts_with = "detach")]
     diff: bool,
-    /// Leave it to a worker, and start one when none lives
+    /// Run in a background worker; start one if necessary
     #[arg(long)]
     detach: bool,
-    /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers;
-    /// commands find their line in $ITEM, tasks and prompts in {{item}}
+    /// Create a detached plan for every line of a file (- is the standard input); commands find their line in
+    /// $ITEM, tasks and prompts in {{item}}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "record", "replay"])]
     for_each: Option<PathBuf>,
 }

@@ -9,15 +9,15 @@ use crate::output::{CommandReport, TextTable, escape_control_chars};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ToolCommand {
-    /// List the tools that a model can be given
+    /// List the tools that a model can use
     List,
-    /// Print what a tool takes and gives, as JSON schemas
+    /// Print the arguments and the result of a tool, as JSON schemas
     Show {
         /// The name of a tool
         #[arg(value_name = "NAME")]
         tool: String,
     },
-    /// Check the arguments of a call, and tell all that is wrong with them
+    /// Check the arguments of a call, and print all errors in them
     Check {
         /// The name of a tool
         #[arg(value_name = "NAME")]
@@ -92,13 +92,12 @@ fn failure(error: &ToolError) -> CommandError {
     match error {
         ToolError::UnknownTool { name, meant, .. } => {
             CommandError::new(&codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`{meant}"))
-                .hint("see `agents tool list`")
         }
         ToolError::InvalidArguments { tool, problems } => {
             let failure =
                 CommandError::new(&codes::TOOL_ARGUMENTS, format!("the arguments of {tool} are not valid"));
             let failure = problems.iter().fold(failure, |failure, problem| failure.line(problem.as_str()));
-            failure.hint(format!("see what it takes with `agents tool show {tool}`"))
+            failure.field("tool", tool)
         }
         other @ (ToolError::NotAllowed { .. }
         | ToolError::PathEscapes { .. }

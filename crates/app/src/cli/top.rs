@@ -30,11 +30,12 @@ use super::invocation::{NamedPlan, short_id};
 use super::plan::{self, apply, diff};
 use super::signals::StopSignals;
 use crate::config::SettingKey;
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{
     BodyForm, CommandReport, Format, StreamedBody, escape_control_bytes, escape_control_chars,
 };
 use crate::render;
+use crate::render::next_steps::{SEE_PLANS, take_file};
 use crate::time::now;
 use crate::tui::review;
 use crate::tui::review::{Review, ReviewEnding};
@@ -58,7 +59,7 @@ const LOG_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TopArgs {
-    /// Also plans that ended long ago
+    /// Include plans that ended long ago
     #[arg(long)]
     all: bool,
     /// Print the table once, also at a terminal
@@ -100,7 +101,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Comman
     };
     let left = shown.live().await.map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
-            .hint("print the table once with `agents top --once`")
+            .hint(hints::TABLE_ONCE)
     })?;
     Ok(CommandReport::new(Value::Null, left))
 }
@@ -255,7 +256,7 @@ impl TopView<'_> {
         tokio::select! {
             said = errand => Ok(said + "\n"),
             _ = stops.next(), if self.may_leave_errand => {
-                Ok("the cancel is asked for; see `agents plan list` for what became of it\n".to_owned())
+                Ok(format!("the cancel is requested; {SEE_PLANS}\n"))
             }
         }
     }
@@ -359,7 +360,7 @@ impl TopView<'_> {
         }
         let told =
             |found: &Conflict| format!("{}  {}", escape_control_chars(&found.address), found.kind.sentence());
-        let hint = format!("take the plan's file over yours: agents plan apply {} --take FILE", named.short);
+        let hint = take_file(&named.short);
         let lines = preview.conflicts.iter().map(told).chain([String::new(), hint]).collect();
         let title = format!("plan {}: what stands in the way", named.short);
         self.top.show(PageKind::Errors, plan, title, lines);

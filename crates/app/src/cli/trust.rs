@@ -37,13 +37,13 @@ const MODEL_ACTOR: &str = "coder";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TrustArgs {
-    /// The project [default: the one you are in]
+    /// The project [default: the project of the current directory]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Show what the project runs and asks for, and what of it you trust; change nothing
+    /// List what the project runs and asks for, and what you trust; change nothing
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Trust nothing of the project any more
+    /// Withdraw all trust in the project
     #[arg(long)]
     revoke: bool,
 }

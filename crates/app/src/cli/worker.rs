@@ -21,7 +21,7 @@ use super::Invocation;
 use super::detach::LOG_BYTES_MAX;
 use super::signals::StopSignals;
 use crate::config::SettingKey;
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::notify::Notifier;
 use crate::output::{CommandReport, OutputNote, write_err};
 use crate::render::diff::counted;
@@ -34,13 +34,13 @@ const STOPS_MAX: usize = 2;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WorkerArgs {
-    /// How many plans it works on at once [default: the setting async.max_workers]
+    /// Maximum number of plans that it runs at once [default: the setting async.max_workers]
     #[arg(long, value_name = "N", value_parser = max)]
     max: Option<usize>,
-    /// End when there was nothing to do for so long: 60s, 10m [default: only when told to]
+    /// Stop after this time without work: 60s, 10m [default: only on a signal]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     until_idle: Option<Duration>,
-    /// Leave the terminal, as a worker does that another command started
+    /// Detach from the terminal, like a worker that another command started
     #[arg(long, hide = true)]
     background: bool,
 }
@@ -111,12 +111,15 @@ fn failure(error: &ServeError) -> CommandError {
     match error {
         ServeError::Config(error) => CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
         ServeError::Start(error) => CommandError::new(&codes::IO_FAILED, error.to_string()),
-        ServeError::Presence(_) => CommandError::new(&codes::IO_FAILED, error.to_string())
-            .hint("see `agents doctor`: most often the disk of the data directory is full"),
-        ServeError::StoreFailed { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
-            .hint("what it worked on is taken over by the next worker; see `agents doctor`"),
-        ServeError::StoreGone { .. } => CommandError::new(&codes::STORE_FAILED, error.to_string())
-            .hint("plans of the present data directory need a new worker: `agents worker`"),
+        ServeError::Presence(_) => {
+            CommandError::new(&codes::IO_FAILED, error.to_string()).hint(hints::DISK_IS_FULL)
+        }
+        ServeError::StoreFailed { .. } => {
+            CommandError::new(&codes::STORE_FAILED, error.to_string()).hint(hints::NEXT_WORKER_RESUMES)
+        }
+        ServeError::StoreGone { .. } => {
+            CommandError::new(&codes::STORE_FAILED, error.to_string()).hint(hints::START_WORKER)
+        }
         ServeError::Execute(error) => from_engine::execute(error, "@last"),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::SettingLocation;
 use super::registry::ENTRIES;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 
 /// The reason why settings cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -94,21 +94,17 @@ impl From<ConfigError> for CommandError {
             ConfigError::KeyUnknown { key, .. } => {
                 let failure = CommandError::new(&codes::CONFIG_KEY_UNKNOWN, message);
                 match nearest(&key) {
-                    Some(name) => failure.hint(format!("did you mean `{name}`?")),
-                    None => failure.hint("see all settings with `agents config list`"),
+                    Some(name) => failure.hint(hints::DID_YOU_MEAN).field("nearest", name),
+                    None => failure,
                 }
             }
             ConfigError::ValueInvalid { .. } => CommandError::new(&codes::CONFIG_VALUE_INVALID, message),
-            ConfigError::NotAllowedHere { key, .. } => CommandError::new(
-                &codes::CONFIG_NOT_ALLOWED_HERE,
-                message,
-            )
-            .hint(format!(
-                "remove the line; if you want it for yourself, set it with `agents config set {key}=VALUE`"
-            )),
+            ConfigError::NotAllowedHere { key, .. } => {
+                CommandError::new(&codes::CONFIG_NOT_ALLOWED_HERE, message).field("key", key)
+            }
             ConfigError::FileInvalid { .. } => CommandError::new(&codes::CONFIG_FILE_INVALID, message),
             ConfigError::Io { .. } => CommandError::new(&codes::IO_FAILED, message),
-            ConfigError::NoHome => CommandError::new(&codes::USAGE, message).hint("set HOME"),
+            ConfigError::NoHome => CommandError::new(&codes::USAGE, message).hint(hints::SET_HOME),
         }
     }
 }

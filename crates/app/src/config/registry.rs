@@ -190,7 +190,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Name,
         default: "",
         scope: SettingScope::Anybody,
-        doc: "the actor that does what names no other, like codex or coder",
+        doc: "the actor of tasks and actions that name none, like codex or coder",
     },
     SettingEntry {
         key: SettingKey::ActorStrategist,
@@ -198,7 +198,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Name,
         default: "",
         scope: SettingScope::Anybody,
-        doc: "the actor that thinks before another works, or none; `strategist` when empty and `model.default` is set",
+        doc: "the actor that makes the strategy, or none; `strategist` if empty and `model.default` is set",
     },
     SettingEntry {
         key: SettingKey::ApplyRecheck,
@@ -206,7 +206,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Word(&["auto", "always", "never"]),
         default: "auto",
         scope: SettingScope::User,
-        doc: "when an apply runs the required checks again on the merged tree: auto, if your tree or the choice is not the one they passed on",
+        doc: "when an apply runs the required checks again on the merged files: auto, if your files or the choice differ from those they passed on",
     },
     SettingEntry {
         key: SettingKey::AsyncDrain,
@@ -214,7 +214,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Span { min_s: 0, max_s: 3_600 },
         default: "30s",
         scope: SettingScope::User,
-        doc: "how long a worker that is told to stop lets its plans finish before it gives them back",
+        doc: "how long a stopping worker lets its plans finish before it releases them",
     },
     SettingEntry {
         key: SettingKey::AsyncLease,
@@ -222,7 +222,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Span { min_s: 5, max_s: 3_600 },
         default: "30s",
         scope: SettingScope::User,
-        doc: "how long a worker that is not heard of owns its plans; it is heard of six times as often",
+        doc: "how long a worker keeps a plan without renewing its lease (leases are renewed every sixth of this)",
     },
     SettingEntry {
         key: SettingKey::AsyncMaxWorkers,
@@ -230,7 +230,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Count { min: 1, max: 1024 },
         default: "4",
         scope: SettingScope::User,
-        doc: "how many plans one worker process works on at once",
+        doc: "maximum number of plans that one worker process runs at once",
     },
     SettingEntry {
         key: SettingKey::Automation,
@@ -238,7 +238,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Profile,
         default: "review",
         scope: SettingScope::Tighten,
-        doc: "what goes on without asking: `auto` also applies what its required validations passed",
+        doc: "the steps that need no confirmation: `auto` also applies plans whose required validations passed",
     },
     SettingEntry {
         key: SettingKey::BreakerCoolDown,
@@ -246,7 +246,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Span { min_s: 1, max_s: 86_400 },
         default: "30s",
         scope: SettingScope::User,
-        doc: "how long a model's provider, or a strategy of contexts, that failed too often is not asked; twice as long each further time",
+        doc: "how long a model provider or a context strategy that failed too often is skipped; doubled each further time",
     },
     SettingEntry {
         key: SettingKey::BreakerThreshold,
@@ -254,7 +254,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Count { min: 1, max: 1_000 },
         default: "3",
         scope: SettingScope::User,
-        doc: "how many failures in a row are too often for a model's provider, or a strategy of contexts",
+        doc: "number of failures in a row after which a model provider or a context strategy is skipped",
     },
     SettingEntry {
         key: SettingKey::CaptureIgnore,
@@ -270,7 +270,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "1024",
         scope: SettingScope::Anybody,
-        doc: "larger files are named, but their content is not kept",
+        doc: "larger files are listed, but their content is not stored",
     },
     SettingEntry {
         key: SettingKey::CaptureWait,
@@ -278,7 +278,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
         shape: ValueShape::Span { min_s: 0, max_s: 300 },
         default: "2m",
         scope: SettingScope::User,
-        doc: "how long it may take to capture what a command changed that was stopped; then its sandbox is kept",
+        doc: "how long the capture of the changes of a stopped command may take; after that its sandbox is retained",
     },
 ];
 
@@ -289,7 +289,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Invariants,
         default: "",
         scope: SettingScope::Joined,
-        doc: "what must hold of every plan's changes: sentences for models, and rules that are checked; all levels add up",
+        doc: "invariants of the changes of every plan: sentences for models, and rules that are checked; all levels are joined",
     },
     SettingEntry {
         key: SettingKey::IsolationAllowLoopback,
@@ -305,7 +305,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "@credentials",
         scope: SettingScope::User,
-        doc: "paths that commands, tools and contexts never see, even below a shown one: @credentials is the built-in list",
+        doc: "paths that commands, tools and contexts never see, even inside a shown one: @credentials is the built-in list",
     },
     SettingEntry {
         key: SettingKey::IsolationIoUring,
@@ -321,7 +321,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "~/.cache,~/.cargo,~/.npm,~/go",
         scope: SettingScope::User,
-        doc: "paths of which commands of a plan get a throw-away copy to write to",
+        doc: "paths of which commands of a plan get a temporary copy to write to",
     },
     SettingEntry {
         key: SettingKey::IsolationShow,
@@ -337,7 +337,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Word(&["refuse", "allow"]),
         default: "refuse",
         scope: SettingScope::User,
-        doc: "whether commands of a plan may speak to sockets of programs outside, as with `--unix-sockets`",
+        doc: "whether commands of a plan may connect to sockets of programs outside, as with `--unix-sockets`",
     },
     SettingEntry {
         key: SettingKey::LimitsCost,
@@ -345,7 +345,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Money,
         default: "10.00",
         scope: SettingScope::Tighten,
-        doc: "what a plan may spend on models all in all, in dollars; a model without a known price is not counted",
+        doc: "maximum cost of models per plan, in dollars; a model without a known price is not counted",
     },
     SettingEntry {
         key: SettingKey::LimitsDayCost,
@@ -353,7 +353,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Money,
         default: "none",
         scope: SettingScope::User,
-        doc: "what all plans together may spend on models in one day (UTC), in dollars",
+        doc: "maximum cost of models of all plans in one day (UTC), in dollars",
     },
     SettingEntry {
         key: SettingKey::LimitsDisk,
@@ -361,7 +361,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 1_048_576 },
         default: "256",
         scope: SettingScope::User,
-        doc: "a command that leaves less than this free on a disk is ended, in MB; 0 lets it fill the disk",
+        doc: "a command that leaves less free space on a disk than this is killed, in MB; 0 for no limit",
     },
     SettingEntry {
         key: SettingKey::LimitsMemory,
@@ -369,7 +369,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 1_073_741_824 },
         default: "0",
         scope: SettingScope::User,
-        doc: "how much memory a command may use, in MB, half of it for /tmp and the like; 0: three quarters of the machine's",
+        doc: "maximum memory of a command, in MB, half of it for /tmp and similar; 0: three quarters of the machine's memory",
     },
     SettingEntry {
         key: SettingKey::LimitsParallel,
@@ -377,7 +377,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 32 },
         default: "4",
         scope: SettingScope::Tighten,
-        doc: "how many nodes of a plan run beside each other",
+        doc: "maximum number of nodes of a plan that run concurrently",
     },
     SettingEntry {
         key: SettingKey::LimitsProcesses,
@@ -385,7 +385,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::CountOrAny { max: 4_194_304 },
         default: "8192",
         scope: SettingScope::User,
-        doc: "how many processes and threads a command may have at once; 0 for no bound",
+        doc: "maximum number of processes and threads of a command; 0 for no limit",
     },
     SettingEntry {
         key: SettingKey::LimitsSteps,
@@ -393,7 +393,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1_000_000_000 },
         default: "200",
         scope: SettingScope::Tighten,
-        doc: "how many steps a plan may run all in all; to try one again is none",
+        doc: "maximum number of steps per plan; retries are not counted",
     },
     SettingEntry {
         key: SettingKey::LimitsTime,
@@ -401,7 +401,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Span { min_s: 1, max_s: 30 * 86_400 },
         default: "2h",
         scope: SettingScope::Tighten,
-        doc: "how long a plan may work all in all",
+        doc: "maximum working time per plan",
     },
     SettingEntry {
         key: SettingKey::LimitsTokens,
@@ -409,7 +409,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 1_000_000_000_000 },
         default: "5000000",
         scope: SettingScope::Tighten,
-        doc: "how many tokens models may read and write for a plan all in all; 0 asks none",
+        doc: "maximum number of tokens that models read and write per plan; 0 calls no model",
     },
     SettingEntry {
         key: SettingKey::LimitsToolCalls,
@@ -417,7 +417,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1_000_000_000 },
         default: "1000",
         scope: SettingScope::Tighten,
-        doc: "how many tools a plan may call all in all, commands and checks",
+        doc: "maximum number of tool calls per plan, including commands and checks",
     },
     SettingEntry {
         key: SettingKey::ModelDefault,
@@ -425,7 +425,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Model,
         default: "",
         scope: SettingScope::Anybody,
-        doc: "the model that actors use which name none, as PROVIDER/NAME",
+        doc: "the model of actors that name none, as PROVIDER/NAME",
     },
     SettingEntry {
         key: SettingKey::NotifyBell,
@@ -433,7 +433,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Word(&["off", "on"]),
         default: "on",
         scope: SettingScope::User,
-        doc: "whether `top` and `plan watch` ring when a plan comes to need you",
+        doc: "whether `top` and `plan watch` ring the bell when a plan needs you",
     },
     SettingEntry {
         key: SettingKey::NotifyCommand,
@@ -441,7 +441,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::User,
-        doc: "what a worker runs when a plan needs you, the news as its last argument: notify-send",
+        doc: "the command that a worker runs when a plan needs you, with the message as its last argument: notify-send",
     },
     SettingEntry {
         key: SettingKey::PathsProtected,
@@ -449,7 +449,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::Tighten,
-        doc: "files and directories that are never written, beside .git and its like: patterns as in a .gitignore",
+        doc: "files and directories that are never written, in addition to .git and similar: patterns as in .gitignore",
     },
     SettingEntry {
         key: SettingKey::PlanConcurrency,
@@ -457,7 +457,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1024 },
         default: "4",
         scope: SettingScope::User,
-        doc: "how many plans work at once; the rest wait in order",
+        doc: "maximum number of plans that run at once; the others wait in order",
     },
     SettingEntry {
         key: SettingKey::PolicyDenyTools,
@@ -465,7 +465,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::Joined,
-        doc: "tools that no plan may call: names, groups like shell, SERVER.TOOL or SERVER.*; all levels add up",
+        doc: "tools that no plan may call: names, groups like shell, SERVER.TOOL or SERVER.*; all levels are joined",
     },
     SettingEntry {
         key: SettingKey::PolicyNetwork,
@@ -481,7 +481,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Word(&["required", "landlock", "optional"]),
         default: "required",
         scope: SettingScope::User,
-        doc: "what has to keep commands apart: namespaces, or, where those do not work, Landlock alone, or nothing",
+        doc: "the isolation that commands require: namespaces, or at least Landlock, or none",
     },
     SettingEntry {
         key: SettingKey::PolicyTrust,
@@ -489,7 +489,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Word(&["ask", "all"]),
         default: "ask",
         scope: SettingScope::User,
-        doc: "whether checks, actions and actors of a project need your trust before they run in the sandbox; what they ask for beyond it always does",
+        doc: "whether checks, actions and actors of a project need your trust before they run in the sandbox; access beyond the sandbox always does",
     },
     SettingEntry {
         key: SettingKey::RecoveryMaxRetriesPerPlan,
@@ -497,7 +497,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 1000 },
         default: "30",
         scope: SettingScope::Anybody,
-        doc: "how often the steps of a plan are tried again all in all; then it asks",
+        doc: "maximum number of retries per plan; after that it asks you",
     },
     SettingEntry {
         key: SettingKey::RecoveryMaxRetriesPerStep,
@@ -505,7 +505,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 100 },
         default: "3",
         scope: SettingScope::Anybody,
-        doc: "how often a step is tried again after an error that may pass by itself",
+        doc: "maximum number of retries per step after a transient error",
     },
     SettingEntry {
         key: SettingKey::RetentionDays,
@@ -513,7 +513,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 36_500 },
         default: "30",
         scope: SettingScope::User,
-        doc: "how long finished plans and what undoes them are kept",
+        doc: "how many days finished plans and their undo journals are stored",
     },
     SettingEntry {
         key: SettingKey::RetentionMaxMb,
@@ -521,7 +521,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "5120",
         scope: SettingScope::User,
-        doc: "above this the oldest finished plans go first",
+        doc: "above this size, the oldest finished plans are removed first",
     },
     SettingEntry {
         key: SettingKey::SandboxCopyMaxFiles,
@@ -529,7 +529,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1_000_000_000 },
         default: "500000",
         scope: SettingScope::User,
-        doc: "how many files a sandbox may have that is a copy of the project",
+        doc: "maximum number of files in a sandbox that is a copy of the project",
     },
     SettingEntry {
         key: SettingKey::SandboxCopyMaxMb,
@@ -537,7 +537,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 1, max: 1_000_000_000 },
         default: "8192",
         scope: SettingScope::User,
-        doc: "how many megabytes a sandbox may have that is a copy of the project",
+        doc: "maximum size of a sandbox that is a copy of the project, in MB",
     },
     SettingEntry {
         key: SettingKey::SandboxDir,
@@ -545,7 +545,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Path,
         default: "",
         scope: SettingScope::User,
-        doc: "where sandboxes lie; in the data directory when empty",
+        doc: "the directory of sandboxes; if empty, in the data directory",
     },
     SettingEntry {
         key: SettingKey::SandboxStrategy,
@@ -553,7 +553,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Word(&["auto", "overlay", "reflink", "worktree", "copy"]),
         default: "auto",
         scope: SettingScope::User,
-        doc: "the kind of sandbox: the best that works, or only the one that is named",
+        doc: "the kind of sandbox: the best that works (auto), or exactly this one",
     },
     SettingEntry {
         key: SettingKey::ValidationFixAttempts,
@@ -561,7 +561,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Count { min: 0, max: 10 },
         default: "3",
         scope: SettingScope::Anybody,
-        doc: "how often an actor that can mend is told what the checks found",
+        doc: "how often an actor that can repair its work receives the results of failed checks",
     },
 ];
 

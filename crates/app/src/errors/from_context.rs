@@ -5,7 +5,7 @@
 
 use engine::context::{ContextError, PipelineError, RulesError};
 
-use super::{CommandError, codes};
+use super::{CommandError, codes, hints};
 use crate::config::ConfigError;
 
 /// There is no context.
@@ -14,11 +14,10 @@ pub fn context(error: ContextError) -> CommandError {
         ContextError::Pipeline(error) => pipeline(&error),
         ContextError::Rules(error) => rules(error),
         ContextError::Config(error) => CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
-        error @ ContextError::NoRedactor => CommandError::new(&codes::IO_FAILED, error.to_string()).hint(
-            "see who may write `redaction.key` in the data directory, or name another: `--data-dir DIR`",
-        ),
-        error @ ContextError::Root { .. } => CommandError::new(&codes::PROJECT_NOT_FOUND, error.to_string())
-            .hint("check the path: a project is named by its directory"),
+        error @ ContextError::NoRedactor => {
+            CommandError::new(&codes::IO_FAILED, error.to_string()).hint(hints::REDACTION_KEY)
+        }
+        error @ ContextError::Root { .. } => CommandError::new(&codes::PROJECT_NOT_FOUND, error.to_string()),
         error @ ContextError::Panicked(_) => CommandError::new(&codes::INTERNAL, error.to_string()),
     }
 }
@@ -33,10 +32,8 @@ fn pipeline(error: &PipelineError) -> CommandError {
         PipelineError::FocusNotFound { .. } | PipelineError::FocusBeyond { .. } => {
             CommandError::new(&codes::FOCUS_NOT_FOUND, told)
         }
-        PipelineError::FocusAmbiguous { .. } => CommandError::new(&codes::FOCUS_AMBIGUOUS, told)
-            .hint("name the file that you mean, or some of its lines"),
-        PipelineError::FocusExcluded { .. } => CommandError::new(&codes::FOCUS_EXCLUDED, told)
-            .hint("see what leaves it out with `agents config get context.exclude --origin`"),
+        PipelineError::FocusAmbiguous { .. } => CommandError::new(&codes::FOCUS_AMBIGUOUS, told),
+        PipelineError::FocusExcluded { .. } => CommandError::new(&codes::FOCUS_EXCLUDED, told),
         PipelineError::FocusTooMany { .. } => CommandError::new(&codes::USAGE, told),
         PipelineError::ProjectUnknown(_) | PipelineError::NoProject => {
             CommandError::new(&codes::PROJECT_NOT_FOUND, told)

@@ -16,10 +16,9 @@ use engine::{
 use serde_json::json;
 use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
 
-use super::{Code, CommandError, codes};
+use super::{CommandError, codes, hints};
 use crate::output::one_line;
 
-const FREE_SPACE: &str = "free some space on the disk of the data directory, then try again";
 const FULL: &str =
     "the disk of the store of plans is full, so this could not be written; nothing before it is lost";
 
@@ -29,15 +28,12 @@ pub fn store(error: &StoreError) -> CommandError {
         StoreError::TooNew { .. } => too_new(error),
         StoreError::Unreadable { .. } => {
             CommandError::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
-                .hint("a newer `agents` made it, most likely: use that one; all other plans go on")
         }
-        StoreError::Damaged { .. } => CommandError::new(&codes::CHANGES_DAMAGED, error.to_string())
-            .hint("restore `agents.db` of the data directory from a backup, or run the work again; all other plans go on"),
-        StoreError::Full => CommandError::new(&codes::STORE_FULL, FULL).hint(FREE_SPACE),
+        StoreError::Damaged { .. } => CommandError::new(&codes::CHANGES_DAMAGED, error.to_string()),
+        StoreError::Full => CommandError::new(&codes::STORE_FULL, FULL),
         StoreError::Busy => store_busy(),
         StoreError::LeaseLost(_) | StoreError::Broken { .. } => {
             CommandError::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"))
-                .hint("see `agents doctor`")
         }
     }
 }
@@ -48,27 +44,21 @@ fn store_busy() -> CommandError {
         &codes::STORE_BUSY,
         "another process has kept the store of plans locked for 10 seconds, so this could not be written",
     )
-    .hint(
-        "find out who holds `agents.db` of the data directory (a backup, an open `sqlite3`), then try again",
-    )
 }
 
 /// A newer program has been at the store.
 fn too_new(error: &impl std::fmt::Display) -> CommandError {
     CommandError::new(&codes::STORE_TOO_NEW, format!("{error}; it was left as it is"))
-        .hint("use the newer `agents`, or another data directory: `--data-dir DIR`")
 }
 
 /// No plan was found.
 pub fn find(error: &FindError) -> CommandError {
     match error {
         FindError::NotFound { word } if word == "@last" => {
-            CommandError::new(&codes::PLAN_NOT_FOUND, "there is no plan yet")
-                .hint("start one with `agents run -- COMMAND`")
+            CommandError::new(&codes::PLAN_NOT_FOUND, "there is no plan yet").hint(hints::START_PLAN)
         }
         FindError::NotFound { word } => {
             CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
-                .hint("see `agents plan list`; a plan is named by its id, the beginning of its id, or @last")
         }
         FindError::NotHere { newest, roots } => {
             let shown: Vec<String> =
@@ -81,7 +71,8 @@ pub fn find(error: &FindError) -> CommandError {
                 ),
             )
             .detail(json!({ "newest": newest, "roots": shown }))
-            .hint(format!("name it if you mean it: `agents plan status {newest}`"))
+            .hint(hints::NAME_PLAN)
+            .field("id", newest)
         }
         FindError::Ambiguous { word, candidates } => {
             let ids: Vec<String> = candidates.iter().map(ToString::to_string).collect();
@@ -90,7 +81,7 @@ pub fn find(error: &FindError) -> CommandError {
                 format!("`{word}` is the beginning of several plans' ids"),
             );
             let failure = ids.iter().fold(failure, |failure, id| failure.line(id.clone()));
-            failure.detail(json!({ "candidates": ids })).hint("give more letters of the id")
+            failure.detail(json!({ "candidates": ids }))
         }
         FindError::Store(error) => store(error),
     }
@@ -101,16 +92,13 @@ pub fn plan(error: &PlanStoreError, id: &str) -> CommandError {
     match error {
         PlanStoreError::NotFound { .. } => {
             CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
-                .hint("see `agents plan list`")
         }
         PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
         PlanStoreError::QueueFull { queued } => {
             CommandError::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
-                .hint("see them with `agents plan list --state queued`")
-                .hint("cancel all that wait: `agents plan cancel --state queued --all`")
         }
         PlanStoreError::Refused(refused) => {
-            CommandError::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}"))
+            CommandError::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}")).plan(id)
         }
         PlanStoreError::IdTaken { .. } => CommandError::new(&codes::INTERNAL, error.to_string()),
         PlanStoreError::Store(error) => store(error),
@@ -118,15 +106,15 @@ pub fn plan(error: &PlanStoreError, id: &str) -> CommandError {
 }
 
 fn busy(id: &str, why: &str) -> CommandError {
-    CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is busy: {why}"))
-        .hint(format!("follow it with `agents plan watch {id}`, or stop it with `agents plan cancel {id}`"))
+    CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is busy: {why}")).plan(id)
 }
 
 /// The engine could not be opened.
 pub fn open(error: &EngineOpenError) -> CommandError {
     match error {
-        EngineOpenError::DataDir { .. } => CommandError::new(&codes::IO_FAILED, error.to_string())
-            .hint("name another one with `--data-dir DIR`"),
+        EngineOpenError::DataDir { .. } => {
+            CommandError::new(&codes::IO_FAILED, error.to_string()).hint(hints::OTHER_DATA_DIR)
+        }
         EngineOpenError::Store(error) => open_store(error),
         EngineOpenError::Contexts(error) => {
             CommandError::new(&codes::CONFIG_VALUE_INVALID, error.to_string())
@@ -135,8 +123,7 @@ pub fn open(error: &EngineOpenError) -> CommandError {
             &codes::JOURNAL_STUCK,
             format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
         )
-        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped")
-        .hint("see what is open with `agents doctor`; to give it up: `agents plan gc --set-aside ID`"),
+        .hint(hints::REMOVE_CAUSE_OR_ABANDON),
     }
 }
 
@@ -144,26 +131,25 @@ fn open_store(error: &StoreOpenError) -> CommandError {
     let failure = |message: String| CommandError::new(&codes::STORE_FAILED, message);
     match error {
         StoreOpenError::TooNew { .. } => too_new(error),
-        StoreOpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
-            .hint("move the file away, or use another data directory: `--data-dir DIR`"),
-        StoreOpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are")).hint(format!(
-            "move {} away, or put the right one in its place: then all that is in the store is there again",
-            log.display()
-        )),
-        StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
-            "save what can be read with `sqlite3 {} .recover`, then move it away; a new store begins empty",
-            path.display()
-        )),
-        StoreOpenError::Unsupported { .. } => {
-            failure(error.to_string()).hint("use a directory of this machine: `--data-dir DIR`")
+        StoreOpenError::Foreign { .. } => {
+            failure(format!("{error}; it was left as it is")).hint(hints::MOVE_FILE_AWAY)
         }
-        StoreOpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => CommandError::new(
-            &codes::STORE_FULL,
-            format!("{error}: its disk is full; nothing that is there is lost"),
-        )
-        .hint(FREE_SPACE),
-        StoreOpenError::Io { source, .. } => failure(format!("{error}: {source}"))
-            .hint("see who may write there and whether there is space, or use another one: `--data-dir DIR`"),
+        StoreOpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are"))
+            .hint(hints::MOVE_LOG_AWAY)
+            .field("log", log.display()),
+        StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is"))
+            .hint(hints::RECOVER_STORE)
+            .field("path", path.display()),
+        StoreOpenError::Unsupported { .. } => failure(error.to_string()).hint(hints::LOCAL_DIRECTORY),
+        StoreOpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+            CommandError::new(
+                &codes::STORE_FULL,
+                format!("{error}: its disk is full; nothing that is there is lost"),
+            )
+        }
+        StoreOpenError::Io { source, .. } => {
+            failure(format!("{error}: {source}")).hint(hints::CHECK_STORE_FILE)
+        }
         StoreOpenError::Busy => store_busy(),
     }
 }
@@ -190,8 +176,7 @@ pub fn execute(error: &ExecuteError, id: &str) -> CommandError {
             &codes::PLAN_COMPLETE,
             format!("plan {id} has done its work already, which is kept"),
         )
-        .hint(format!("see it with `agents plan diff {id}`, apply it with `agents plan apply {id}`"))
-        .hint(format!("to do it anew: `agents plan execute {id} --again`")),
+        .plan(id),
         ExecuteError::NotReady { state, .. } => not_ready(*state, id),
         ExecuteError::Final { state, .. } => ended(*state, id),
         ExecuteError::Plan(error) => plan(error, id),
@@ -199,10 +184,11 @@ pub fn execute(error: &ExecuteError, id: &str) -> CommandError {
             &codes::STORE_FAILED,
             format!("plan {id} failed, which could not be stored: {why}"),
         )
-        .hint(format!("free some space on the disk of the data directory, then `agents plan resume {id}`")),
+        .hint(hints::FREE_SPACE_AND_RESUME)
+        .plan(id),
         ExecuteError::NoWorker(why) => {
             CommandError::new(&codes::IO_FAILED, format!("no work can be done: {why}"))
-                .hint("see `agents doctor`: most often the disk of the data directory is full")
+                .hint(hints::DISK_IS_FULL)
         }
     }
 }
@@ -211,38 +197,31 @@ fn ended(state: PlanState, id: &str) -> CommandError {
     let failure =
         CommandError::new(&codes::PLAN_FINAL, format!("plan {id} is {}, which is final", state.word()));
     match state {
-        PlanState::Apply(ApplyState::Applied) => {
-            failure.hint(format!("to take it back: `agents plan undo {id}`"))
-        }
+        PlanState::Apply(ApplyState::Applied) => failure.hint(hints::UNDO).plan(id),
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
-            failure.hint(format!("what it changed is kept: `agents plan diff {id}`"))
+            failure.hint(hints::CHANGES_ARE_STORED).plan(id)
         }
     }
 }
 
 fn not_ready(state: PlanState, id: &str) -> CommandError {
-    let failure = |code: &'static Code, message: String| CommandError::new(code, message);
+    let failure = |message: String| CommandError::new(&codes::PLAN_NOT_READY, message).plan(id);
     match state {
         PlanState::Strategize(WorkState::Errored)
         | PlanState::Execute(WorkState::Errored)
         | PlanState::Apply(ApplyState::Errored) => {
-            failure(&codes::PLAN_NOT_READY, format!("plan {id} failed in {}", state.phase()))
-                .hint(format!("see why with `agents plan errors {id}`, then `agents plan resume {id}`"))
+            failure(format!("plan {id} failed in {}", state.phase())).hint(hints::SEE_ERRORS)
         }
         PlanState::Apply(ApplyState::Constrained) => {
-            failure(&codes::PLAN_NOT_READY, format!("plan {id} was not applied: something stands in the way"))
-                .hint(format!(
-                    "see it with `agents plan diff {id} --conflicts`, then `agents plan apply {id}`"
-                ))
+            failure(format!("plan {id} was not applied: something stands in the way"))
+                .hint(hints::SEE_CONFLICTS)
         }
         PlanState::Execute(WorkState::Complete) => {
-            failure(&codes::PLAN_NOT_READY, format!("plan {id} has done its work; nothing of it failed"))
-                .hint(format!("apply it with `agents plan apply {id}`"))
+            failure(format!("plan {id} has done its work; nothing of it failed")).hint(hints::APPLY)
         }
         PlanState::Strategize(WorkState::Queued | WorkState::Complete)
         | PlanState::Execute(WorkState::Queued) => {
-            failure(&codes::PLAN_NOT_READY, format!("plan {id} has not been executed yet"))
-                .hint(format!("execute it with `agents plan execute {id}`"))
+            failure(format!("plan {id} has not been executed yet")).hint(hints::EXECUTE)
         }
         PlanState::Strategize(WorkState::Processing)
         | PlanState::Execute(WorkState::Processing)
@@ -258,22 +237,22 @@ fn not_ready(state: PlanState, id: &str) -> CommandError {
 /// Nothing was said to a plan.
 pub fn guide(error: &GuidanceError, id: &str) -> CommandError {
     match error {
-        GuidanceError::Length { .. } => CommandError::new(&codes::DECISION_INVALID, error.to_string())
-            .hint("put what is longer into a file of the project, and name the file"),
+        GuidanceError::Length { .. } => {
+            CommandError::new(&codes::DECISION_INVALID, error.to_string()).hint(hints::SHORTER_PROMPT)
+        }
         GuidanceError::Final { state, .. } => ended(*state, id),
-        GuidanceError::Busy { state, .. } => busy(id, &format!("it is {state}, and cannot begin again now"))
-            .hint(format!(
-                "what is said without `--replan` is heeded as it goes on: `agents plan prompt {id} TEXT`"
-            )),
+        GuidanceError::Busy { state, .. } => {
+            busy(id, &format!("it is {state}, and cannot begin again now")).hint(hints::CONTINUES_WITH_PROMPT)
+        }
         GuidanceError::NotStopped { .. } => {
             busy(id, "it is asked to stop, has not answered yet, and begins again when it has")
-                .hint(format!("follow it with `agents plan watch {id}`"))
+                .hint(hints::FOLLOW)
         }
         GuidanceError::ReversionsSpent { .. } => CommandError::new(
             &codes::REVERSIONS_SPENT,
             format!("plan {id} has begun again {REVERSIONS_MAX} times, which is as often as it may"),
         )
-        .hint(format!("say it without `--replan`, or do the work anew: `agents plan execute {id} --again`")),
+        .plan(id),
         GuidanceError::Plan(error) => plan(error, id),
         GuidanceError::Decision(error) => match error {
             DecisionStoreError::Invalid(_) => CommandError::new(&codes::DECISION_INVALID, error.to_string()),
@@ -289,12 +268,12 @@ pub fn guide(error: &GuidanceError, id: &str) -> CommandError {
 /// No decision was found.
 pub fn find_decision(error: &FindDecisionError) -> CommandError {
     match error {
-        FindDecisionError::NotFound { .. } => CommandError::new(&codes::DECISION_NOT_FOUND, error.to_string())
-            .hint("see the decisions of a plan with `agents plan tree ID`; one is named by its id or as PLAN:NUMBER"),
+        FindDecisionError::NotFound { .. } => {
+            CommandError::new(&codes::DECISION_NOT_FOUND, error.to_string())
+        }
         FindDecisionError::Ambiguous { candidates, .. } => {
             let failure = CommandError::new(&codes::DECISION_AMBIGUOUS, error.to_string());
-            let failure = candidates.iter().fold(failure, |failure, one| failure.line(one.clone()));
-            failure.hint("give more letters, or name it as PLAN:NUMBER")
+            candidates.iter().fold(failure, |failure, one| failure.line(one.clone()))
         }
         FindDecisionError::Plan(error) => find(error),
         FindDecisionError::Store(error) => store(error),
@@ -305,8 +284,9 @@ pub fn find_decision(error: &FindDecisionError) -> CommandError {
 pub fn limits(error: &LimitsError, id: &str) -> CommandError {
     match error {
         LimitsError::Final { state, .. } => ended(*state, id),
-        LimitsError::TooLow(low) => CommandError::new(&codes::LIMIT_TOO_LOW, format!("plan {id}: {low}"))
-            .hint(format!("see what it has used with `agents plan status {id}`")),
+        LimitsError::TooLow(low) => {
+            CommandError::new(&codes::LIMIT_TOO_LOW, format!("plan {id}: {low}")).plan(id)
+        }
         LimitsError::Plan(error) => plan(error, id),
         LimitsError::Ledger(error) => CommandError::new(&codes::INTERNAL, error.to_string()),
     }
@@ -314,25 +294,29 @@ pub fn limits(error: &LimitsError, id: &str) -> CommandError {
 
 /// A plan was not applied.
 pub fn apply(error: &ApplyError, id: &str) -> CommandError {
+    not_done(error, id, "applied")
+}
+
+/// A plan was not `done`: applied or undone.
+fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
     match error {
         ApplyError::NotReady { state, .. } => not_ready(*state, id),
         ApplyError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
-        ApplyError::OtherChoice { worker, .. } => {
-            CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is being applied with another choice by {worker}"))
-                .hint(format!(
-                    "wait for it with `agents plan watch {id}`, then `agents plan undo {id}`; or stop the plan for good with `agents plan cancel {id}`"
-                ))
-        }
+        ApplyError::OtherChoice { worker, .. } => CommandError::new(
+            &codes::PLAN_BUSY,
+            format!("plan {id} is being applied with another choice by {worker}"),
+        )
+        .hint(hints::WAIT_THEN_UNDO)
+        .plan(id),
         ApplyError::AlreadyApplied { files, of, left_out, .. } => already_applied(*files, *of, left_out, id),
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
         ApplyError::ReadOnly { .. } => {
             CommandError::new(&codes::PLAN_READ_ONLY, format!("plan {id} was made to read only: it is done"))
-                .hint(format!("see what it found with `agents plan logs {id}`"))
+                .plan(id)
         }
         ApplyError::NothingToApply { .. } => {
             CommandError::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
-                .hint("if an apply of nothing is meant, add `--allow-empty`")
         }
         ApplyError::Validation { summary, .. } => validation(summary, id),
         ApplyError::Recheck { reasons, .. } => recheck(reasons, id),
@@ -344,8 +328,7 @@ pub fn apply(error: &ApplyError, id: &str) -> CommandError {
                     "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb, or could not be read"
                 ),
             );
-            let failure = files.iter().fold(failure, |failure, file| failure.line(file.clone()));
-            failure.hint("leave them out with `--reject FILE`, or raise the setting and execute again")
+            files.iter().fold(failure, |failure, file| failure.line(file.clone()))
         }
         ApplyError::Conflicts { conflicts, reasons, .. } => {
             let told: Vec<(String, String)> = if conflicts.is_empty() {
@@ -353,80 +336,82 @@ pub fn apply(error: &ApplyError, id: &str) -> CommandError {
             } else {
                 conflicts.iter().map(|found| (found.address.clone(), found.kind.sentence())).collect()
             };
-            conflict_failure(&told, conflicts, id)
+            conflict_failure(&told, conflicts, id, done)
         }
         ApplyError::UndoExpired { .. } => CommandError::new(
             &codes::UNDO_EXPIRED,
             format!("plan {id} cannot be undone any more: its journal was removed"),
-        )
-        .hint("use your version control to take the changes back"),
+        ),
         ApplyError::UndoDamaged { journal, .. } => CommandError::new(
             &codes::JOURNAL_DAMAGED,
             format!(
                 "plan {id} cannot be undone: its journal is damaged; nothing was written, and {} is left as it is",
                 journal.display()
             ),
-        )
-        .hint("use your version control to take the changes back"),
+        ),
         ApplyError::BranchExists { name } => {
             CommandError::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
-                .hint("choose another name: `--branch NAME`")
         }
         ApplyError::Withdrawn { .. } => CommandError::new(
             &codes::CANCELLED,
             format!("stopped; nothing was written, and plan {id} is as it was"),
         )
-        .hint(format!("apply it when you like: `agents plan apply {id}`")),
+        .hint(hints::APPLY_LATER)
+        .plan(id),
         ApplyError::Cancelled { .. } => CommandError::new(
             &codes::CANCELLED,
             format!("the apply of plan {id} was cancelled; nothing was written"),
-        ),
+        )
+        .hint(hints::SEE_CHANGES)
+        .plan(id),
         ApplyError::Failed { why, .. } => CommandError::new(
             &codes::PLAN_ERRORED,
-            format!("plan {id} was not applied, your files are as they were: {why}"),
+            format!("plan {id} was not {done}, your files are as they were: {why}"),
         )
-        .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
+        .hint(hints::APPLY_WHEN_REPAIRED)
+        .plan(id),
         ApplyError::Stuck { why, .. } => CommandError::new(
             &codes::JOURNAL_STUCK,
-            format!("the apply of plan {id} can be neither finished nor rolled back, some of its files may be written: {why}"),
-        )
-        .hint("remove the cause (often a full disk), then run any command: it finishes the apply or rolls it back"),
-        ApplyError::Locks(error) => locks(error, id),
+            format!(
+                "the apply of plan {id} can be neither finished nor rolled back, some of its files may be written: {why}"
+            ),
+        ),
+        ApplyError::Locks(error) => locks(error, id, done),
         ApplyError::Merging(error) => CommandError::new(
             &codes::IO_FAILED,
-            format!("plan {id} was not applied, nothing was written: {error}"),
+            format!("plan {id} was not {done}, nothing was written: {error}"),
         )
-        .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
+        .hint(hints::APPLY_WHEN_REPAIRED)
+        .plan(id),
         ApplyError::Plan(error) => plan(error, id),
         ApplyError::Execute(error) => execute(error, id),
     }
 }
 
 /// The plan or a project could not be locked.
-fn locks(error: &LocksError, id: &str) -> CommandError {
+fn locks(error: &LocksError, id: &str, done: &str) -> CommandError {
     match error {
         LocksError::Held { .. } => busy(id, &error.to_string()),
         LocksError::Store(error) => store(error),
         LocksError::Root { .. } | LocksError::Presence(_) => CommandError::new(
             &codes::IO_FAILED,
-            format!("plan {id} was not applied, nothing was written: {error}"),
+            format!("plan {id} was not {done}, nothing was written: {error}"),
         )
-        .hint("see `agents doctor`; when the cause is gone, try again"),
+        .hint(hints::SEE_DOCTOR_THEN_RETRY),
     }
 }
 
 fn selection(error: &SelectionError, id: &str) -> CommandError {
     let failure = CommandError::new(&codes::NO_SUCH_HUNK, error.to_string());
     match error {
-        SelectionError::NoSuchHunk { word, .. } if domain::contains_mark(word) => failure
-            .hint("a secret in a name is shown as a mark; choose the file by a pattern, such as `*.txt`"),
+        SelectionError::NoSuchHunk { word, .. } if domain::contains_mark(word) => {
+            failure.hint(hints::ADDRESS_BY_PATTERN)
+        }
         SelectionError::NoSuchHunk { nearest: Some(nearest), .. } => {
-            failure.hint(format!("did you mean `{nearest}`? All addresses: `agents plan diff {id} --stat`"))
+            failure.hint(hints::NEAREST_ADDRESS).field("nearest", nearest).plan(id)
         }
-        SelectionError::NoSuchHunk { nearest: None, .. } => failure.hint("the plan changed nothing"),
-        SelectionError::TakesHunk { file, .. } => {
-            failure.hint(format!("take the whole file: `--take {file}`"))
-        }
+        SelectionError::NoSuchHunk { nearest: None, .. } => failure.hint(hints::NO_CHANGES),
+        SelectionError::TakesHunk { file, .. } => failure.hint(hints::TAKE_WHOLE_FILE).field("file", file),
     }
 }
 
@@ -438,9 +423,7 @@ fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> Co
     let failure = CommandError::new(&codes::ALREADY_APPLIED, message);
     let failure =
         left_out.iter().fold(failure, |failure, address| failure.line(format!("left out: {address}")));
-    failure
-        .detail(json!({ "files": files, "of": of, "left_out": left_out }))
-        .hint(format!("undo it first: `agents plan undo {id}`, then choose anew: `agents plan apply {id}`"))
+    failure.detail(json!({ "files": files, "of": of, "left_out": left_out })).plan(id)
 }
 
 /// Converts the error of an apply that could not be abandoned.
@@ -448,7 +431,6 @@ pub fn set_aside(error: &AbandonError, id: &str) -> CommandError {
     match error {
         AbandonError::NotOpen { .. } => {
             CommandError::new(&codes::NO_OPEN_APPLY, format!("plan {id} has no interrupted apply"))
-                .hint("see what is open with `agents doctor`")
         }
         AbandonError::Busy { .. } => busy(id, "somebody works on its apply or on its project"),
         AbandonError::Io(_) => CommandError::new(&codes::IO_FAILED, error.to_string()),
@@ -476,27 +458,20 @@ pub fn validation(summary: &ValidationSummary, id: &str) -> CommandError {
         .iter()
         .fold(failure, |failure, name| failure.line(one_line(name)))
         .detail(json!({ "failed": failed, "not_run": not_run, "untrusted": untrusted }))
-        .hint(format!(
-            "see their output with `agents plan logs {id}`; try anew with `agents plan execute {id} --again`"
-        ))
+        .plan(id)
 }
 
 /// Checks failed on the merged tree.
 pub fn recheck(reasons: &[ConstraintReason], id: &str) -> CommandError {
     let message = format!("the checks of plan {id} fail on your present tree; nothing was written");
-    with_reasons(CommandError::new(&codes::RECHECK_FAILED, message), reasons)
-        .hint(format!("see the output of the checks with `agents plan logs {id}`"))
-        .hint(format!(
-            "do the work anew on your present tree: `agents plan execute {id} --again`; apply it all the same: `agents plan apply {id} --no-recheck`"
-        ))
+    with_reasons(CommandError::new(&codes::RECHECK_FAILED, message), reasons).plan(id)
 }
 
 /// The tree does not come to rest.
 pub fn tree_moving(reasons: &[ConstraintReason], id: &str) -> CommandError {
     let message =
         format!("plan {id} is not applied: your tree changes while its checks run; nothing was written");
-    with_reasons(CommandError::new(&codes::TREE_MOVING, message), reasons)
-        .hint(format!("when what writes there has ended: `agents plan apply {id}`"))
+    with_reasons(CommandError::new(&codes::TREE_MOVING, message), reasons).plan(id)
 }
 
 /// The failure with the reasons, one on a line.
@@ -519,17 +494,18 @@ fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Comma
         .iter()
         .fold(failure, |failure, name| failure.line(one_line(name)))
         .detail(json!({ "failed": [], "not_run": not_run, "untrusted": untrusted }))
-        .hint("in the project: see what they run with `agents trust --list`, trust them with `agents trust`")
-        .hint(format!("then apply the plan, which runs them first: `agents plan apply {id}`"))
-        .hint(format!("or apply without them: `agents plan apply {id} --unchecked`"))
+        .hint(hints::TRUST_CHECKS)
+        .hint(hints::APPLY_RUNS_THEM)
+        .hint(hints::APPLY_UNCHECKED)
+        .plan(id)
 }
 
 /// Conflicts, named one by one.
-fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str) -> CommandError {
+fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str, done: &str) -> CommandError {
     let count = if told.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", told.len()) };
     let width = told.iter().map(|(address, _)| address.chars().count()).max().unwrap_or(0);
     let failure =
-        CommandError::new(&codes::CONFLICTS, format!("plan {id} not applied: {count}, nothing was written"));
+        CommandError::new(&codes::CONFLICTS, format!("plan {id} not {done}: {count}, nothing was written"));
     let failure = told
         .iter()
         .fold(failure, |failure, (address, sentence)| failure.line(format!("{address:width$}  {sentence}")));
@@ -541,9 +517,7 @@ fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str)
     let reject = told.first().map_or("FILE", |(address, _)| address.as_str());
     let hunk = reject.parse::<HunkAddress>();
     let take = hunk.as_ref().map_or(reject, |hunk| hunk.file.as_str());
-    failure.detail(json!({ "conflicts": detail })).hint(format!(
-        "see `agents plan diff {id} --conflicts`; leave out with `agents plan apply {id} --reject {reject}`, accept the plan's with `agents plan apply {id} --take {take}`"
-    ))
+    failure.detail(json!({ "conflicts": detail })).field("reject", reject).field("take", take).plan(id)
 }
 
 /// A conflict as programs read it.
@@ -566,22 +540,22 @@ pub fn undo(error: &ApplyError, id: &str) -> CommandError {
         return match state {
             PlanState::Apply(ApplyState::Applied) => {
                 CommandError::new(&codes::NOT_APPLIED, format!("plan {id} is undone already"))
-                    .hint(format!("to apply it again: `agents plan apply {id}`"))
+                    .hint(hints::APPLY_AGAIN)
+                    .plan(id)
             }
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => CommandError::new(
                 &codes::NOT_APPLIED,
                 format!("plan {id} is not applied ({state}): there is nothing to undo"),
-            ),
+            )
+            .plan(id),
         };
     }
-    let mut failure = apply(error, id);
-    failure.message = failure.message.replacen("not applied", "not undone", 1);
+    let mut failure = not_done(error, id, "undone");
     if let ApplyError::Withdrawn { .. } = error {
-        failure.hints = vec![format!("take it back when you like: `agents plan undo {id}`")];
+        failure = failure.only_hint(hints::UNDO_LATER);
     }
     if let ApplyError::Conflicts { .. } = error {
-        let hint = "you edited the same lines since: change them back by hand, then undo again";
-        failure.hints = vec![hint.to_owned()];
+        failure = failure.only_hint(hints::CONFLICT_AT_UNDO);
     }
     failure
 }
@@ -594,14 +568,13 @@ pub fn cancel(error: &CancelError, id: &str) -> CommandError {
             &codes::CANCEL_TOO_LATE,
             format!("plan {id} cannot be cancelled any more: it is being applied, or has been"),
         )
-        .hint(format!("to take it back: `agents plan undo {id}`")),
+        .plan(id),
         CancelError::Final { state, .. } => ended(*state, id),
         CancelError::Unconfirmed { worker, .. } => CommandError::new(
             &codes::CANCEL_UNCONFIRMED,
             format!("the cancel of plan {id} is requested, not yet confirmed by {worker}"),
         )
-        .hint("its processes are killed at once; it is confirmed when what they changed is stored (`capture.wait`)")
-        .hint(format!("it will be obeyed; look again with `agents plan status {id}`")),
+        .plan(id),
         CancelError::Plan(error) => plan(error, id),
         CancelError::Execute(error) => execute(error, id),
     }
@@ -611,8 +584,9 @@ pub fn cancel(error: &CancelError, id: &str) -> CommandError {
 pub fn artifacts(error: &ArtifactsError, id: &str) -> CommandError {
     match error {
         ArtifactsError::Plan(error) => plan(error, id),
-        ArtifactsError::Write { .. } => CommandError::new(&codes::IO_FAILED, error.to_string())
-            .hint("name an empty directory, or one that is not there yet"),
+        ArtifactsError::Write { .. } => {
+            CommandError::new(&codes::IO_FAILED, error.to_string()).hint(hints::EMPTY_DIRECTORY)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The error of a command, for people and for programs.
 //!
-//! The message carries facts: what object, what state. Hints carry advice: what to type.
+//! The message carries facts: the object and its state. Hints carry advice: the command to type. They are
+//! those of the table in [`codes`]: a failure chooses among the hints of its code and fills in the fields.
 //!
 //! # Invariants
 //! 1. Every failure has a code of [`codes`], and its exit status is that of its code.
@@ -14,10 +15,12 @@ pub mod codes;
 pub mod from_context;
 pub mod from_engine;
 
+use std::fmt;
+
 use engine::SecretFilter;
 use serde_json::{Value, json};
 
-pub use codes::{Code, Exit};
+pub use codes::{Code, Exit, Hint, hints};
 
 use crate::output::{Paint, escape_control_chars};
 
@@ -32,34 +35,94 @@ pub struct CommandError {
     pub lines: Vec<String>,
     /// The same facts for programs; null when there are none.
     pub detail: Value,
-    /// The remedies, each beginning with a small letter.
-    pub hints: Vec<String>,
+    advice: Box<Advice>,
+}
+
+/// The hints of a failure. Boxed, because most results have none.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Advice {
+    /// The hints of the code that this failure needs; the code's own if it names none.
+    chosen: Vec<Hint>,
+    /// The values of the fields in the hints; of two with one name, the later.
+    fields: Vec<(&'static str, String)>,
 }
 
 impl CommandError {
     /// A failure with a message alone.
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), lines: Vec::new(), detail: Value::Null, hints: Vec::new() }
+        let message = message.into();
+        Self { code, message, lines: Vec::new(), detail: Value::Null, advice: Box::default() }
     }
 
     /// The same without secrets.
     #[must_use]
     pub fn without_secrets(self, filter: &SecretFilter) -> Self {
         let all = |texts: Vec<String>| texts.into_iter().map(|text| filter.words(text)).collect();
+        let fields =
+            self.advice.fields.iter().map(|(name, value)| (*name, filter.words(value.clone()))).collect();
         Self {
             code: self.code,
             message: filter.words(self.message),
             lines: all(self.lines),
             detail: filter.value(self.detail),
-            hints: all(self.hints),
+            advice: Box::new(Advice { fields, ..*self.advice }),
         }
     }
 
-    /// Adds advice.
+    /// Adds a hint of the code.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
+    pub fn hint(mut self, hint: Hint) -> Self {
+        debug_assert!(
+            self.code.hint == Some(hint) || self.code.variants.contains(&hint),
+            "{} has no {hint:?}",
+            self.code.name
+        );
+        self.advice.chosen.push(hint);
         self
+    }
+
+    /// Replaces the code.
+    #[must_use]
+    pub fn with_code(self, code: &'static Code) -> Self {
+        Self { code, ..self }
+    }
+
+    /// Adds the code's own hint, which is printed alone if no other is added.
+    #[must_use]
+    pub fn own_hint(mut self) -> Self {
+        self.advice.chosen.extend(self.code.hint);
+        self
+    }
+
+    /// Replaces the hints by one.
+    #[must_use]
+    pub fn only_hint(mut self, hint: Hint) -> Self {
+        self.advice.chosen.clear();
+        self.hint(hint)
+    }
+
+    /// Sets the value of a field in the hints.
+    #[must_use]
+    pub fn field(mut self, name: &'static str, value: impl fmt::Display) -> Self {
+        self.advice.fields.push((name, value.to_string()));
+        self
+    }
+
+    /// Sets the plan that the hints name.
+    #[must_use]
+    pub fn plan(self, id: &str) -> Self {
+        self.field("id", id)
+    }
+
+    /// Returns the hints with their fields filled in.
+    pub fn hints(&self) -> Vec<String> {
+        let of_code =
+            if self.advice.chosen.is_empty() { self.code.hint.as_slice() } else { &self.advice.chosen };
+        let field = |name: &str| {
+            let found = self.advice.fields.iter().rev().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        of_code.iter().map(|hint| hint.fill(&field)).collect()
     }
 
     /// Adds a line of facts.
@@ -91,7 +154,7 @@ impl CommandError {
         for line in &self.lines {
             text.push_str(&format!("  {}\n", escape_control_chars(line)));
         }
-        for (index, hint) in self.hints.iter().enumerate() {
+        for (index, hint) in self.hints().iter().enumerate() {
             let gap = if index == 0 { "\n" } else { "" };
             text.push_str(&format!("{gap}{}: {}\n", paint.cyan("hint"), escape_control_chars(hint)));
         }
@@ -106,7 +169,7 @@ impl CommandError {
         };
         json!({
             "level": "error", "code": self.code.name, "message": self.message, "detail": detail,
-            "suggestions": self.hints,
+            "suggestions": self.hints(),
         })
     }
 }
@@ -117,8 +180,9 @@ mod tests {
 
     fn busy() -> CommandError {
         CommandError::new(&codes::PLAN_BUSY, "plan 01JB3QK7XM cannot be applied: execute is still running")
-            .hint("follow it with `agents plan watch 01JB3QK7XM`")
-            .hint("stop it with `agents plan cancel 01JB3QK7XM`")
+            .hint(hints::FOLLOW)
+            .hint(hints::CONTINUES_WITH_PROMPT)
+            .plan("01JB3QK7XM")
     }
 
     #[test]
@@ -127,7 +191,7 @@ mod tests {
             busy().line("since 12s").render(Paint::OFF),
             "error[PLAN_BUSY]: plan 01JB3QK7XM cannot be applied: execute is still running\n  since 12s\n\n\
              hint: follow it with `agents plan watch 01JB3QK7XM`\n\
-             hint: stop it with `agents plan cancel 01JB3QK7XM`\n"
+             hint: without `--replan` the plan heeds the text as it continues: `agents plan prompt 01JB3QK7XM TEXT`\n"
         );
         assert_eq!(busy().exit(), Exit::Refused);
     }
@@ -142,7 +206,7 @@ mod tests {
                 "detail": { "phase": "execute" },
                 "suggestions": [
                     "follow it with `agents plan watch 01JB3QK7XM`",
-                    "stop it with `agents plan cancel 01JB3QK7XM`",
+                    "without `--replan` the plan heeds the text as it continues: `agents plan prompt 01JB3QK7XM TEXT`",
                 ],
             })
         );

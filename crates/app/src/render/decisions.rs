@@ -128,7 +128,7 @@ pub fn affected_json(affected: &Affected) -> Value {
 /// Returns the command that corrects a decision of the plan; `None` if it cannot be corrected any more.
 fn correction(facts: &DecisionDetails, id: &str) -> Option<String> {
     let may = !facts.plan.state.is_final() && facts.decision.is_live();
-    may.then(|| crate::render::failure::say_differently(&facts.plan, id))
+    may.then(|| crate::render::next_steps::say_differently(&facts.plan, id))
 }
 
 /// One decision with all that hangs on it, for programs.

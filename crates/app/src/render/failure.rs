@@ -1,29 +1,23 @@
-//! Renders the failure of a plan: its error, the reason why it stopped, and the command that repairs it.
+//! Renders the failure of a plan: its error, the reason why it stopped, and the hint that repairs it.
 //!
 //! # Invariants
 //! 1. Every error names something to type, chosen by what went wrong and where.
 //! 2. A plan that needs a message from the user says so, and does not merely suggest a retry.
 //!
 //! # Not here
-//! What can be done with a plan that is well (`next_steps`); the whole history of its errors
-//! (`cli::plan::errors`).
+//! The commands to type next (`next_steps`); the texts of the hints (`errors::codes`); the whole history of
+//! its errors (`cli::plan::errors`).
 
 use domain::{
-    ApplyState, AskReason, ErrorCategory, ErrorRecord, GateDecision, GatePoint, Phase, Plan, PlanState,
-    RecoveryAction, WorkState,
+    ApplyState, AskReason, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES, Phase,
+    PlanState, RecoveryAction, ToolCall, WorkState,
 };
-use engine::{ConstrainedBy, ExecuteError, PlanDetails, retained_dir_of};
+use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, retained_dir_of};
 use serde_json::json;
 
-use super::usage;
-use crate::errors::{CommandError, codes, from_engine};
+use super::next_steps::{command_for, raise_command};
+use crate::errors::{CommandError, Hint, codes, from_engine, hints};
 use crate::output::one_line;
-
-/// The engine's words for a command that failed without the network and printed that it wants it.
-const NETWORK_WORDS: &str = "it probably wanted the network";
-
-/// The store's words for a plan that it gave up because the plan took its workers with it.
-const WORKER_DIED_WORDS: &str = "its worker died ";
 
 /// Returns the error at which the plan stopped; `None` if it is in no error state.
 pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
@@ -60,10 +54,7 @@ pub fn failure_of(facts: &PlanDetails, id: &str) -> Option<CommandError> {
             let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
                 failure.line(format!("{}  {}", reason.subject, reason.message))
             });
-            Some(
-                failure
-                    .hint(format!("see `agents plan diff {id} --conflicts`, then `agents plan apply {id}`")),
-            )
+            Some(failure.hint(hints::SEE_CONFLICTS).plan(id))
         }
         // It was not sent further than to here, and says what it waits for.
         PlanState::Execute(WorkState::Complete)
@@ -87,40 +78,37 @@ pub fn is_sent_on(facts: &PlanDetails) -> bool {
 fn plan_error(facts: &PlanDetails, id: &str) -> CommandError {
     let phase = facts.plan.state.phase();
     let Some(record) = facts.errors.last_failure() else {
-        return CommandError::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
-            .hint(format!("try again with `agents plan resume {id}`"));
+        return CommandError::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}")).plan(id);
     };
-    if let Some(command) = usage::raise_command(record, facts, id) {
+    if let Some(command) = raise_command(record, facts, id) {
         let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
         return CommandError::new(&codes::LIMIT_REACHED, message)
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
-            .hint(format!("let it use more and go on: `{command}`"));
+            .field("command", command);
     }
     let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
     let failure = CommandError::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
-        .detail(json!({ "category": record.error.category(), "phase": phase }));
+        .detail(json!({ "category": record.error.category(), "phase": phase }))
+        .field("command", command_for(record, facts, id))
+        .plan(id);
     let category = record.error.category();
     if category == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
-        return failure.hint(format!(
-            "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
-        ));
+        return failure.hint(hints::SEE_MACHINE);
     }
-    if let Some(hint) = not_by_itself(record, id) {
-        return failure.hint(format!("{hint}: `{}`", command_for(record, facts, id)));
+    if let Some(hint) = not_by_itself(record) {
+        let and = if category == ErrorCategory::Auth { hints::TRY_AGAIN } else { hints::NEW_PLAN };
+        return failure.hint(hint).hint(and);
     }
     if took_its_workers(record) {
-        return failure.hint(hint_for(record, facts, id));
+        return failure.hint(hints::WORKERS_DIED);
     }
-    let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
-    let command = command_for(record, facts, id);
+    let failure = failure.hint(hints::SEE_WHAT_FAILED);
     if asks_for_word(record, facts).is_some() {
-        return failure
-            .hint(format!("say what to do differently: `{command}`"))
-            .hint(format!("or try again as it is with `agents plan resume {id}`"));
+        return failure.hint(hints::SAY_DIFFERENTLY).hint(hints::RESUME_UNCHANGED);
     }
     failure.hint(match wants_network(record, facts) {
-        true => format!("let it use the network: `{command}`"),
-        false => format!("try again with `{command}`"),
+        true => hints::ALLOW_NETWORK,
+        false => hints::TRY_AGAIN,
     })
 }
 
@@ -129,12 +117,12 @@ fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
         format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
     let failure = CommandError::new(&codes::CANCELLED, message);
     match facts.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
-        None => failure,
+        None => failure.hint(hints::SEE_CHANGES).plan(id),
         Some(dir) => failure
             .line(format!(
-                "what its last command changed could not be captured; its sandbox is kept in {dir}"
+                "the changes of its last command could not be captured; its sandbox is retained in {dir}"
             ))
-            .hint("copy what you need from there, then clear it with `agents plan gc`"),
+            .hint(hints::COPY_THEN_CLEAR),
     }
 }
 
@@ -142,9 +130,7 @@ fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
 pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
     let phase = facts.plan.state.phase();
     let message = format!("plan {id} was broken off in {phase}: the process that worked on it is gone");
-    CommandError::new(&codes::PLAN_NOT_READY, message).hint(format!(
-        "go on with `agents plan resume {id}`, or stop it for good with `agents plan cancel {id}`"
-    ))
+    CommandError::new(&codes::PLAN_NOT_READY, message).hint(hints::RESUME_OR_CANCEL).plan(id)
 }
 
 /// Refuses a plan that was rolled back: nothing is left to continue or to stop.
@@ -158,81 +144,37 @@ pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> 
             &codes::PLAN_FINAL,
             format!("plan {id} was applied and undone: there is nothing to go on with, and nothing to stop"),
         )
-        .hint(format!("to apply it again: `agents plan apply {id}`"))),
-    }
-}
-
-/// Returns the command to type about an error of the plan.
-pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
-    if facts.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
-        return "agents doctor".to_owned();
-    }
-    let once_more = match record.error.phase() {
-        Phase::Apply => format!("agents plan apply {id}"),
-        Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
-    };
-    if asks_for_word(record, facts).is_some() {
-        return say_differently(&facts.plan, id);
-    }
-    match record.error.category() {
-        // An apply needs no sandbox: what stood in its way is in the project itself.
-        ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
-        ErrorCategory::Sandbox => "agents doctor".to_owned(),
-        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => ask_again_command(facts),
-        // Of two nodes of the plan itself: only another attempt is without it.
-        ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
-            format!("agents plan prompt {id} \"…\" --replan")
-        }
-        ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
-        ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
-        ErrorCategory::Budget => usage::raise_command(record, facts, id).unwrap_or(once_more),
-        ErrorCategory::Tool
-        | ErrorCategory::Timeout
-        | ErrorCategory::Connection
-        | ErrorCategory::Overloaded
-        | ErrorCategory::RateLimit
-        | ErrorCategory::Resource
-        | ErrorCategory::ModelOutput
-        | ErrorCategory::Validation
-        | ErrorCategory::Auth
-        | ErrorCategory::InvalidInput
-        | ErrorCategory::Internal => once_more,
+        .hint(hints::APPLY_AGAIN)
+        .plan(id)),
     }
 }
 
 /// Returns the hint about an error of the plan.
 pub fn hint_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
-    if let Some(why) = asks_for_word(record, facts) {
-        return format!(
-            "another strategy is called for, and {why}: say what to do differently, or resume it as it is"
-        );
-    }
-    if retained_dir_of(&record.error).is_some() {
-        return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
-    }
-    if let Some(hint) = not_by_itself(record, id) {
-        return hint;
-    }
-    match took_its_workers(record) {
-        true => format!(
-            "each process that worked on it was killed or crashed, so it is not given to another by itself: see how far it came with `agents plan logs {id}`, then try once more with `agents plan resume {id}`"
-        ),
-        false => record.recovery.hint.clone(),
-    }
+    let why = asks_for_word(record, facts);
+    let of_table = if why.is_some() {
+        Some(hints::ANOTHER_STRATEGY)
+    } else if retained_dir_of(&record.error).is_some() {
+        Some(hints::RESUME_CAPTURES)
+    } else {
+        not_by_itself(record).or_else(|| took_its_workers(record).then_some(hints::WORKERS_DIED))
+    };
+    let field = |name: &str| match name {
+        "why" => why.map(|why| why.to_string()),
+        _ => Some(id.to_owned()),
+    };
+    of_table.map_or_else(|| record.recovery.hint.clone(), |hint| hint.fill(&field))
 }
 
 /// Returns the user's remedy for an error that no retry can repair.
-fn not_by_itself(record: &ErrorRecord, id: &str) -> Option<String> {
+fn not_by_itself(record: &ErrorRecord) -> Option<Hint> {
     let category = record.error.category();
     if record.error.phase() == Phase::Apply {
         None
     } else if category == ErrorCategory::Auth {
-        Some("see to the key or the permission that is named, then go on with it".to_owned())
+        Some(hints::CHECK_KEY)
     } else if category == ErrorCategory::InvalidInput {
-        Some(format!(
-            "if what stood in its way lies outside of the plan, mend that and `agents plan resume {id}`; else mend the \
-             definition or ask differently, in a new plan, since this one keeps what it was made from"
-        ))
+        Some(hints::ASK_AGAIN)
     } else {
         None
     }
@@ -251,32 +193,16 @@ fn wants_word(facts: &PlanDetails) -> Option<AskReason> {
 }
 
 /// Returns the same for one of its errors: the plan stopped only at the last one.
-fn asks_for_word(record: &ErrorRecord, facts: &PlanDetails) -> Option<AskReason> {
+pub fn asks_for_word(record: &ErrorRecord, facts: &PlanDetails) -> Option<AskReason> {
     let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
     wants_word(facts).filter(|_| is_last)
 }
 
-/// Returns the command that has a plan done another way: with a new strategy if it has a strategist, else
-/// heeded by its actor.
-pub fn say_differently(plan: &Plan, id: &str) -> String {
-    let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
-    format!("agents plan prompt {id} \"…\"{replan}")
-}
-
 /// Returns true if the command failed for want of the network, as far as its output shows.
 pub fn wants_network(record: &ErrorRecord, facts: &PlanDetails) -> bool {
-    !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
-}
-
-/// Returns the command to ask again: the sources of the plan are frozen in it.
-pub fn ask_again_command(facts: &PlanDetails) -> String {
-    let spec = &facts.plan.spec;
-    let actor = spec.sources.iter().find(|source| source.kind == "actor");
-    match (&spec.action, actor) {
-        (Some(action), _) => format!("agents run {action}"),
-        (None, Some(actor)) => format!("agents run \"…\" --actor {}", actor.name),
-        (None, None) => "agents run …".to_owned(),
-    }
+    let failed = |call: &&ToolCall| Some(call.no) == record.error.tool_call();
+    let end = facts.calls.iter().find(failed).and_then(|call| call.end.as_ref());
+    !facts.plan.spec.uses_network() && end.is_some_and(|end| end.result[NETWORK_SUSPECTED] == true)
 }
 
 /// Why a plan was not executed, in the light of its checks: what has done its work and failed a check is
@@ -302,23 +228,12 @@ pub fn not_executed(error: &ExecuteError, facts: &PlanDetails, id: &str) -> Comm
     let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
     let message = format!("plan {id} has done its work, and a required check {what}: {}", names.join(", "));
     CommandError::new(failure.code, message)
-        .hint(format!("see what it printed with `agents plan logs {id}`, what was changed with `agents plan diff {id}`"))
-        .hint(format!(
-            "say what to do differently with `agents plan prompt {id} \"…\"`, then do it anew with `agents plan \
-             execute {id} --again`"
-        ))
-}
-
-/// The network is frozen in the plan, so only a new plan can have it.
-pub fn with_network(facts: &PlanDetails) -> String {
-    let command = facts.shown.clone();
-    // What was cut cannot be typed.
-    let command = if one_line(&command) == command { command } else { "…".to_owned() };
-    format!("agents run --network -- {command}")
+        .hint(hints::SEE_OUTPUT_AND_CHANGES)
+        .hint(hints::SAY_AND_EXECUTE)
+        .plan(id)
 }
 
 /// Returns true if the plan was given up because each process that worked on it died.
 fn took_its_workers(record: &ErrorRecord) -> bool {
-    record.error.category() == ErrorCategory::Resource
-        && record.error.message().starts_with(WORKER_DIED_WORDS)
+    record.error.detail().contains_key(LOST_LEASES)
 }

@@ -10,6 +10,7 @@
 use domain::ToolCall;
 use serde_json::Value;
 
+use super::next_steps::{SEE_ALL_NOTES, SEE_DOCTOR};
 use crate::output::escape_control_chars;
 
 /// The names of the rungs, the best first.
@@ -42,7 +43,7 @@ pub fn line(used: &Value) -> Option<String> {
     let notes: Vec<&str> = texts("notes").filter_map(Value::as_str).collect();
     let mut told: Vec<String> = notes.iter().take(NOTES_MAX).map(|note| escape_control_chars(note)).collect();
     if notes.len() > NOTES_MAX {
-        told.push(format!("{} more in `agents plan logs --format json`", notes.len() - NOTES_MAX));
+        told.push(format!("{} more in {SEE_ALL_NOTES}", notes.len() - NOTES_MAX));
     }
     let told = if told.is_empty() { String::new() } else { format!("; {}", told.join("; ")) };
     let why = texts("passed_over").next().and_then(|passed| {
@@ -51,7 +52,7 @@ pub fn line(used: &Value) -> Option<String> {
     });
     let why = why.unwrap_or_default();
     Some(format!(
-        "  isolation {}: {open}{told}; for namespaces{why} see `agents doctor`\n",
+        "  isolation {}: {open}{told}; for namespaces{why} {SEE_DOCTOR}\n",
         escape_control_chars(rung)
     ))
 }

@@ -1,4 +1,4 @@
-//! Renders the next steps of a plan: what it waits for, and the commands to type next.
+//! The next steps of a plan: what it waits for, and the commands to type next.
 //!
 //! # Invariants
 //! 1. Whatever the plan's state, there is a next step.
@@ -6,17 +6,21 @@
 //!    command.
 //!
 //! # Not here
-//! Errors and their remedies (`failure`); the form of a plan (`plan`).
+//! The failures of plans (`failure`); the hints of failures (`errors::codes`); the form of a plan (`plan`).
 
-use domain::{ApplyState, AskReason, ErrorCategory, PlanState, Validation, WallMs, WorkState, format_wait};
-use engine::{PlanDetails, QueuePlace};
+use std::time::Duration;
+
+use domain::{
+    ApplyState, AskReason, ByteText, CommandLine, ErrorCategory, ErrorRecord, LimitReached, Phase, Plan,
+    PlanId, PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
+};
+use engine::{PlanDetails, QueuePlace, retained_dir_of};
 use serde_json::{Value, json};
 
 use super::diff::counted;
-use super::failure::{ask_again_command, last_error, say_differently, wants_network, with_network};
-use super::usage;
-use crate::cli::trust_command;
-use crate::time::now;
+use super::failure::{asks_for_word, last_error, wants_network};
+use crate::output::one_line;
+use crate::time::{format_typed, now};
 
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +75,7 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
                 Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
                     NextStep { why: "ask differently", command: ask_again_command(facts) }
                 }
-                Some(record) => match usage::raise_command(record, facts, id) {
+                Some(record) => match raise_command(record, facts, id) {
                     Some(command) => NextStep { why: "let it use more and go on", command },
                     None => step("try again", "resume"),
                 },
@@ -148,10 +152,8 @@ pub fn queue_words(facts: &PlanDetails) -> Option<String> {
     Some(match waits_for_slot(&place) {
         Some(words) => words,
         None if !place.is_served => match wanted_keys(facts) {
-            None => "waiting: no worker lives, start one with `agents worker`".to_owned(),
-            Some(keys) => {
-                format!("waiting: no worker that lives has {keys}, start one that has with `agents worker`")
-            }
+            None => format!("waiting: no worker is running, {START_WORKER}"),
+            Some(keys) => format!("waiting: no running worker has {keys}, {START_WORKER} where it is set"),
         },
         None => format!("waiting for a worker, {}", before(&place)),
     })
@@ -221,5 +223,190 @@ fn yes_command(facts: &PlanDetails, id: &str) -> String {
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
             format!("agents plan execute {id}")
         }
+    }
+}
+
+/// Returns the command to type about an error of the plan.
+pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
+    if facts.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
+        return "agents doctor".to_owned();
+    }
+    let once_more = match record.error.phase() {
+        Phase::Apply => format!("agents plan apply {id}"),
+        Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
+    };
+    if asks_for_word(record, facts).is_some() {
+        return say_differently(&facts.plan, id);
+    }
+    match record.error.category() {
+        // An apply needs no sandbox: what stood in its way is in the project itself.
+        ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
+        ErrorCategory::Sandbox => "agents doctor".to_owned(),
+        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => ask_again_command(facts),
+        // Of two nodes of the plan itself: only another attempt is without it.
+        ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
+            format!("agents plan prompt {id} \"…\" --replan")
+        }
+        ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
+        ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
+        ErrorCategory::Budget => raise_command(record, facts, id).unwrap_or(once_more),
+        ErrorCategory::Tool
+        | ErrorCategory::Timeout
+        | ErrorCategory::Connection
+        | ErrorCategory::Overloaded
+        | ErrorCategory::RateLimit
+        | ErrorCategory::Resource
+        | ErrorCategory::ModelOutput
+        | ErrorCategory::Validation
+        | ErrorCategory::Auth
+        | ErrorCategory::InvalidInput
+        | ErrorCategory::Internal => once_more,
+    }
+}
+
+/// Returns the command that has a plan done another way: with a new strategy if it has a strategist, else
+/// heeded by its actor.
+pub fn say_differently(plan: &Plan, id: &str) -> String {
+    let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
+    format!("agents plan prompt {id} \"…\"{replan}")
+}
+
+/// Returns the command to ask again: the sources of the plan are frozen in it.
+pub fn ask_again_command(facts: &PlanDetails) -> String {
+    let spec = &facts.plan.spec;
+    let actor = spec.sources.iter().find(|source| source.kind == "actor");
+    match (&spec.action, actor) {
+        (Some(action), _) => format!("agents run {action}"),
+        (None, Some(actor)) => format!("agents run \"…\" --actor {}", actor.name),
+        (None, None) => "agents run …".to_owned(),
+    }
+}
+
+/// The network is frozen in the plan, so only a new plan can have it.
+pub fn with_network(facts: &PlanDetails) -> String {
+    let command = facts.shown.clone();
+    // What was cut cannot be typed.
+    let command = if one_line(&command) == command { command } else { "…".to_owned() };
+    format!("agents run --network -- {command}")
+}
+
+/// Returns the command that lets a plan continue after a limit stopped it, and not just for one call. It asks
+/// for twice as much, or as much more as two calls reserve if that is more. `None` for another error.
+pub fn raise_command(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Option<String> {
+    let kind = LimitReached::kind_in(record.error.detail());
+    let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
+    let told = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
+    let wanted = told("used").saturating_add(told("reserved")).saturating_add(told("asked"));
+    let scope = record.error.detail().get("scope").and_then(Value::as_str).unwrap_or_default();
+    if scope.starts_with("day:") {
+        let more = money::format_dollars(more_than(told("max"), told("asked"), wanted));
+        return Some(format!("agents config set limits.day_cost={more}"));
+    }
+    let max = facts.ledger.account(kind).max.unwrap_or_default();
+    let more = match kind {
+        // In whole seconds, and no less than one.
+        SpendKind::Time => format_typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
+        SpendKind::Steps | SpendKind::ToolCalls => max.max(1).saturating_mul(2).to_string(),
+        SpendKind::Tokens => more_than(max, told("asked"), wanted).to_string(),
+        SpendKind::Cost => money::format_dollars(more_than(max, told("asked"), wanted)),
+    };
+    Some(format!("agents plan resume {id} --limit {kind}={more}"))
+}
+
+/// Twice the limit, or the limit and twice what was asked for: a call that is settled has used less than it
+/// reserved, so there is room for the next ones. Rounded up, so that it can be typed.
+fn more_than(max: u64, asked: u64, wanted: u64) -> u64 {
+    let more = max.saturating_mul(2).max(max.saturating_add(asked.saturating_mul(2))).max(wanted);
+    let unit = 10_u64.saturating_pow(more.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    more.div_ceil(unit).saturating_mul(unit)
+}
+
+/// The way to the first plan.
+pub const FIRST_PLAN: &str = "start one with `agents run -- COMMAND`";
+/// The way to a worker.
+pub const START_WORKER: &str = "start one with `agents worker`";
+/// The way to the outcome of a cancel whose end was not awaited.
+pub const SEE_PLANS: &str = "see the outcome with `agents plan list`";
+/// The way to the reason why an isolation is not the best.
+pub const SEE_DOCTOR: &str = "see `agents doctor`";
+/// The way to the notes that a line has no room for.
+pub const SEE_ALL_NOTES: &str = "`agents plan logs --format json`";
+/// The way to free the space of a retained sandbox whose plan is final.
+pub const COPY_THEN_CLEAR: &str = "copy what you need, then clear it with `agents plan gc`";
+/// The commands of a screen without a plan, if there are older ones.
+pub const TABLE_OF_ENDED_PLANS: &str = "\
+    agents plan list                 all plans, also those that ended\n\
+    agents run --detach -- COMMAND   run a command in a background worker: it is listed here\n";
+/// The commands of a screen without a plan.
+pub const TABLE_OF_NO_PLANS: &str = "\
+    agents run -- COMMAND            run a command in a sandbox of your project\n\
+    agents run --detach -- COMMAND   the same in a background worker: it is listed here\n";
+
+/// Returns the step after an apply.
+pub fn after_apply(id: &str) -> String {
+    format!("undo with `agents plan undo {id}`")
+}
+
+/// Returns the step after an undo.
+pub fn after_undo(id: &str) -> String {
+    format!("apply again with `agents plan apply {id}`")
+}
+
+/// Returns the step after a cancel that left changes.
+pub fn after_cancel(id: &str) -> String {
+    format!("see them with `agents plan diff {id}`")
+}
+
+/// Returns the steps for a plan whose process is gone.
+pub fn after_interruption(id: &str) -> String {
+    format!("continue with `agents plan resume {id}`, or stop it with `agents plan cancel {id}`")
+}
+
+/// Returns the step that shows all about a plan.
+pub fn see_status(id: &str) -> String {
+    format!("see `agents plan status {id}`")
+}
+
+/// Returns the step that takes a file of the plan in a conflict.
+pub fn take_file(id: &str) -> String {
+    format!("take the plan's file over yours: agents plan apply {id} --take FILE")
+}
+
+/// Returns the steps for a retained sandbox whose plan is not final.
+pub fn capture_or_give_up(plan: PlanId) -> String {
+    format!(
+        "capture them with `agents plan resume {plan}`, or give them up with `agents plan cancel {plan}` and `agents plan gc`"
+    )
+}
+
+/// Returns the step that abandons an interrupted apply.
+pub fn abandon_apply(id: &str) -> String {
+    format!("give it up with `agents plan gc --set-aside {id}`")
+}
+
+/// Returns the steps for checks of a project that is not trusted.
+pub fn trust_or_skip_checks(root: &[u8]) -> String {
+    format!(
+        "trust it with `{}`, or apply without it: `agents plan apply ID --unchecked`",
+        trust_command(root)
+    )
+}
+
+/// Returns the command that trusts a project.
+pub fn trust_command(root: &[u8]) -> String {
+    CommandLine::Argv(vec!["agents".into(), "trust".into(), ByteText(root.to_vec())]).render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_twice_as_much_or_what_two_calls_ask_for_on_top_in_two_digits() {
+        assert_eq!(more_than(5, 1, 6), 10);
+        assert_eq!(more_than(9_000, 9_050, 9_050), 28_000);
+        assert_eq!(more_than(100, 11_050, 11_050), 23_000, "and not 11050, which one call would reserve");
+        assert_eq!(more_than(60_000, 11_050, 70_000), 120_000);
+        assert_eq!(more_than(u64::MAX, 1, 1), u64::MAX);
     }
 }

@@ -15,10 +15,10 @@ use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails}
 use serde_json::{Value, json};
 
 use super::diff::{counted, left_out_line};
-use super::failure::{command_for, hint_for, last_error};
+use super::failure::{hint_for, last_error};
 use super::isolation;
 use super::next_steps::{
-    asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
+    asked_at_gate, command_for, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
 };
 use super::timeline;
 use super::usage;

@@ -1,11 +1,12 @@
-//! Renders the limits and the usage of a plan, for people and for programs; and the command that raises a
-//! limit.
+//! Renders the limits and the usage of a plan, for people and for programs.
+//!
+//! # Not here
+//! The command that raises a limit (`next_steps`).
 
 use std::time::Duration;
 
 use domain::money;
-use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKind};
-use engine::PlanDetails;
+use domain::{Account, Ledger, SpendKind};
 use serde_json::{Value, json};
 
 use crate::output::Paint;
@@ -68,49 +69,9 @@ pub fn usage_json(ledger: &Ledger) -> Value {
     })
 }
 
-/// Returns the command that lets a plan continue after a limit stopped it, and not just for one call. It asks
-/// for twice as much, or as much more as two calls reserve if that is more. `None` for another error.
-pub fn raise_command(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Option<String> {
-    let kind = LimitReached::kind_in(record.error.detail());
-    let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
-    let told = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
-    let wanted = told("used").saturating_add(told("reserved")).saturating_add(told("asked"));
-    let scope = record.error.detail().get("scope").and_then(Value::as_str).unwrap_or_default();
-    if scope.starts_with("day:") {
-        let more = money::format_dollars(more_than(told("max"), told("asked"), wanted));
-        return Some(format!("agents config set limits.day_cost={more}"));
-    }
-    let max = facts.ledger.account(kind).max.unwrap_or_default();
-    let more = match kind {
-        // In whole seconds, and no less than one.
-        SpendKind::Time => format_typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
-        SpendKind::Steps | SpendKind::ToolCalls => max.max(1).saturating_mul(2).to_string(),
-        SpendKind::Tokens => more_than(max, told("asked"), wanted).to_string(),
-        SpendKind::Cost => money::format_dollars(more_than(max, told("asked"), wanted)),
-    };
-    Some(format!("agents plan resume {id} --limit {kind}={more}"))
-}
-
-/// Twice the limit, or the limit and twice what was asked for: a call that is settled has used less than it
-/// reserved, so there is room for the next ones. Rounded up, so that it can be typed.
-fn more_than(max: u64, asked: u64, wanted: u64) -> u64 {
-    let more = max.saturating_mul(2).max(max.saturating_add(asked.saturating_mul(2))).max(wanted);
-    let unit = 10_u64.saturating_pow(more.checked_ilog10().unwrap_or(0).saturating_sub(1));
-    more.div_ceil(unit).saturating_mul(unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn more_is_twice_as_much_or_what_two_calls_ask_for_on_top_in_two_digits() {
-        assert_eq!(more_than(5, 1, 6), 10);
-        assert_eq!(more_than(9_000, 9_050, 9_050), 28_000);
-        assert_eq!(more_than(100, 11_050, 11_050), 23_000, "and not 11050, which one call would reserve");
-        assert_eq!(more_than(60_000, 11_050, 70_000), 120_000);
-        assert_eq!(more_than(u64::MAX, 1, 1), u64::MAX);
-    }
 
     #[test]
     fn what_was_used_is_told_with_its_limit() {

@@ -25,7 +25,7 @@ use super::definitions::STRATEGIST;
 use super::paths;
 use super::paths::Env;
 use crate::config::{SettingKey, SettingOrigin, Settings};
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::OutputNote;
 
 /// The actor that works with a model.
@@ -172,9 +172,12 @@ fn program(env: &Env) -> Option<ActorChoice> {
 /// Returns the error for a recording without an actor, if the settings name none either.
 fn untold(replayed: &ReplayedRecording) -> CommandError {
     let file = replayed.file.display();
-    CommandError::new(&codes::NO_ACTOR, format!("the recording {file} does not say who did it, and nobody is named"))
-        .hint("name who did it, like `--actor coder`; the model is named with `agents config set model.default=PROVIDER/NAME`")
-        .hint("recordings that are made now say both")
+    CommandError::new(
+        &codes::NO_ACTOR,
+        format!("the recording {file} does not say who did it, and nobody is named"),
+    )
+    .hint(hints::NAME_RECORDED_ACTOR)
+    .hint(hints::RECORD_ANEW)
 }
 
 /// Returns the error that lists what to set, on one screen.
@@ -188,21 +191,22 @@ fn nobody(offers: &[UsableProvider]) -> CommandError {
     )
     .line("settings   actor.default and model.default are not set, and no provider names a model")
     .line(format!("keys       none of {} is in the environment", keys.join(", ")))
-    .line(format!("servers    none on this machine says that it has a model: {}", local.collect::<Vec<_>>().join(", ")))
+    .line(format!(
+        "servers    none on this machine says that it has a model: {}",
+        local.collect::<Vec<_>>().join(", ")
+    ))
     .line(format!("programs   none of {} is on PATH", programs.join(", ")))
-    .hint("with a key: `export ANTHROPIC_API_KEY=…`, then the same command again")
-    .hint("with a model on this machine: start its server, or `agents config set model.default=ollama/qwen3-coder`")
-    .hint(
-        "with an agent program: `npm install -g @openai/codex`, then `agents config set actor.default=codex`",
-    );
+    .hint(hints::WITH_KEY)
+    .hint(hints::WITH_LOCAL_MODEL)
+    .hint(hints::WITH_PROGRAM);
     let unnamed = offers.iter().find(|offer| offer.is_set && !offer.is_local && offer.model.is_none());
     let failure = match unnamed {
-        Some(UsableProvider { provider, .. }) => failure.hint(format!(
-            "with your provider {provider}: `agents config set providers.{provider}.model=NAME`"
-        )),
+        Some(UsableProvider { provider, .. }) => {
+            failure.hint(hints::WITH_PROVIDER).field("provider", provider)
+        }
         None => failure,
     };
-    failure.hint("see who there is with `agents actor list`; a command needs nobody: `agents run -- COMMAND`")
+    failure.hint(hints::SEE_ACTORS)
 }
 
 #[cfg(test)]
@@ -269,6 +273,6 @@ mod tests {
         let found = program(&path).unwrap();
         assert_eq!((found.actor, found.why.as_str()), ("goose", "found goose on PATH, untried"));
         let failure = nobody(&settings("", &env(&[])).1);
-        assert_eq!((failure.code.name, failure.hints.len(), failure.lines.len()), ("NO_ACTOR", 4, 4));
+        assert_eq!((failure.code.name, failure.hints().len(), failure.lines.len()), ("NO_ACTOR", 4, 4));
     }
 }

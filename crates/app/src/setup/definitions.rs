@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::paths;
 use super::paths::Env;
 use crate::config::{SettingKey, SettingOrigin, Settings};
-use crate::errors::{Code, CommandError, codes};
+use crate::errors::{Code, CommandError, codes, hints};
 
 /// The word for no actor.
 pub const NOBODY: &str = "none";
@@ -145,17 +145,14 @@ pub fn failure(error: &DefinitionError) -> CommandError {
     match error {
         DefinitionError::NotFound { kind, places, .. } => {
             let code = if *kind == "action" { &codes::ACTION_NOT_FOUND } else { &codes::ACTOR_NOT_FOUND };
-            let failure = CommandError::new(code, error.to_string()).detail(json!({ "looked_at": places }));
-            failure.hint(format!("see what there is with `agents {kind} list`"))
+            CommandError::new(code, error.to_string()).detail(json!({ "looked_at": places }))
         }
         DefinitionError::Unreadable { .. } => {
-            CommandError::new(&codes::ACTION_NOT_FOUND, error.to_string()).hint("check the path of the file")
+            CommandError::new(&codes::ACTION_NOT_FOUND, error.to_string()).hint(hints::FILE_PATH)
         }
         DefinitionError::Invalid(findings) => invalid(findings, error.to_string()),
         DefinitionError::Args(errors) => wrong_args(errors, error.to_string()),
-        DefinitionError::NoActor => CommandError::new(&codes::NO_ACTOR, error.to_string())
-            .hint("name one with `--actor NAME`; see them with `agents actor list`")
-            .hint("or name one for all tasks: `agents config set actor.default=NAME`"),
+        DefinitionError::NoActor => CommandError::new(&codes::NO_ACTOR, error.to_string()),
     }
 }
 
@@ -164,11 +161,10 @@ fn invalid(findings: &[Diagnostic], message: String) -> CommandError {
     let is_one_kind = findings.iter().all(|finding| code_of(finding.kind) == code);
     let code = if is_one_kind { code } else { &codes::DEFINITION_INVALID };
     let failure = CommandError::new(code, message).detail(json!({ "findings": findings_json(findings) }));
-    let failure = match findings {
+    match findings {
         [_] => failure,
         _ => findings.iter().fold(failure, |failure, finding| failure.line(finding.to_string())),
-    };
-    failure.hint("docs/actors.md has all keys; `schema/` tells them to your editor")
+    }
 }
 
 fn code_of(kind: DiagnosticKind) -> &'static Code {
@@ -200,9 +196,8 @@ fn wrong_args(errors: &[ArgError], message: String) -> CommandError {
         Some(ArgError::Invalid { .. }) | None => &codes::ARG_INVALID,
     };
     let failure = CommandError::new(code, message);
-    let failure = match errors {
+    match errors {
         [_] => failure,
         _ => errors.iter().fold(failure, |failure, error| failure.line(error.to_string())),
-    };
-    failure.hint("arguments are given as `--arg NAME=VALUE`; see them with `agents action show NAME`")
+    }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use engine::ProviderSettings;
 
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 
 /// Below the XDG directories.
 const FOLDER: &str = "cleveragents";
@@ -36,7 +36,7 @@ pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, CommandError>
     let found = named.or_else(|| Some(xdg(env, "XDG_DATA_HOME", ".local/share")?.join(FOLDER)));
     let found = found.ok_or_else(|| {
         CommandError::new(&codes::USAGE, "neither HOME nor XDG_DATA_HOME says where data can be kept")
-            .hint("name a directory with `--data-dir DIR`")
+            .hint(hints::NAME_DATA_DIR)
     })?;
     std::path::absolute(&found).map_err(|error| cannot(&found, "found", &error))
 }
@@ -92,8 +92,7 @@ pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, CommandError> {
                 "{} is no data directory of this program: it holds other files; nothing was changed",
                 dir.display()
             );
-            Err(CommandError::new(&codes::DATA_DIR_FOREIGN, message)
-                .hint("name a directory that is not there yet, or an empty one: `--data-dir DIR`"))
+            Err(CommandError::new(&codes::DATA_DIR_FOREIGN, message))
         }
     }
 }
@@ -153,7 +152,7 @@ fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> CommandError {
         &codes::IO_FAILED,
         format!("the data directory {} cannot be {what}: {error}", dir.display()),
     )
-    .hint("name another one with `--data-dir DIR`")
+    .hint(hints::OTHER_DATA_DIR)
 }
 
 /// A path of a setting, in which `~/` is the user's home.

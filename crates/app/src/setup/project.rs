@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use domain::{ByteText, ProjectLink};
 
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 
 /// The length limit of an alias.
 const ALIAS_CHARS_MAX: usize = 64;
@@ -78,7 +78,6 @@ pub fn root_of(dir: &Path) -> Result<PathBuf, CommandError> {
             &codes::PROJECT_NOT_FOUND,
             format!("the project's directory {} {why}", dir.display()),
         )
-        .hint("check the path: a project is named by its directory")
     };
     let real = fs::canonicalize(dir).map_err(|error| cannot(&format!("cannot be entered: {error}")))?;
     if !real.is_dir() {
@@ -107,8 +106,7 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Co
         let root = root_of(&here.join(&arg.dir))?;
         fs::read_dir(&root).map_err(|error| {
             let message = format!("the project's directory {} cannot be read: {error}", root.display());
-            CommandError::new(&codes::PROJECT_NOT_FOUND, message)
-                .hint("see who may read it, or name another one")
+            CommandError::new(&codes::PROJECT_NOT_FOUND, message).hint(hints::NAME_READABLE_PROJECT)
         })?;
         let alias = arg.alias.clone().unwrap_or_else(|| alias_of(&root));
         refuse_nested(&found, &root)?;
@@ -118,7 +116,7 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Co
                 &codes::PROJECT_ALIAS_TAKEN,
                 format!("two projects are called `{alias}`: {one} and {two}"),
             )
-            .hint(format!("give one of them another name: `--project OTHER={two}`")));
+            .field("dir", two));
         }
         found.push((alias, root, arg.read_only));
     }
@@ -187,7 +185,7 @@ fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), C
     for (_, other, _) in found {
         if other == root {
             let message = format!("the project {} is given twice", root.display());
-            return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint("give it once"));
+            return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint(hints::GIVE_IT_ONCE));
         }
         let message = if root.starts_with(other) {
             format!("the project {} lies inside {}", root.display(), other.display())
@@ -196,7 +194,7 @@ fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), C
         } else {
             continue;
         };
-        return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint("give the outer one only"));
+        return Err(CommandError::new(&codes::PROJECT_NESTED, message));
     }
     Ok(())
 }

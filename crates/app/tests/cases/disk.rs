@@ -132,7 +132,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
 
             // Neither is it swept by what clears up, and it is told of.
             let doctor = person.agents(&["doctor"]);
-            assert!(doctor.stdout.contains(&format!("lie in {}", kept[0].display())), "{doctor:?}");
+            assert!(doctor.stdout.contains(&format!("are in {}", kept[0].display())), "{doctor:?}");
             assert_eq!(person.json(&["plan", "gc"]).data()["sandboxes"], json!(0));
             // With the disk as full as before it stays as it is.
             let again = person.json(&["plan", "resume", "@last"]);
@@ -213,7 +213,7 @@ fn what_a_cancelled_command_had_made_is_kept_on_a_full_disk_until_it_is_cleared(
         let kept = sandboxes(&person);
         assert_eq!(kept.len(), 1);
         let doctor = person.agents(&["doctor"]).stdout;
-        assert!(doctor.contains(&format!("lie in {}: the plan is over", kept[0].display())), "{doctor}");
+        assert!(doctor.contains(&format!("are in {}: the plan is final", kept[0].display())), "{doctor}");
         assert_eq!(person.json(&["plan", "gc"]).data()["sandboxes"], json!(1));
         assert_eq!(sandboxes(&person), Vec::<PathBuf>::new());
     });

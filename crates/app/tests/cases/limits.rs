@@ -53,7 +53,7 @@ fn a_plan_stops_where_its_tool_calls_are_used_up_and_goes_on_when_it_gets_more()
     assert_eq!(account(&person, "steps"), [json!(1), json!(0), json!(200)]);
     let plain = person.agents(&["plan", "resume", "@last"]);
     assert_eq!(plain.exit, 6, "nothing has changed: {plain:?}");
-    assert!(plain.stderr.contains(&format!("hint: let it use more and go on: `{resume}`")), "{plain:?}");
+    assert!(plain.stderr.contains(&format!("hint: let it use more and continue: `{resume}`")), "{plain:?}");
     let words: Vec<&str> = resume.split(' ').skip(1).collect();
     let said = person.json(&words);
     assert_eq!(said.exit, 0, "{said:?}");

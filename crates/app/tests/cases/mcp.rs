@@ -263,7 +263,7 @@ fn by_hand_it_says_who_starts_it() {
     assert_eq!(answer.exit, 2);
     assert_eq!(answer.stdout, "");
     assert!(
-        answer.stderr.contains("hint: it is started by an agent, not by hand: docs/mcp.md says how"),
+        answer.stderr.contains("hint: an agent starts this command, not a user: see docs/mcp.md"),
         "{answer:?}"
     );
 }

@@ -1,24 +1,24 @@
 //! The cases, by what they are about.
 //!
-//! Index: `calling`, `capture_bounds`, `choosing`, `command_walls`, `content_copies`, `context`,
-//! `context_bounds`, `data_files`, `decided`, `definitions`, `disk`, `exact`, `external`, `file_parts`,
-//! `first_day`, `for_each`, `foreign_git`, `gates`, `git_fails`, `graph`, `holes`, `home`, `hostile`,
-//! `interrupted`, `invariants`, `late`, `limits`, `many`, `mcp`, `model_context`, `model_faults`,
-//! `model_plans`, `model_world`, `models`, `moved_base`, `network`, `open_files`, `pages`, `peers`, `plans`,
-//! `policy`, `raw_text`, `recheck`, `refusals`, `scripted`, `secrets`, `servers`, `settings`, `shown`,
-//! `steps`, `stopped`, `stopping`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`,
-//! `survive_plans`, `survive_top`, `terminal`, `together`, `told`, `tools`, `top`, `trouble`, `trust`,
-//! `using_with`, `walls`, `worker_keys`, `workers`, `writers`.
+//! Index: `capture_bounds`, `choosing`, `command_walls`, `conflicting_plans`, `content_copies`, `context`,
+//! `context_bounds`, `data_files`, `decision_tree`, `definitions`, `disk`, `exact`, `external`, `file_parts`,
+//! `first_day`, `for_each`, `foreign_git`, `frozen_worker`, `gates`, `git_fails`, `graph`, `holes`, `home`,
+//! `hostile`, `interrupted_runs`, `invariants`, `late_writes`, `limits`, `man_and_completions`, `many`,
+//! `mcp`, `messages`, `model_context`, `model_faults`, `model_plans`, `model_world`, `models`, `moved_base`,
+//! `network`, `open_files`, `peers`, `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`,
+//! `recheck`, `refusals`, `scripted`, `secrets`, `servers`, `settings`, `signals`, `steps`, `store_faults`,
+//! `store_space`, `streamed`, `support`, `survive`, `survive_changes`, `survive_plans`, `survive_top`,
+//! `terminal`, `tools`, `top`, `trust`, `usage`, `using_with`, `worker_keys`, `workers`, `writers`.
 
-mod calling;
 mod capture_bounds;
 mod choosing;
 mod command_walls;
+mod conflicting_plans;
 mod content_copies;
 mod context;
 mod context_bounds;
 mod data_files;
-mod decided;
+mod decision_tree;
 mod definitions;
 mod disk;
 mod exact;
@@ -27,18 +27,21 @@ mod file_parts;
 mod first_day;
 mod for_each;
 mod foreign_git;
+mod frozen_worker;
 mod gates;
 mod git_fails;
 mod graph;
 mod holes;
 mod home;
 mod hostile;
-mod interrupted;
+mod interrupted_runs;
 mod invariants;
-mod late;
+mod late_writes;
 mod limits;
+mod man_and_completions;
 mod many;
 mod mcp;
+mod messages;
 mod model_context;
 mod model_faults;
 mod model_plans;
@@ -47,12 +50,13 @@ mod models;
 mod moved_base;
 mod network;
 mod open_files;
-mod pages;
 #[path = "../../../actors/tests/cases/peers.rs"]
 mod peers;
+mod plan_output;
 mod plans;
 mod policy;
 mod raw_text;
+mod read_only_nodes;
 mod recheck;
 mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
@@ -61,10 +65,9 @@ mod scripted;
 mod secrets;
 mod servers;
 mod settings;
-mod shown;
+mod signals;
 mod steps;
-mod stopped;
-mod stopping;
+mod store_faults;
 mod store_space;
 mod streamed;
 mod support;
@@ -73,14 +76,11 @@ mod survive_changes;
 mod survive_plans;
 mod survive_top;
 mod terminal;
-mod together;
-mod told;
 mod tools;
 mod top;
-mod trouble;
 mod trust;
+mod usage;
 mod using_with;
-mod walls;
 mod worker_keys;
 mod workers;
 mod writers;

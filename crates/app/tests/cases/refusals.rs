@@ -138,7 +138,7 @@ fn a_data_directory_that_cannot_be_made_is_told() {
     let said = answer(&mut command);
     assert_eq!(said.exit, 1);
     assert!(said.stderr.starts_with("error[IO_FAILED]: the data directory "), "{}", said.stderr);
-    assert!(said.stderr.contains("hint: name another one with `--data-dir DIR`"), "{}", said.stderr);
+    assert!(said.stderr.contains("hint: use another data directory: `--data-dir DIR`"), "{}", said.stderr);
 }
 
 /// Puts a number where a database keeps the version of its form.

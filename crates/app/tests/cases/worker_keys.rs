@@ -78,7 +78,7 @@ fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
         "{left:?}"
     );
     let waits = world.person.agents(&["plan", "status", "@last"]).stdout;
-    assert!(waits.contains("no worker that lives has SCRIPTED_KEY"), "{waits}");
+    assert!(waits.contains("no running worker has SCRIPTED_KEY"), "{waits}");
     // A key that is blank is none.
     let mut blank = world.person.command(&world.person.project(), &["worker", "--until-idle", "0s"]);
     assert!(blank.env("SCRIPTED_KEY", " ").output().unwrap().status.success());

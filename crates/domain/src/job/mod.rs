@@ -33,6 +33,7 @@ pub use claim_order::{ClaimRequest, pick};
 pub use rejection::{JobTransitionRejection, LeaseLost};
 pub use table::table_markdown;
 
+use crate::failure::detail::Detail;
 use crate::failure::{ErrorCategory, NewError, StepId};
 use crate::id::{BootId, Claim, ErrorId, Fence, JobId, PlanId, WorkerId};
 use crate::plan::phase::Phase;
@@ -40,6 +41,9 @@ use crate::time::Ms;
 
 /// Limits how many leases of a job may be lost before it is given up with the next.
 pub const LOST_LEASES_MAX: u8 = 3;
+
+/// The detail of an error of a plan whose workers died: how many of them.
+pub const LOST_LEASES: &str = "lost_leases";
 
 /// The `not_before` of a job that is held for the process that serves its plan: a command in the foreground,
 /// or one that a person will start. No worker that takes any plan claims it. Queuing it again for an earlier
@@ -318,7 +322,8 @@ impl Job {
         // A job is given up once, so its own number names the error. The usual cause of dead workers is a
         // lack of memory.
         let id = ErrorId::from_u128(self.id.as_u128());
-        Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why))
+        let detail = Detail::from([(LOST_LEASES.to_owned(), self.lost_leases.into())]);
+        Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why).with_detail(detail))
     }
 
     /// Returns whether a running job's owner is taken for dead, as seen in `boot`.

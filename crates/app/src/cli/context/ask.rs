@@ -17,7 +17,7 @@ use super::focus::{FocusPaths, ViewedFiles};
 use super::unless_stopped;
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::errors::{CommandError, codes, from_context};
+use crate::errors::{CommandError, codes, from_context, hints};
 use crate::setup::project;
 use crate::setup::project::ProjectArg;
 use crate::time::now;
@@ -29,24 +29,24 @@ const BUDGET_MAX: u32 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AskArgs {
-    /// What you want to know, in your words; - reads it from the standard input
+    /// The question, in your words; - reads it from the standard input
     #[arg(value_name = "QUERY|-")]
     query: String,
     #[command(flatten)]
     projects: ProjectsArgs,
-    /// A file, some of its lines, or a symbol that it is about for sure
+    /// A file, some of its lines, or a symbol that the text must contain
     #[arg(long, value_name = "PATH[:FROM-TO]|SYMBOL")]
     focus: Vec<String>,
-    /// How many tokens the text may cost, like 8000 or 16k [default: `context.max_tokens`]
+    /// Maximum number of tokens in the text, like 8000 or 16k [default: `context.max_tokens`]
     #[arg(long, value_name = "N", value_parser = tokens)]
     pub(super) budget: Option<u32>,
-    /// How much of a file is shown at most: listing, outline, signatures, full
+    /// Maximum detail of a file: listing, outline, signatures, full
     #[arg(long, value_name = "DEPTH")]
     depth: Option<String>,
-    /// Whose rules decide what may be seen: default, strategize, execute
+    /// The rules for the files that may be included: default, strategize, execute
     #[arg(long, value_name = "VIEW")]
     view: Option<String>,
-    /// Look with these strategies only
+    /// Search with these strategies only
     #[arg(long, value_name = "NAME")]
     strategy: Vec<String>,
 }
@@ -54,10 +54,10 @@ pub(super) struct AskArgs {
 /// Where it is looked.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProjectsArgs {
-    /// A project to look into [default: the one around you]
+    /// A project to search [default: the project of the current directory]
     #[arg(long, value_name = "[ALIAS=]DIR", conflicts_with = "plan", value_parser = project::parser())]
     project: Vec<ProjectArg>,
-    /// Look as this plan sees its projects, with what it changed and decided
+    /// Search the projects of this plan, with its changes and decisions
     #[arg(long, value_name = "PLAN")]
     plan: Option<String>,
 }
@@ -296,7 +296,7 @@ fn not_found(error: &ContextError) -> Option<String> {
 
 fn with_nearest(failure: CommandError, nearest: Result<Option<String>, ContextError>) -> CommandError {
     match nearest {
-        Ok(Some(name)) => failure.hint(format!("did you mean `{name}`?")),
+        Ok(Some(name)) => failure.hint(hints::DID_YOU_MEAN).field("nearest", name),
         Ok(None) | Err(_) => failure,
     }
 }

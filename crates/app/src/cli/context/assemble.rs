@@ -13,7 +13,7 @@ use crate::output::{CommandReport, OutputNote};
 pub(in crate::cli) struct AssembleArgs {
     #[command(flatten)]
     pub(super) ask: AskArgs,
-    /// Write what is in the text, what was left out and why to this file, as JSON
+    /// Write the parts of the text, and the parts left out with the reasons, to this file as JSON
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::config::breakers;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::CommandReport;
 use crate::tui::top::span;
 
@@ -21,8 +21,8 @@ const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BreakersArgs {
-    /// Ask this strategy again from now on, in every process of the data directory; `all` for every strategy;
-    /// may be repeated
+    /// Use this strategy again, in every process of the data directory; `all` for every strategy; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     reset: Vec<String>,
 }
@@ -34,8 +34,8 @@ pub(super) async fn run(args: BreakersArgs, invocation: &Invocation) -> Result<C
     let names: Vec<String> = built_in_strategies().iter().map(|(name, _)| name.to_string()).collect();
     if let Some(unknown) = args.reset.iter().find(|name| *name != ALL && !names.contains(name)) {
         let message = format!("there is no strategy `{unknown}`");
-        let hint = format!("there are {}; `{ALL}` means every one", names.join(", "));
-        return Err(CommandError::new(&codes::USAGE, message).hint(hint));
+        let failure = CommandError::new(&codes::USAGE, message).hint(hints::STRATEGY_NAMES);
+        return Err(failure.field("names", names.join(", ")));
     }
     let is_reset = |name: &&String| args.reset.iter().any(|reset| reset == ALL || reset == *name);
     let reset: Vec<String> = names.iter().filter(is_reset).cloned().collect();

@@ -13,7 +13,7 @@ use domain::context::Focus;
 use domain::{RelPath, RootIndex};
 use engine::context::InspectTarget;
 
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 
 /// The files that a request looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +105,7 @@ impl FocusPaths<'_> {
         };
         if let Some(folder) = self.folder(&candidates) {
             let message = format!("`{word}` is a folder: {}", folder.display());
-            return Err(CommandError::new(&codes::FOCUS_NOT_FOUND, message).hint(
-                "name files or definitions in it; `context.include` narrows what is looked at to a folder",
-            ));
+            return Err(CommandError::new(&codes::FOCUS_NOT_FOUND, message).hint(hints::NAME_FILES_IN_IT));
         }
         let inside: Vec<(RootIndex, RelPath, PathBuf)> =
             candidates.into_iter().filter_map(|path| self.inside(path)).collect();
@@ -115,8 +113,7 @@ impl FocusPaths<'_> {
         match there.or(inside.first()) {
             Some((no, path, _)) => Ok((*no, path.clone())),
             None => {
-                Err(CommandError::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects"))
-                    .hint("name its project with `--project DIR`"))
+                Err(CommandError::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects")))
             }
         }
     }

@@ -7,17 +7,17 @@ use super::ask::ProjectsArgs;
 use super::blocking;
 use super::table::missing;
 use crate::cli::Invocation;
-use crate::errors::{CommandError, codes};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{CommandReport, OutputNote, escape_control_chars};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct IndexArgs {
     #[command(flatten)]
     projects: ProjectsArgs,
-    /// Throw it away; the next question builds it anew
+    /// Remove the index; the next question builds it again
     #[arg(long, conflicts_with = "verify")]
     clear: bool,
-    /// Build it aside, from nothing, and compare
+    /// Build a second index from the files, and compare the two
     #[arg(long)]
     verify: bool,
 }
@@ -33,8 +33,7 @@ pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Comm
             if !ground.contexts.clear_index(project) {
                 let message =
                     "the index cannot be removed: another process uses it, or the file cannot be deleted";
-                return Err(CommandError::new(&codes::IO_FAILED, message)
-                    .hint("try again when no other `agents` works"));
+                return Err(CommandError::new(&codes::IO_FAILED, message).hint(hints::NO_OTHER_AGENTS));
             }
             text.push_str(&format!("{head}the index is removed\n"));
             data.push(json!({ "cleared": true }));
@@ -89,7 +88,6 @@ fn judge(found: &IndexVerification) -> (&'static str, Option<bool>, Option<Comma
                 "an index built from nothing says other things than the one that is kept",
             );
             let failure = paths.iter().fold(failure, |failure, path| failure.line(path.to_string()));
-            let failure = failure.hint("throw it away with `agents context index --clear`");
             ("verified: an index built from nothing is different", Some(false), Some(failure))
         }
     }

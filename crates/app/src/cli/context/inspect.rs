@@ -19,7 +19,7 @@ const DEFINITIONS_MAX: usize = 200;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct InspectArgs {
-    /// A file, or a symbol: then the file that defines it
+    /// A file, or a symbol whose file is printed
     #[arg(value_name = "PATH|SYMBOL")]
     what: String,
     #[command(flatten)]

@@ -36,17 +36,17 @@ use crate::output::CommandReport;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ContextCommand {
-    /// Print what a model should read to answer a question about your project, within a number of tokens
+    /// Print the parts of your project that a model needs to answer a question, within a number of tokens
     Assemble(Box<assemble::AssembleArgs>),
-    /// Print what would be in such a text, what would be left out, and why
+    /// Print which parts such a text would contain and leave out, and why
     Simulate(Box<simulate::SimulateArgs>),
-    /// Print what the index knows of a file, or of the file that defines a symbol
+    /// Print the index entry of a file, or of the file that defines a symbol
     Inspect(inspect::InspectArgs),
-    /// Bring the index of a project up to date, and print how it stands
+    /// Update the index of a project, and print its state
     Index(index::IndexArgs),
-    /// Print what the models of a plan were given to read: the list, or one text of it
+    /// List the contexts that the models of a plan received, or print one of them
     Show(show::ShowArgs),
-    /// Print which strategies are skipped because they failed too often, or ask them again
+    /// Print the strategies that are skipped because they failed too often, or use them again
     Breakers(breakers::BreakersArgs),
 }
 

@@ -17,13 +17,13 @@ const QUERY_CHARS_MAX: usize = 60;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ShowArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
-    /// Which of its contexts: a number of the list, or the beginning of an id; without it, the list
+    /// The context: its number in the list, or the beginning of its id [default: list all]
     #[arg(value_name = "CONTEXT")]
     which: Option<String>,
-    /// Print what is in it, what was left out, and why, as JSON, instead of the text
+    /// Print the parts of the context, and the parts left out with the reasons, as JSON instead of the text
     #[arg(long, requires = "which")]
     receipt: bool,
 }
@@ -43,7 +43,7 @@ pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Comma
     };
     let one = chosen(&given, word).ok_or_else(|| {
         CommandError::new(&codes::CONTEXT_NOT_FOUND, format!("plan {} has no context `{word}`", plan.short))
-            .hint(format!("see all of them with `agents context show {}`", plan.short))
+            .plan(&plan.short)
     })?;
     let text = engine.given_text(one);
     let text = text.map_err(|error| CommandError::new(&codes::CONTEXT_NOT_FOUND, error.to_string()))?;

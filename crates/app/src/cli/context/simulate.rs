@@ -12,7 +12,7 @@ use crate::output::{CommandReport, OutputNote};
 pub(in crate::cli) struct SimulateArgs {
     #[command(flatten)]
     ask: AskArgs,
-    /// Several numbers of tokens, one after the other
+    /// Several numbers of tokens; each is simulated
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = tokens, conflicts_with = "budget")]
     budgets: Vec<u32>,
 }

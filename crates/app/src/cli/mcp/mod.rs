@@ -25,8 +25,9 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::context::PipelineCache;
-use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, usage_failure};
-use crate::errors::{CommandError, codes};
+use super::usage_error::usage_failure;
+use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing};
+use crate::errors::{CommandError, codes, hints};
 use crate::output::{ColorWhen, CommandReport, Envelope, Format, OutputNote, OutputStyle};
 use crate::setup::paths::Env;
 use crate::setup::project;
@@ -44,10 +45,11 @@ plan is named by its id, the beginning of its id, or @last.";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {
-    /// Let other agents apply plans: change the files of your projects
+    /// Let other agents apply plans, that is, change the files of your projects
     #[arg(long)]
     allow_apply: bool,
-    /// A project that other agents may work in and look at; may be repeated [default: the project you are in]
+    /// A project that other agents may read and work in; may be repeated [default: the project of the current
+    /// directory]
     #[arg(long, value_name = "DIR")]
     project: Vec<PathBuf>,
 }
@@ -67,8 +69,7 @@ pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Comman
     match served {
         Ok(()) => Ok(CommandReport::new(Value::Null, Vec::new())),
         Err(error @ McpServeError::NoHandshake) => {
-            let hint = "it is started by an agent, not by hand: docs/mcp.md says how";
-            Err(CommandError::new(&codes::USAGE, error.to_string()).hint(hint))
+            Err(CommandError::new(&codes::USAGE, error.to_string()).hint(hints::STARTED_BY_AGENT))
         }
         Err(error @ McpServeError::Schema { .. }) => {
             Err(CommandError::new(&codes::INTERNAL, error.to_string()))
@@ -132,9 +133,8 @@ impl ToolService for CommandTools {
     async fn call(&self, name: &str, arguments: Value) -> ServedResult {
         if name == "apply_plan" && !self.may_apply {
             let failure = CommandError::new(&codes::CONFIRMATION_NEEDED, "this server may not apply plans");
-            let hint =
-                "a person applies it with `agents plan apply`, or starts the server with `--allow-apply`";
-            return given(&failure.hint(hint).into(), "plan apply", (now(), Instant::now()));
+            let failure = failure.hint(hints::SERVER_MAY_APPLY);
+            return given(&failure.into(), "plan apply", (now(), Instant::now()));
         }
         let (answer, answered) = oneshot::channel();
         let call = PendingCall { asked: RequestedCommand::parse(name, &arguments, self.may_apply), answer };

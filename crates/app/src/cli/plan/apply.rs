@@ -17,7 +17,7 @@ use super::{agreed, diff};
 use crate::cli::invocation::NamedPlan;
 use crate::cli::signals::StopSignals;
 use crate::cli::{Invocation, follow, forecast};
-use crate::errors::{CommandError, Exit, codes, from_engine};
+use crate::errors::{CommandError, Exit, codes, from_engine, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::diff::counted;
@@ -27,45 +27,45 @@ use crate::tui::review::{Review, ReviewEnding};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ApplyArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Only this file, directory, glob or hunk (FILE#N); may be repeated
+    /// Apply only this file, directory, glob or hunk (FILE#N); may be repeated
     #[arg(long, value_name = "WHAT")]
     only: Vec<String>,
-    /// Not this file, directory, glob or hunk; may be repeated
+    /// Leave out this file, directory, glob or hunk; may be repeated
     #[arg(long, value_name = "WHAT")]
     reject: Vec<String>,
-    /// The plan's file over yours where both changed it; may be repeated
+    /// Take the plan's version of this file where both changed it; may be repeated
     #[arg(long, value_name = "FILE")]
     take: Vec<String>,
-    /// Applying nothing is fine
+    /// Do not fail if there is nothing to apply
     #[arg(long)]
     allow_empty: bool,
-    /// Commit the changes, and nothing else
+    /// Commit the changes, and only them
     #[arg(long)]
     commit: bool,
-    /// Put the changes on a new branch, and leave the files alone
+    /// Commit the changes on a new branch, and do not change the files
     #[arg(long, value_name = "NAME")]
     branch: Option<String>,
-    /// The message of the commit [default: the plan's title]
+    /// The commit message [default: the title of the plan]
     #[arg(long, short, value_name = "TEXT")]
     message: Option<String>,
-    /// Write files that have other names (hard links) in place, so that the other names change too
+    /// Write files with several names (hard links) in place, so that all names change
     #[arg(long)]
     through_links: bool,
-    /// Apply though checks of the project did not run because you do not trust them
+    /// Apply even if checks of the project did not run because you do not trust them
     #[arg(long)]
     unchecked: bool,
     /// Choose files and hunks on the screen
     #[arg(long, short)]
     interactive: bool,
-    /// Run the required checks again on the merged tree in any case [default: apply.recheck]
+    /// Always run the required checks again on the merged files [default: apply.recheck]
     #[arg(long, conflicts_with = "no_recheck")]
     recheck: bool,
-    /// Do not run them again, though your tree may not be the one that they passed on; this is recorded
+    /// Do not run them again, even if your files differ from those they passed on; this is recorded
     #[arg(long)]
     no_recheck: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -91,14 +91,6 @@ impl ApplyArgs {
     }
 }
 
-/// The failure, with advice that repeats what was typed.
-fn repeating(mut failure: CommandError, id: &str, typed: &str) -> CommandError {
-    for hint in &mut failure.hints {
-        *hint = hint.replace(&format!("agents plan apply {id}"), typed);
-    }
-    failure
-}
-
 pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
@@ -107,7 +99,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let broken_off = facts.owner_is_gone.then(|| render::failure::interrupted_error(&facts, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
-        (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
+        (other, _) => from_engine::apply(other, &plan.short).field("apply", &typed),
     };
     let mut request = ApplyRequest {
         only: args.only,
@@ -169,7 +161,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
         (ApplyError::Failed { .. }, failure) if render::failure::asks(&facts) => {
-            CommandError { code: &codes::PLAN_ASKS, ..failure }
+            failure.with_code(&codes::PLAN_ASKS)
         }
         (_, failure) => failure,
     })?;
@@ -244,7 +236,7 @@ async fn review(
             &codes::CONFIRMATION_NEEDED,
             "a review needs a terminal, and there is none",
         )
-        .hint("choose with `--only` and `--reject`, and add `--yes`"));
+        .hint(hints::CHOOSE_AND_CONFIRM));
     }
     let found = engine.diff(plan.id, &DiffRequest::default()).await;
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
@@ -259,7 +251,7 @@ async fn review(
     };
     review::on_screen(review, with_colour, stopped).await.map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
-            .hint("choose with `--only` and `--reject`")
+            .hint(hints::CHOOSE_WITH_FLAGS)
     })
 }
 
@@ -324,5 +316,5 @@ pub(in crate::cli) fn summary_line(
     if let Some(commit) = &summary.commit {
         text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));
     }
-    format!("{text}; undo with `agents plan undo {id}`\n")
+    format!("{text}; {}\n", render::next_steps::after_apply(id))
 }

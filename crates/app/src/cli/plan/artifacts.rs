@@ -11,7 +11,7 @@ use crate::output::{CommandReport, TextTable};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ArtifactsArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
     /// Write them below this directory

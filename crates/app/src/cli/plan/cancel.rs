@@ -30,16 +30,16 @@ const LINES_MAX: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelArgs {
-    /// Which plans
+    /// The plans
     #[arg(value_name = "PLAN", required_unless_present = "state")]
     plans: Vec<String>,
-    /// All plans of this project that are in this state
+    /// All plans of this project in this state
     #[arg(long, value_parser = ["queued"], conflicts_with = "plans")]
     state: Option<String>,
     /// With `--state`: the plans of all projects
     #[arg(long, requires = "state")]
     all: bool,
-    /// With `--state`: do not ask
+    /// With `--state`: do not ask for confirmation
     #[arg(long, short, requires = "state")]
     yes: bool,
     #[command(flatten)]
@@ -49,10 +49,11 @@ pub(in crate::cli) struct CancelArgs {
 /// How to cancel.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelHow {
-    /// Why, for the record
+    /// The reason, which is recorded
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user", value_parser = reason)]
     reason: String,
-    /// How long to wait until it is confirmed: until its processes are dead and what they changed is stored
+    /// How long to wait for the confirmation, which comes when its processes are dead and their changes are
+    /// stored
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = parse_duration)]
     wait: Duration,
 }
@@ -163,8 +164,9 @@ fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     let (id, projects) = (&plan.short, render::plan::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {
         return format!(
-            "cancelled {id} of {projects}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
-            dir.display()
+            "cancelled {id} of {projects}: the changes of its last command could not be captured in time, so its sandbox is retained in {}; {}\n",
+            dir.display(),
+            render::next_steps::COPY_THEN_CLEAR
         );
     }
     if report.already {
@@ -175,7 +177,8 @@ fn line(plan: &NamedPlan, report: &CancelReport) -> String {
     }
     let kept = counted(report.entries_kept, "change");
     format!(
-        "cancelled {id} of {projects}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n"
+        "cancelled {id} of {projects}: {kept} stored, your files are untouched; {}\n",
+        render::next_steps::after_cancel(id)
     )
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, forecast};
-use crate::errors::{CommandError, codes, from_engine};
+use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{
     BodyForm, CommandReport, Format, OutputNote, OutputStyle, StreamedBody, escape_control_bytes,
 };
@@ -23,24 +23,24 @@ use crate::render::diff::{DiffSum, ShownDiff};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DiffArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
     /// Only these files and directories
     paths: Vec<String>,
-    /// A line for each file
+    /// Print one line per file
     #[arg(long, conflicts_with = "name_only")]
     stat: bool,
-    /// Only the names of the files
+    /// Print only the names of the files
     #[arg(long)]
     name_only: bool,
-    /// Only what this call changed
+    /// Only the changes of this call
     #[arg(long, value_name = "N")]
     call: Option<u32>,
-    /// What stands in the way of applying the plan now
+    /// Print the conflicts that block an apply now
     #[arg(long)]
     conflicts: bool,
-    /// Show secrets as they are
+    /// Do not hide secrets
     #[arg(long)]
     reveal: bool,
 }
@@ -76,7 +76,8 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
                 &codes::NO_SUCH_HUNK,
                 format!("nothing that plan {} changed is called `{}`", plan.short, args.paths.join("`, `")),
             )
-            .hint(format!("see all names with `agents plan diff {} --name-only`", plan.short)));
+            .hint(hints::SEE_NAMES)
+            .plan(&plan.short));
         }
     }
     let look = invocation.look;
@@ -256,8 +257,7 @@ fn redactor(engine: &Engine) -> Result<Arc<Redactor>, CommandError> {
     engine.redactor().ok_or_else(|| {
         let message =
             "the key by which secrets are hidden can be neither read nor made in the data directory";
-        CommandError::new(&codes::IO_FAILED, message)
-            .hint("to see the changes with their secrets, add `--reveal`")
+        CommandError::new(&codes::IO_FAILED, message).hint(hints::REVEAL)
     })
 }
 

@@ -24,7 +24,7 @@ use crate::time::{local, now, stamp};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ErrorsArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
 }
@@ -218,7 +218,7 @@ impl ErrorReport<'_> {
             return NextAttempt { why, command: first };
         }
         if let Some(record) = render::failure::last_error(self.facts) {
-            let command = Some(render::failure::command_for(record, self.facts, self.id));
+            let command = Some(render::next_steps::command_for(record, self.facts, self.id));
             let hint = render::failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
                 RecoveryAction::GiveUp => format!("it does not go on by itself: {hint}"),
@@ -303,7 +303,7 @@ impl ErrorReport<'_> {
             "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
             "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
             "hint": render::failure::hint_for(record, self.facts, self.id),
-            "command": render::failure::command_for(record, self.facts, self.id),
+            "command": render::next_steps::command_for(record, self.facts, self.id),
         })
     }
 }

@@ -10,12 +10,12 @@ use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExecuteArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Do the work of a complete plan anew; the earlier work is kept
+    /// Do the work of a complete plan again; the earlier result stays stored
     #[arg(long)]
     again: bool,
-    /// Leave it to a worker, and start one when none lives
+    /// Run in a background worker; start one if necessary
     #[arg(long)]
     detach: bool,
     #[command(flatten)]

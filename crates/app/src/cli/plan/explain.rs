@@ -9,7 +9,7 @@ use crate::setup::project;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExplainArgs {
-    /// Which decision: its id, the beginning of its id, or PLAN:NUMBER
+    /// The decision: its id, the beginning of its id, or PLAN:NUMBER
     #[arg(value_name = "DECISION|PLAN:NUMBER")]
     decision: String,
 }

@@ -15,13 +15,13 @@ use crate::time::parse_duration;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct GcArgs {
-    /// Only tell what would be cleared
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
-    /// Plans that ended longer ago than this [default: the setting retention.days]
+    /// Remove plans that ended longer ago than this [default: the setting retention.days]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     older: Option<Duration>,
-    /// Give up the interrupted apply of this plan, whose project will not come back; clears nothing else
+    /// Abandon the interrupted apply of this plan, whose project no longer exists; remove nothing else
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "older"])]
     set_aside: Option<String>,
 }

@@ -17,6 +17,7 @@ use crate::output::{
 use crate::render;
 use crate::render::diff::counted;
 use crate::render::forecast::OverlappingPlan;
+use crate::render::next_steps::{FIRST_PLAN, after_interruption, see_status};
 use crate::setup::project;
 use crate::time::{age, now};
 
@@ -31,7 +32,7 @@ pub(in crate::cli) struct ListArgs {
     /// Only plans of this project
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// At most so many
+    /// Maximum number of plans to list
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
@@ -99,11 +100,8 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         plans.push((plan.id, object(facts)));
     }
     let unreadable = total.min(filter.limit).saturating_sub(rows.len());
-    let mut text = if total == 0 {
-        "no plans; start one with `agents run -- COMMAND`\n".to_owned()
-    } else {
-        table.render(&invocation.look)
-    };
+    let mut text =
+        if total == 0 { format!("no plans; {FIRST_PLAN}\n") } else { table.render(&invocation.look) };
     if unreadable > 0 {
         text.push_str(&format!(
             "{} cannot be read by this version and {} left out: use the newer `agents` that made it\n",
@@ -115,17 +113,16 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         text.push_str(&format!("{} of {total} plans; see more with `--limit {total}`\n", rows.len()));
     }
     for id in &broken_off {
-        text.push_str(&format!(
-            "{id} was broken off; go on with `agents plan resume {id}`, or stop it with `agents plan cancel {id}`\n"
-        ));
+        text.push_str(&format!("{id} was interrupted; {}\n", after_interruption(id)));
     }
     if let Some(id) = marked.first() {
         text.push_str(&format!(
-            "! will be in conflict with another plan that is not applied yet; see `agents plan status {id}`\n"
+            "! will be in conflict with another plan that is not applied yet; {}\n",
+            see_status(id)
         ));
     }
     if let Some(line) = render::forecast::not_compared_line(not_compared) {
-        text.push_str(&format!("{line}; see `agents plan status PLAN` for one of them\n"));
+        text.push_str(&format!("{line}; {} for one of them\n", see_status("PLAN")));
     }
     let whole = object(json!({ "total": total, "unreadable": unreadable, "not_compared": not_compared }));
     // Plan by plan: what a hundred of them meet is large as one value.

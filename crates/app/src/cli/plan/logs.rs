@@ -24,13 +24,13 @@ const TELLING: [&str; 8] = ["path", "command", "model", "agent", "query", "patte
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct LogsArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
-    /// Only what this call printed or answered, without a head
+    /// Only the output of this call, without a heading
     #[arg(long, value_name = "N")]
     call: Option<u32>,
-    /// Show secrets too
+    /// Do not hide secrets
     #[arg(long)]
     reveal: bool,
 }
@@ -47,7 +47,7 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Comma
             &codes::CALL_NOT_FOUND,
             format!("plan {} made no call {call}", plan.short),
         )
-        .hint(format!("see all calls with `agents plan logs {}`", plan.short)));
+        .plan(&plan.short));
     }
     let text = if logs.is_empty() {
         format!("plan {} has not run anything yet\n", plan.short).into_bytes()

@@ -28,39 +28,39 @@ use crate::output::{CommandReport, confirm};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
-    /// Make a plan and do not run it yet
+    /// Create a plan without running it
     Use(Box<use_plan::UseArgs>),
-    /// Run a plan that was made and has not run
+    /// Run a plan that was created and has not run
     Execute(execute::ExecuteArgs),
     /// List plans, newest first
     List(list::ListArgs),
-    /// Show how a plan stands, and what can be done with it
+    /// Show the state of a plan and the next steps
     Status(status::StatusArgs),
-    /// Follow what happens to a plan until it waits or ends
+    /// Follow a plan until it waits or ends
     Watch(watch::WatchArgs),
-    /// Show what a plan decided, and what rests upon what
+    /// Show the decisions of a plan as a tree
     Tree(tree::TreeArgs),
-    /// Show one decision of a plan, with all that hangs on it
+    /// Show one decision of a plan, and all that depends on it
     Explain(explain::ExplainArgs),
-    /// Say something to a plan: to be heeded besides, or as a reason to think again
+    /// Send a message to a plan, which it heeds as it continues or begins again with
     Prompt(prompt::PromptArgs),
-    /// Show what the commands of a plan printed
+    /// Show the output of the commands of a plan
     Logs(logs::LogsArgs),
     /// Show what a plan changed
     Diff(diff::DiffArgs),
-    /// List the files that a plan made, or write them out
+    /// List the files that a plan created, or export them
     Artifacts(artifacts::ArtifactsArgs),
-    /// Bring a plan's changes into your files
+    /// Apply the changes of a plan to your files
     Apply(apply::ApplyArgs),
-    /// Take an applied plan out of your files again
+    /// Undo an applied plan
     Undo(undo::UndoArgs),
     /// Stop a plan for good
     Cancel(cancel::CancelArgs),
-    /// Go on with a plan that failed or was broken off
+    /// Resume a plan that failed or was interrupted
     Resume(resume::ResumeArgs),
-    /// Show what went wrong in a plan
+    /// Show the errors of a plan
     Errors(errors::ErrorsArgs),
-    /// Clear what nobody needs any more
+    /// Remove data that is no longer needed
     Gc(gc::GcArgs),
 }
 
@@ -124,8 +124,7 @@ fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Co
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "this changes your files, and nobody is here to say yes",
-        )
-        .hint("add `--yes`"));
+        ));
     }
     confirm(&invocation.words_without_secrets(question.to_owned())).map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}"))

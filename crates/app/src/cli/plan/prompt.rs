@@ -19,17 +19,17 @@ use crate::render::decisions::DecisionNames;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct PromptArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// What to say, in 1 to 16384 bytes
+    /// The message, 1 to 16384 bytes
     text: String,
-    /// Begin again with a new strategy; what was decided so far gives way
+    /// Begin again with a new strategy, which replaces the decisions so far
     #[arg(long)]
     replan: bool,
-    /// Only show what would give way
+    /// Only show which decisions would be replaced
     #[arg(long)]
     dry_run: bool,
-    /// Leave it to a worker, and start one when none lives
+    /// Run in a background worker; start one if necessary
     #[arg(long, conflicts_with = "dry_run")]
     detach: bool,
 }

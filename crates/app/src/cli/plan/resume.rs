@@ -11,15 +11,14 @@ use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ResumeArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Leave it to a worker, and start one when none lives
+    /// Run in a background worker; start one if necessary
     #[arg(long)]
     detach: bool,
     #[command(flatten)]
     tape: RecordingArgs,
-    /// What the plan may use all in all from now on: time=4h, steps=300, tokens=none, cost=20; may be
-    /// repeated
+    /// A new limit for the whole plan: time=4h, steps=300, tokens=none, cost=20; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
 }

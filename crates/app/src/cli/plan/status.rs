@@ -15,7 +15,7 @@ use crate::tui::top;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct StatusArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
 }

@@ -13,10 +13,10 @@ use crate::render::decisions::DecisionNames;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TreeArgs {
-    /// Which plan
+    /// The plan
     #[arg(default_value = "@last")]
     plan: String,
-    /// Also what gave way to later decisions
+    /// Include decisions that later ones replaced
     #[arg(long)]
     superseded: bool,
 }

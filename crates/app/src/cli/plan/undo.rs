@@ -12,9 +12,9 @@ use crate::render::diff::counted;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct UndoArgs {
-    /// Which plan
+    /// The plan
     plan: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -48,8 +48,9 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
     Ok(CommandReport::new(
         data,
         format!(
-            "undone {id} in {}: {files}{merged}; apply again with `agents plan apply {id}`\n",
-            render::plan::projects_words(&facts.plan)
+            "undone {id} in {}: {files}{merged}; {}\n",
+            render::plan::projects_words(&facts.plan),
+            render::next_steps::after_undo(id)
         ),
     ))
 }

@@ -36,10 +36,10 @@ const EVENTS_MAX: usize = 500;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WatchArgs {
-    /// Which plans [default: @last]
+    /// The plans [default: @last]
     #[arg(value_name = "PLAN")]
     plans: Vec<String>,
-    /// All plans that wait for their turn or are worked on, also those that come meanwhile
+    /// All plans that are queued or running, including new ones
     #[arg(long, conflicts_with = "plans")]
     all: bool,
 }

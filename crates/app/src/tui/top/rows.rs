@@ -15,6 +15,7 @@ use crate::notify::Need;
 use crate::output::{OutputStyle, TextTable, escape_control_chars, object, one_line, write_object_with_list};
 use crate::render;
 use crate::render::forecast::OverlappingPlan;
+use crate::render::next_steps::{START_WORKER, TABLE_OF_ENDED_PLANS, TABLE_OF_NO_PLANS};
 use crate::time::stamp;
 
 /// The time for which a plan that has ended is still shown.
@@ -282,7 +283,7 @@ impl Summary {
             }
         }
         if self.queued > 0 && !self.has_worker {
-            parts.push("no worker lives: start one with `agents worker`".to_owned());
+            parts.push(format!("no worker is running: {START_WORKER}"));
         }
         match self.conflicts {
             0 => {}
@@ -295,18 +296,10 @@ impl Summary {
     }
 
     /// Returns the text that replaces a table without rows.
-    pub fn nothing(&self) -> &'static str {
+    pub fn nothing(&self) -> String {
         match self.has_older {
-            true => {
-                "no plan works or waits for you\n\n\
-                 agents plan list                 all plans, also those that ended\n\
-                 agents run --detach -- COMMAND   leave a command to a worker: it shows up here\n"
-            }
-            false => {
-                "no plans yet\n\n\
-                 agents run -- COMMAND            run a command in a sandbox of your project\n\
-                 agents run --detach -- COMMAND   the same, left to a worker: it shows up here\n"
-            }
+            true => format!("no plan is running or waits for you\n\n{TABLE_OF_ENDED_PLANS}"),
+            false => format!("no plans yet\n\n{TABLE_OF_NO_PLANS}"),
         }
     }
 }

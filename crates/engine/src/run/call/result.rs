@@ -28,6 +28,9 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// The number of bytes of a command's output that its result repeats.
 pub(crate) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
+/// The key in the result of a call whose command probably failed for want of the network.
+pub const NETWORK_SUSPECTED: &str = "network_suspected";
+
 /// A command that has ended, or did not begin.
 pub(crate) struct CommandResult {
     pub(crate) call: ToolCall,
@@ -169,6 +172,11 @@ impl CommandResult {
         })
     }
 
+    /// Returns true if the command failed for want of the network, as far as its output shows.
+    fn network_is_suspected(&self) -> bool {
+        matches!(&self.ended, Ok((ended, _)) if ended.network_suspected)
+    }
+
     pub(crate) fn category(&self) -> ErrorCategory {
         match &self.ended {
             Err(CommandStartError::NotFound { .. }) => ErrorCategory::InvalidInput,
@@ -194,9 +202,12 @@ impl CommandResult {
                 kept_output(engine, staging, &ended.stderr)?,
             ),
         };
-        let result = result.unwrap_or_else(
+        let mut result = result.unwrap_or_else(
             || json!({ "changed": changed, "last_words": self.last_words(engine, LAST_WORDS_BYTES) }),
         );
+        if let (true, Some(result)) = (self.network_is_suspected(), result.as_object_mut()) {
+            result.insert(NETWORK_SUSPECTED.to_owned(), true.into());
+        }
         let error = self.failure().map(|failure| engine.redactor.redact_text(&failure));
         Ok(CallEnd {
             state: self.state(),

@@ -34,8 +34,8 @@ fn a_wrong_word_is_told_with_what_was_meant() {
     let person = TestUser::new();
     let said = person.agents(&["plan", "aply"]);
     assert_eq!((said.exit, said.stdout.as_str()), (2, ""));
-    assert!(said.stderr.starts_with("error[USAGE]: unrecognized subcommand 'aply'\n"), "{}", said.stderr);
-    assert!(said.stderr.contains("hint: a similar subcommand exists: 'apply'"), "{}", said.stderr);
+    assert!(said.stderr.starts_with("error[USAGE]: there is no command 'aply'\n"), "{}", said.stderr);
+    assert!(said.stderr.contains("hint: did you mean `apply`?"), "{}", said.stderr);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_command_without_two_dashes_is_shown_how_it_goes() {
     );
     let said = TestUser::new().agents(&["run", "mend", "--actor", "codex"]);
     let hint =
-        "hint: a task of one word is given by the standard input: `echo mend | agents run - --actor codex`";
+        "hint: a task of one word is read from the standard input: `echo mend | agents run - --actor codex`";
     assert!(said.exit == 3 && said.stderr.contains(hint), "{}", said.stderr);
     assert!(!said.stderr.contains("agents run -- mend"), "{}", said.stderr);
     let said = TestUser::new().agents(&["run", "mend it", "--", "make", "-j"]);

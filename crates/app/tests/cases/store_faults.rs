@@ -176,7 +176,12 @@ fn a_plan_of_a_newer_program_is_left_to_that_and_keeps_nobody_waiting() {
 
     for verb in ["status", "execute", "cancel", "resume", "diff", "apply"] {
         let said = answer(&mut office.command(&["plan", verb, &newer]));
-        assert_told(&said, 1, "PLAN_UNREADABLE", &[&newer, "step `go`", "left as it is", "use that one"]);
+        assert_told(
+            &said,
+            1,
+            "PLAN_UNREADABLE",
+            &[&newer, "step `go`", "left as it is", "use the version of `agents` that made it"],
+        );
     }
     let listed = answer(&mut office.command(&["plan", "list"]));
     assert!(

@@ -205,7 +205,10 @@ fn an_apply_whose_project_is_gone_is_shown_and_can_be_set_aside() {
     let found = elsewhere(&person, &["doctor"]);
     let short = person.project().display().to_string();
     let line = found.stdout.lines().find(|line| line.starts_with("open apply of plan ")).unwrap_or_default();
-    assert!(line.contains(&short) && line.contains(", begun ") && line.contains("is not there"), "{found:?}");
+    assert!(
+        line.contains(&short) && line.contains(", begun ") && line.contains("does not exist"),
+        "{found:?}"
+    );
     assert!(line.contains("`agents plan gc --set-aside "), "{line}");
     let open = elsewhere(&person, &["doctor", "--format", "json"]).data()["leftovers"]["open"].clone();
     assert_eq!((&open[0]["plan"], &open[0]["reason"]), (&json!(id), &json!("project_absent")), "{open}");

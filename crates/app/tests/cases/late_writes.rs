@@ -90,9 +90,12 @@ fn a_cancel_whose_last_capture_is_late_keeps_the_sandbox_and_says_where() {
     let logs = person.agents(&["plan", "logs", "@last"]).stdout;
     assert!(!logs.contains("running"), "{logs}");
     let status = person.agents(&["plan", "watch", "@last"]);
-    assert!(format!("{}{}", status.stdout, status.stderr).contains("its sandbox is kept in"), "{status:?}");
+    assert!(
+        format!("{}{}", status.stdout, status.stderr).contains("its sandbox is retained in"),
+        "{status:?}"
+    );
     let again = person.agents(&["plan", "cancel", "@last"]).stdout;
-    assert!(again.contains(&format!("kept in {}", dir.display())), "{again}");
+    assert!(again.contains(&format!("retained in {}", dir.display())), "{again}");
     assert!(person.agents(&["doctor"]).stdout.contains(&dir.display().to_string()));
     // Nothing clears it but who says so.
     assert_eq!(person.agents(&["run", "--", "true"]).exit, 0);
