@@ -466,10 +466,8 @@ fn has_no_sockets(dir: &OwnedFd) -> bool {
 
 /// Returns true if nothing is in a directory.
 fn is_empty(dir: &OwnedFd, path: &Path) -> bool {
-    // Those in it lead back to it, which is known without a listing.
-    const LINKS_WITHOUT_DIRECTORIES: u64 = 2;
-    let has_directories =
-        rustix::fs::fstat(dir).is_ok_and(|found| u64::from(found.st_nlink) > LINKS_WITHOUT_DIRECTORIES);
+    // Two names lead to it, and one more from each directory in it: that is known without a listing.
+    let has_directories = rustix::fs::fstat(dir).is_ok_and(|found| found.st_nlink > 2);
     !has_directories && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
