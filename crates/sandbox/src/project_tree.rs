@@ -213,8 +213,12 @@ impl ProjectTree {
         dirs: Vec<Option<RelPath>>,
         is_over: &'scope WalkStopCheck<'_>,
     ) -> Vec<ListingBatch<'scope>> {
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
-        let is_shared = threads > 1 && dirs.len() >= DIRS_TO_SHARE;
+        // To ask for the number of cores takes longer than to list a few directories.
+        let threads = match dirs.len() >= DIRS_TO_SHARE {
+            true => thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX),
+            false => 1,
+        };
+        let is_shared = threads > 1;
         let shares = dirs.chunks(if is_shared { dirs.len().div_ceil(threads) } else { DIRS_AHEAD });
         let begin = |dirs: &[Option<RelPath>]| {
             let dirs: Arc<[_]> = dirs.into();

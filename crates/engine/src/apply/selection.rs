@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNumber, ChangeSelection, CheckedFile, HunkAddress, InvariantRule, InvariantViolation, Kind, LinesChanged,
-    NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange, SelectedPart,
+    CallNumber, ChangeSelection, CheckedFile, HunkAddress, InvariantRule, InvariantViolation, Kind,
+    LinesChanged, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange, SelectedPart,
     ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all, invariant_check_name, narrow,
     net_hash, violations,
 };

@@ -1,7 +1,7 @@
 //! Messages between the engine and its children: bytes and file descriptors over a socket.
 //!
 //! # Invariants
-//! 1. A message is whole or an error: it begins with its length.
+//! 1. A message is whole or an error: it begins with its length, or the socket is one of packets.
 //! 2. What is received is closed on exec.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,6 +18,9 @@ pub(crate) const FDS_MAX: usize = 250;
 
 /// The length limit of a message; longer ones are taken for noise.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The length limit of a packet.
+const PACKET_BYTES_MAX: usize = 4096;
 
 const LENGTH_BYTES: usize = 4;
 
@@ -50,6 +53,37 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedF
     let mut bytes = vec![0; length];
     fill(socket, &mut bytes, &mut fds)?;
     Ok((bytes, fds))
+}
+
+/// Sends one message with one file descriptor as a packet, which many threads may do at once.
+pub(crate) fn send_packet(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let send = || sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
+    Ok(rustix::io::retry_on_intr(send).map(drop)?)
+}
+
+/// Receives one packet; no descriptor if there was no room for it.
+pub(crate) fn receive_packet(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut bytes = vec![0; PACKET_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut fd = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut received) = message {
+            fd = received.next();
+        }
+    }
+    if received.bytes == 0 {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    }
+    bytes.truncate(received.bytes);
+    Ok((bytes, fd))
 }
 
 fn fill(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The program that is run again as a child, where something must happen before any thread exists.
 //!
 //! A command is watched over by a process of its own, in which nothing else of the engine runs. So the
-//! program starts itself again with a hidden verb as its first argument.
+//! program starts itself again with a hidden verb as its first argument, once, and forks from there: `starter`.
 //!
 //! # Not here
 //! Work that needs a process for a moment only: `single_threaded`.
@@ -11,22 +11,27 @@
 
 pub(crate) mod fd_passing;
 pub(crate) mod single_threaded;
+mod starter;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
-/// The program that is started again as a child.
-#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) use starter::ForkedChild;
+
+/// The program that is started again as a child. Its clones share the process that starts the children.
+#[derive(Clone, Debug)]
 pub struct ChildProgram {
     /// A program whose `main` begins with [`dispatch`].
     pub exe: PathBuf,
+    starter: Arc<starter::StarterSlot>,
 }
 
 impl ChildProgram {
     /// The program at this path.
     pub fn new(exe: impl Into<PathBuf>) -> ChildProgram {
-        ChildProgram { exe: exe.into() }
+        ChildProgram { exe: exe.into(), starter: Arc::default() }
     }
 
     /// The command that starts it with `verb`.
@@ -49,6 +54,9 @@ pub fn dispatch() {
     let Some(verb) = std::env::args_os().nth(1) else { return };
     if verb == crate::isolation::RUN_VERB {
         crate::isolation::child_run();
+    }
+    if verb == starter::START_VERB {
+        starter::child_start();
     }
     if verb == crate::forwarder::FORWARD_VERB {
         crate::forwarder::child_forward();

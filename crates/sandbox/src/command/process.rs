@@ -9,7 +9,6 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
 use super::pipes::PipedStreams;
+use crate::child::ForkedChild;
 use crate::descriptors::CountedCommand;
 use crate::forwarder::Forwarder;
 use crate::isolation::control;
@@ -87,7 +87,7 @@ impl Killer {
 #[derive(Debug)]
 pub(crate) struct LaunchedCommand {
     /// The process that we started.
-    pub(crate) child: Child,
+    pub(crate) child: ForkedChild,
     /// The socket on which it reports.
     pub(crate) control: OwnedFd,
     /// The process that holds the tree.
@@ -109,7 +109,7 @@ pub(crate) struct LaunchedCommand {
 /// A command that runs.
 #[derive(Debug)]
 pub struct RunningCommand {
-    child: Child,
+    child: ForkedChild,
     tree: Arc<CommandProcesses>,
     drains: Option<Drains>,
     isolation: IsolationUsed,

@@ -149,6 +149,7 @@ fn arguments(order: &ChildOrder, layout: &MountLayout, own: &Path) -> Vec<OsStri
                     add(&[bind(root.writable), root.source().as_os_str(), at]);
                 }
             }
+            MountContent::Masked if !step.at.exists() => {}
             MountContent::Hidden | MountContent::Masked if step.at.is_dir() => {
                 add(&[flag("--tmpfs"), at]);
                 read_only_later.push(at);

@@ -18,13 +18,14 @@ use super::{IsolationBackend, bubblewrap, exec, holder, layout, namespaces};
 pub(super) const UNIX_SOCKETS_REFUSED: &str =
     "UNIX sockets are refused: those of other programs could be reached (`--unix-sockets` allows them)";
 
-/// The body of the child. Its first argument was the verb; a second one means that bubblewrap started it.
+/// The body of the child that bubblewrap started, by its arguments.
 pub fn child_run() -> ! {
     let arguments: Vec<_> = std::env::args_os().skip(2).collect();
-    if !arguments.is_empty() {
-        bubblewrap::run_inside(&arguments);
-    }
-    let Ok(control) = take_over() else { exit(1) };
+    bubblewrap::run_inside(&arguments)
+}
+
+/// The body of a child that the starter forked: waits for its order on the socket.
+pub(crate) fn child_run_order(control: OwnedFd) -> ! {
     match DeliveredOrder::receive(&control) {
         Ok(Some(delivered)) => run(delivered, control),
         Ok(None) => exit(1),

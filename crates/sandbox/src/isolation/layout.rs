@@ -10,6 +10,7 @@
 //! # Not here
 //! Doing it: the siblings `mounts` and `bubblewrap`.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -72,7 +73,7 @@ pub(super) struct LayoutStep {
 }
 
 impl LayoutStep {
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.at.components().count()
     }
 
@@ -120,7 +121,7 @@ pub(super) enum MountContent {
     Root { index: usize },
     /// Nothing to be seen.
     Hidden,
-    /// The same for files in which the kernel describes the machine; no command sees them.
+    /// The same for files in which the kernel describes the machine; no command sees them. They may be absent.
     Masked,
 }
 
@@ -175,14 +176,15 @@ pub(super) fn build(order: &ChildOrder) -> Result<MountLayout, String> {
             .filter(|step| outside(&step.at)),
     );
     let mut notes = Vec::new();
+    let scratch: Vec<PathBuf> = existing(&order.scratch).collect();
+    let writable: Vec<PathBuf> = existing(&order.writable).collect();
     if let Some(home) = covered_home(order, &mut notes) {
         steps.push(LayoutStep { at: home.clone(), what: MountContent::Private });
-        steps.extend(shown_of_home(order, &home));
+        steps.extend(shown_of_home(order, &home, &[&scratch[..], &writable].concat()));
     }
-    steps.extend(
-        existing(&order.scratch).filter(outside).map(|at| LayoutStep { at, what: MountContent::Scratch }),
-    );
-    steps.extend(existing(&order.writable).filter(outside).map(|at| {
+    steps
+        .extend(scratch.into_iter().filter(outside).map(|at| LayoutStep { at, what: MountContent::Scratch }));
+    steps.extend(writable.into_iter().filter(outside).map(|at| {
         let source = at.clone();
         LayoutStep { at, what: MountContent::Tree { source, writable: true } }
     }));
@@ -192,7 +194,7 @@ pub(super) fn build(order: &ChildOrder) -> Result<MountLayout, String> {
     );
     let hidden = existing(&order.hide).filter(|path| !is_root(path));
     steps.extend(hidden.map(|at| LayoutStep { at, what: MountContent::Hidden }));
-    let masked = MASKED.iter().map(PathBuf::from).filter(|path| path.exists() && !below_a_root(order, path));
+    let masked = MASKED.iter().map(PathBuf::from).filter(|path| !below_a_root(order, path));
     steps.extend(masked.map(|at| LayoutStep { at, what: MountContent::Masked }));
     notes.extend(add_missing_scratch(order, &mut steps));
     // Stable: at the same depth, and so at the same path, the order of above.
@@ -253,7 +255,8 @@ fn borrowed_step(borrowed: &BorrowedDir) -> Option<LayoutStep> {
 /// the user's.
 fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<String> {
     let mut notes = Vec::new();
-    for at in order.scratch.iter().filter_map(|path| real_but_missing(path)) {
+    let mut known = HashMap::new();
+    for at in order.scratch.iter().filter_map(|path| real_but_missing(path, &mut known)) {
         match above(steps, &at).map(|step| &step.what) {
             Some(MountContent::Private | MountContent::Hidden) => {
                 steps.push(LayoutStep { at, what: MountContent::Private })
@@ -276,12 +279,15 @@ fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<S
     notes
 }
 
-/// Returns where a path that does not exist would be, without links.
-fn real_but_missing(path: &Path) -> Option<PathBuf> {
+/// Returns where a path that does not exist would be, without links. `known` has the directories that were
+/// looked at before: most such paths are in the same one.
+fn real_but_missing(path: &Path, known: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
     if !path.is_absolute() || fs::symlink_metadata(path).is_ok() {
         return None;
     }
-    let (above, real) = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)))?;
+    let mut real_of =
+        |above: &Path| known.entry(above.to_owned()).or_insert_with(|| fs::canonicalize(above).ok()).clone();
+    let (above, real) = path.ancestors().skip(1).find_map(|above| Some((above, real_of(above)?)))?;
     let rest = path.strip_prefix(above).ok()?;
     let plain = real.is_dir() && rest.components().all(|component| matches!(component, Component::Normal(_)));
     plain.then(|| real.join(rest))
@@ -353,9 +359,8 @@ fn covered_home(order: &ChildOrder, notes: &mut Vec<String>) -> Option<PathBuf> 
 }
 
 /// Returns the visible parts of a covered home, read-only, and the links that lead to them. A directory that
-/// may be written is seen anyway.
-fn shown_of_home(order: &ChildOrder, home: &Path) -> Vec<LayoutStep> {
-    let open: Vec<PathBuf> = existing(&order.scratch).chain(existing(&order.writable)).collect();
+/// may be written is seen anyway: `open` has them.
+fn shown_of_home(order: &ChildOrder, home: &Path, open: &[PathBuf]) -> Vec<LayoutStep> {
     let is_open = |path: &Path| open.iter().any(|own| path.starts_with(own));
     let mut shown: Vec<PathBuf> = existing(&order.show)
         .filter(|path| path.starts_with(home) && !below_a_root(order, path) && !is_open(path))
@@ -385,8 +390,8 @@ fn links_to(order: &ChildOrder, home: &Path, path: &Path) -> Vec<(PathBuf, PathB
     let (mut links, mut at) = (Vec::new(), home.to_owned());
     for name in below.components() {
         at.push(name);
-        let is_link = fs::symlink_metadata(&at).is_ok_and(|found| found.is_symlink());
-        if !is_link {
+        let Ok(found) = fs::symlink_metadata(&at) else { break };
+        if !found.is_symlink() {
             continue;
         }
         let Ok(target) = fs::canonicalize(&at) else { break };

@@ -1,10 +1,11 @@
 //! The rest of the machine as a command sees it: everything that no step of the layout puts in place.
 //!
 //! # How
-//! The command gets a new root. Each directory of `/` is there as a read-only overlay of itself; mounts below
-//! it follow. If the kernel guards something mounted below a directory, the directory cannot be covered as a
-//! whole: a new one is made, and its entries are covered one by one. An empty directory is made new as well,
-//! which is cheaper.
+//! The command gets a new root: for root a read-only overlay of `/` itself, which is one mount for all that is
+//! in it; mounts below it follow. If the kernel guards something mounted below a directory, the directory
+//! cannot be covered as a whole: a new one is made, and its entries are covered one by one. In a user
+//! namespace that is so for `/`, so that each directory in it is there as an overlay of its own. An empty
+//! directory is made new as well, which is cheaper.
 //!
 //! # Invariants
 //! 1. An overlay shows the files of a directory and not its sockets and named pipes: the kernel finds the
@@ -42,8 +43,6 @@ const OVERLAYS_MAX: usize = 128;
 const NOBODY: u32 = 65_534;
 /// The directory in which the new root is put together.
 const WORKSHOP: &str = "/proc";
-/// The path of an empty mount meanwhile: nothing more is needed of the directory there.
-const EMPTY: &str = "/dev";
 /// The size limit of the new root, in memory: it has directories and links only.
 const ROOT_BYTES_MAX: &str = "1m";
 
@@ -72,6 +71,8 @@ const WITHOUT_SOCKETS: [u64; 18] = [
 /// The view of the machine, ready to be entered.
 #[derive(Debug)]
 pub(super) struct MachineView {
+    /// The new root; none if it is made piece by piece.
+    root: Option<OwnedFd>,
     pieces: Vec<ViewPiece>,
     /// Directories that the layout shows read-only, likewise as overlays, by their places.
     pub(super) trees: Vec<(PathBuf, OwnedFd)>,
@@ -107,27 +108,28 @@ enum OverlayRights {
 }
 
 impl MachineView {
-    /// Looks at the machine as it is before anything is covered. `home` is the user's.
+    /// Looks at the machine as it is before anything is covered. `home` is the user's. An overlay that cannot
+    /// be written needs a second directory to read: `empty`.
     ///
     /// Returns an error if `/` or the table of mounts cannot be read.
-    pub(super) fn survey(layout: &MountLayout, home: Option<&Path>) -> io::Result<MachineView> {
-        // An overlay that cannot be written needs a second directory to read: an empty one.
-        attach(&tmpfs(ROOT_BYTES_MAX, "0755")?, Path::new(EMPTY))?;
+    pub(super) fn survey(layout: &MountLayout, home: Option<&Path>, empty: &Path) -> io::Result<MachineView> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let looked = rustix::fs::open(EMPTY, flags, Mode::empty())
-            .map_err(io::Error::from)
-            .and_then(|empty| MachineWalk::new(layout, home, empty)?.all());
-        // The overlays retain what they need of it.
-        unmount(EMPTY, UnmountFlags::DETACH)?;
-        looked
+        let empty = rustix::fs::open(empty, flags, Mode::empty())?;
+        MachineWalk::new(layout, home, empty)?.all()
     }
 
     /// Makes it the root of this process. The mounts that are returned are still writable, for what else has
     /// to be made in them.
     pub(super) fn enter(self) -> io::Result<Vec<OwnedFd>> {
-        let root = tmpfs(ROOT_BYTES_MAX, "0755")?;
-        attach(&root, Path::new(WORKSHOP))?;
-        let mut writable = vec![root];
+        let mut writable = Vec::new();
+        match self.root {
+            Some(root) => attach(&root, Path::new(WORKSHOP))?,
+            None => {
+                let root = tmpfs(ROOT_BYTES_MAX, "0755")?;
+                attach(&root, Path::new(WORKSHOP))?;
+                writable.push(root);
+            }
+        }
         for piece in self.pieces {
             let below = piece.at.strip_prefix("/").unwrap_or(&piece.at);
             match piece.shows.put(&Path::new(WORKSHOP).join(below)) {
@@ -229,7 +231,7 @@ impl<'a> MachineWalk<'a> {
             overlays: 0,
             cleared: Vec::new(),
             closed: RefCell::default(),
-            outside: MachineView { pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
+            outside: MachineView { root: None, pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
         };
         let is_shown = |point: &PathBuf| !looking.is_covered(point) && looking.closed_way(point).is_none();
         looking.mounts = mount_points()?.into_iter().filter(is_shown).collect();
@@ -237,7 +239,9 @@ impl<'a> MachineWalk<'a> {
     }
 
     fn all(mut self) -> io::Result<MachineView> {
-        self.entries(Path::new("/"))?;
+        if !self.whole() {
+            self.entries(Path::new("/"))?;
+        }
         if self.is_root {
             self.rights = OverlayRights::Own;
             for step in &self.layout.steps {
@@ -257,6 +261,27 @@ impl<'a> MachineWalk<'a> {
         }
         self.outside.pieces.sort_by_key(|piece| piece.at.components().count());
         Ok(self.outside)
+    }
+
+    /// Covers all that is in `/` and no mount of its own by one overlay, and then what is mounted. Returns false
+    /// if that cannot be done.
+    fn whole(&mut self) -> bool {
+        let root = Path::new("/");
+        // The kernel guards `/proc` and others from everyone else.
+        if !self.is_root {
+            return false;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(opened) = rustix::fs::open(root, flags, Mode::empty()) else { return false };
+        if has_no_sockets(&opened) {
+            return false;
+        }
+        let Ok(mount) = self.overlay(&opened) else { return false };
+        self.outside.root = Some(mount);
+        for mounted in self.topmost_below(root) {
+            self.mounted(&mounted);
+        }
+        true
     }
 
     /// Returns true if a step of the layout decides what is at a path.
@@ -334,7 +359,7 @@ impl<'a> MachineWalk<'a> {
         }
         // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to
         // show.
-        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
+        if is_empty(&opened, path) {
             let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
             return self.push(path, PieceContent::Directory(mode));
         }
@@ -437,6 +462,13 @@ fn mode_of(found: &fs::Metadata) -> Mode {
 fn has_no_sockets(dir: &OwnedFd) -> bool {
     // Some magic numbers have their highest bit set, and the field may be signed.
     rustix::fs::fstatfs(dir).is_ok_and(|found| WITHOUT_SOCKETS.contains(&(found.f_type as u64 & 0xffff_ffff)))
+}
+
+/// Returns true if nothing is in a directory.
+fn is_empty(dir: &OwnedFd, path: &Path) -> bool {
+    // Two names lead to it, and one more from each directory in it: that is known without a listing.
+    let has_directories = rustix::fs::fstat(dir).is_ok_and(|found| found.st_nlink > 2);
+    !has_directories && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// The extended attributes in which an overlay looks for its own marks.

@@ -9,9 +9,8 @@
 //! 4. **none**: only when policy says that isolation is optional.
 //!
 //! # The processes
-//! [`Isolation::start`] runs our own program again (`__run`). That child is the *holder*: it bears
-//! the marks of the job and
-//! waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares
+//! [`Isolation::start`] gets a child from the starter (`child::starter`), which has run our own program again.
+//! That child is the *holder*: it bears the marks of the job and waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares
 //! the backend, starts the command, waits for it, measures its time, and ends when it ends, when it is asked
 //! to, or when our end of the socket closes.
 //!
@@ -19,7 +18,7 @@
 //! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. What cannot
 //!    be done and may be missing (a scratch directory) is noted.
 //! 2. The report of the isolation in force comes from the steps that were done: [`IsolationUsed`].
-//! 3. The child gets the marks of the job as its environment and nothing else: no secret of ours could be
+//! 3. The child has the marks of the job as its environment and nothing else: no secret of ours could be
 //!    read there.
 //! 4. The holder gets no signal at our death: that would come when the starting *thread* ends. Only
 //!    the reaper gets one at the death of the holder, which has one thread.
@@ -58,12 +57,12 @@ use serde::{Deserialize, Serialize};
 use crate::child::ChildProgram;
 
 pub use child::child_run;
-pub(crate) use child::take_over as take_over_socket;
+pub(crate) use child::{child_run_order, take_over as take_over_socket};
 pub use missing_program::InvisibleProgram;
 pub use process_tree::kill_marked;
 pub use start::CommandStartError;
 
-/// The verb of the child that runs a command.
+/// The verb of the child that runs a command within bubblewrap.
 pub const RUN_VERB: &str = "__run";
 
 /// A way to isolate commands.

@@ -3,10 +3,12 @@
 //! # How
 //! 1. Whatever is needed later is opened and cloned, while all of it can still be reached.
 //! 2. Everything is made read-only, recursively.
-//! 3. The rest of the machine becomes a new root: the sibling `machine_view`.
-//! 4. The steps of the layout are done in their order; places that do not exist in a private directory are
+//! 3. One file system in memory is made: each directory that the command gets for itself is one in there,
+//!    cloned as a mount of its own. One costs as much as ten mounts.
+//! 4. The rest of the machine becomes a new root: the sibling `machine_view`.
+//! 5. The steps of the layout are done in their order; places that do not exist in a private directory are
 //!    made.
-//! 5. What had to be writable for that becomes read-only too.
+//! 6. What had to be writable for that becomes read-only too.
 //!
 //! # Invariants
 //! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie
@@ -18,12 +20,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_bind, move_mount, open_tree, unmount,
 };
 
 use super::control::ChildOrder;
@@ -36,6 +38,16 @@ use super::usage;
 /// A directory with nothing in it needs next to nothing.
 const HIDDEN_BYTES_MAX: &str = "64k";
 
+/// The path of the file system in memory while it is filled: nothing more is needed of the directory there.
+const STORE: &str = "/dev";
+/// The directories in it: one for devices, one that stays empty, one with the covers of masked paths.
+const DEVICES: &str = "devices";
+const EMPTY: &str = "empty";
+const COVERS: &str = "covers";
+/// The covers of masked paths.
+const COVER_FILE: &str = "file";
+const COVER_DIR: &str = "dir";
+
 /// On whatever a command can write to, neither a set-user-id program nor a device is more than a file.
 pub(super) const HARMLESS: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
@@ -44,8 +56,8 @@ pub(super) const HARMLESS: MountAttrFlags =
 enum PreparedMount {
     /// A mount, to be attached.
     Mount { mount: OwnedFd, is_dir: bool },
-    /// Device files.
-    Devices(DeviceFiles),
+    /// Device files, and the directory for them once it is made.
+    Devices(DeviceFiles, Option<OwnedFd>),
     /// Nothing.
     Nothing,
 }
@@ -67,11 +79,9 @@ pub(super) fn build(
     }
     let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
     set_attributes(CWD, "/", AttributeScope::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
-    make_private(order, &mut ready, &mut told).map_err(|error| format!("private directories: {error}"))?;
+    let (covers, outside) = fill_store(order, layout, &mut ready, &mut told)?;
     let mut read_only_later = Vec::new();
-    if !order.openings.unix_sockets {
-        let mut outside =
-            survey_machine(order, layout, &mut told).map_err(|error| format!("the machine: {error}"))?;
+    if let Some(mut outside) = outside {
         for (at, mount) in outside.trees.drain(..) {
             if let Some((_, shown)) = ready.iter_mut().find(|(step, _)| step.at == at && step.is_shown_tree())
             {
@@ -84,12 +94,36 @@ pub(super) fn build(
         place(step, opened, &mut told, &mut read_only_later)
             .map_err(|error| format!("{}: {error}", step.at.display()))?;
     }
-    mask(&steps).map_err(|error| format!("what the kernel tells: {error}"))?;
+    mask(&steps, &covers).map_err(|error| format!("what the kernel tells: {error}"))?;
     for mount in read_only_later {
         set_attributes(mount.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .map_err(|error| format!("read-only: {error}"))?;
     }
     Ok(told)
+}
+
+/// Makes the file system in memory and what is cloned of it: the covers of masked paths, which are returned,
+/// and what belongs to the steps. The view of the machine is made meanwhile: its overlays need an empty
+/// directory. None if the machine is shown as it is.
+fn fill_store(
+    order: &ChildOrder,
+    layout: &mut MountLayout,
+    ready: &mut [(&LayoutStep, PreparedMount)],
+    told: &mut StartNotes,
+) -> Result<(OwnedFd, Option<MachineView>), String> {
+    let bytes_max = usage::private_bytes_max(&order.bounds);
+    let private = |error: io::Error| format!("private directories: {error}");
+    tmpfs(&bytes_max.to_string(), "0755")
+        .and_then(|store| attach(&store, Path::new(STORE)))
+        .map_err(private)?;
+    let covers = make_private(ready, told).and_then(|()| make_covers()).map_err(private)?;
+    let outside = match order.openings.unix_sockets {
+        true => None,
+        false => Some(survey_machine(order, layout, told).map_err(|error| format!("the machine: {error}"))?),
+    };
+    // What was made of it retains what it needs.
+    unmount(STORE, UnmountFlags::DETACH).map_err(|errno| private(errno.into()))?;
+    Ok((covers, outside))
 }
 
 /// The rest of the machine, without sockets that belong to other programs.
@@ -99,7 +133,8 @@ fn survey_machine(
     told: &mut StartNotes,
 ) -> io::Result<MachineView> {
     let named = order.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
-    let outside = MachineView::survey(layout, order.home.as_deref().or(named))?;
+    let empty = make_directory(EMPTY, 0o755)?;
+    let outside = MachineView::survey(layout, order.home.as_deref().or(named), &empty)?;
     layout.sockets_sealed = outside.unsealed.is_empty();
     if let Some(path) = outside.unsealed.first() {
         told.notes.push(format!(
@@ -144,7 +179,7 @@ fn open(
             mount: rustix::fs::open(&step.at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
             is_dir: true,
         }),
-        MountContent::Devices => Ok(PreparedMount::Devices(DeviceFiles::open())),
+        MountContent::Devices => Ok(PreparedMount::Devices(DeviceFiles::open(), None)),
         // The kernel gives a new one only to processes that see an old one.
         MountContent::Processes => Ok(PreparedMount::Mount { mount: processes()?, is_dir: true }),
         MountContent::Private
@@ -169,8 +204,7 @@ fn place(
             }
             attach(&mount, &step.at)
         }
-        (MountContent::Devices, PreparedMount::Devices(devices)) => {
-            let mount = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
+        (MountContent::Devices, PreparedMount::Devices(devices, Some(mount))) => {
             attach(&mount, &step.at)?;
             devices.fill(&step.at)?;
             read_only_later.push(mount);
@@ -200,12 +234,13 @@ fn place(
             make_place(&step.at, is_dir)?;
             attach(&mount, &step.at)
         }
+        // One in another private directory.
+        (MountContent::Private, _) => make_place(&step.at, true),
         // A scratch directory that could not be had stays as it is, and is noted.
         (
             MountContent::Root { .. }
             | MountContent::Tree { .. }
             | MountContent::Scratch
-            | MountContent::Private
             | MountContent::Devices
             | MountContent::Processes,
             _,
@@ -241,48 +276,56 @@ fn file(text: &str) -> io::Result<OwnedFd> {
     cloned
 }
 
-/// Covers what the kernel reports about the machine. One of the covered directories holds the emptiness of
-/// all of them.
-fn mask(steps: &[LayoutStep]) -> io::Result<()> {
-    let masked: Vec<&Path> =
-        steps.iter().filter(|step| step.what == MountContent::Masked).map(|step| step.at.as_path()).collect();
-    let Some(first) = masked.iter().find(|path| path.is_dir()) else { return Ok(()) };
-    let store = tmpfs(HIDDEN_BYTES_MAX, "0555")?;
-    attach(&store, first)?;
-    let (file, dir) = (first.join("file"), first.join("dir"));
-    File::create(&file)?;
+/// Covers what the kernel reports about the machine. One of the covered directories holds the covers of all.
+fn mask(steps: &[LayoutStep], covers: &OwnedFd) -> io::Result<()> {
+    let masked = || steps.iter().filter(|step| step.what == MountContent::Masked).map(|step| &step.at);
+    let Some(first) = masked().find(|path| path.is_dir()) else { return Ok(()) };
+    attach(covers, first)?;
+    let (file, dir) = (first.join(COVER_FILE), first.join(COVER_DIR));
+    for path in masked().filter(|path| *path != first) {
+        let Ok(found) = fs::metadata(path) else { continue };
+        mount_bind(if found.is_dir() { &dir } else { &file }, path)?;
+    }
+    Ok(mount_bind(&dir, first)?)
+}
+
+/// Makes the covers of masked paths. What is cloned of them is read-only as they are.
+fn make_covers() -> io::Result<OwnedFd> {
+    let covers = make_directory(COVERS, 0o555)?;
+    File::create(covers.join(COVER_FILE))?;
+    let dir = covers.join(COVER_DIR);
     fs::create_dir(&dir)?;
     rustix::fs::chmod(&dir, Mode::from_raw_mode(0o555))?;
-    // A clone has the attributes of its original, which is cheaper than setting those of each clone.
-    set_attributes(store.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-    for path in masked.iter().filter(|path| *path != first) {
-        let Ok(found) = fs::metadata(path) else { continue };
-        attach(&clone_tree(if found.is_dir() { &dir } else { &file })?, path)?;
-    }
-    attach(&clone_tree(&dir)?, first)
+    limited(clone_tree(&covers)?, false)
+}
+
+/// Makes a directory in the file system in memory.
+fn make_directory(name: &str, mode: u32) -> io::Result<PathBuf> {
+    let path = Path::new(STORE).join(name);
+    fs::create_dir(&path)?;
+    rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?;
+    Ok(path)
 }
 
 /// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one
 /// file system in memory, which bounds them together. A scratch directory for which that does not work stays
-/// read-only.
-fn make_private(
-    order: &ChildOrder,
-    ready: &mut [(&LayoutStep, PreparedMount)],
-    told: &mut StartNotes,
-) -> io::Result<()> {
-    let store = Path::new("/dev");
-    let bytes_max = usage::private_bytes_max(&order.bounds);
-    attach(&tmpfs(&bytes_max.to_string(), "0755")?, store)?;
+/// read-only. A private directory in another needs no mount: it is made when its turn comes.
+fn make_private(ready: &mut [(&LayoutStep, PreparedMount)], told: &mut StartNotes) -> io::Result<()> {
+    let steps: Vec<&LayoutStep> = ready.iter().map(|(step, _)| *step).collect();
     for (number, (step, opened)) in ready.iter_mut().enumerate() {
-        let within = store.join(number.to_string());
         match (&step.what, &*opened) {
+            (MountContent::Private, _) if is_in_private(&steps, step) => {}
             (MountContent::Private, _) => {
-                fs::create_dir(&within)?;
-                rustix::fs::chmod(&within, Mode::from_raw_mode(private_mode(&step.at)))?;
-                *opened = PreparedMount::Mount { mount: limited(clone_tree(&within)?, true)?, is_dir: true };
+                let within = make_directory(&number.to_string(), private_mode(&step.at))?;
+                *opened = PreparedMount::Mount { mount: clone_tree(&within)?, is_dir: true };
+            }
+            (MountContent::Devices, _) => {
+                if let PreparedMount::Devices(_, place) = opened {
+                    *place = Some(clone_tree(&make_directory(DEVICES, 0o755)?)?);
+                }
             }
             (MountContent::Scratch, PreparedMount::Mount { mount, .. }) => {
-                *opened = match overlay(mount.as_fd(), &within) {
+                *opened = match overlay(mount.as_fd(), &Path::new(STORE).join(number.to_string())) {
                     Ok(mount) => PreparedMount::Mount { mount, is_dir: true },
                     Err(why) => {
                         told.notes.push(format!("{} stays read-only: {why}", step.at.display()));
@@ -293,7 +336,6 @@ fn make_private(
             (
                 MountContent::Scratch
                 | MountContent::Processes
-                | MountContent::Devices
                 | MountContent::Tree { .. }
                 | MountContent::Text { .. }
                 | MountContent::Link { .. }
@@ -304,8 +346,13 @@ fn make_private(
             ) => {}
         }
     }
-    // What was made of it retains what it needs.
-    Ok(unmount(store, UnmountFlags::DETACH)?)
+    Ok(())
+}
+
+/// Returns true if a step is below one that makes a private directory, with no other between them.
+fn is_in_private(steps: &[&LayoutStep], step: &LayoutStep) -> bool {
+    let above = steps.iter().filter(|above| above.at != step.at && step.at.starts_with(&above.at));
+    above.max_by_key(|above| above.depth()).is_some_and(|above| above.what == MountContent::Private)
 }
 
 fn overlay(lower: BorrowedFd<'_>, store: &Path) -> io::Result<OwnedFd> {

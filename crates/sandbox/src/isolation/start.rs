@@ -12,7 +12,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -22,8 +21,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::control::{self, ChildOrder, ChildReport, OrderRoot, StartFailure};
 use super::missing_program;
 use super::missing_program::InvisibleProgram;
-use super::{Isolation, IsolationBackend, IsolationUsed, RUN_VERB, SkippedBackend, holder};
-use crate::child::ChildProgram;
+use super::{Isolation, IsolationBackend, IsolationUsed, SkippedBackend, holder};
+use crate::child::{ChildProgram, ForkedChild};
 use crate::command::{
     CommandSpec, Drains, IsolationExceptions, LaunchedCommand, PipedStreams, ResourceLimits, RunningCommand,
     Stdin,
@@ -293,7 +292,7 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationBackend) -> Result<(), 
         mount_namespace: false,
         open_files: None,
     };
-    let mut begun = match attempt(child, order, &view, &Stdin::Null) {
+    let begun = match attempt(child, order, &view, &Stdin::Null) {
         Ok(Ok(begun)) => begun,
         Ok(Err(StartFailure::Rung(why) | StartFailure::Network(why) | StartFailure::Directory(why))) => {
             return Err(why);
@@ -307,7 +306,7 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationBackend) -> Result<(), 
         Err(error) => return Err(error.to_string()),
     };
     drop(begun.control);
-    begun.child.wait().map(drop).map_err(|error| error.to_string())
+    begun.child.wait().map_err(|error| error.to_string())
 }
 
 fn order(view: &SandboxView, spec: &CommandSpec) -> Result<ChildOrder, CommandStartError> {
@@ -371,7 +370,7 @@ fn present(view: &SandboxView, home: Option<&Path>, paths: &[PathBuf]) -> Vec<Pa
 
 /// A program that runs.
 struct StartedProgram {
-    child: Child,
+    child: ForkedChild,
     control: OwnedFd,
     reaper: OwnedFd,
     /// Of one that is spoken to.
@@ -406,7 +405,6 @@ fn launch(
     view: &SandboxView,
     stdin: &Stdin,
 ) -> Result<Result<StartedProgram, StartFailure>, CommandStartError> {
-    let (control, theirs) = control::pair()?;
     let (input, to_stdin) = match stdin {
         Stdin::Null => (std::fs::File::open("/dev/null")?.into(), None),
         Stdin::Bytes(bytes) => (control::file_of("stdin", bytes)?, None),
@@ -417,14 +415,9 @@ fn launch(
     };
     let (stdout, to_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
     let (stderr, to_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let mut child = program
-        .command(RUN_VERB)
-        .env_clear()
-        .envs(holder::marks(&order.env))
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let Some((child, control)) = program.start_child(&holder::marks(&order.env))? else {
+        return Ok(Err(missing_report()));
+    };
     let namespaces = [&view.user_namespace, &view.mount_namespace].map(|fd| fd.as_ref().map(AsFd::as_fd));
     let trees: Vec<BorrowedFd<'_>> = view.roots.iter().map(|root| root.tree.as_fd()).collect();
     let sent =

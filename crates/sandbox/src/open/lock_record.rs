@@ -16,6 +16,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +116,12 @@ pub(crate) fn is_this_boot(note: &RetainNote) -> bool {
 
 /// The name of the present boot.
 pub(crate) fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    Ok(KNOWN.get_or_init(|| read).clone())
 }
 
 fn write_at(lock: BorrowedFd<'_>, bytes: &[u8], at: usize) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! `index_log`, `index_tree`, `isolation_git`, `isolation_overlay`, `isolation_walls`, `journal_apply`,
 //! `journal_links`, `journal_places`, `journal_stage`, `ladder_base`, `ladder_capture`, `ladder_git`,
 //! `ladder_kept`, `ladder_layer`, `ladder_leftovers`, `ladder_open`, `ladder_paths`, `ladder_scans`,
-//! `ladder_stage`, `ordinary_user`, `output_flood`, `recovery_edits`, `recovery_kill`, `undo`.
+//! `ladder_stage`, `ordinary_user`, `output_flood`, `recovery_edits`, `recovery_kill`, `starter`, `undo`.
 
 mod command_ends;
 mod command_job;
@@ -35,4 +35,5 @@ mod ordinary_user;
 mod output_flood;
 mod recovery_edits;
 mod recovery_kill;
+mod starter;
 mod undo;
