@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Case {
     /// The seed report it answers, such as `7088`, or a word for a promise that no seed names.
     pub seed: &'static str,
-    /// What must hold, in a few words.
+    /// The promise that must hold, in a few words.
     pub name: &'static str,
     /// Explores our implementation; panics when the promise is broken.
     pub explore: fn(),
@@ -34,7 +34,7 @@ pub struct Case {
 
 /// A naive implementation under the body of its [`Case`].
 pub struct Twin {
-    /// What is naive about it.
+    /// The naivety of the implementation, in a few words.
     pub name: &'static str,
     /// Part of the panic message in which the failure shows.
     pub symptom: &'static str,
@@ -42,7 +42,7 @@ pub struct Twin {
     pub explore: fn(),
 }
 
-/// How much to explore.
+/// The amount to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// A bound that `cargo xtask test` can afford.
@@ -61,7 +61,7 @@ pub fn execution() {
     EXECUTIONS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How much the caller of this process wants explored.
+/// The amount that the caller of this process wants explored.
 pub fn effort() -> Effort {
     match std::env::var(EFFORT_VARIABLE).as_deref() {
         Ok("quick") => Effort::Quick,

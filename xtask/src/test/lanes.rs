@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// Receives each line that a step prints.
 pub(crate) type LineSink<'a> = &'a mut dyn FnMut(&str);
 
+/// Runs a step and shows its lines.
+type StepAction<'a> = Box<dyn Fn(LineSink<'_>) -> Result<(), Failure> + Sync + 'a>;
+
 /// A part of the run with a name and a time of its own.
 pub(crate) struct Step<'a> {
     pub(crate) name: &'static str,
@@ -21,7 +24,7 @@ pub(crate) struct Step<'a> {
     pub(crate) needs: &'static [&'static str],
     /// The command that repeats it alone.
     pub(crate) repeat: String,
-    pub(crate) action: Box<dyn Fn(LineSink<'_>) -> Result<(), Failure> + Sync + 'a>,
+    pub(crate) action: StepAction<'a>,
 }
 
 /// The time that a step took.

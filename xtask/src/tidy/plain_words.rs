@@ -28,7 +28,7 @@ const WORDS: [&str; 16] = [
     "goes on",
 ];
 /// How many comments begin with one of [`FIRST_WORDS`].
-const FIRST_WORDS_MAX: usize = 8;
+const FIRST_WORDS_MAX: usize = 3;
 /// How often [`WORDS`] occur in comments.
 const WORDS_MAX: usize = 5;
 

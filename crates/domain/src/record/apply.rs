@@ -148,8 +148,8 @@ pub struct ApplyMoves {
     pub undone: Option<bool>,
 }
 
-/// Returns the apply that is in force unless it was undone: the last one whose files are written. `applies` are
-/// in their order.
+/// Returns the apply that is in force unless it was undone: the last one whose files are written. `applies`
+/// are in their order.
 pub fn latest_apply(applies: &[ApplyRecord]) -> Option<&ApplyRecord> {
     applies.iter().rfind(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied)
 }

@@ -130,9 +130,9 @@ pub(crate) async fn wind_down(shutdown: RunShutdown<'_>, state: &RunState) {
 }
 
 impl RunShutdown<'_> {
-    /// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan that
-    /// can reach nothing outside, the comparison is bounded, so that its end does not depend on the size of the
-    /// tree.
+    /// Returns the changes in the user's tree that happened while the plan worked, and not by it. For a plan
+    /// that can reach nothing outside, the comparison is bounded, so that its end does not depend on the size
+    /// of the tree.
     async fn compare_tree(self, session: &SandboxSession) -> Option<TreeChanges> {
         if self.job.job().phase != Phase::Execute || session.sandbox.strategy() == SandboxStrategy::InPlace {
             return None;
@@ -155,8 +155,8 @@ impl RunShutdown<'_> {
         compared.await.ok()
     }
 
-    /// Returns true if the store knows of no other owner. One that does not answer is asked again by what is to
-    /// be stored.
+    /// Returns true if the store knows of no other owner. One that does not answer is asked again by what is
+    /// to be stored.
     async fn still_owns(self) -> bool {
         let claim = self.job.claim();
         match timeout(STORE_WAIT, self.engine.store.job(claim.job)).await {

@@ -2,8 +2,9 @@
 //! each.
 //!
 //! Loading a program of this size costs as much as all that a child then prepares. So the program is run
-//! again once, with one thread; that process is the *starter*. For each child it is sent the child's
-//! socket and marks, and forks. The child is not its own but a child of this process (`CLONE_PARENT`), which waits for it.
+//! again once, with one thread; that process is the *starter*. For each child it is sent the child's socket
+//! and marks, and forks. The child is not its own but a child of this process (`CLONE_PARENT`), which waits
+//! for it.
 //!
 //! # How
 //! 1. The new process puts the marks in the place of its environment, where the search for leftovers reads
@@ -15,7 +16,7 @@
 //! 1. The starter never sees an order: neither an environment nor a file of a command is in its memory, so
 //!    none is in that of the next command. It does nothing but fork, so no child finds what an earlier one
 //!    changed.
-//! 2. No order is sent twice: a new starter is asked only if nobody said hello to the old one's request,
+//! 2. No order is sent twice: a new starter is asked only if no process said hello to the old one's request,
 //!    and without a hello there was no order.
 //! 3. Its socket is its life: it ends when our end closes, because we ended or were killed. No child
 //!    retains an end of it.
@@ -44,7 +45,7 @@ const ROOM: &str = "AGENTS_ROOM";
 const ROOM_BYTES: usize = 2048;
 /// The first message of a child, with its pidfd.
 const HELLO: &[u8] = b"+";
-/// How often a starter that is gone is replaced for one child.
+/// The number of times that a starter that is gone is replaced for one child.
 const STARTERS_MAX: usize = 3;
 
 /// The starter of a program; none until the first child is started, and once it is gone.

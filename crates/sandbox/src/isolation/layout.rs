@@ -121,7 +121,8 @@ pub(super) enum MountContent {
     Root { index: usize },
     /// Nothing to be seen.
     Hidden,
-    /// The same for files in which the kernel describes the machine; no command sees them. They may be absent.
+    /// The same for files in which the kernel describes the machine; no command sees them. They may be
+    /// absent.
     Masked,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct AskArgs {
     strategy: Vec<String>,
 }
 
-/// Where it is looked.
+/// The places to search.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProjectsArgs {
     /// A project to search [default: the project of the current directory]
