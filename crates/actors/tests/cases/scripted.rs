@@ -192,6 +192,7 @@ fn serve(
         match act {
             Act::Send(bytes) => {
                 if connection.write_all(bytes).is_err() {
+                    left.blocking_send(()).ok();
                     return;
                 }
             }

@@ -85,7 +85,6 @@ fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
     let script = format!(
         "python3 - <<'X'\nimport os\nfor _ in range({DEEP}):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w').write('deep')\nopen('f.log', 'w').write('deep')\nX\necho ready; sleep 1000"
     );
-    assert_eq!(person.agents(&["config", "set", "capture.wait=10s"]).exit, 0);
     let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", &script]);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}

@@ -117,8 +117,8 @@ fn rests(world: &ModelFixture, cool_down: &str) {
 fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
     let broken = || Script::status("500 Internal Server Error", &[], "oops");
     let world = ModelFixture::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
-    // Longer than the wait before the second try.
-    rests(&world, "3s");
+    // Longer than the wait before the second try, on a busy machine too.
+    rests(&world, "10s");
     let said = world.run(&[]);
     assert_eq!(said.code(), "PLAN_ASKS", "{said:?}");
     world.server.asked();
