@@ -51,6 +51,25 @@ pub enum Effort {
     Full,
 }
 
+impl Effort {
+    /// The number of schedules that shuttle draws for a case, at random and again with few preemptions.
+    pub fn schedules(self) -> usize {
+        match self {
+            Effort::Quick => 1_000,
+            Effort::Full => 20_000,
+        }
+    }
+
+    /// The number of preemptions up to which loom explores every schedule of a case. Three is the upper end
+    /// of its own advice: most bugs need no more, and each one multiplies the schedules.
+    pub fn preemptions(self) -> usize {
+        match self {
+            Effort::Quick => 2,
+            Effort::Full => 3,
+        }
+    }
+}
+
 /// Asks for [`Effort::Quick`] when it is set to `quick`.
 pub const EFFORT_VARIABLE: &str = "AGENTS_PROOF_EFFORT";
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ::worker::StopMode;
 use sync::Clock;
 
-use crate::checks;
+use crate::end_checks;
 use crate::executor::TaskGroup;
 use crate::fault::Fault;
 use crate::faulty::{FaultyStore, StoreUser};
@@ -39,7 +39,7 @@ pub(crate) async fn direct(world: Arc<SimWorld>) {
         let person = SimUser::new(&world);
         let id = script.id;
         world.executor.spawn(persons, "person", Box::pin(person.see_through(script)));
-        world.spawn("follower", checks::follow(Arc::clone(&world), id));
+        world.spawn("follower", end_checks::follow(Arc::clone(&world), id));
     }
     world.spawn("supervisor", supervise(Arc::clone(&world)));
     world.spawn("canceller", cancel_some(Arc::clone(&world)));
@@ -51,14 +51,14 @@ pub(crate) async fn direct(world: Arc<SimWorld>) {
     while world.executor.live_tasks(persons) > 0 && world.clock.now() < deadline {
         world.clock.sleep(lease / 10).await;
     }
-    checks::everything_rests(&world, world.executor.live_tasks(persons));
+    end_checks::everything_rests(&world, world.executor.live_tasks(persons));
 
     stop_all(&world).await;
     let store = FaultyStore::new(&world, StoreUser::Person);
     housekeeping::keep_house(&world, TaskGroup::STAGE, &store).await;
     // As long as any lock, breaker or dying process may last.
     world.clock.sleep(lease * 2).await;
-    checks::at_the_end(&world).await;
+    end_checks::at_the_end(&world).await;
 }
 
 fn calm_down(world: &Arc<SimWorld>) {

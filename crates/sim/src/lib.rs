@@ -9,7 +9,7 @@
 //! - `faulty`: the store with everything that can happen around a step of it; `machine`: files, processes,
 //!   journals.
 //! - `runner`: runs a claimed job, as the phases of the engine do it.
-//! - `promise_watch` and `checks`: the promises. [`BrokenProgram`]: programs that must be caught breaking
+//! - `promise_watch` and `end_checks`: the promises. [`BrokenProgram`]: programs that must be caught breaking
 //!   them.
 //!
 //! # What is real
@@ -26,7 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod broken_programs;
-mod checks;
+mod end_checks;
 mod director;
 mod executor;
 mod fault;

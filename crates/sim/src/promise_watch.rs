@@ -8,7 +8,7 @@
 //! 2. It looks at rows only, and writes none.
 //!
 //! # Not here
-//! The checks at the end of a run: `checks`.
+//! The checks at the end of a run: `end_checks`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -96,9 +96,6 @@ impl Variant {
             self.cargo("test", workspace, given).arguments(&["--no-fail-fast".to_owned(), "--".to_owned()]);
         let test = match effort {
             ModelCheckEffort::Quick => test.variable(EFFORT_VARIABLE, "quick"),
-            ModelCheckEffort::Full if self.cfg == "loom" && given(PREEMPTIONS_VARIABLE).is_none() => {
-                test.variable(PREEMPTIONS_VARIABLE, "3")
-            }
             ModelCheckEffort::Full => test,
         };
         test.arguments(words)
@@ -137,10 +134,6 @@ impl Variant {
         Ok(())
     }
 }
-
-/// loom's bound. Three is the upper end of its own advice: most bugs need no more, and each one multiplies
-/// the schedules.
-const PREEMPTIONS_VARIABLE: &str = "LOOM_MAX_PREEMPTIONS";
 
 /// The variables that the caller has set.
 type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -193,7 +186,7 @@ mod tests {
         let [loom, shuttle] = VARIANTS;
         assert_eq!(
             line(&loom, ModelCheckEffort::Full, &["one", "trip"], &|_| None),
-            "RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom LOOM_MAX_PREEMPTIONS=3 \
+            "RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
              cargo test --profile proof --locked --test loom -p sync --no-fail-fast -- one trip"
         );
         assert_eq!(
@@ -207,11 +200,9 @@ mod tests {
     fn what_the_caller_has_set_stays() {
         let given = |name: &str| match name {
             "RUSTFLAGS" => Some("-C target-cpu=native".to_owned()),
-            PREEMPTIONS_VARIABLE => Some("4".to_owned()),
             _ => None,
         };
         let shown = line(&VARIANTS[0], ModelCheckEffort::Full, &[], &given);
         assert!(shown.starts_with("RUSTFLAGS='-C target-cpu=native --cfg loom' "), "{shown}");
-        assert!(!shown.contains(PREEMPTIONS_VARIABLE), "{shown}");
     }
 }

@@ -9,7 +9,7 @@
 //! | a cancel counts nothing and frees the probe | a pipeline with a hung probe and one that obeys; a canceller; 2 workers | the task keeps the permit; what a cancelled task says is counted |
 //! | requests of a node at once never sum above its window | 3 askers, twice each: one spends, one half, one goes away | looks, then takes; gives back, then writes down |
 //!
-//! Index: `explored`, `ledger`, `naive`, `stage`.
+//! Index: `cases`, `ledger`, `naive`, `stage`.
 
 #![allow(
     missing_docs,
@@ -24,11 +24,11 @@ fn main() {}
 
 #[cfg(shuttle)]
 fn main() -> std::process::ExitCode {
-    explored::main()
+    cases::main()
 }
 
 #[cfg(shuttle)]
-mod explored;
+mod cases;
 #[cfg(shuttle)]
 mod ledger;
 #[cfg(shuttle)]

@@ -9,7 +9,7 @@ use context::StopCheck;
 use sync::primitives::{Mutex, MutexGuard, lock, thread};
 use sync::{CircuitBreaker, Clock, ManualClock, Observed, Parker, RecordOutcome};
 
-use crate::explored::{Executes, Line, STRATEGY_DEADLINE};
+use crate::cases::{Executes, Line, STRATEGY_DEADLINE};
 use crate::stage::AnyStrategy;
 
 /// The flaw of an executor.

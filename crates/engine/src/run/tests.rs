@@ -87,7 +87,7 @@ impl JobRunner for ToolCallingRunner {
         let mut catalog = Catalog::builtin();
         catalog.add(spec(), Arc::new(PanickingTool(root.unwrap()))).unwrap();
         let servers = NodeServers::default();
-        let gate = ToolGateway::beside(&node, &servers);
+        let gate = ToolGateway::new(&node, &servers);
         let mut tools: NodeTools<'_> = ToolRunner::new(gate, catalog, ReadPolicy::Trusting);
         let write = json!({ "path": "after", "content": "whole\n" });
         for (name, arguments) in [("box.breaks", json!({})), ("write_file", write)] {

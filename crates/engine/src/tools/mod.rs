@@ -10,7 +10,7 @@
 //! # Not here
 //! Admission and record of a call: `run::call::tool`. Arguments and results of the tools: `actors::tool`.
 
-mod policy;
+mod deny_list;
 pub(crate) mod read;
 mod redact_args;
 pub(crate) mod write;
@@ -22,7 +22,7 @@ use sandbox::fs::beneath::BeneathError;
 use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
-pub use policy::{denied, step_denied, unknown_words, why_denied};
+pub use deny_list::{denied, step_denied, unknown_words, why_denied};
 pub use read::{ReadTools, read, read_small};
 pub use redact_args::{recorded_arguments, recorded_result};
 pub use write::{WriteTools, write};

@@ -27,14 +27,14 @@ use crate::open::copy::open_original;
 /// The changes in one project.
 #[derive(Debug)]
 pub(super) struct ClassifiedChanges {
-    found: Vec<ChangedPath>,
+    found: Vec<PathState>,
     pub(super) left_out: LeftOutCounts,
     pub(super) patterns_left_out: bool,
 }
 
 /// The current state of one path.
 #[derive(Debug)]
-pub(super) struct ChangedPath {
+pub(super) struct PathState {
     pub(super) path: RelPath,
     pub(super) now: Option<FileState>,
     stamp: Option<FileStamp>,
@@ -79,7 +79,7 @@ pub(super) fn classify(
 }
 
 /// A directory that was made and holds only what is left out is left out with it.
-fn drop_hollow_dirs(root: &CaptureRoot, found: &mut [ChangedPath]) {
+fn drop_hollow_dirs(root: &CaptureRoot, found: &mut [PathState]) {
     let there: BTreeSet<Vec<u8>> = found
         .iter()
         .filter(|found| found.now.is_some() && !found.may_be_hollow)
@@ -305,14 +305,14 @@ fn state_now(
     seen: &ScannedPath,
     lying: Option<WalkEntry>,
     scan: ScanContext<'_>,
-) -> Result<ChangedPath, CaptureError> {
+) -> Result<PathState, CaptureError> {
     let mode = lying.map(|lying| lying.stamp.mode());
     let attributes = |lying: &WalkEntry| match seen.stamp == Some(lying.stamp) {
         true => seen.attributes.clone(),
         false => omissions::set_attributes(root, path),
     };
     let attributes = lying.as_ref().map(attributes).unwrap_or_default();
-    let found = |now, stamp| ChangedPath {
+    let found = |now, stamp| PathState {
         path: path.clone(),
         now,
         stamp,
@@ -324,7 +324,7 @@ fn state_now(
     if lying.stamp.kind() == FileType::Directory {
         let now = Some(FileState::dir(lying.stamp.mode()));
         let may_be_hollow = !lying.empty && !seen.was_dir();
-        return Ok(ChangedPath { may_be_hollow, ..found(now, None) });
+        return Ok(PathState { may_be_hollow, ..found(now, None) });
     }
     if seen.stamp == Some(lying.stamp) {
         return Ok(found(seen.last, seen.stamp));
@@ -345,7 +345,7 @@ impl ClassifiedChanges {
     /// Remembers the reported changes, and returns them.
     pub(super) fn settle(self, root: &mut CaptureRoot, rules: &CaptureRules) -> Vec<CapturedChange> {
         let mut drafts = Vec::new();
-        for ChangedPath { path, now, stamp, attributes, mode: _, may_be_hollow: _ } in self.found {
+        for PathState { path, now, stamp, attributes, mode: _, may_be_hollow: _ } in self.found {
             let Some(seen) = root.memory.paths.get_mut(&path) else { continue };
             let changes = between(&path, seen.last, now);
             seen.reported |= !changes.is_empty();

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use domain::{FileState, Hash, Kind, RelPath};
 use rustix::fs::{FileType, Mode, OFlags};
 
-use super::classify::ChangedPath;
+use super::classify::PathState;
 use super::{CaptureRoot, LeftOutCounts, LeftOutReason, ScanSource, ScannedPath, WalkEntry, WalkResult};
 use crate::fs::beneath;
 use crate::fs::beneath::LinkPolicy;
@@ -26,7 +26,7 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// Takes the bits off that give rights, of files that did not have them.
-pub(super) fn take_set_id_off(root: &CaptureRoot, found: &mut [ChangedPath], left_out: &mut LeftOutCounts) {
+pub(super) fn take_set_id_off(root: &CaptureRoot, found: &mut [PathState], left_out: &mut LeftOutCounts) {
     let origin = |path: &RelPath| root.memory.paths.get(path).and_then(|seen: &ScannedPath| seen.origin);
     let is_file = |state: &FileState| state.kind == Kind::File;
     let moved: BTreeMap<Hash, u16> = found
@@ -51,7 +51,7 @@ pub(super) fn take_set_id_off(root: &CaptureRoot, found: &mut [ChangedPath], lef
 }
 
 /// Counts the extended attributes that were set.
-pub(super) fn count_attributes(found: &[ChangedPath], left_out: &mut LeftOutCounts) {
+pub(super) fn count_attributes(found: &[PathState], left_out: &mut LeftOutCounts) {
     for one in found {
         for name in &one.attributes {
             left_out.add_part(LeftOutReason::Attribute, &one.path, name);

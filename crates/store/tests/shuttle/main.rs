@@ -15,7 +15,7 @@
 //! # Not here
 //! The batches in SQLite: the tests next to the writer, on real files.
 //!
-//! Index: `disk`, `explored`, `naive`, `writer`.
+//! Index: `disk`, `cases`, `naive`, `writer`.
 
 #![allow(
     missing_docs,
@@ -27,7 +27,7 @@
 #[cfg(shuttle)]
 mod disk;
 #[cfg(shuttle)]
-mod explored;
+mod cases;
 #[cfg(shuttle)]
 mod naive;
 
@@ -46,5 +46,5 @@ fn main() {}
 
 #[cfg(shuttle)]
 fn main() -> std::process::ExitCode {
-    explored::main()
+    cases::main()
 }

@@ -14,7 +14,7 @@ use sync::primitives::{Condvar, Mutex, lock};
 
 use crate::StoreError;
 use crate::disk::{Disk, Failure};
-use crate::explored::{BOUNDS, Writes, stopped};
+use crate::cases::{BOUNDS, Writes, stopped};
 use crate::writer::Lane;
 
 /// The flaw of a writer.

@@ -37,11 +37,8 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(loom)]
 fn preemptions_max() -> usize {
-    match (std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|n| n.parse().ok()), proof::effort()) {
-        (Some(bound), _) => bound,
-        (None, proof::Effort::Full) => 3,
-        (None, proof::Effort::Quick) => 2,
-    }
+    let wanted = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+    wanted.unwrap_or(proof::effort().preemptions())
 }
 
 /// Explores every schedule of `body` within the bound.

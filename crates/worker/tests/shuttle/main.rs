@@ -29,16 +29,8 @@ fn main() {}
 fn main() -> std::process::ExitCode {
     let cases: Vec<proof::Case> =
         [changesets::cases(), errors::cases(), worker::cases()].into_iter().flatten().collect();
-    let each = schedules();
+    let each = proof::effort().schedules();
     proof::main("shuttle", &format!("{each} random and {each} PCT schedules a case"), &cases)
-}
-
-#[cfg(shuttle)]
-fn schedules() -> usize {
-    match proof::effort() {
-        proof::Effort::Quick => 1_000,
-        proof::Effort::Full => 20_000,
-    }
 }
 
 /// Preemptions that a PCT schedule places.
@@ -52,6 +44,6 @@ fn explore(body: fn()) {
         proof::execution();
         body();
     };
-    shuttle::check_random(counted, schedules());
-    shuttle::check_pct(counted, schedules(), PCT_DEPTH);
+    shuttle::check_random(counted, proof::effort().schedules());
+    shuttle::check_pct(counted, proof::effort().schedules(), PCT_DEPTH);
 }

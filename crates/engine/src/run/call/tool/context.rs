@@ -23,12 +23,13 @@ use sync::Effect;
 
 use super::context_budget::ContextPosition;
 use super::focus::ProjectTrees;
-use super::{ToolGateway, blocking, fitting, time_limit};
+use super::gateway::{ToolGateway, fitting, time_limit};
 use crate::context::answer::context_answer;
 use crate::context::history_search;
 use crate::context::{ContextAsk, ContextError, PipelineError, PlanContextView};
 use crate::run::RunError;
 use crate::run::node::prompt;
+use crate::run::plan_sandbox::blocking;
 
 /// The number of times that a context is made smaller that is counted otherwise where it is sent.
 const SMALLER_MAX: u32 = 3;

@@ -171,7 +171,7 @@ fn tools_of<'a>(
     let offered = all
         .only(&with_context(task, names))
         .map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
-    Ok(ToolRunner::new(ToolGateway::beside(node, servers), offered, ReadPolicy::Strict))
+    Ok(ToolRunner::new(ToolGateway::new(node, servers), offered, ReadPolicy::Strict))
 }
 
 /// Adds the context tools to those that the node names: every model may ask for context. One that is to have

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context::{Batch, ExecutorConfig, ParallelStrategyExecutor, StopCheck, StrategyTask};
-use proof::{Case, Effort, Twin, effort, execution};
+use proof::{Case, Twin, effort, execution};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
@@ -47,7 +47,8 @@ pub(crate) struct Line {
 type Make = fn(CircuitBreaker, ManualClock) -> Arc<dyn Executes>;
 
 pub(crate) fn main() -> ExitCode {
-    let bound = format!("{} random and {} PCT schedules of depth {PCT_DEPTH}", schedules(), schedules());
+    let each = effort().schedules();
+    let bound = format!("{each} random and {each} PCT schedules of depth {PCT_DEPTH}");
     proof::main("shuttle", &bound, CASES)
 }
 
@@ -111,13 +112,6 @@ const LEDGER: Case = Case {
     ],
 };
 
-fn schedules() -> usize {
-    match effort() {
-        Effort::Quick => 1_000,
-        Effort::Full => 20_000,
-    }
-}
-
 fn explore<M: Copy + Send + Sync + 'static>(body: fn(M), make: M) {
     let mut config = Config::new();
     config.silence_warnings = true;
@@ -125,8 +119,8 @@ fn explore<M: Copy + Send + Sync + 'static>(body: fn(M), make: M) {
         execution();
         body(make);
     };
-    Runner::new(RandomScheduler::new_from_seed(SEED, schedules()), config.clone()).run(body);
-    Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, schedules()), config).run(body);
+    Runner::new(RandomScheduler::new_from_seed(SEED, effort().schedules()), config.clone()).run(body);
+    Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, effort().schedules()), config).run(body);
 }
 
 /// Two pipelines share an executor. In each, one strategy finds, one panics, one hangs and one is skipped;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use proof::{Case, Effort, Twin, effort, execution};
+use proof::{Case, Twin, effort, execution};
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -75,7 +75,8 @@ fn terms(lane: Lane) -> WriteTerms {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let bound = format!("{} random and {} PCT schedules of depth {PCT_DEPTH}", schedules(), schedules());
+    let each = effort().schedules();
+    let bound = format!("{each} random and {each} PCT schedules of depth {PCT_DEPTH}");
     proof::main("shuttle", &bound, CASES)
 }
 
@@ -144,13 +145,6 @@ fn reached(what: &str, situation: &AtomicUsize) {
     assert!(situation.load(Ordering::Relaxed) > 0, "no schedule met the situation: {what}");
 }
 
-fn schedules() -> usize {
-    match effort() {
-        Effort::Quick => 1_000,
-        Effort::Full => 20_000,
-    }
-}
-
 fn explore(body: fn()) {
     let mut config = Config::new();
     config.silence_warnings = true;
@@ -158,8 +152,8 @@ fn explore(body: fn()) {
         execution();
         body();
     };
-    Runner::new(RandomScheduler::new_from_seed(SEED, schedules()), config.clone()).run(body);
-    Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, schedules()), config).run(body);
+    Runner::new(RandomScheduler::new_from_seed(SEED, effort().schedules()), config.clone()).run(body);
+    Runner::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, effort().schedules()), config).run(body);
 }
 
 /// Two threads submit twice each, into either lane, while one of the commits fails and a third thread shuts
