@@ -1,7 +1,8 @@
 //! The program that is run again as a child, where something must happen before any thread exists.
 //!
 //! A command is watched over by a process of its own, in which nothing else of the engine runs. So the
-//! program starts itself again with a hidden verb as its first argument, once, and forks from there: `starter`.
+//! program starts itself again with a hidden verb as its first argument, once, and forks from there:
+//! `starter`.
 //!
 //! # Not here
 //! Work that needs a process for a moment only: `single_threaded`.

@@ -2,8 +2,9 @@
 //! each.
 //!
 //! Loading a program of this size costs as much as all that a child then prepares. So the program is run
-//! again once, with one thread; that process is the *starter*. For each child it is sent the child's
-//! socket and marks, and forks. The child is not its own but a child of this process (`CLONE_PARENT`), which waits for it.
+//! again once, with one thread; that process is the *starter*. For each child it is sent the child's socket
+//! and marks, and forks. The child is not its own but a child of this process (`CLONE_PARENT`), which waits
+//! for it.
 //!
 //! # How
 //! 1. The new process puts the marks in the place of its environment, where the search for leftovers reads
@@ -15,14 +16,14 @@
 //! 1. The starter never sees an order: neither an environment nor a file of a command is in its memory, so
 //!    none is in that of the next command. It does nothing but fork, so no child finds what an earlier one
 //!    changed.
-//! 2. No order is sent twice: a new starter is asked only if nobody said hello to the old one's request,
-//!    and without a hello there was no order.
+//! 2. No order is sent twice: a new starter is asked only if no child of the old one said hello, and without
+//!    a hello there was no order.
 //! 3. Its socket is its life: it ends when our end closes, because we ended or were killed. No child
 //!    retains an end of it.
 //! 4. A child that is not given an order, since we are gone, ends.
 //!
 //! # Not here
-//! What the child does: `isolation::child`.
+//! The work of a child: `isolation::child`.
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::io;
@@ -44,7 +45,7 @@ const ROOM: &str = "AGENTS_ROOM";
 const ROOM_BYTES: usize = 2048;
 /// The first message of a child, with its pidfd.
 const HELLO: &[u8] = b"+";
-/// How often a starter that is gone is replaced for one child.
+/// The most starters that are asked for one child: one that is gone is replaced.
 const STARTERS_MAX: usize = 3;
 
 /// The starter of a program; none until the first child is started, and once it is gone.
@@ -83,9 +84,10 @@ impl ForkedChild {
 
 impl ChildProgram {
     /// Starts a child that bears these marks, and returns it with the socket on which it waits for an order.
+    /// `None` if the program is no starter.
     ///
     /// # Errors
-    /// It cannot be started: no program, no process, no descriptor.
+    /// Returns an error if there is no program, no process or no descriptor for it.
     pub(crate) fn start_child(
         &self,
         marks: &[(OsString, OsString)],

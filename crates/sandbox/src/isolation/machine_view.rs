@@ -1,8 +1,8 @@
 //! The rest of the machine as a command sees it: everything that no step of the layout puts in place.
 //!
 //! # How
-//! The command gets a new root: for root a read-only overlay of `/` itself, which is one mount for all that is
-//! in it; mounts below it follow. If the kernel guards something mounted below a directory, the directory
+//! The command gets a new root: for root a read-only overlay of `/` itself, which is one mount for all that
+//! is in it; mounts below it follow. If the kernel guards something mounted below a directory, the directory
 //! cannot be covered as a whole: a new one is made, and its entries are covered one by one. In a user
 //! namespace that is so for `/`, so that each directory in it is there as an overlay of its own. An empty
 //! directory is made new as well, which is cheaper.

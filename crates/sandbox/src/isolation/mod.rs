@@ -9,10 +9,11 @@
 //! 4. **none**: only when policy says that isolation is optional.
 //!
 //! # The processes
-//! [`Isolation::start`] gets a child from the starter (`child::starter`), which has run our own program again.
-//! That child is the *holder*: it bears the marks of the job and waits. It starts the *reaper*: the first process of the pid namespace, or a subreaper. The reaper prepares
-//! the backend, starts the command, waits for it, measures its time, and ends when it ends, when it is asked
-//! to, or when our end of the socket closes.
+//! [`Isolation::start`] gets a child from the starter (`child::starter`), which has run our own program
+//! again. That child is the *holder*: it bears the marks of the job and waits. It starts the *reaper*: the
+//! first process of the pid namespace, or a subreaper. The reaper prepares the backend, starts the command,
+//! waits for it, measures its time, and ends when it ends, when it is asked to, or when our end of the socket
+//! closes.
 //!
 //! # Invariants
 //! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. What cannot
