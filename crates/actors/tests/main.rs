@@ -53,16 +53,11 @@ mod mcp_real;
 mod mcp_serve;
 #[path = "cases/openai.rs"]
 mod openai;
-#[path = "cases/peers.rs"]
-mod peers;
 #[path = "cases/pieces.rs"]
 mod pieces;
 #[path = "cases/providers.rs"]
 mod providers;
 #[path = "cases/replay.rs"]
 mod replay;
-#[path = "cases/scripted.rs"]
-#[allow(dead_code, reason = "it serves the tests of other crates too")]
-mod scripted;
 #[path = "cases/support.rs"]
 mod support;

@@ -23,15 +23,13 @@
 mod alone;
 #[path = "support/peers.rs"]
 mod peers;
-#[path = "../../sandbox/benches/support/row.rs"]
-mod row;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use row::{Better, Targets, median, old_program, option, row};
+use testkit::bench_row::{Better, Targets, median, old_program, option, row};
 
 /// So many plans are listed.
 const PLANS: usize = 20;

@@ -16,8 +16,5 @@
 mod models;
 #[path = "cases/recall.rs"]
 mod recall;
-#[path = "../../actors/tests/cases/scripted.rs"]
-#[allow(dead_code, reason = "it serves the tests of other crates too")]
-mod scripted;
 #[path = "cases/tools.rs"]
 mod tools;

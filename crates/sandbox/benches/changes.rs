@@ -18,11 +18,6 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "support/row.rs"]
-mod row;
-#[path = "support/trees.rs"]
-mod trees;
-
 #[path = "support/requests.rs"]
 mod requests;
 
@@ -30,9 +25,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use row::{Better, median, option, row};
 use sandbox::journal::{JournalId, JournalKind};
-use trees::{BenchTree, PlantedFile, line, text};
+use testkit::bench_row::{Better, median, option, row};
+use testkit::trees::{BenchTree, PlantedFile, line, text};
 
 /// What is done to a peer's files after it has written them.
 #[derive(Clone, Copy)]
@@ -59,9 +54,9 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     let (before, after) = one_line_edits(files);
     for project in ["ours", "gits"] {
-        trees::plant(&dir.path().join(project), &before);
+        testkit::trees::plant(&dir.path().join(project), &before);
     }
-    trees::write_patch(dir.path(), &before, &after, &dir.path().join("patch"));
+    testkit::trees::write_patch(dir.path(), &before, &after, &dir.path().join("patch"));
     let mut sides = [&before, &after];
     let mut parts: [Vec<f64>; 3] = Default::default();
     let (mut ours, mut peers): (Vec<f64>, [Vec<f64>; 3]) = Default::default();
@@ -119,7 +114,7 @@ fn apply(dir: &Path, number: usize, [from, to]: [&BenchTree; 2]) -> [Duration; 3
 
 fn git_apply(dir: &Path, reverse: bool, synced: Synced, to: &BenchTree) -> Duration {
     let root = dir.join("gits");
-    let mut command = trees::git(&root);
+    let mut command = testkit::trees::git(&root);
     command.args(["apply", "-p2"]).args(reverse.then_some("-R")).arg("../patch");
     settle(dir);
     let start = Instant::now();

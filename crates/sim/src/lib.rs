@@ -26,8 +26,8 @@
 #![forbid(unsafe_code)]
 
 mod broken_programs;
-mod end_checks;
 mod director;
+mod end_checks;
 mod executor;
 mod fault;
 mod faulty;

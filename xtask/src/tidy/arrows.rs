@@ -3,8 +3,9 @@
 //!
 //! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine
 //! through small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of
-//! ours. `proof` is for tests, `sim` and `xtask` are for contributors, so nothing is built on them. Tests may
-//! look sideways, but not up: a crate whose tests need a higher one cannot be worked on alone.
+//! ours. `proof` and `testkit` are for tests, `sim` and `xtask` are for contributors, so nothing is built on
+//! them. Tests may look sideways, but not up: a crate whose tests need a higher one cannot be worked on
+//! alone.
 
 use super::Finding;
 use crate::workspace::{Dependency, Kind, Package};
@@ -12,7 +13,7 @@ use crate::workspace::{Dependency, Kind, Package};
 /// The layer of a crate; an arrow points to a lower number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CrateLayer {
-    /// `sync` and `proof`, which use nothing of ours.
+    /// `sync`, `proof` and `testkit`, which use nothing of ours.
     Leaf,
     Domain,
     Middle,
@@ -22,7 +23,7 @@ enum CrateLayer {
     Tool,
 }
 
-const LAYERS: [(&str, CrateLayer); 13] = [
+const LAYERS: [(&str, CrateLayer); 14] = [
     ("xtask", CrateLayer::Tool),
     ("app", CrateLayer::App),
     ("sim", CrateLayer::App),
@@ -36,6 +37,7 @@ const LAYERS: [(&str, CrateLayer); 13] = [
     ("domain", CrateLayer::Domain),
     ("sync", CrateLayer::Leaf),
     ("proof", CrateLayer::Leaf),
+    ("testkit", CrateLayer::Leaf),
 ];
 
 /// Judges every arrow; `text_of` gives the text of a manifest, in which the line is looked up.
@@ -66,8 +68,8 @@ fn refused(from: &str, Dependency { name: to, kind }: &Dependency) -> Option<Str
     let is_built_on = *kind != Kind::Dev;
     let why = if to == "xtask" {
         "nothing depends on xtask"
-    } else if to == "proof" && is_built_on {
-        "proof is for tests: make it a dev-dependency"
+    } else if matches!(to.as_str(), "proof" | "testkit") && is_built_on {
+        "it is for tests: make it a dev-dependency"
     } else if from == "domain" && is_built_on {
         "domain is pure and uses nothing of ours"
     } else if to_layer > from_layer {

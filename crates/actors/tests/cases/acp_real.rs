@@ -11,7 +11,7 @@ use sync::CancellationToken;
 
 use crate::acp::{Host, task};
 use crate::mcp::starts;
-use crate::peers::peer;
+use testkit::peers::peer;
 
 /// A scripted model; it ends with this.
 pub(crate) struct Model {

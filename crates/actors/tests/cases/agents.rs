@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::acp::{Host, task};
 use crate::acp_real::{Model, sample, scratch};
-use crate::peers::peer;
+use testkit::peers::peer;
 
 const SCRIPT: &str = "crates/actors/tests/scripted_model.py";
 const LAST_WORDS: &str = "Everybody is welcomed now.";

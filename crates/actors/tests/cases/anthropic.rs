@@ -4,8 +4,8 @@ use actors::model::{Message, ModelAnswer, ModelRequest, StopReason, ToolResult, 
 use domain::TokenUsage;
 use serde_json::{Value, json};
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{SECRET, answered, anthropic, ask, events, request, tool};
+use testkit::scripted_server::{Script, Scripted};
 
 fn start() -> Value {
     json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 10,

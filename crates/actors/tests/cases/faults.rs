@@ -8,8 +8,8 @@ use domain::{ErrorCategory, ErrorClass};
 use serde_json::json;
 use sync::{CancelReason, CancellationToken};
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{PATIENT, SECRET, anthropic, data, events, failed, openai, openai_with, request};
+use testkit::scripted_server::{Script, Scripted};
 
 /// The failure of a request to a server that does this.
 async fn fault_of(script: Script) -> ModelError {

@@ -14,8 +14,8 @@ use sync::{
     RecordOutcome,
 };
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{Admitting, ask, failed, openai, request};
+use testkit::scripted_server::{Script, Scripted};
 
 const COOL_DOWN: Duration = Duration::from_secs(30);
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use sync::CancellationToken;
 
 use crate::mcp::starts;
-use crate::peers::peer;
+use testkit::peers::peer;
 
 #[tokio::test]
 async fn the_reference_server_reads_and_writes_and_says_what_is_wrong() {

@@ -4,8 +4,8 @@ use actors::model::{Dialect, Message, ModelAnswer, ModelRequest, StopReason, Too
 use domain::TokenUsage;
 use serde_json::{Value, json};
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{PATIENT, SECRET, answered, ask, data, openai, openai_with, request, tool};
+use testkit::scripted_server::{Script, Scripted};
 
 fn delta(delta: Value) -> Value {
     json!({"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})

@@ -5,8 +5,8 @@ use actors::model::{ModelAnswer, ModelRequest, Provider};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{anthropic, ask, data, events, openai, request, tool};
+use testkit::scripted_server::{Script, Scripted};
 
 #[derive(Clone, Copy, Debug)]
 enum Wire {

@@ -11,8 +11,8 @@ use actors::model::{
 use serde_json::json;
 use sync::CircuitBreaker;
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{Admitting, SECRET, answered, data, request};
+use testkit::scripted_server::{Script, Scripted};
 
 type Environment = BTreeMap<&'static str, String>;
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use sync::{CancelReason, CancellationToken};
 use tempfile::TempDir;
 
-use crate::scripted::{Script, Scripted};
 use crate::support::{SECRET, answered, ask, data, failed, openai, request, tool};
+use testkit::scripted_server::{Script, Scripted};
 
 fn text_script(text: &str) -> Script {
     let body = data(&[json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]})]);

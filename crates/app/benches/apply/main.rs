@@ -20,25 +20,6 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../../../sandbox/benches/support/git_peer.rs"]
-mod git_peer;
-#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
-#[path = "../../../sandbox/benches/support/journal_marks.rs"]
-mod journal_marks;
-#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
-#[path = "../../../sandbox/benches/support/judge.rs"]
-mod judge;
-#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
-#[path = "../../../sandbox/benches/support/mixed.rs"]
-mod mixed;
-#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
-#[path = "../../../sandbox/benches/support/moments.rs"]
-mod moments;
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
-#[path = "../../../sandbox/benches/support/trees.rs"]
-mod trees;
-
 mod program;
 mod shapes;
 mod strikes;
@@ -47,12 +28,12 @@ use std::collections::BTreeMap;
 use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
 
-use git_peer::GitPeer;
-use journal_marks::ReachedMark;
-use judge::{Kind, TreeSide};
-use moments::{Dice, DurationSpan, wait};
 use program::Program;
-use row::{Better, option, row};
+use testkit::bench_row::{Better, option, row};
+use testkit::git_peer::GitPeer;
+use testkit::journal_marks::ReachedMark;
+use testkit::judge::{Kind, TreeSide};
+use testkit::moments::{Dice, DurationSpan, wait};
 
 /// One in so many of all runs is one of the whole program.
 const SHARE: usize = 40;
@@ -65,7 +46,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 fn main() -> ExitCode {
     let (runs, files) = (option("--runs", 1000).div_ceil(SHARE), option("--files", 1000));
-    let seed = option("--seed", moments::fresh_seed());
+    let seed = option("--seed", testkit::moments::fresh_seed());
     let kills = option("--kills", 2000);
     println!("{kills} kills at system calls; again with --seed {seed}");
     let struck = strikes::run(kills, seed as u64);
@@ -201,7 +182,7 @@ impl Tally {
             "{}",
             row(
                 "agents_killed",
-                git_peer::name(Kind::Apply),
+                testkit::git_peer::name(Kind::Apply),
                 ours,
                 git.torn_share(Kind::Apply),
                 Better::Less,

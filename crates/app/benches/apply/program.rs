@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::journal_marks::{ReachedMark, marked};
-use crate::judge::{Kind, TreeJudge, TreeSide};
-use crate::trees::PlantedFile;
-use crate::{mixed, trees};
+use testkit::journal_marks::{ReachedMark, marked};
+use testkit::judge::{Kind, TreeJudge, TreeSide};
+use testkit::trees::PlantedFile;
 
 /// The file in the project from which the plan's command makes its changes.
 const PATCH: &str = "change.patch";
@@ -26,14 +25,14 @@ impl Program {
     /// Makes the project, and runs a command on it that changes 1000 files in a sandbox.
     pub(crate) fn new(files: usize) -> Program {
         let dir = tempfile::tempdir().unwrap();
-        let (mut before, mut after) = mixed::trees(files);
+        let (mut before, mut after) = testkit::mixed::trees(files);
         let patch = dir.path().join(PATCH);
-        trees::write_patch(dir.path(), &before, &after, &patch);
+        testkit::trees::write_patch(dir.path(), &before, &after, &patch);
         for tree in [&mut before, &mut after] {
             tree.insert(PATCH.to_owned(), PlantedFile { bytes: fs::read(&patch).unwrap(), mode: 0o644 });
         }
         let root = dir.path().join("project");
-        trees::plant(&root, &before);
+        testkit::trees::plant(&root, &before);
         let judge = TreeJudge::new(&root, before, after);
         let mut program = Program { dir, plan: String::new(), judge };
         let run = program.answer(&["run", "--", "git", "apply", "-p2", PATCH]);

@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::moments::Dice;
 use crate::shapes::{SHAPES, Shape};
+use testkit::moments::Dice;
 
 /// Calls that leave something on the disk, or look at it.
 const CALLS: [&str; 18] = [

@@ -37,8 +37,6 @@ mod http;
 mod peers;
 #[path = "../support/program.rs"]
 mod program;
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
 
 mod tree;
 
@@ -50,9 +48,9 @@ use std::time::Instant;
 
 use codex::Codex;
 use program::{Program, Worker};
-use row::{Better, Targets, median, old_program, option, row};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::bench_row::{Better, Targets, median, old_program, option, row};
 use tree::Tree;
 
 /// How many times as long as the older program ours may take.

@@ -32,8 +32,6 @@ mod alone;
 mod peers;
 #[path = "../support/program.rs"]
 mod program;
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,8 +40,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use program::Program;
-use row::{Better, median, option, row};
 use tempfile::TempDir;
+use testkit::bench_row::{Better, median, option, row};
 
 const GRAPH: &str = include_str!("langgraph_graph.py");
 const WIDTH: usize = 4;

@@ -39,8 +39,6 @@ mod http;
 mod peers;
 #[path = "../support/program.rs"]
 mod program;
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
 
 mod once;
 mod others;
@@ -50,7 +48,7 @@ use std::path::{Path, PathBuf};
 
 use others::{LangGraph, Restate};
 use ours::{Ours, Steps};
-use row::{Better, Targets, median, old_program, option, row};
+use testkit::bench_row::{Better, Targets, median, old_program, option, row};
 
 /// So many plans at once, on all sides that can.
 const AT_ONCE: usize = 64;

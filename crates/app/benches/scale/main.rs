@@ -26,22 +26,18 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../../../engine/benches/support/cost.rs"]
-mod cost;
 #[path = "../support/program.rs"]
 mod program;
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 
-use cost::{Cost, of_command};
 use program::Program;
-use row::{Better, Targets, option};
 use rusqlite::Connection;
+use testkit::bench_row::{Better, Targets, option};
+use testkit::cost::{Cost, of_command};
 
 /// How often a command is run; the least CPU counts.
 const RUNS: usize = 5;

@@ -19,17 +19,10 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[allow(dead_code, reason = "the benchmarks of apply use all of it")]
-#[path = "../../../sandbox/benches/support/moments.rs"]
-mod moments;
-#[path = "../support/program.rs"]
-mod program;
-#[allow(dead_code, reason = "a soak has no peer and no row")]
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
-
 mod kinds;
 mod left;
+#[path = "../support/program.rs"]
+mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -37,9 +30,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use kinds::Kind;
-use moments::{Dice, DurationSpan};
 use program::{News, Program, Worker};
-use row::option;
+use testkit::bench_row::option;
+use testkit::moments::{Dice, DurationSpan};
 
 const PROCESSES: usize = 4;
 const WORKERS_EACH: usize = 4;
@@ -56,7 +49,7 @@ const STUCK: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let (plans, kills) = (option("--plans", 2000), option("--kills", 50));
-    let seed = option("--seed", moments::fresh_seed());
+    let seed = option("--seed", testkit::moments::fresh_seed());
     println!(
         "{plans} plans, {PROCESSES} processes of {WORKERS_EACH} workers, {kills} kills; again with --seed {seed}"
     );

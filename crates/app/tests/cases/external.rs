@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::peers::peer;
 use super::support::{CommandOutput, TestUser, alive};
+use testkit::peers::peer;
 
 /// Reads a line; `$line` has it.
 const READ: &str = "read -r line\n";

@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::model_world::{KEY, ModelFixture, Wire, says};
-use super::scripted::{Script, Scripted};
 use super::support::{CommandOutput, TestUser};
+use testkit::scripted_server::{Script, Scripted};
 
 /// A worker, once it takes plans.
 fn worker(person: &TestUser) -> Child {

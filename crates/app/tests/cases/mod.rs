@@ -50,8 +50,6 @@ mod models;
 mod moved_base;
 mod network;
 mod open_files;
-#[path = "../../../actors/tests/cases/peers.rs"]
-mod peers;
 mod plan_output;
 mod plans;
 mod policy;
@@ -59,9 +57,6 @@ mod raw_text;
 mod read_only_nodes;
 mod recheck;
 mod refusals;
-#[path = "../../../actors/tests/cases/scripted.rs"]
-#[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
-mod scripted;
 mod secrets;
 mod servers;
 mod settings;

@@ -7,7 +7,7 @@ use engine::context::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
 use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, says};
-use super::scripted::Script;
+use testkit::scripted_server::Script;
 
 const PROMPT: &str = "Make the tests pass.";
 /// That of a model whose vocabulary is not known.

@@ -6,8 +6,8 @@ use std::io::BufRead;
 use serde_json::{Value, json};
 
 use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, mending, says};
-use super::scripted::Script;
 use super::support::CommandOutput;
+use testkit::scripted_server::Script;
 
 /// What stands in the last message of the newest request, as text.
 fn told(body: &Value) -> String {

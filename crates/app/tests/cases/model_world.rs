@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::scripted::{Script, Scripted};
 use super::support::{CommandOutput, TestUser, answer};
+use testkit::scripted_server::{Script, Scripted};
 
 /// What the server takes for a key.
 pub const KEY: &str = "sk-scripted-0123456789abcdef";

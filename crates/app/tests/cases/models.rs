@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, mending, says};
-use super::scripted::Scripted;
 use super::support::{CommandOutput, answer};
+use testkit::scripted_server::Scripted;
 
 const MENDED: &str = "total() { echo $(($1 * $2)); }\n";
 

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, ModelFixture, Wire, calls, says};
-use super::scripted::Script;
 use super::support::TestUser;
+use testkit::scripted_server::Script;
 
 /// The text as lines, without the times and what was spent, which differ.
 fn heads(logs: &str) -> Vec<&str> {

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, says};
-use super::peers::peer;
 use super::support::{CommandOutput, TestUser, alive};
+use testkit::peers::peer;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
 

@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::model_world::{ModelFixture, ScriptedTurn, Wire, calls, says};
-use super::scripted::{Asked, Script, Scripted};
 use super::servers::{called, changed, line, server, tool, world};
 use super::support::{TestUser, alive};
 use super::terminal::Terminal;
+use testkit::scripted_server::{Asked, Script, Scripted};
 
 /// Moments that are waited for.
 #[derive(Default)]

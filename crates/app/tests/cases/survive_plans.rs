@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::gates::person_who_thinks;
 use super::model_world::{KEY, ModelFixture, Wire, says};
-use super::scripted::Scripted;
 use super::support::{CommandOutput, TestUser};
 use super::workers::WorkerFixture;
+use testkit::scripted_server::Scripted;
 
 /// All that was told of a plan, and how it stands.
 fn told(person: &TestUser, plan: &str) -> (Vec<Value>, Value) {

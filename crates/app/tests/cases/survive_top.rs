@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, Wire, calls, says};
-use super::scripted::{Asked, Script, Scripted};
 use super::terminal::Terminal;
 use super::workers::WorkerFixture;
+use testkit::scripted_server::{Asked, Script, Scripted};
 
 const PLANS: usize = 50;
 /// Failures in a row after which the provider rests.

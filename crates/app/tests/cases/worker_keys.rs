@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Stdio};
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, ModelFixture, Wire, says};
-use super::scripted::Script;
+use testkit::scripted_server::Script;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))

@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, Wire, calls};
-use super::scripted::{Asked, Script, Scripted};
 use super::servers::{called, server, tool};
 use super::support::{CommandOutput, TestUser, answer};
+use testkit::scripted_server::{Asked, Script, Scripted};
 
 /// What the model of the writer is asked, and the one that fails when the writer has changed something.
 const WRITE: &str = "Be the writer.";

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use context::TokenCounter;
 use serde_json::{Value, json};
 
-use super::cost::Cost;
+use testkit::cost::Cost;
 
 const SCRIPT: &str = include_str!("aider_map.py");
 

@@ -19,7 +19,7 @@ use serde_json::json;
 use sync::BreakerConfig;
 use tokio::task::JoinSet;
 
-use crate::scripted::{Asked, Script, Scripted};
+use testkit::scripted_server::{Asked, Script, Scripted};
 
 /// How many of the plans the limit lets through at once.
 const FIT: usize = 7;

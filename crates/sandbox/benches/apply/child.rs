@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalChange, JournalId, JournalKind, Journals};
 
-use crate::judge::Kind;
-use crate::{mixed, requests};
+use crate::requests;
+use testkit::judge::Kind;
 
 /// The first word of a child.
 const CHILD: &str = "__killed";
@@ -75,7 +75,7 @@ pub(crate) fn carry(stage: &Path, files: usize, kind: Kind, id: JournalId, appli
     let journals = requests::journals(&stage.join("data"));
     match kind {
         Kind::Apply => {
-            let (before, after) = mixed::trees(files);
+            let (before, after) = testkit::mixed::trees(files);
             let changes = requests::changes(&before, &after);
             write(&journals, stage, (id, JournalKind::Apply), changes, &requests::EmptyContentSource);
         }
@@ -116,7 +116,7 @@ fn say(letter: u8) {
 /// Gives edited files a second name outside the project.
 pub(crate) fn link(stage: &Path, files: usize) {
     fs::create_dir_all(stage.join("links")).unwrap();
-    for (number, path) in mixed::linked(files).enumerate() {
+    for (number, path) in testkit::mixed::linked(files).enumerate() {
         let second = stage.join("links").join(number.to_string());
         fs::hard_link(stage.join("project").join(path), &second).unwrap();
         assert_eq!(fs::metadata(second).unwrap().nlink(), 2);

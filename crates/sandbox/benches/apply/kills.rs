@@ -19,10 +19,10 @@ use sandbox::journal::{JournalId, Journals};
 use tempfile::TempDir;
 
 use crate::child::{self, ChildAction};
-use crate::journal_marks::{ReachedMark, reached};
-use crate::judge::{Kind, TreeJudge, TreeSide};
-use crate::moments::{Dice, DurationSpan, wait};
-use crate::{mixed, requests, trees};
+use crate::requests;
+use testkit::journal_marks::{ReachedMark, reached};
+use testkit::judge::{Kind, TreeJudge, TreeSide};
+use testkit::moments::{Dice, DurationSpan, wait};
 
 /// One in so many kills is drawn over the whole life of the process.
 const WHOLE_LIFE_EVERY: u64 = 3;
@@ -290,8 +290,8 @@ impl Kills {
 }
 
 fn make(dir: &Path, files: usize) -> TreeJudge {
-    let (before, after) = mixed::trees(files);
-    trees::plant(&dir.join("project"), &before);
+    let (before, after) = testkit::mixed::trees(files);
+    testkit::trees::plant(&dir.join("project"), &before);
     child::link(dir, files);
     TreeJudge::new(&dir.join("project"), before, after)
 }

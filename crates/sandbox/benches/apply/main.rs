@@ -22,33 +22,19 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../support/git_peer.rs"]
-mod git_peer;
-#[path = "../support/journal_marks.rs"]
-mod journal_marks;
-#[path = "../support/judge.rs"]
-mod judge;
-#[path = "../support/mixed.rs"]
-mod mixed;
-#[path = "../support/moments.rs"]
-mod moments;
 #[path = "../support/requests.rs"]
 mod requests;
-#[path = "../support/row.rs"]
-mod row;
-#[path = "../support/trees.rs"]
-mod trees;
 
 mod child;
 mod kills;
 
 use std::process::ExitCode;
 
-use git_peer::GitPeer;
-use judge::Kind;
 use kills::Kills;
-use moments::Dice;
-use row::{Better, option, row};
+use testkit::bench_row::{Better, option, row};
+use testkit::git_peer::GitPeer;
+use testkit::judge::Kind;
+use testkit::moments::Dice;
 
 /// One in so many turns is git's.
 const GIT_EVERY: usize = 8;
@@ -60,7 +46,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let (runs, files) = (option("--runs", 1000), option("--files", 1000));
-    let seed = option("--seed", moments::fresh_seed());
+    let seed = option("--seed", testkit::moments::fresh_seed());
     println!("{runs} applies and {runs} undos of {files} files, killed; again with --seed {seed}");
     let mut dice = Dice::new(seed as u64);
     let mut kills = Kills::new(files, &mut dice);
@@ -80,7 +66,7 @@ fn main() -> ExitCode {
     let mut fine = true;
     for (kind, name) in [(Kind::Apply, "apply_killed"), (Kind::Undo, "undo_killed")] {
         let (ours, peer) = (kills.torn_share(kind), git.torn_share(kind));
-        println!("{}", row(name, git_peer::name(kind), ours, peer, Better::Less, "torn_share"));
+        println!("{}", row(name, testkit::git_peer::name(kind), ours, peer, Better::Less, "torn_share"));
         fine &= kills.nothing_torn_or_lost(kind) && (runs < FULL_RUNS || kills.met_enough(kind, runs));
     }
     if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -12,7 +12,7 @@ use sandbox::{CaptureRules, SandboxStrategy};
 
 use crate::cpu::{ms, spent};
 use crate::project::{BenchProject, BenchProjects, HashOnly, git, run};
-use crate::row::{Better, median, row};
+use testkit::bench_row::{Better, median, row};
 
 /// How many captures to one snapshot of the peer.
 const PER_ROUND: usize = 5;

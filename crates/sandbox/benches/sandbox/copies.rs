@@ -9,7 +9,7 @@ use sandbox::{Sandbox, SandboxStrategy};
 use crate::cpu::ms;
 use crate::overlays::git_worktree;
 use crate::project::{BenchProject, BenchProjects, run};
-use crate::row::{Better, median, row};
+use testkit::bench_row::{Better, median, row};
 
 /// The rows, and the sandboxes, which stay open as long as somebody measures.
 pub(crate) fn measure(projects: &BenchProjects, rounds: usize) -> (Vec<String>, Vec<Sandbox>) {

@@ -23,9 +23,6 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../support/row.rs"]
-mod row;
-
 mod capture;
 mod copies;
 mod cpu;
@@ -41,7 +38,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use project::BenchProjects;
-use row::{Better, Targets, median, old_program, option};
+use testkit::bench_row::{Better, Targets, median, old_program, option};
 
 /// The first word of the process that is an ordinary user's.
 const AS_USER: &str = "__as_user";

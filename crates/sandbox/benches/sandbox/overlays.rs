@@ -7,7 +7,7 @@ use sandbox::{Sandbox, SandboxStrategy};
 
 use crate::cpu::{ms, spent};
 use crate::project::{BenchProject, BenchProjects};
-use crate::row::{Better, median, row};
+use testkit::bench_row::{Better, median, row};
 
 /// How many overlays are opened between two turns of the peer.
 const PER_ROUND: usize = 5;

@@ -11,7 +11,7 @@ use sandbox::journal::{
     Request,
 };
 
-use crate::trees::{BenchTree, PlantedFile};
+use testkit::trees::{BenchTree, PlantedFile};
 
 fn image(file: &PlantedFile) -> FileImage {
     let state = FileState::file(&file.bytes, file.mode);

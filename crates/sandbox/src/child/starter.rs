@@ -23,7 +23,7 @@
 //! 4. A child that is not given an order, since we are gone, ends.
 //!
 //! # Not here
-//! What the child does: `isolation::child`.
+//! The work of a child: `isolation::child`.
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::io;
@@ -84,9 +84,10 @@ impl ForkedChild {
 
 impl ChildProgram {
     /// Starts a child that bears these marks, and returns it with the socket on which it waits for an order.
+    /// `None` if the program is no starter.
     ///
     /// # Errors
-    /// It cannot be started: no program, no process, no descriptor.
+    /// Returns an error if there is no program, no process or no descriptor for it.
     pub(crate) fn start_child(
         &self,
         marks: &[(OsString, OsString)],

@@ -15,17 +15,14 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../../../sandbox/benches/support/row.rs"]
-mod row;
-
 mod statements;
 mod traced;
 mod work;
 
 use std::time::Instant;
 
-use row::{Better, median, option, row};
 use statements::Statements;
+use testkit::bench_row::{Better, median, option, row};
 use work::{Owned, Work};
 
 fn main() {

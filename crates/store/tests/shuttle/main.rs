@@ -25,9 +25,9 @@
 )]
 
 #[cfg(shuttle)]
-mod disk;
-#[cfg(shuttle)]
 mod cases;
+#[cfg(shuttle)]
+mod disk;
 #[cfg(shuttle)]
 mod naive;
 

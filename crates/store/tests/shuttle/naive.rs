@@ -13,8 +13,8 @@ use sync::primitives::thread::JoinHandle;
 use sync::primitives::{Condvar, Mutex, lock};
 
 use crate::StoreError;
-use crate::disk::{Disk, Failure};
 use crate::cases::{BOUNDS, Writes, stopped};
+use crate::disk::{Disk, Failure};
 use crate::writer::Lane;
 
 /// The flaw of a writer.

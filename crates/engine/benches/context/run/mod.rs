@@ -7,12 +7,8 @@ mod ripgrep;
 mod aider;
 #[path = "../../support/checkout.rs"]
 mod checkout;
-#[path = "../../support/cost.rs"]
-mod cost;
 #[path = "../../support/project.rs"]
 mod project;
-#[path = "../../../../sandbox/benches/support/row.rs"]
-mod row;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -24,8 +20,8 @@ use domain::RelPath;
 
 use self::aider::{Aider, Kept};
 use self::checkout::{Checkout, git};
-use self::cost::Cost;
-use self::row::{Better, median, option, row};
+use testkit::bench_row::{Better, median, option, row};
+use testkit::cost::Cost;
 
 const TOKENS: u32 = 1024;
 /// A warm answer is quick, and so is asked for more often.
@@ -107,7 +103,7 @@ pub(super) fn run() {
             aider = None;
         }
         if let Some(program) = &ripgrep {
-            let (_, cost) = cost::of_command(&mut ripgrep::search(program, &root, &query));
+            let (_, cost) = testkit::cost::of_command(&mut ripgrep::search(program, &root, &query));
             costs.push(Case::Cold, Who::Ripgrep, cost);
             costs.push(Case::Warm, Who::Ripgrep, cost);
         }

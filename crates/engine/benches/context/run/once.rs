@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::cost::{self, Cost};
 use super::project::Project;
+use testkit::cost::Cost;
 
 const ONCE: &str = "--once";
 /// How often one process assembles, of which the later ones are measured.
@@ -28,7 +28,7 @@ pub(super) fn run() {
         _ => {
             project.assemble(query, tokens);
             for _ in 1..HELD_TIMES {
-                let (_, cost) = cost::of(|| project.assemble(query, tokens));
+                let (_, cost) = testkit::cost::of(|| project.assemble(query, tokens));
                 println!("{} {} {}", cost.cpu_s, cost.wall_s, cost.peak_mb);
             }
         }
@@ -37,13 +37,13 @@ pub(super) fn run() {
 
 /// Brings the index up to date; how many files it found changed.
 pub(super) fn index(root: &Path, index: &Path) -> (usize, Cost) {
-    let (told, cost) = cost::of_command(command("index", root, index, "", 0).stdout(Stdio::piped()));
+    let (told, cost) = testkit::cost::of_command(command("index", root, index, "", 0).stdout(Stdio::piped()));
     (told.trim().parse().unwrap(), cost)
 }
 
 /// Assembles a context.
 pub(super) fn assemble(root: &Path, index: &Path, query: &str, tokens: u32) -> Cost {
-    cost::of_command(command("assemble", root, index, query, tokens).stdout(Stdio::null())).1
+    testkit::cost::of_command(command("assemble", root, index, query, tokens).stdout(Stdio::null())).1
 }
 
 /// Assembles contexts, one after the other; what one costs after the first.
@@ -53,7 +53,8 @@ pub(super) fn held(root: &Path, index: &Path, query: &str, tokens: u32) -> Cost 
     let told = String::from_utf8(output.stdout).unwrap();
     let costs: Vec<Vec<f64>> =
         told.lines().map(|line| line.split(' ').map(|number| number.parse().unwrap()).collect()).collect();
-    let middle = |at: usize| super::row::median(&costs.iter().map(|cost| cost[at]).collect::<Vec<_>>());
+    let middle =
+        |at: usize| testkit::bench_row::median(&costs.iter().map(|cost| cost[at]).collect::<Vec<_>>());
     Cost { cpu_s: middle(0), wall_s: middle(1), peak_mb: middle(2) }
 }
 

@@ -13,8 +13,6 @@ mod truth;
 mod aider;
 #[path = "../../support/checkout.rs"]
 mod checkout;
-#[path = "../../support/cost.rs"]
-mod cost;
 #[path = "../../support/project.rs"]
 mod project;
 
@@ -124,7 +122,7 @@ fn answers(
             // As a new process finds it.
             ours = Project::open(&root, &index);
         }
-        let (context, cost) = cost::of(|| ours.assemble(&query.text, tokens));
+        let (context, cost) = testkit::cost::of(|| ours.assemble(&query.text, tokens));
         let answer = Answer {
             who: Who::Ours,
             number,
@@ -150,10 +148,10 @@ fn answers(
         });
     };
     for (number, tokens) in BUDGETS.into_iter().enumerate() {
-        let (text, cost) = cost::of(|| keyword::keyword(&files, &query.text, tokens, &counter));
+        let (text, cost) = testkit::cost::of(|| keyword::keyword(&files, &query.text, tokens, &counter));
         push(Who::Keyword, number, Temperature::Warm, &text, cost.cpu_s);
     }
-    let (pages, cost) = cost::of(|| bm25::bm25(&files, &query.text, &BUDGETS, &counter));
+    let (pages, cost) = testkit::cost::of(|| bm25::bm25(&files, &query.text, &BUDGETS, &counter));
     for (number, text) in pages.iter().enumerate() {
         push(Who::Bm25, number, Temperature::Warm, text, cost.cpu_s);
     }

@@ -107,7 +107,12 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// Keeps a call that has ended and changed nothing.
-    async fn record_call(&self, effect: &Effect, new: NewCall, end: CallEnd) -> Result<(), RunError> {
+    pub(super) async fn record_call(
+        &self,
+        effect: &Effect,
+        new: NewCall,
+        end: CallEnd,
+    ) -> Result<(), RunError> {
         self.is_call(accounting::keep(self.context.run, effect, new, end).await?);
         Ok(())
     }
@@ -122,7 +127,7 @@ impl<'a> ToolGateway<'a> {
         self.budget.get()
     }
 
-    fn new_call(&self, head: &CallInfo) -> NewCall {
+    pub(super) fn new_call(&self, head: &CallInfo) -> NewCall {
         let redactor = self.context.engine.redactor.redactor();
         NewCall {
             attempt: self.context.plan.attempt,
@@ -133,7 +138,7 @@ impl<'a> ToolGateway<'a> {
         }
     }
 
-    fn end(&self, started: WallMs, outcome: &Result<Value, ToolError>) -> CallEnd {
+    pub(super) fn end(&self, started: WallMs, outcome: &Result<Value, ToolError>) -> CallEnd {
         let came_to = match outcome {
             Ok(result) => (CallState::Ok, None, recorded_result(result)),
             Err(why @ ToolError::TimedOut { .. }) => (CallState::TimedOut, Some(why.told()), Value::Null),
@@ -143,7 +148,7 @@ impl<'a> ToolGateway<'a> {
     }
 
     /// The tree of a project as the plan sees it: in its sandbox, if it has one.
-    async fn tree(&self, no: RootIndex) -> Result<OwnedFd, RunError> {
+    pub(super) async fn tree(&self, no: RootIndex) -> Result<OwnedFd, RunError> {
         let failed = |error: &dyn std::fmt::Display| RunError::failed(ErrorCategory::Sandbox, error);
         let place = Arc::clone(&self.context.state.session).lock_owned().await;
         let project = self.project(no);

@@ -6,7 +6,7 @@ use crate::trees::{BenchTree, PlantedFile, line, text};
 /// One in so many edited files has a second name outside the project.
 const LINKED_EVERY: usize = 50;
 
-/// What happens to a file.
+/// The change of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Edited,
@@ -31,7 +31,7 @@ fn path(file: usize) -> String {
 }
 
 /// The trees before and after.
-pub(crate) fn trees(files: usize) -> (BenchTree, BenchTree) {
+pub fn trees(files: usize) -> (BenchTree, BenchTree) {
     let (mut before, mut after) = (BenchTree::new(), BenchTree::new());
     for file in 0..files {
         let mode = if file % 7 == 0 { 0o755 } else { 0o644 };
@@ -54,6 +54,6 @@ pub(crate) fn trees(files: usize) -> (BenchTree, BenchTree) {
 }
 
 /// Edited files that have a second name.
-pub(crate) fn linked(files: usize) -> impl Iterator<Item = String> {
+pub fn linked(files: usize) -> impl Iterator<Item = String> {
     (0..files).step_by(LINKED_EVERY).filter(|file| fate(*file) == Fate::Edited).map(path)
 }

@@ -1,4 +1,4 @@
-//! What a tree is after everything: as before, as asked, or torn.
+//! Judges a tree after everything: as before, as asked, or torn.
 //!
 //! # Invariants
 //! Nothing is taken on trust: every file is read, every directory listed, and modes, inodes and links are
@@ -11,46 +11,46 @@ use std::path::Path;
 
 use crate::trees::{BenchTree, PlantedFile};
 
-/// Which of the two trees it is.
+/// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TreeSide {
+pub enum TreeSide {
     Before,
     After,
 }
 
 /// In or out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
     Apply,
     Undo,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 2] = [Kind::Apply, Kind::Undo];
+    pub const ALL: [Kind; 2] = [Kind::Apply, Kind::Undo];
 
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Kind::Apply => "apply",
             Kind::Undo => "undo",
         }
     }
 
-    /// What leads away from this side.
-    pub(crate) fn from(side: TreeSide) -> Kind {
+    /// The kind of work that leads away from this side.
+    pub fn from(side: TreeSide) -> Kind {
         match side {
             TreeSide::Before => Kind::Apply,
             TreeSide::After => Kind::Undo,
         }
     }
 
-    pub(crate) fn source(self) -> TreeSide {
+    pub fn source(self) -> TreeSide {
         match self {
             Kind::Apply => TreeSide::Before,
             Kind::Undo => TreeSide::After,
         }
     }
 
-    pub(crate) fn goal(self) -> TreeSide {
+    pub fn goal(self) -> TreeSide {
         match self {
             Kind::Apply => TreeSide::After,
             Kind::Undo => TreeSide::Before,
@@ -66,7 +66,7 @@ struct FileOnDisk {
     links: u64,
 }
 
-/// What besides its bytes is looked at in a file.
+/// The properties of a file, besides its bytes, that are compared.
 enum ExtraChecks {
     /// Its mode, and of files that are in both trees the inode and the links.
     Promises(BTreeMap<String, (u64, u64)>),
@@ -75,7 +75,7 @@ enum ExtraChecks {
 }
 
 /// The two trees, and what must never change.
-pub(crate) struct TreeJudge {
+pub struct TreeJudge {
     before: BenchTree,
     after: BenchTree,
     besides: ExtraChecks,
@@ -84,7 +84,7 @@ pub(crate) struct TreeJudge {
 impl TreeJudge {
     /// `root` has the tree before. Files that are in both trees keep their inode and their links from here
     /// on.
-    pub(crate) fn new(root: &Path, before: BenchTree, after: BenchTree) -> TreeJudge {
+    pub fn new(root: &Path, before: BenchTree, after: BenchTree) -> TreeJudge {
         let stays = |path: &&String| before.contains_key(*path);
         let kept = after.keys().filter(stays).map(|path| {
             let metadata = fs::metadata(root.join(path)).unwrap();
@@ -95,15 +95,15 @@ impl TreeJudge {
     }
 
     /// Looks at nothing but names and bytes.
-    pub(crate) fn of_contents(before: BenchTree, after: BenchTree) -> TreeJudge {
+    pub fn of_contents(before: BenchTree, after: BenchTree) -> TreeJudge {
         TreeJudge { before, after, besides: ExtraChecks::Nothing }
     }
 
-    /// Which of the two trees lies at `root`.
+    /// Returns which of the two trees is at `root`.
     ///
     /// # Errors
     /// Neither; what is wrong with it, as the side that it is nearer to sees it.
-    pub(crate) fn side(&self, root: &Path) -> Result<TreeSide, String> {
+    pub fn side(&self, root: &Path) -> Result<TreeSide, String> {
         let (files, dirs) = found(root);
         let as_before = self.differs(&files, &dirs, &self.before);
         if as_before.is_empty() {
@@ -123,7 +123,7 @@ impl TreeJudge {
     }
 
     /// The share of changed files that are as in the tree after, in percent.
-    pub(crate) fn percent_after(&self, root: &Path) -> usize {
+    pub fn percent_after(&self, root: &Path) -> usize {
         let mut changed: Vec<&String> = self.before.keys().chain(self.after.keys()).collect();
         changed.sort();
         changed.dedup();

@@ -13,8 +13,8 @@ use crate::mixed;
 use crate::moments::{Dice, DurationSpan, wait};
 use crate::trees::{self, BenchTree};
 
-/// How the peer of a kind is called.
-pub(crate) fn name(kind: Kind) -> &'static str {
+/// The name of the peer of a kind.
+pub fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Apply => "git-apply",
         Kind::Undo => "git-apply-R",
@@ -30,7 +30,7 @@ struct PeerTally {
 }
 
 /// A project that git changes.
-pub(crate) struct GitPeer {
+pub struct GitPeer {
     dir: TempDir,
     trees: (BenchTree, BenchTree),
     judge: TreeJudge,
@@ -40,7 +40,7 @@ pub(crate) struct GitPeer {
 }
 
 impl GitPeer {
-    pub(crate) fn new(files: usize) -> GitPeer {
+    pub fn new(files: usize) -> GitPeer {
         let dir = tempfile::tempdir().unwrap();
         let (before, after) = mixed::trees(files);
         trees::write_patch(dir.path(), &before, &after, &dir.path().join("patch"));
@@ -90,7 +90,7 @@ impl GitPeer {
     }
 
     /// One run, killed.
-    pub(crate) fn turn(&mut self, dice: &mut Dice) {
+    pub fn turn(&mut self, dice: &mut Dice) {
         let kind = Kind::from(self.side);
         let start = Instant::now();
         let mut process = self.start(kind);
@@ -115,12 +115,12 @@ impl GitPeer {
         }
     }
 
-    pub(crate) fn torn_share(&self, kind: Kind) -> f64 {
+    pub fn torn_share(&self, kind: Kind) -> f64 {
         let tally = &self.tallies[&kind];
         tally.torn as f64 / tally.runs.max(1) as f64
     }
 
-    pub(crate) fn print(&self) {
+    pub fn print(&self) {
         for (kind, tally) in &self.tallies {
             let PeerTally { runs, untouched, finished, torn } = tally;
             println!(

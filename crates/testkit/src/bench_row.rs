@@ -1,16 +1,16 @@
-//! What every benchmark prints and asks: a row beside a peer, a median, an option of its command line.
+//! The rows that every benchmark prints next to a peer's, its medians, and the options of its command line.
 
-/// Which of two values is the better one.
+/// The better one of two values.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "not every benchmark has both")]
-pub(crate) enum Better {
+pub enum Better {
     Less,
     More,
 }
 
 /// `bench NAME/PEER ours=N peer=N ratio=N unit=U`; a ratio above 1 means that ours is better, whatever the
 /// unit.
-pub(crate) fn row(name: &str, peer_name: &str, ours: f64, peer: f64, better: Better, unit: &str) -> String {
+pub fn row(name: &str, peer_name: &str, ours: f64, peer: f64, better: Better, unit: &str) -> String {
     let ratio = match better {
         // Nothing torn on either side is a draw, not a division by nothing.
         _ if ours == peer => 1.0,
@@ -22,7 +22,7 @@ pub(crate) fn row(name: &str, peer_name: &str, ours: f64, peer: f64, better: Bet
 
 /// The middle one of these; of an even number the lower of the two.
 #[allow(dead_code, reason = "not every benchmark measures times")]
-pub(crate) fn median(samples: &[f64]) -> f64 {
+pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
@@ -30,13 +30,13 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
 
 /// The number behind `--name` on the command line.
 #[allow(dead_code, reason = "not every benchmark has numbers")]
-pub(crate) fn option(name: &str, default: usize) -> usize {
+pub fn option(name: &str, default: usize) -> usize {
     word_behind(name).and_then(|word| word.parse().ok()).unwrap_or(default)
 }
 
-/// An older program to compare with: what stands behind `--old` on the command line.
+/// An older program to compare with: the argument of `--old` on the command line.
 #[allow(dead_code, reason = "not every benchmark compares with an older program")]
-pub(crate) fn old_program() -> Option<std::path::PathBuf> {
+pub fn old_program() -> Option<std::path::PathBuf> {
     let path = word_behind("--old")?;
     Some(std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
 }
@@ -48,19 +48,19 @@ fn word_behind(name: &str) -> Option<String> {
 /// Rows that have to be so good; those that are not make the benchmark fail at its end.
 #[allow(dead_code, reason = "not every benchmark has them")]
 #[derive(Default)]
-pub(crate) struct Targets {
+pub struct Targets {
     missed: Vec<String>,
 }
 
 #[allow(dead_code, reason = "not every benchmark has them")]
 impl Targets {
     /// Prints a row whose peer is the target, and notes if it is missed.
-    pub(crate) fn meet(&mut self, name: &str, ours: f64, target: f64, better: Better, unit: &str) {
+    pub fn meet(&mut self, name: &str, ours: f64, target: f64, better: Better, unit: &str) {
         self.ratio(name, "target", [ours, target], better, unit, 1.0);
     }
 
-    /// Prints a row beside a peer, and notes if the ratio is below the least that is allowed.
-    pub(crate) fn ratio(
+    /// Prints a row next to a peer's, and notes if the ratio is below the least that is allowed.
+    pub fn ratio(
         &mut self,
         name: &str,
         peer_name: &str,
@@ -81,7 +81,7 @@ impl Targets {
     }
 
     /// Fails if a target was missed.
-    pub(crate) fn check(self) {
+    pub fn check(self) {
         assert!(self.missed.is_empty(), "targets are missed:\n{}", self.missed.join("\n"));
     }
 }

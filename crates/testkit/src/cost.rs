@@ -1,4 +1,4 @@
-//! What something cost: CPU, time and memory, of a process that is waited for or of this one.
+//! The cost of something: CPU, time and memory, of a process that is waited for or of this one.
 
 #![allow(dead_code, reason = "not every benchmark measures everything")]
 
@@ -15,14 +15,14 @@ const MB: f64 = 1024.0 * 1024.0;
 
 /// Seconds of CPU of all threads and children, seconds on the wall, and the most memory at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
-    pub(crate) cpu_s: f64,
-    pub(crate) wall_s: f64,
-    pub(crate) peak_mb: f64,
+pub struct Cost {
+    pub cpu_s: f64,
+    pub wall_s: f64,
+    pub peak_mb: f64,
 }
 
 /// Runs a command to its end, with what it has started; what it printed, if the command has a pipe for it.
-pub(crate) fn of_command(command: &mut Command) -> (String, Cost) {
+pub fn of_command(command: &mut Command) -> (String, Cost) {
     let begun = Instant::now();
     let mut process = command.spawn().unwrap();
     let mut printed = String::new();
@@ -39,7 +39,7 @@ pub(crate) fn of_command(command: &mut Command) -> (String, Cost) {
 
 /// Does something, and what it cost this process and the children that were waited for meanwhile. The memory
 /// is the most that this process has ever had.
-pub(crate) fn of<T>(act: impl FnOnce() -> T) -> (T, Cost) {
+pub fn of<T>(act: impl FnOnce() -> T) -> (T, Cost) {
     let (cpu, begun) = (own_cpu_s(), Instant::now());
     let done = act();
     let (cpu_s, wall_s) = (own_cpu_s() - cpu, begun.elapsed().as_secs_f64());

@@ -1,4 +1,4 @@
-//! A server on loopback that does exactly what its script says, and tells what it was asked.
+//! A server on loopback that does exactly what its script says, and reports what it was asked.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,14 +15,14 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// The action on one connection after its request was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub struct Script {
     acts: Vec<Act>,
 }
 
 #[derive(Clone, Debug)]
 enum Act {
     Send(Vec<u8>),
-    /// The connection stays as it is until the other side leaves, which is told.
+    /// The connection stays as it is until the other side leaves, which is reported.
     Hold,
     /// Bytes without end, until the other side leaves.
     Flood(Vec<u8>),
@@ -32,28 +32,28 @@ enum Act {
 
 /// A request that came.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) line: String,
+pub struct Asked {
+    pub line: String,
     /// Names in lower case.
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Value,
+    pub headers: BTreeMap<String, String>,
+    pub body: Value,
 }
 
-/// The server. Each connection gets the next script; when there are none left, nobody listens any more.
-pub(crate) struct Scripted {
-    pub(crate) url: String,
+/// The server. Each connection gets the next script; when there are none left, it no longer listens.
+pub struct Scripted {
+    pub url: String,
     asked: Receiver<Asked>,
     left: mpsc::Receiver<()>,
 }
 
 impl Script {
     /// These bytes, and then the end of the connection.
-    pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Script {
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Script {
         Script { acts: vec![Act::Send(bytes.into())] }
     }
 
     /// A whole answer of this status.
-    pub(crate) fn status(status: &str, headers: &[(&str, &str)], body: &str) -> Script {
+    pub fn status(status: &str, headers: &[(&str, &str)], body: &str) -> Script {
         let mut head =
             format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
         for (name, value) in headers {
@@ -63,38 +63,38 @@ impl Script {
     }
 
     /// Events, each piece sent on its own, to the right end.
-    pub(crate) fn events(pieces: &[&[u8]]) -> Script {
+    pub fn events(pieces: &[&[u8]]) -> Script {
         let mut script = Script::open_events(pieces);
         script.acts.push(Act::Send(b"0\r\n\r\n".to_vec()));
         script
     }
 
     /// Events, and then the end of the connection in the middle of the body.
-    pub(crate) fn cut_events(pieces: &[&[u8]]) -> Script {
+    pub fn cut_events(pieces: &[&[u8]]) -> Script {
         Script::open_events(pieces)
     }
 
     /// Events, and then nothing more, while the connection stays.
-    pub(crate) fn held_events(pieces: &[&[u8]]) -> Script {
+    pub fn held_events(pieces: &[&[u8]]) -> Script {
         let mut script = Script::open_events(pieces);
         script.acts.push(Act::Hold);
         script
     }
 
     /// Nothing at all, while the connection stays.
-    pub(crate) fn silence() -> Script {
+    pub fn silence() -> Script {
         Script { acts: vec![Act::Hold] }
     }
 
     /// Events, and then this one for ever.
-    pub(crate) fn endless_events(piece: &[u8]) -> Script {
+    pub fn endless_events(piece: &[u8]) -> Script {
         let mut script = Script::open_events(&[]);
         script.acts.push(Act::Flood(chunk(piece)));
         script
     }
 
     /// The same, but not before all that share `barrier` have been asked.
-    pub(crate) fn together(mut self, barrier: &Arc<Barrier>) -> Script {
+    pub fn together(mut self, barrier: &Arc<Barrier>) -> Script {
         self.acts.insert(0, Act::Meet(Arc::clone(barrier)));
         self
     }
@@ -113,7 +113,7 @@ fn chunk(piece: &[u8]) -> Vec<u8> {
 }
 
 impl Scripted {
-    pub(crate) fn start(scripts: Vec<Script>) -> Scripted {
+    pub fn start(scripts: Vec<Script>) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked_to, asked) = channel();
@@ -128,9 +128,9 @@ impl Scripted {
         Scripted { url, asked, left }
     }
 
-    /// A server that listens as long as the test lives, and looks at each request and its number, from 0, to
+    /// A server that listens as long as the test runs, and looks at each request and its number, from 0, to
     /// answer it.
-    pub(crate) fn answering(answer: impl Fn(usize, &Asked) -> Script + Send + Sync + 'static) -> Scripted {
+    pub fn answering(answer: impl Fn(usize, &Asked) -> Script + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked_to, asked) = channel();
@@ -146,30 +146,30 @@ impl Scripted {
         Scripted { url, asked, left }
     }
 
-    /// An address at which nobody listens.
-    pub(crate) fn nobody() -> String {
+    /// An address at which no process listens.
+    pub fn nobody() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     }
 
     /// The next request.
-    pub(crate) fn asked(&self) -> Asked {
+    pub fn asked(&self) -> Asked {
         self.asked.recv_timeout(WATCHDOG).expect("a request")
     }
 
     /// Asserts that no further request came.
-    pub(crate) fn was_not_asked_again(&self) {
+    pub fn was_not_asked_again(&self) {
         assert!(self.asked.try_recv().is_err(), "nothing is sent twice");
     }
 
     /// Asserts that one request came at most; of another protocol none did.
-    pub(crate) fn was_asked_at_most_once(&self) {
+    pub fn was_asked_at_most_once(&self) {
         assert!(self.asked.try_iter().count() <= 1, "nothing is sent twice");
     }
 
     /// Waits until a client has left a connection that was held. The client's tasks go on meanwhile: it is
     /// one of them that leaves.
-    pub(crate) async fn client_left(&mut self) {
+    pub async fn client_left(&mut self) {
         let left = tokio::time::timeout(WATCHDOG, self.left.recv()).await;
         assert_eq!(left, Ok(Some(())), "the client stayed");
     }

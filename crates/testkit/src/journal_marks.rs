@@ -1,12 +1,12 @@
-//! How far a killed process came, read from its journal's file as the specification draws it, and by no code
+//! The last step of a killed process, read from its journal's file as the specification draws it, and by no code
 //! of ours.
 
 use std::fs;
 use std::path::Path;
 
-/// How far it came.
+/// The last step that it reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ReachedMark {
+pub enum ReachedMark {
     /// There is no journal.
     Nothing,
     /// A journal without a commit mark.
@@ -20,7 +20,7 @@ pub(crate) enum ReachedMark {
 }
 
 impl ReachedMark {
-    pub(crate) const ALL: [ReachedMark; 5] = [
+    pub const ALL: [ReachedMark; 5] = [
         ReachedMark::Nothing,
         ReachedMark::Journal,
         ReachedMark::Commit,
@@ -28,7 +28,7 @@ impl ReachedMark {
         ReachedMark::Retired,
     ];
 
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             ReachedMark::Nothing => "before there was a journal",
             ReachedMark::Journal => "before the commit mark",
@@ -39,8 +39,8 @@ impl ReachedMark {
     }
 }
 
-/// How far the journal of this name came.
-pub(crate) fn reached(data: &Path, id: &str) -> ReachedMark {
+/// Returns the last step of the journal of this name.
+pub fn reached(data: &Path, id: &str) -> ReachedMark {
     let name = format!("{id}.journal");
     if data.join("undo").join(&name).exists() {
         return ReachedMark::Retired;
@@ -48,8 +48,8 @@ pub(crate) fn reached(data: &Path, id: &str) -> ReachedMark {
     marked(&data.join("journal").join(&name))
 }
 
-/// How far this journal came, if it is there.
-pub(crate) fn marked(journal: &Path) -> ReachedMark {
+/// Returns the last step of this journal; `None` if it is not there.
+pub fn marked(journal: &Path) -> ReachedMark {
     let Ok(bytes) = fs::read(journal) else { return ReachedMark::Nothing };
     let kinds = kinds(&bytes);
     if kinds.contains(&b'D') {

@@ -3,19 +3,19 @@
 use std::process::Child;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often it is looked whether a process is over.
+/// The interval at which a process is checked for its end.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Numbers at random (splitmix64), the same for the same seed.
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
-pub(crate) fn fresh_seed() -> usize {
+pub fn fresh_seed() -> usize {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_nanos() % 1_000_000_007) as usize
 }
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
+    pub fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
@@ -34,12 +34,12 @@ impl Dice {
 
     /// Evenly from 0 up to, not with, `count`.
     #[allow(dead_code, reason = "not every part draws numbers")]
-    pub(crate) fn below(&mut self, count: u64) -> u64 {
+    pub fn below(&mut self, count: u64) -> u64 {
         self.next() % count.max(1)
     }
 
     /// One time in so many.
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.next().is_multiple_of(count)
     }
 }
@@ -47,36 +47,36 @@ impl Dice {
 /// A kill is drawn over this much of the usual time, so that longer ones are met, and learned from, too.
 const DRAWN_OVER: f64 = 1.2;
 
-/// How long something takes when nobody kills it: the mean of the last times that it came to its end.
-pub(crate) struct DurationSpan {
+/// The time that something takes unless it is killed: the mean of the last times that it came to its end.
+pub struct DurationSpan {
     mean: Duration,
 }
 
 impl DurationSpan {
-    pub(crate) fn new(first: Duration) -> DurationSpan {
+    pub fn new(first: Duration) -> DurationSpan {
         DurationSpan { mean: first }
     }
 
     /// It came to its end after so long; nothing, when it was killed.
-    pub(crate) fn learn(&mut self, took: Option<Duration>) {
+    pub fn learn(&mut self, took: Option<Duration>) {
         if let Some(took) = took {
             self.mean = (self.mean * 7 + took) / 8;
         }
     }
 
     /// A kill drawn from it met what it was to meet, or came too late. Settles where three of five meet it.
-    pub(crate) fn aim(&mut self, met: bool) {
+    pub fn aim(&mut self, met: bool) {
         self.mean = self.mean.mul_f64(if met { 1.02 } else { 0.97 });
     }
 
     /// A moment within it.
-    pub(crate) fn draw(&self, dice: &mut Dice) -> Duration {
+    pub fn draw(&self, dice: &mut Dice) -> Duration {
         self.mean.mul_f64(dice.share() * DRAWN_OVER)
     }
 }
 
 /// Waits until `moment` has passed since `start`, or the process has come to its end before.
-pub(crate) fn wait(process: &mut Child, start: Instant, moment: Duration) -> Option<Duration> {
+pub fn wait(process: &mut Child, start: Instant, moment: Duration) -> Option<Duration> {
     loop {
         if process.try_wait().unwrap().is_some() {
             return Some(start.elapsed());

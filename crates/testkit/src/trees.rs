@@ -11,28 +11,28 @@ use std::process::Command;
 
 /// A file: its bytes and its mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PlantedFile {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) mode: u16,
+pub struct PlantedFile {
+    pub bytes: Vec<u8>,
+    pub mode: u16,
 }
 
 /// A tree, by path.
-pub(crate) type BenchTree = BTreeMap<String, PlantedFile>;
+pub type BenchTree = BTreeMap<String, PlantedFile>;
 
 /// About 60 bytes that occur nowhere else.
-pub(crate) fn line(file: usize, number: usize, word: &str) -> String {
+pub fn line(file: usize, number: usize, word: &str) -> String {
     format!(
         "{word} {file:06} {number:04} {:016x} and some more words here\n",
         (file * 7919 + number) as u64 * 0x9e37_79b9
     )
 }
 
-pub(crate) fn text(file: usize, lines: usize) -> String {
+pub fn text(file: usize, lines: usize) -> String {
     (0..lines).map(|number| line(file, number, "line")).collect()
 }
 
 /// A tree to be planted.
-pub(crate) fn plant(root: &Path, tree: &BenchTree) {
+pub fn plant(root: &Path, tree: &BenchTree) {
     for (path, file) in tree {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -42,7 +42,7 @@ pub(crate) fn plant(root: &Path, tree: &BenchTree) {
 }
 
 /// The patch from one tree to the other, made by git; for `git apply -p2`.
-pub(crate) fn write_patch(scratch: &Path, before: &BenchTree, after: &BenchTree, patch: &Path) {
+pub fn write_patch(scratch: &Path, before: &BenchTree, after: &BenchTree, patch: &Path) {
     plant(&scratch.join("before"), before);
     plant(&scratch.join("after"), after);
     let mut diff = git(scratch);
@@ -55,8 +55,8 @@ pub(crate) fn write_patch(scratch: &Path, before: &BenchTree, after: &BenchTree,
     }
 }
 
-/// Git, untouched by the settings of whoever runs this.
-pub(crate) fn git(dir: &Path) -> Command {
+/// Git, untouched by the settings of the user who runs this.
+pub fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     // Without this a project below somebody's repository would be looked up there.
