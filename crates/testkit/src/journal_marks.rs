@@ -1,5 +1,5 @@
-//! The last step of a killed process, read from its journal's file as the specification draws it, and by no code
-//! of ours.
+//! The last step of a killed process, read from its journal's file as the specification draws it, and by no
+//! code of ours.
 
 use std::fs;
 use std::path::Path;
