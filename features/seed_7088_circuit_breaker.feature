@@ -4,8 +4,8 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
   and _disabled set with no synchronization". Two threads read a count of 2 and both write 3: a "lost increment — should
   be 4". So strategies were never disabled, incorrectly re-enabled, silently skipped.
 
-  What holds now: each operation on a strategy's breaker is one step. Whatever other threads do, it happens whole or not
-  at all; every failure is counted, a breaker opens once, and the one who opened it is told so.
+  Now each operation on a strategy's breaker is one step. Whatever other threads do, it happens whole or not at all.
+  Every failure is counted, a breaker opens once, and the call that opened it returns that.
 
   Rule: Concurrent calls to record_failure() from multiple threads produce correct cumulative counts
 

@@ -4,9 +4,9 @@ Feature: Every change entry is in the changeset that it belongs to
   element, "without any synchronization primitive". An entry was "silently recorded against the wrong changeset", or the
   reading thread crashed with an IndexError "even though the guard passed".
 
-  What holds now: there is no list. The open changesets are in the store, where starting one and its becoming visible
-  are one step, and so are looking up the latest open one and recording into it. Who holds a handle records into the
-  handle's own changeset, whatever else is started.
+  Now there is no list. The open changesets are in the store. There, starting a changeset and making it visible are one
+  step, and so are looking up the latest open one and recording into it. The owner of a handle records into the handle's
+  own changeset, whatever else is started.
 
   Rule: No IndexError or stale-ID recording can occur under concurrent access
 

@@ -4,9 +4,9 @@ Feature: No cancel is lost, whoever resets the token
   woken by a cancel finds the event cleared "before it can act, effectively losing the cancellation signal"; one that has
   begun its teardown sees "the state silently reset beneath it"; jobs "may skip cancellation entirely".
 
-  What holds now: "reset() must be safe to call from any thread at any time." A token has generations. A cancelled
-  generation stays cancelled for everybody who observed it; a reset opens the next one, and leaves a live one alone.
-  Asking a job to stop is carried through by its worker: after the acknowledgement nothing of the job has an effect.
+  Now "reset() must be safe to call from any thread at any time" holds. A token has generations. A cancelled generation
+  stays cancelled for every observer of it; a reset opens the next one, and leaves a live one alone. The worker of a job
+  carries out its cancel: after the acknowledgement nothing of the job has an effect.
 
   Rule: reset() cannot interleave with concurrent cancel(), is_cancelled, or wait() calls
 

@@ -4,8 +4,8 @@ Feature: No error of a plan is lost, and every one is counted once
   "can both see the history as absent, both create a new ErrorHistory", and one overwrites the other: "that error is
   permanently lost".
 
-  What holds now: "History creation and error recording should be atomic with respect to concurrent access." Nobody gets
-  a history to write into. record_error() finds or creates it, appends, counts and decides in one step of the store.
+  Now "History creation and error recording should be atomic with respect to concurrent access" holds. No caller gets a
+  history to write into. record_error() finds or creates it, appends, counts and decides in one step of the store.
 
   Rule: Two concurrent record_error() calls for the same plan lose no record
 

@@ -9,16 +9,16 @@ It answers the two OpenAI interfaces that agent programs speak, streamed when th
     POST /v1/chat/completions   a message with SEARCH/REPLACE blocks, the format in which aider asks for edits
     GET  /v1/models             one model, `scripted`
 
-The edit is made for examples/sample: everybody is welcomed instead of greeted, and the test expects it. It does not
-read what it is asked, it reaches no other machine, and it needs nothing but Python's own library. One line for each
-request goes to stderr.
+The edit is for examples/sample: it welcomes everybody instead of greeting them, and changes the test to match. It
+ignores the text of prompts, reaches no other machine, and needs only Python's own library. It prints one line for
+each request to stderr.
 """
 
 import http.server
 import json
 import sys
 
-# File, the line as it is, the line as it shall be.
+# File, old line, new line.
 EDITS = [
     ("lib/greet.sh", "    printf 'Hello, %s!\\n' \"$1\"", "    printf 'Welcome, %s!\\n' \"$1\""),
     ("test.sh", "expected=$(sed 's/.*/Hello, &!/' names.txt)", "expected=$(sed 's/.*/Welcome, &!/' names.txt)"),
@@ -43,7 +43,7 @@ def as_blocks():
 
 
 def responses_item(asked):
-    """The one thing that the model says this time: the tool call, or the end after the tool's answer."""
+    """Returns the one item of an answer: the tool call, or the last message after the tool's result."""
     given = asked.get("input")
     turns = given if isinstance(given, list) else []
     if any(turn.get("type") in ("function_call_output", "custom_tool_call_output") for turn in turns):
