@@ -5,8 +5,8 @@
 //!
 //! # Where to begin
 //! [`PlanRecord`] is all that is stored of one plan's run, and its methods are every write to it. They join
-//! three parts: [`job`] (who may write), [`change::changeset`] (what was changed) and [`failure::history`]
-//! with [`failure::retry`] (what failed, and what is done about it).
+//! three parts: [`job`] (who may write), [`change::changeset`] (what was changed) and
+//! [`failure::error_history`] with [`failure::retry`] (what failed, and what is done about it).
 //!
 //! # Invariants
 //! 1. No IO, no clock, no locks, no randomness, no threads: time, ids and jitter are arguments.
@@ -85,7 +85,7 @@ pub use expr::{Expr, ExprFlaw, TypeError};
 pub use failure::ErrorClass;
 pub use failure::advice::format_wait;
 pub use failure::detail::{DETAIL_BYTES_MAX, DETAIL_VALUES_MAX, Detail, Details, LEFT_OUT_KEY, merge_detail};
-pub use failure::history::{ErrorHistory, ErrorRecord, FoldedErrors, RECORDS_MAX};
+pub use failure::error_history::{ErrorHistory, ErrorRecord, FoldedErrors, RECORDS_MAX};
 pub use failure::retry::{
     BACKOFF_MAX, GateDecision, RETRIES_PER_STEP_MAX, RecoveryAction, RecoveryAdvice, RecoveryDecision,
     RecoveryPolicy, RecoveryPolicyError, RecoveryReason, WAIT_MAX, backoff, decide,
@@ -110,8 +110,8 @@ pub use merge::{
 };
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use plan::automation::{AskReason, Automation, GateFacts, GatePoint, GateVerdict, verdict};
+pub use plan::builtin_paths;
 pub use plan::graph::{GraphEnd, GraphFlaw, MEMBER_SEPARATOR, NextSteps, NodeState, PlanGraph};
-pub use plan::home_paths;
 pub use plan::invariant::{
     CheckedFile, INVARIANTS_MAX, Invariant, InvariantRule, InvariantScope, InvariantViolation, violations,
 };

@@ -36,7 +36,7 @@ pub mod tools;
 mod workers;
 
 pub use apply::abandon::{AbandonError, AbandonedApply};
-pub use apply::check_validity::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
+pub use apply::checked_apply::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
 pub use apply::crash_recovery::{
     JournalState, RecoveredApply, RecoveredEnd, RecoveryError, UnsettledApply, UnsettledReason,
 };

@@ -28,7 +28,7 @@
 
 pub mod content;
 pub mod fs;
-pub mod hidden_paths;
+pub mod hidden_path_matcher;
 pub mod open;
 pub mod sandbox;
 pub mod view;
@@ -56,7 +56,7 @@ pub use capture::{CaptureError, CaptureReport, CaptureRules, CapturedChange, Unc
 pub use child::{ChildProgram, dispatch, inherit_nothing};
 pub use file_tools::{WriteFileError, read_at_hand, read_file};
 pub use git::command::{GitRunError, git_version};
-pub use hidden_paths::{HiddenInProject, HiddenPaths};
+pub use hidden_path_matcher::{HiddenInProject, HiddenPathMatcher};
 pub use layer::{Layer, LayerError};
 pub use open::copy::{CopyWatch, SkippedFiles};
 pub use open::dir::{RetainHandle, SweepReport, discard, survey, sweep};

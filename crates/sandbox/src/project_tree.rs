@@ -24,7 +24,7 @@ use crate::capture::{CaptureFilter, CaptureRules, GITIGNORE, PathClass, TrackedR
 use crate::file_tools::read_file;
 use crate::fs::beneath::{BeneathError, open_root};
 use crate::fs::listing::{LOOK_ENTRIES, ListingEntry, kind_of, list_unless, open_dir, stat_beneath};
-use crate::hidden_paths::{HiddenInProject, HiddenPaths};
+use crate::hidden_path_matcher::{HiddenInProject, HiddenPathMatcher};
 
 /// A project's tree, or that of a sandbox over it, held open.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl ProjectTree {
 
     /// The same tree without these paths.
     #[must_use]
-    pub fn with_hidden(self, hidden: &HiddenPaths) -> ProjectTree {
+    pub fn with_hidden(self, hidden: &HiddenPathMatcher) -> ProjectTree {
         ProjectTree { hidden: hidden.within(&self.project), ..self }
     }
 

@@ -26,7 +26,7 @@ use crate::capture::{
 use crate::content::{ContentSink, ContentSource};
 use crate::fs::beneath;
 use crate::fs::beneath::LinkPolicy;
-use crate::hidden_paths::{HiddenInProject, HiddenPaths};
+use crate::hidden_path_matcher::{HiddenInProject, HiddenPathMatcher};
 use crate::layer::{Layer, LayerError, LayerRoot};
 use crate::open::baseline::OpenTimes;
 use crate::open::copy::SkippedFiles;
@@ -66,7 +66,7 @@ pub struct Sandbox {
     made: SandboxParts,
     layers: AtomicU32,
     claimed: SandboxDir,
-    hidden: HiddenPaths,
+    hidden: HiddenPathMatcher,
 }
 
 /// No such project is open in the sandbox.
@@ -81,13 +81,13 @@ impl Sandbox {
         made: SandboxParts,
         claimed: SandboxDir,
     ) -> Sandbox {
-        let (layers, hidden) = (AtomicU32::new(0), HiddenPaths::default());
+        let (layers, hidden) = (AtomicU32::new(0), HiddenPathMatcher::default());
         Sandbox { rung, passed_over, made, layers, claimed, hidden }
     }
 
     /// The same sandbox, in which these paths are neither captured nor written by a tool.
     #[must_use]
-    pub fn with_hidden(self, hidden: HiddenPaths) -> Sandbox {
+    pub fn with_hidden(self, hidden: HiddenPathMatcher) -> Sandbox {
         Sandbox { hidden, ..self }
     }
 

@@ -1,8 +1,8 @@
 //! Comments in plain English: a count of the words and first words that readers stumble over, which may only
 //! fall.
 //!
-//! The words and their replacements are those of CONTRIBUTING.md, section "Words". A comment that begins with
-//! one of [`FIRST_WORDS`] names no subject; one of [`WORDS`] has a plainer synonym.
+//! The words and their replacements are those of CONTRIBUTING.md, section "Names and words". A comment that
+//! begins with one of [`FIRST_WORDS`] names no subject; one of [`WORDS`] has a plainer synonym.
 
 use super::{File, Finding};
 

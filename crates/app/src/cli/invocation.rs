@@ -10,7 +10,7 @@ use engine::{
     Engine, EngineOptions, JournalState, ModelsSetup, Participants, RecheckWhen, RecoveredEnd, SecretFilter,
     Servers, SettingsReload,
 };
-use sandbox::HiddenPaths;
+use sandbox::HiddenPathMatcher;
 
 use super::Global;
 use super::consent;
@@ -19,7 +19,7 @@ use super::recording::RecordingArgs;
 use crate::config::{self, FileRules, SettingKey, SettingValue, Settings, Sources, breakers, contexts_setup};
 use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{self, CommandReport, OutputNote, OutputStyle};
-use crate::setup::home_paths;
+use crate::setup::hidden_and_shown;
 use crate::setup::paths;
 use crate::setup::paths::{DataDirState, EmptyDir, Env};
 use crate::setup::project;
@@ -319,7 +319,7 @@ impl Invocation {
     /// # Errors
     /// One may not.
     pub(super) fn admit(&self, projects: &[ProjectLink], settings: &Settings) -> Result<(), CommandError> {
-        let hidden = HiddenPaths::new(home_paths::hidden(settings, &self.env));
+        let hidden = HiddenPathMatcher::new(hidden_and_shown::hidden(settings, &self.env));
         for project in projects {
             let root = path_of(project.root.as_bytes());
             self.check_allowed(&root)?;

@@ -30,7 +30,7 @@ use crate::config::{SettingKey, SettingValue, Settings, join_validations};
 use crate::errors::{CommandError, codes, hints};
 use crate::output::{OutputNote, confirm, one_line_of};
 use crate::setup::default_actor::ReplayedRecording;
-use crate::setup::home_paths;
+use crate::setup::hidden_and_shown;
 use crate::setup::instructions;
 use crate::setup::paths;
 use crate::setup::project;
@@ -406,9 +406,9 @@ impl TaskArgs {
                 memory_mb_max: settings.count(SettingKey::LimitsMemory),
                 disk_free_mb_min: settings.count(SettingKey::LimitsDisk),
             },
-            home: home_paths::home(&invocation.env),
-            hide: home_paths::hidden_words(settings, &invocation.env),
-            show: Some(home_paths::shown_words(settings, &invocation.env)),
+            home: hidden_and_shown::home(&invocation.env),
+            hide: hidden_and_shown::hidden_words(settings, &invocation.env),
+            show: Some(hidden_and_shown::shown_words(settings, &invocation.env)),
             allow_loopback: ports(settings)?,
             scratch: texts(scratch),
             time_limit_s,

@@ -22,7 +22,7 @@ use super::file::SettingLocation;
 use super::load::{PROJECT_FILE, SettingOrigin, Settings, Sources, load};
 use super::registry::{ENTRIES, SettingKey, SettingScope};
 use super::value::SettingValue;
-use crate::setup::home_paths;
+use crate::setup::hidden_and_shown;
 use crate::setup::paths::Env;
 
 /// The weights of strategies have these names.
@@ -86,7 +86,7 @@ fn unused(settings: &Settings) -> Vec<String> {
 
 /// Returns the setup of a process's contexts.
 pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
-    let hidden = home_paths::hidden(settings, &rules.env);
+    let hidden = hidden_and_shown::hidden(settings, &rules.env);
     // A strategy never has longer than all of them.
     let deadline = span(settings.get(SettingKey::ContextDeadline).0);
     let executor = ExecutorConfig {

@@ -2,7 +2,7 @@
 
 pub mod default_actor;
 pub mod definitions;
-pub mod home_paths;
+pub mod hidden_and_shown;
 pub mod instructions;
 pub mod paths;
 pub mod project;

@@ -11,7 +11,7 @@
 
 pub(crate) mod advice;
 pub mod detail;
-pub mod history;
+pub mod error_history;
 pub mod retry;
 
 use std::fmt;

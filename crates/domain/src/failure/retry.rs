@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::advice;
-use super::history::ErrorHistory;
+use super::error_history::ErrorHistory;
 use super::{ErrorCategory, NewError, StepId};
 use crate::id::PlanId;
 use crate::plan::phase::Phase;

@@ -15,8 +15,8 @@
 //! The storage of plans, and the right to move them.
 
 pub mod automation;
+pub mod builtin_paths;
 pub mod graph;
-pub mod home_paths;
 mod initiator;
 pub mod invariant;
 mod job_effects;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::automation::Automation;
-use super::home_paths;
+use super::builtin_paths;
 use super::invariant::Invariant;
 use super::step::{self, PlanStep};
 use super::validation::{Validation, ValidationMode};
@@ -358,12 +358,12 @@ pub struct DefinitionSource {
 impl PlanSpec {
     /// Returns the paths that nothing of the plan sees, each written out.
     pub fn hidden_paths(&self) -> Vec<ByteText> {
-        home_paths::expand(&self.hide, &self.home)
+        builtin_paths::expand(&self.hide, &self.home)
     }
 
     /// Returns the paths of the home that commands see, each written out; `None` if they see all of it.
     pub fn shown_paths(&self) -> Option<Vec<ByteText>> {
-        Some(home_paths::expand(self.show.as_ref()?, &self.home))
+        Some(builtin_paths::expand(self.show.as_ref()?, &self.home))
     }
 
     /// The step whose text is the plan's answer.

@@ -48,7 +48,7 @@ use crate::change::file_state::Hash;
 use crate::context::ContextRecord;
 use crate::decision::Decision;
 use crate::failure::ErrorClass;
-use crate::failure::history::ErrorHistory;
+use crate::failure::error_history::ErrorHistory;
 use crate::failure::retry::RecoveryPolicy;
 use crate::id::{ApplyId, CallNumber, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobState, JobTransitionRejection, LeaseLost, NewJob};

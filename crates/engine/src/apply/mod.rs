@@ -10,7 +10,7 @@
 //!    over, and ended as one that applied nothing. The former owner cannot seal it any more.
 
 pub(crate) mod abandon;
-pub(crate) mod check_validity;
+pub(crate) mod checked_apply;
 mod clean_filter;
 pub(crate) mod crash_recovery;
 mod git_commit;
@@ -38,7 +38,7 @@ use crate::plan::execute::ExecuteError;
 use crate::plan::transition::plan_move;
 use crate::run::ApplyAs;
 use crate::run::plan_sandbox::content::StoreContents;
-use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
+use checked_apply::{ChecksAtApply, ConstrainedBy, RecheckWhen};
 use locks::LocksError;
 use merge::{Conflict, MergeError, ProjectRoots};
 use selection::CheckedSelection;

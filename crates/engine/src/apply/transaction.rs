@@ -5,7 +5,7 @@
 //! 1. The locks of the plan and its projects are taken.
 //! 2. Every file is read and merged. Any conflict ends it here: nothing was written.
 //! 3. The journal is written. If the plan has required checks, the tree is compared with the one that they
-//!    passed on; one that moved ends it here: `check_validity` runs the checks again and starts over. The
+//!    passed on; one that moved ends it here: `checked_apply` runs the checks again and starts over. The
 //!    store seals, and the journal's commit mark is synced. From here on the transaction is finished or
 //!    rolled back, by this process or by the next one.
 //! 4. The files are written. If another process changed a file meanwhile, everything is rolled back and begun
@@ -27,8 +27,8 @@ use serde_json::Value;
 use store::{JobStoreError, StoreError};
 use sync::Observed;
 
-use super::check_validity;
-use super::check_validity::ChecksAtApply;
+use super::checked_apply;
+use super::checked_apply::ChecksAtApply;
 use super::locks::{Locks, LocksError};
 use super::merge::{
     Conflict, MergeError, MergeResult, ProjectRoots, UndoneJournal, WantedChange, counted, linked_elsewhere,
@@ -218,7 +218,7 @@ pub(crate) async fn apply(
         checked: None,
     };
     let when = request.recheck.unwrap_or(engine.options.recheck);
-    check_validity::run_checked(engine, job, authority, when, &checks.trusted_since).await
+    checked_apply::run_checked(engine, job, authority, when, &checks.trusted_since).await
 }
 
 /// Returns the files whose content was too large to be stored, or could not be read.
@@ -422,7 +422,7 @@ async fn attempt(
         Err(error) => return Err(failed(&error)),
     };
     if let Some(stamp) = &job.checked {
-        match check_validity::moves_since(engine, plan, stamp, authority).await {
+        match checked_apply::moves_since(engine, plan, stamp, authority).await {
             Ok(moves) if moves.is_none() => {}
             moved => {
                 prepared.abandon();

@@ -17,7 +17,7 @@ use sandbox::journal::{FileImage, UndoError, UndoJournal};
 use serde_json::Value;
 use sync::{CancellationToken, Observed};
 
-use super::check_validity::ChecksAtApply;
+use super::checked_apply::ChecksAtApply;
 use super::git_commit::GitAction;
 use super::merge::{MergeError, UndoneJournal, WantedChange};
 use super::transaction;

@@ -50,7 +50,7 @@ use context::{
 };
 use domain::Redactor;
 use domain::context::{Candidate, ContextRequest};
-use sandbox::HiddenPaths;
+use sandbox::HiddenPathMatcher;
 use sync::{BreakerConfig, CircuitBreaker, Clock, Observed};
 
 pub use context::index::IndexConfig;
@@ -167,7 +167,7 @@ struct Shared {
     factors: TokenFactors,
     hide: Vec<PathBuf>,
     /// Found when it is first asked for: a command that only lists plans looks at none of them.
-    hidden: OnceLock<HiddenPaths>,
+    hidden: OnceLock<HiddenPathMatcher>,
 }
 
 impl Contexts {
@@ -272,8 +272,8 @@ impl Contexts {
     }
 
     /// Returns the paths that nothing of a plan sees.
-    pub(crate) fn hidden(&self) -> &HiddenPaths {
-        self.shared.hidden.get_or_init(|| HiddenPaths::new(self.shared.hide.iter().cloned()))
+    pub(crate) fn hidden(&self) -> &HiddenPathMatcher {
+        self.shared.hidden.get_or_init(|| HiddenPathMatcher::new(self.shared.hide.iter().cloned()))
     }
 
     /// Returns the known token factors of models.

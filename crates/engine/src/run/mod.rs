@@ -7,7 +7,7 @@
 //! the right to change the sandbox together with the duty to record the changes. `node::model` lets a model
 //! work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes that could not
 //! be captured, `accounting` counts what a run uses, and `stale_processes` kills what former owners of the
-//! job left. `phase::apply` brings the result to the user's files, and `phase::recheck` runs checks on what
+//! job left. `phase::apply` brings the result to the user's files, and `recheck` runs checks on what
 //! these would become.
 //!
 //! # Invariants
@@ -23,6 +23,7 @@ mod graph;
 mod node;
 pub(crate) mod phase;
 pub(crate) mod plan_sandbox;
+mod recheck;
 mod shutdown;
 mod stale_processes;
 mod state;
@@ -49,7 +50,7 @@ use worker::ErrorRecoveryService;
 use worker::PlanError;
 use worker::{JobRun, JobRunner, RunFailure};
 
-pub(crate) use phase::recheck::{Recheck, RecheckResult, red, required};
+pub(crate) use recheck::{Recheck, RecheckResult, red, required};
 use shutdown::RunShutdown;
 
 pub(crate) use context::RunContext;

@@ -33,7 +33,7 @@ use super::call::sandbox_call::{CallMark, STOPPED};
 use super::plan_sandbox::blocking;
 use super::plan_sandbox::location;
 use super::state::{RunState, SandboxHandle, SandboxSession};
-use crate::apply::check_validity::{PlanTrees, named_places};
+use crate::apply::checked_apply::{PlanTrees, named_places};
 use crate::engine::EngineInner;
 use crate::maintenance::retained_sandboxes::{KEPT_IN, retained_dir_of};
 use crate::query::details::ASK_MODEL;

@@ -30,7 +30,7 @@ use crate::fs::beneath;
 use crate::fs::beneath::LinkPolicy;
 use crate::fs::regular_file::{only_regular, open_regular, read_bounded};
 use crate::git::command::GitStopCheck;
-use crate::hidden_paths::HiddenInProject;
+use crate::hidden_path_matcher::HiddenInProject;
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
 pub const GITIGNORED: &str = "@gitignored";

@@ -36,7 +36,7 @@ use domain::{Base, ChangeDraft, ErrorClass, RelPath, RootIndex};
 use crate::content::ContentSink;
 use crate::fs::beneath::BeneathError;
 use crate::fs::listing::{PermissionGuard, is_absent};
-use crate::hidden_paths::HiddenPaths;
+use crate::hidden_path_matcher::HiddenPathMatcher;
 use crate::open::baseline::OpenTimes;
 use crate::open::manifest::Manifest;
 
@@ -251,7 +251,7 @@ pub(crate) struct ScanContext<'a> {
     pub(crate) sink: &'a dyn ContentSink,
     pub(crate) rules: &'a CaptureRules,
     pub(crate) opened: &'a OpenTimes,
-    pub(crate) hidden: &'a HiddenPaths,
+    pub(crate) hidden: &'a HiddenPathMatcher,
 }
 
 /// The paths that a walk met.

@@ -20,7 +20,7 @@ use crate::capture::{CaptureError, CaptureRules, ProtectedPaths};
 use crate::content::ContentSink;
 use crate::fs::beneath;
 use crate::fs::beneath::{BeneathError, LinkPolicy};
-use crate::hidden_paths::HiddenInProject;
+use crate::hidden_path_matcher::HiddenInProject;
 use crate::restore::{RestoreError, make_parents};
 use crate::sandbox::{NoSuchRoot, Sandbox};
 

@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use crate::capture::{CaptureFilter, CaptureRules, PathClass, TrackedRepository};
 use crate::fs::beneath::BeneathError;
 use crate::fs::listing::{list, open_dir};
-use crate::hidden_paths::HiddenInProject;
+use crate::hidden_path_matcher::HiddenInProject;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

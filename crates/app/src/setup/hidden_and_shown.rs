@@ -6,14 +6,14 @@
 //! 2. Hiding wins: a credential below a directory that is shown is not seen.
 //!
 //! # Not here
-//! The built-in lists of paths: `domain::home_paths`.
+//! The built-in lists of paths: `domain::builtin_paths`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use domain::ByteText;
-use domain::home_paths;
+use domain::builtin_paths;
 
 use super::paths;
 use super::paths::Env;
@@ -42,7 +42,7 @@ pub fn hidden_words(settings: &Settings, env: &Env) -> Vec<ByteText> {
 
 /// Returns the paths that nothing of a plan sees, each written out.
 pub fn hidden(settings: &Settings, env: &Env) -> Vec<PathBuf> {
-    let paths = home_paths::expand(&hidden_words(settings, env), &home(env));
+    let paths = builtin_paths::expand(&hidden_words(settings, env), &home(env));
     paths.into_iter().map(|path| PathBuf::from(OsString::from_vec(path.0))).collect()
 }
 

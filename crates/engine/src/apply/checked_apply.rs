@@ -13,7 +13,7 @@
 //!    that read ignored files says `always`.
 //!
 //! # Not here
-//! Running checks again: `run::phase::recheck`. Comparing trees: [`sandbox::TreeStamp`].
+//! Running checks again: `run::recheck`. Comparing trees: [`sandbox::TreeStamp`].
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //!    claim to record by; what ran for it is in the record of the apply.
 //!
 //! # Not here
-//! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
+//! The decision to run checks again, and the consequence of their results: `apply::checked_apply`.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -33,8 +33,8 @@ use serde_json::Value;
 use store::CallAuthority;
 use sync::{CancelReason, Effect, EffectGate, Observed};
 
-use super::checks;
-use super::checks::CheckRun;
+use super::phase::checks;
+use super::phase::checks::CheckRun;
 use crate::apply::merge::{ProjectRoots, WantedChange, merge_all};
 use crate::apply::transaction::{Authority, TransactionError};
 use crate::engine::EngineInner;

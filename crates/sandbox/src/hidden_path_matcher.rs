@@ -18,13 +18,13 @@ use domain::RelPath;
 
 /// The hidden paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HiddenPaths {
+pub struct HiddenPathMatcher {
     paths: Vec<PathBuf>,
 }
 
-impl HiddenPaths {
+impl HiddenPathMatcher {
     /// These paths, and where their links lead.
-    pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> HiddenPaths {
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> HiddenPathMatcher {
         let mut all = Vec::new();
         let mut resolver = Resolver::default();
         for path in paths.into_iter().filter(|path| path.is_absolute()) {
@@ -42,7 +42,7 @@ impl HiddenPaths {
         }
         all.sort();
         all.dedup();
-        HiddenPaths { paths: all }
+        HiddenPathMatcher { paths: all }
     }
 
     /// All of them.
@@ -163,7 +163,8 @@ mod tests {
         fs::write(home.join("dotfiles/ssh/id"), "key").unwrap();
         symlink("dotfiles/ssh", home.join(".ssh")).unwrap();
         symlink("../dotfiles/ssh", home.join("open/way")).unwrap();
-        let hidden = HiddenPaths::new([home.join(".ssh"), home.join(".netrc"), PathBuf::from("relative")]);
+        let hidden =
+            HiddenPathMatcher::new([home.join(".ssh"), home.join(".netrc"), PathBuf::from("relative")]);
         let inside = hidden.within(&home);
         let has = |path: &str| inside.has(&RelPath::new(path).unwrap());
         assert!(has(".ssh") && has(".ssh/id") && has("dotfiles/ssh/id") && has(".netrc"));
