@@ -74,7 +74,7 @@ fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
     let left = world.person.json(&["plan", "execute", "@last", "--detach"]);
     assert_eq!(left.exit, 1, "{left:?}");
     assert!(
-        left.stdout.contains("that has SCRIPTED_KEY: none that lives does, nor does this shell"),
+        left.stdout.contains("that has SCRIPTED_KEY: no running worker has it, nor does this shell"),
         "{left:?}"
     );
     let waits = world.person.agents(&["plan", "status", "@last"]).stdout;
