@@ -42,7 +42,7 @@ pub fn store(error: &StoreError) -> CommandError {
 fn store_busy() -> CommandError {
     CommandError::new(
         &codes::STORE_BUSY,
-        "another process has locked the store of plans for 10 seconds, so this could not be written",
+        "another process has had the store of plans locked for 10 seconds, so this could not be written",
     )
 }
 
@@ -137,7 +137,7 @@ fn open_store(error: &StoreOpenError) -> CommandError {
         StoreOpenError::Foreign { .. } => {
             failure(format!("{error}; it was not changed")).hint(hints::MOVE_FILE_AWAY)
         }
-        StoreOpenError::ForeignLog { log } => failure(format!("{error}; both were not changed"))
+        StoreOpenError::ForeignLog { log } => failure(format!("{error}; neither was changed"))
             .hint(hints::MOVE_LOG_AWAY)
             .field("log", log.display()),
         StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was not changed"))

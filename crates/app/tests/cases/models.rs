@@ -455,7 +455,7 @@ fn an_older_recording_asks_who_did_it() {
     let said = world.person.agents(&words);
     assert!(said.exit == 2 && said.stderr.contains("error[NO_ACTOR]"), "{said:?}");
     assert!(
-        said.stderr.contains("does not say who did it") && said.stderr.contains("--actor coder"),
+        said.stderr.contains("does not name its actor") && said.stderr.contains("--actor coder"),
         "{said:?}"
     );
     std::fs::write(

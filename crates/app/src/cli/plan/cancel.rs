@@ -112,7 +112,7 @@ async fn all_in_state(
     let many = counted(found.len(), "plan");
     let unasked = |mut failure: CommandError| {
         failure.message = format!(
-            "this cancels {many}{whose} for good and needs confirmation, but stdin is not a terminal"
+            "this cancels {many}{whose} for good and needs confirmation, which cannot be asked for here"
         );
         failure
     };
