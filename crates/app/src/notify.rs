@@ -92,7 +92,7 @@ impl Need {
     fn sentence(self, short: &str, title: &str) -> String {
         let what = match self {
             Need::Start => "waits to be started",
-            Need::GoOn => "was broken off",
+            Need::GoOn => "was interrupted",
             Need::Yes => "is done and waits for your yes",
             Need::Failed => "failed",
             Need::Checks => "did not pass its checks",

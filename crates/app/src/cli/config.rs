@@ -157,7 +157,7 @@ fn parse_change(word: &str) -> Result<SettingChange, CommandError> {
 
 fn list(invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = settings(invocation)?;
-    let mut table = TextTable::new(&["setting", "value", "set by", "what it does"]);
+    let mut table = TextTable::new(&["setting", "value", "set by", "description"]);
     let mut all = Vec::new();
     for entry in &ENTRIES {
         let (value, from) = settings.get(entry.key);

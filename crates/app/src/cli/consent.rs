@@ -209,7 +209,7 @@ impl Consent {
         let lines: String = question_lines(&self.runs).iter().map(|run| format!("\n  {run}")).collect();
         let runs =
             if lines.is_empty() { String::new() } else { format!("\nIt runs, in the sandbox:{lines}") };
-        format!("{}.{runs}\nTrust it, as long as the file stays as it is?", self.sentence(open))
+        format!("{}.{runs}\nTrust it until the file changes?", self.sentence(open))
     }
 
     fn sentence(&self, open: &[&ForeignFile]) -> String {
@@ -258,7 +258,7 @@ fn checks_question(open: &[&ForeignCheck]) -> String {
     let lines: String = question_lines(&runs).iter().map(|run| format!("\n  {run}")).collect();
     let many = counted(open.len(), "check");
     format!(
-        "The project has {many} of its own, to be run in the sandbox:{lines}\nTrust what is shown, as long as it stays as it is?"
+        "The project has {many} of its own, to be run in the sandbox:{lines}\nTrust these until one of them changes?"
     )
 }
 
@@ -307,9 +307,8 @@ pub(super) fn to_hidden_project(
     invocation: &Invocation,
 ) -> Result<(), CommandError> {
     let sentence =
-        format!("the project {} lies at {}, which is hidden from plans", root.display(), hidden.display());
-    let question =
-        || format!("{sentence}.\nWork in it all the same, and show its files to whoever does the work?");
+        format!("the project {} is at {}, which is hidden from plans", root.display(), hidden.display());
+    let question = || format!("{sentence}.\nWork in it anyway, and show its files to the actor?");
     if is_agreed(invocation, question)? {
         return Ok(());
     }

@@ -100,7 +100,7 @@ pub(super) async fn start_worker(
     if !lacking.is_empty() {
         let names = join_names(&lacking);
         let message = format!(
-            "the plan waits for a worker that has {names}: none that lives does, nor does this shell"
+            "the plan waits for a worker that has {names}: no running worker does, nor does this shell"
         );
         return Err(CommandError::new(&codes::WORKER_NOT_STARTED, message)
             .hint(hints::START_WORKER_WITH_KEYS)

@@ -193,7 +193,7 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
     found.leftovers.open.iter().find(is_stuck).map(|_| {
         CommandError::new(
             &codes::JOURNAL_STUCK,
-            "an interrupted apply can be neither finished nor taken back",
+            "an interrupted apply can be neither finished nor rolled back",
         )
         .hint(hints::SEE_ABOVE)
     })
@@ -207,7 +207,7 @@ fn to_text(found: &DoctorReport, look: &OutputStyle) -> String {
     section(&mut text, "machine", &machine, look);
     let Leftovers { sandboxes, stuck, leases, applies, open: _, kept: _ } = &found.leftovers;
     if !found.store.works {
-        text.push_str("nothing was cleared: what is needed still is written in the store\n");
+        text.push_str("nothing was removed: the list of what is still needed is in the store\n");
         return text;
     }
     text.push_str(&format!(

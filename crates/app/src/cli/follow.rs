@@ -103,7 +103,7 @@ async fn stop_files(
     let again = stops.next().await.once_more();
     stop.cancel(CancelReason::User);
     let plan = &plan.short;
-    invocation.tell(&OutputNote::info(format!("stopping; plan {plan} stays as it is; {again} ends at once")));
+    invocation.tell(&OutputNote::info(format!("stopping; plan {plan} is not changed; {again} ends at once")));
     stops.next().await;
     end_at_once()
 }

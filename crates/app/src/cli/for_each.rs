@@ -78,7 +78,7 @@ pub(super) async fn detach_all(
                     // Asked twice: those that are still on their way are not waited for.
                     break;
                 }
-                outcome = Err(CommandError::new(&codes::CANCELLED, "interrupted: no more plans are made")
+                outcome = Err(CommandError::new(&codes::CANCELLED, "interrupted: no more plans are created")
                     .hint(hints::CANCEL_QUEUED));
                 continue;
             }

@@ -289,7 +289,7 @@ impl Invocation {
             self.tell(&note);
         }
         for path in engine.set_aside_files() {
-            let what = "something in the place of a journal was no file, and was set aside";
+            let what = "a journal was not a regular file, and was moved aside";
             self.tell(&OutputNote::warning(format!("{what}: {}", path.display())));
         }
         Ok(())
@@ -396,7 +396,7 @@ fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> OutputNote
     };
     let how = match (recovered.end, state) {
         (RecoveredEnd::Finished, None) => "was finished now".to_owned(),
-        (RecoveredEnd::TakenBack, None) => "was taken back now".to_owned(),
+        (RecoveredEnd::TakenBack, None) => "was rolled back now".to_owned(),
         (RecoveredEnd::NeverBegan, None) => "had not begun to write, and is dropped".to_owned(),
         (RecoveredEnd::Finished, Some(state)) => {
             format!("is whole in your files, though its journal is {state}")
@@ -415,7 +415,7 @@ fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> OutputNote
         message.push_str(&format!("; left as you edited them: {}", recovered.left.join(", ")));
     }
     if let JournalState::Damaged { kept } = &recovered.journal {
-        message.push_str(&format!("; the journal is kept in {}", kept.display()));
+        message.push_str(&format!("; the journal is in {}", kept.display()));
     }
     OutputNote::warning(message)
 }

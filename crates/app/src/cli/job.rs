@@ -125,7 +125,7 @@ async fn show(args: JobShowArgs, invocation: &Invocation) -> Result<CommandRepor
     let worker = job.worker.map(|worker| ("worker", worker.to_string()));
     let cancel = job.cancel.as_ref().map(|cancel| ("cancel", cancel.reason.clone()));
     let held = (job.is_held() && job.state == JobState::Queued)
-        .then(|| ("waits for", "somebody who executes its plan".to_owned()));
+        .then(|| ("waits for", "the user to execute its plan".to_owned()));
     let why = job.why.clone().map(|why| ("why", why));
     lines.extend(
         [worker, lease(&engine, &job).map(|lease| ("lease", lease)), cancel, held, why].into_iter().flatten(),

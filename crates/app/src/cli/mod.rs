@@ -69,14 +69,14 @@ const CLEAR_WAIT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
 A plan is named by its id, by the beginning of its id, or by @last.
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a gate or a conflict, 5 cancelled, 6 needs a person.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a gate or a conflict, 5 cancelled, 6 needs the user.";
 
 const SHORT_HELP: &str = "\
-agents runs a command in a sandbox of your project and shows what it changed; your files change when you say so.
+agents runs a command in a sandbox of your project and shows what it changed; your files change only when you apply it.
 
   agents run -- COMMAND     run a command (an agent, a codemod, a script) in a sandbox
-  agents plan diff          see what it changed
-  agents plan apply @last   bring it into your files (`agents plan undo @last` takes it back)
+  agents plan diff          show the changes
+  agents plan apply @last   apply them to your files (`agents plan undo @last` undoes that)
 
 All commands: agents --help
 ";

@@ -31,7 +31,7 @@ pub(super) fn check_price(asked: &PendingPlan, engine: &Engine) -> Result<Option
             ))
         }));
     };
-    Err(CommandError::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be kept"))
+    Err(CommandError::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be enforced"))
         .hint(hints::SET_PRICE)
         .field("model", first)
         .hint(lift(limit)))

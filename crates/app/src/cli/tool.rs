@@ -58,7 +58,7 @@ pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Comma
 
 fn list(catalog: &Catalog, invocation: &Invocation) -> CommandReport {
     let specs = catalog.specs();
-    let mut table = TextTable::new(&["tool", "group", "what it does"]);
+    let mut table = TextTable::new(&["tool", "group", "description"]);
     for spec in &specs {
         table.row(vec![spec.name.clone(), group_of(&spec.name).to_owned(), spec.description.clone()]);
     }

@@ -362,7 +362,7 @@ impl TopView<'_> {
             |found: &Conflict| format!("{}  {}", escape_control_chars(&found.address), found.kind.sentence());
         let hint = take_file(&named.short);
         let lines = preview.conflicts.iter().map(told).chain([String::new(), hint]).collect();
-        let title = format!("plan {}: what stands in the way", named.short);
+        let title = format!("plan {}: conflicts", named.short);
         self.top.show(PageKind::Errors, plan, title, lines);
         None
     }
@@ -458,7 +458,7 @@ async fn cancel_plan(engine: Engine, plan: PlanId) -> String {
         Ok(report) => {
             let projects = render::plan::projects_words(&report.plan);
             format!(
-                "cancelled {short} of {projects}: {} kept",
+                "cancelled {short} of {projects}: {} stored",
                 render::diff::counted(report.entries_kept, "change")
             )
         }

@@ -68,7 +68,7 @@ pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<Comm
         let revoked = engine.store().revoke_consents(project.root.as_bytes()).await.map_err(failed)?;
         let text = match revoked {
             0 => format!("nothing of {root} was trusted\n"),
-            _ => format!("nothing of {root} is trusted any more\n"),
+            _ => format!("{root} is no longer trusted\n"),
         };
         return Ok(CommandReport::new(json!({ "project": root, "revoked": revoked }), text));
     }
@@ -84,8 +84,8 @@ pub(super) async fn run(args: TrustArgs, invocation: &Invocation) -> Result<Comm
         (true, _) => {
             format!("{root} has no checks, actions or actors of its own: there is nothing to trust\n")
         }
-        (false, 0) => format!("{root} was trusted already, as it is now:\n"),
-        (false, _) => format!("{root} is trusted, as long as this stays as it is:\n"),
+        (false, 0) => format!("{root} was trusted already, in its present form:\n"),
+        (false, _) => format!("{root} is trusted, until one of these changes:\n"),
     };
     items.iter().for_each(|item| text.push_str(&item.shown()));
     let all: Vec<Value> = items.iter().map(|item| item.to_json(true)).collect();

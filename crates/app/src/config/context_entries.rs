@@ -31,7 +31,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: DEADLINE,
         default: "3s",
         scope: SettingScope::Tighten,
-        doc: "how long the strategies that look for a context may take together",
+        doc: "maximum time of all strategies for one context",
     },
     SettingEntry {
         key: SettingKey::ContextEmbeddingModel,
@@ -39,7 +39,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Name,
         default: "",
         scope: SettingScope::User,
-        doc: "the model that makes vectors of texts; not used yet, since no embedder is built in",
+        doc: "the model that makes vectors of texts; not used yet, because no embedder is built in",
     },
     SettingEntry {
         key: SettingKey::ContextEmbeddingUrl,
@@ -47,7 +47,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Name,
         default: "",
         scope: SettingScope::User,
-        doc: "the server that makes vectors of texts; not used yet, since no embedder is built in",
+        doc: "the server that makes vectors of texts; not used yet, because no embedder is built in",
     },
     SettingEntry {
         key: SettingKey::ContextExclude,
@@ -63,7 +63,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 0, max: 20_000 },
         default: "2000",
         scope: SettingScope::Tighten,
-        doc: "how many of the newest commits are looked at; 0 is none",
+        doc: "maximum number of newest commits that are read; 0 for none",
     },
     SettingEntry {
         key: SettingKey::ContextInclude,
@@ -71,7 +71,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Globs,
         default: "",
         scope: SettingScope::Tighten,
-        doc: "files that a context may show: globs; all when empty",
+        doc: "files that a context may show: globs; all if empty",
     },
     SettingEntry {
         key: SettingKey::ContextIndexKeepDays,
@@ -79,7 +79,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 1, max: 3_650 },
         default: "30",
         scope: SettingScope::User,
-        doc: "how long an index keeps what no file has any more",
+        doc: "how long an index keeps entries that no file needs",
     },
     SettingEntry {
         key: SettingKey::ContextIndexMaxFileKb,
@@ -87,7 +87,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: FILE_KB,
         default: "512",
         scope: SettingScope::Tighten,
-        doc: "larger files are listed and not looked into",
+        doc: "larger files are listed, and their content is not read",
     },
     SettingEntry {
         key: SettingKey::ContextIndexMaxFiles,
@@ -95,7 +95,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 1, max: 10_000_000 },
         default: "200000",
         scope: SettingScope::Tighten,
-        doc: "of more files the first by path are known",
+        doc: "maximum number of files in an index; of more files, the first by path",
     },
     SettingEntry {
         key: SettingKey::ContextIndexMaxMb,
@@ -103,7 +103,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "512",
         scope: SettingScope::User,
-        doc: "how much the indexes of all projects may take on the disk",
+        doc: "maximum disk space of the indexes of all projects",
     },
     SettingEntry {
         key: SettingKey::ContextIndexUpdateDeadline,
@@ -111,7 +111,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Millis { min_ms: 50, max_ms: 600_000 },
         default: "10s",
         scope: SettingScope::Tighten,
-        doc: "how long it may take to bring an index up to date; the next time goes on",
+        doc: "maximum time of one update of an index; the next update continues",
     },
     SettingEntry {
         key: SettingKey::ContextMaxFiles,
@@ -119,7 +119,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: FILES,
         default: "0",
         scope: SettingScope::Tighten,
-        doc: "how many files a context may show; 0 is any number",
+        doc: "maximum number of files in a context; 0 for no limit",
     },
     SettingEntry {
         key: SettingKey::ContextMaxTokens,
@@ -127,7 +127,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: TOKENS,
         default: "16384",
         scope: SettingScope::Tighten,
-        doc: "what a context may cost where nobody says how much",
+        doc: "maximum number of tokens in a context, unless the request says otherwise",
     },
     SettingEntry {
         key: SettingKey::ContextMaxWorkers,
@@ -135,7 +135,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 1, max: 32 },
         default: "4",
         scope: SettingScope::User,
-        doc: "how many strategies look for contexts at once in a process",
+        doc: "maximum number of strategies that run at once in a process",
     },
     SettingEntry {
         key: SettingKey::ContextMemoryMb,
@@ -143,7 +143,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Count { min: 1, max: 1_048_576 },
         default: "256",
         scope: SettingScope::User,
-        doc: "how much memory the indexes of all projects may take in a process",
+        doc: "maximum memory of the indexes of all projects in a process",
     },
     SettingEntry {
         key: SettingKey::ContextSkeletonRatio,
@@ -151,7 +151,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Decimal { max: 50 },
         default: "0.15",
         scope: SettingScope::Anybody,
-        doc: "how much of a child plan's context its parent's may take",
+        doc: "share of a child plan's context that its parent's may take",
     },
     SettingEntry {
         key: SettingKey::ContextStrategies,
@@ -159,7 +159,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Chosen(&STRATEGIES),
         default: "breadth-depth-navigator,plan-decision-context,simple-keyword,temporal-archaeology",
         scope: SettingScope::Tighten,
-        doc: "the strategies that look for a context",
+        doc: "the strategies that find a context",
     },
     SettingEntry {
         key: SettingKey::ContextStrategyDeadline,
@@ -167,7 +167,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: DEADLINE,
         default: "2s",
         scope: SettingScope::User,
-        doc: "how long one strategy may take",
+        doc: "maximum time of one strategy",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteExclude,
@@ -175,7 +175,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::Tighten,
-        doc: "files that are not shown to a plan that works, beside `context.exclude`",
+        doc: "files that are not shown to a plan in execute, in addition to `context.exclude`",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteInclude,
@@ -183,7 +183,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&ValueShape::Globs),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "files that may be shown to a plan that works",
+        doc: "files that may be shown to a plan in execute",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteMaxFileKb,
@@ -191,7 +191,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&FILE_KB),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "larger files are only listed to a plan that works",
+        doc: "larger files are only listed to a plan in execute",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteMaxFiles,
@@ -199,7 +199,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&FILES),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "how many files are shown to a plan that works",
+        doc: "maximum number of files shown to a plan in execute",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteMaxTokens,
@@ -207,7 +207,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&TOKENS),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "what a context of a plan that works may cost",
+        doc: "maximum number of tokens in a context of a plan in execute",
     },
     SettingEntry {
         key: SettingKey::ContextViewExecuteStrategies,
@@ -215,7 +215,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&ValueShape::Chosen(&STRATEGIES)),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "the strategies that look for a plan that works",
+        doc: "the strategies for a plan in execute",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeExclude,
@@ -223,7 +223,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::Tighten,
-        doc: "files that are not shown to a plan that thinks, beside `context.exclude`",
+        doc: "files that are not shown to a plan in strategize, in addition to `context.exclude`",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeInclude,
@@ -231,7 +231,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&ValueShape::Globs),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "files that may be shown to a plan that thinks",
+        doc: "files that may be shown to a plan in strategize",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeMaxFileKb,
@@ -239,7 +239,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&FILE_KB),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "larger files are only listed to a plan that thinks",
+        doc: "larger files are only listed to a plan in strategize",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeMaxFiles,
@@ -247,7 +247,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&FILES),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "how many files are shown to a plan that thinks",
+        doc: "maximum number of files shown to a plan in strategize",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeMaxTokens,
@@ -255,7 +255,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&TOKENS),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "what a context of a plan that thinks may cost",
+        doc: "maximum number of tokens in a context of a plan in strategize",
     },
     SettingEntry {
         key: SettingKey::ContextViewStrategizeStrategies,
@@ -263,7 +263,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: ValueShape::OrInherit(&ValueShape::Chosen(&STRATEGIES)),
         default: "inherit",
         scope: SettingScope::Tighten,
-        doc: "the strategies that look for a plan that thinks",
+        doc: "the strategies for a plan in strategize",
     },
     SettingEntry {
         key: SettingKey::ContextWeightArce,
@@ -271,7 +271,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.3",
         scope: SettingScope::Anybody,
-        doc: "how much arce counts among the strategies (not available yet)",
+        doc: "weight of arce among the strategies (not available yet)",
     },
     SettingEntry {
         key: SettingKey::ContextWeightBreadthDepthNavigator,
@@ -279,7 +279,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.3",
         scope: SettingScope::Anybody,
-        doc: "how much breadth-depth-navigator counts among the strategies",
+        doc: "weight of breadth-depth-navigator among the strategies",
     },
     SettingEntry {
         key: SettingKey::ContextWeightPlanDecisionContext,
@@ -287,7 +287,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.7",
         scope: SettingScope::Anybody,
-        doc: "how much plan-decision-context counts among the strategies",
+        doc: "weight of plan-decision-context among the strategies",
     },
     SettingEntry {
         key: SettingKey::ContextWeightSemanticEmbedding,
@@ -295,7 +295,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "0.5",
         scope: SettingScope::Anybody,
-        doc: "how much semantic-embedding counts among the strategies (not available yet)",
+        doc: "weight of semantic-embedding among the strategies (not available yet)",
     },
     SettingEntry {
         key: SettingKey::ContextWeightSimpleKeyword,
@@ -303,7 +303,7 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "1",
         scope: SettingScope::Anybody,
-        doc: "how much simple-keyword counts among the strategies",
+        doc: "weight of simple-keyword among the strategies",
     },
     SettingEntry {
         key: SettingKey::ContextWeightTemporalArchaeology,
@@ -311,6 +311,6 @@ pub(super) const CONTEXT: [SettingEntry; 36] = [
         shape: WEIGHT,
         default: "1",
         scope: SettingScope::Anybody,
-        doc: "how much temporal-archaeology counts among the strategies",
+        doc: "weight of temporal-archaeology among the strategies",
     },
 ];

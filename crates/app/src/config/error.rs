@@ -32,7 +32,7 @@ pub enum ConfigError {
         place: Option<SettingLocation>,
     },
     /// A project sets what only its user may set.
-    #[error("`{key}` cannot be set by a project ({place}): it guards the person who runs it")]
+    #[error("`{key}` cannot be set by a project ({place}): it protects the user")]
     NotAllowedHere {
         /// The setting.
         key: String,
@@ -59,7 +59,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// There is no place for the user's settings.
-    #[error("neither HOME nor XDG_CONFIG_HOME says where the settings of the user are")]
+    #[error("the settings of the user cannot be found: neither HOME nor XDG_CONFIG_HOME is set")]
     NoHome,
 }
 

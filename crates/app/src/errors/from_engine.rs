@@ -27,7 +27,7 @@ pub fn store(error: &StoreError) -> CommandError {
     match error {
         StoreError::TooNew { .. } => too_new(error),
         StoreError::Unreadable { .. } => {
-            CommandError::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
+            CommandError::new(&codes::PLAN_UNREADABLE, format!("{error}; it was not changed"))
         }
         StoreError::Damaged { .. } => CommandError::new(&codes::CHANGES_DAMAGED, error.to_string()),
         StoreError::Full => CommandError::new(&codes::STORE_FULL, FULL),
@@ -42,13 +42,13 @@ pub fn store(error: &StoreError) -> CommandError {
 fn store_busy() -> CommandError {
     CommandError::new(
         &codes::STORE_BUSY,
-        "another process has kept the store of plans locked for 10 seconds, so this could not be written",
+        "another process has had the store of plans locked for 10 seconds, so this could not be written",
     )
 }
 
 /// A newer program has been at the store.
 fn too_new(error: &impl std::fmt::Display) -> CommandError {
-    CommandError::new(&codes::STORE_TOO_NEW, format!("{error}; it was left as it is"))
+    CommandError::new(&codes::STORE_TOO_NEW, format!("{error}; it was not changed"))
 }
 
 /// No plan was found.
@@ -93,10 +93,13 @@ pub fn plan(error: &PlanStoreError, id: &str) -> CommandError {
         PlanStoreError::NotFound { .. } => {
             CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
         }
-        PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
-        PlanStoreError::QueueFull { queued } => {
-            CommandError::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
+        PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => {
+            busy(id, "another process has just changed its state")
         }
+        PlanStoreError::QueueFull { queued } => CommandError::new(
+            &codes::QUEUE_FULL,
+            format!("{queued} plans wait already, which is the maximum"),
+        ),
         PlanStoreError::Refused(refused) => {
             CommandError::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}")).plan(id)
         }
@@ -121,7 +124,7 @@ pub fn open(error: &EngineOpenError) -> CommandError {
         }
         EngineOpenError::Recovery(error) => CommandError::new(
             &codes::JOURNAL_STUCK,
-            format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
+            format!("an apply that was interrupted can be neither finished nor rolled back yet: {error}"),
         )
         .hint(hints::REMOVE_CAUSE_OR_ABANDON),
     }
@@ -132,12 +135,12 @@ fn open_store(error: &StoreOpenError) -> CommandError {
     match error {
         StoreOpenError::TooNew { .. } => too_new(error),
         StoreOpenError::Foreign { .. } => {
-            failure(format!("{error}; it was left as it is")).hint(hints::MOVE_FILE_AWAY)
+            failure(format!("{error}; it was not changed")).hint(hints::MOVE_FILE_AWAY)
         }
-        StoreOpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are"))
+        StoreOpenError::ForeignLog { log } => failure(format!("{error}; neither was changed"))
             .hint(hints::MOVE_LOG_AWAY)
             .field("log", log.display()),
-        StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is"))
+        StoreOpenError::Corrupt { path, .. } => failure(format!("{error}; it was not changed"))
             .hint(hints::RECOVER_STORE)
             .field("path", path.display()),
         StoreOpenError::Unsupported { .. } => failure(error.to_string()).hint(hints::LOCAL_DIRECTORY),
@@ -174,7 +177,7 @@ pub fn execute(error: &ExecuteError, id: &str) -> CommandError {
         ExecuteError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
         ExecuteError::Complete { .. } => CommandError::new(
             &codes::PLAN_COMPLETE,
-            format!("plan {id} has done its work already, which is kept"),
+            format!("plan {id} has done its work already, and its changes are stored"),
         )
         .plan(id),
         ExecuteError::NotReady { state, .. } => not_ready(*state, id),
@@ -213,8 +216,7 @@ fn not_ready(state: PlanState, id: &str) -> CommandError {
             failure(format!("plan {id} failed in {}", state.phase())).hint(hints::SEE_ERRORS)
         }
         PlanState::Apply(ApplyState::Constrained) => {
-            failure(format!("plan {id} was not applied: something stands in the way"))
-                .hint(hints::SEE_CONFLICTS)
+            failure(format!("plan {id} was not applied: there are conflicts")).hint(hints::SEE_CONFLICTS)
         }
         PlanState::Execute(WorkState::Complete) => {
             failure(format!("plan {id} has done its work; nothing of it failed")).hint(hints::APPLY)
@@ -325,7 +327,7 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
             let failure = CommandError::new(
                 &codes::TOO_LARGE,
                 format!(
-                    "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb, or could not be read"
+                    "plan {id} changed files whose content was not stored: they are larger than capture.max_file_mb, or could not be read"
                 ),
             );
             files.iter().fold(failure, |failure, file| failure.line(file.clone()))
@@ -340,12 +342,12 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
         }
         ApplyError::UndoExpired { .. } => CommandError::new(
             &codes::UNDO_EXPIRED,
-            format!("plan {id} cannot be undone any more: its journal was removed"),
+            format!("plan {id} can no longer be undone: its journal was removed"),
         ),
         ApplyError::UndoDamaged { journal, .. } => CommandError::new(
             &codes::JOURNAL_DAMAGED,
             format!(
-                "plan {id} cannot be undone: its journal is damaged; nothing was written, and {} is left as it is",
+                "plan {id} cannot be undone: its journal is damaged; nothing was written, and {} is not changed",
                 journal.display()
             ),
         ),
@@ -432,7 +434,7 @@ pub fn set_aside(error: &AbandonError, id: &str) -> CommandError {
         AbandonError::NotOpen { .. } => {
             CommandError::new(&codes::NO_OPEN_APPLY, format!("plan {id} has no interrupted apply"))
         }
-        AbandonError::Busy { .. } => busy(id, "somebody works on its apply or on its project"),
+        AbandonError::Busy { .. } => busy(id, "another process works on its apply or on its project"),
         AbandonError::Io(_) => CommandError::new(&codes::IO_FAILED, error.to_string()),
         AbandonError::Store(error) => store(error),
     }
@@ -566,7 +568,7 @@ pub fn cancel(error: &CancelError, id: &str) -> CommandError {
         CancelError::TooLate { .. }
         | CancelError::Final { state: PlanState::Apply(ApplyState::Applied), .. } => CommandError::new(
             &codes::CANCEL_TOO_LATE,
-            format!("plan {id} cannot be cancelled any more: it is being applied, or has been"),
+            format!("plan {id} can no longer be cancelled: it is being applied, or has been"),
         )
         .plan(id),
         CancelError::Final { state, .. } => ended(*state, id),

@@ -65,7 +65,7 @@ pub fn line(decision: &Decision, names: &DecisionNames, look: &OutputStyle) -> S
         text.push_str(&format!("  ← {}", rests.join(", ")));
     }
     if let Some(by) = decision.superseded_by {
-        text.push_str(&format!("  (gave way to {})", names.short(by)));
+        text.push_str(&format!("  (replaced by {})", names.short(by)));
     }
     if decision.is_live() { text } else { look.paint.dim(&text) }
 }
@@ -170,7 +170,7 @@ pub fn render_explanation(facts: &DecisionDetails, id: &str, look: &OutputStyle)
     add("by node", new.node.clone().unwrap_or_default());
     add("follows", seqs(&mut new.parent.into_iter()));
     add("rests upon", seqs(&mut new.depends_on.iter().copied()));
-    add("gave way to", seqs(&mut decision.superseded_by.into_iter()));
+    add("replaced by", seqs(&mut decision.superseded_by.into_iter()));
     let others = affected.decisions.iter().copied().filter(|seq| *seq != decision.seq);
     add("affects", seqs(&mut others.into_iter()));
     add("files", affected.files.join(", "));

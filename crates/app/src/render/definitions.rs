@@ -32,7 +32,7 @@ pub(crate) fn list(
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
     let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
-    let mut table = TextTable::new(&[kind.as_str(), "from", "what it does"]);
+    let mut table = TextTable::new(&[kind.as_str(), "from", "description"]);
     for line in &listed {
         table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line, kind)]);
     }

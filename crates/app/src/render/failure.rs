@@ -113,8 +113,7 @@ fn plan_error(facts: &PlanDetails, id: &str) -> CommandError {
 }
 
 fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
-    let message =
-        format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
+    let message = format!("plan {id} was cancelled; its changes so far are stored, your files are untouched");
     let failure = CommandError::new(&codes::CANCELLED, message);
     match facts.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
         None => failure.hint(hints::SEE_CHANGES).plan(id),
@@ -129,7 +128,7 @@ fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
 /// Nobody works on the plan, and it is not done.
 pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
     let phase = facts.plan.state.phase();
-    let message = format!("plan {id} was broken off in {phase}: the process that worked on it is gone");
+    let message = format!("plan {id} was interrupted in {phase}: the process that worked on it is gone");
     CommandError::new(&codes::PLAN_NOT_READY, message).hint(hints::RESUME_OR_CANCEL).plan(id)
 }
 
@@ -142,7 +141,7 @@ pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> 
         None => Ok(()),
         Some(_) => Err(CommandError::new(
             &codes::PLAN_FINAL,
-            format!("plan {id} was applied and undone: there is nothing to go on with, and nothing to stop"),
+            format!("plan {id} was applied and undone: there is nothing to continue, and nothing to stop"),
         )
         .hint(hints::APPLY_AGAIN)
         .plan(id)),

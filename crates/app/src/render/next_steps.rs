@@ -35,11 +35,11 @@ pub struct NextStep {
 pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
     let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
     let again = NextStep {
-        why: "do it anew, keeping this try",
+        why: "do it again, and keep this attempt",
         command: format!("agents plan execute {id} --again"),
     };
     if facts.owner_is_gone {
-        return vec![step("go on with it", "resume"), step("stop it for good", "cancel")];
+        return vec![step("continue it", "resume"), step("stop it for good", "cancel")];
     }
     match facts.plan.state {
         PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued)
@@ -54,9 +54,9 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
         }
         PlanState::Strategize(WorkState::Complete) => {
             let again =
-                NextStep { why: "have it thought out again", command: say_differently(&facts.plan, id) };
+                NextStep { why: "ask for another strategy", command: say_differently(&facts.plan, id) };
             let again = facts.plan.spec.strategist.as_ref().map(|_| again);
-            let steps = [step("see what it is about to do", "tree"), step("say yes to that", "execute")];
+            let steps = [step("see its strategy", "tree"), step("approve the strategy", "execute")];
             steps.into_iter().chain(again).collect()
         }
         PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued) => {
@@ -70,50 +70,47 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
         PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
             let try_again = match last_error(facts) {
                 Some(record) if wants_network(record, facts) => {
-                    NextStep { why: "do it anew with the network", command: with_network(facts) }
+                    NextStep { why: "do it again with the network", command: with_network(facts) }
                 }
                 Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
                     NextStep { why: "ask differently", command: ask_again_command(facts) }
                 }
                 Some(record) => match raise_command(record, facts, id) {
-                    Some(command) => NextStep { why: "let it use more and go on", command },
+                    Some(command) => NextStep { why: "let it use more and continue", command },
                     None => step("try again", "resume"),
                 },
                 None => step("try again", "resume"),
             };
-            vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
+            vec![step("see why", "errors"), step("see its output", "logs"), try_again]
         }
         PlanState::Execute(WorkState::Complete) if facts.validations.waits_for_trust() => {
             let trust = untrusted_root(facts).map(trust_command);
             let trust = trust.map(|command| NextStep { why: "trust the checks of the project", command });
             let unchecked = format!("agents plan apply {id} --unchecked");
             let unchecked = NextStep { why: "apply it without them", command: unchecked };
-            [step("see what changed", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
+            [step("see its changes", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
         }
         PlanState::Execute(WorkState::Complete) if !facts.validations.may_be_applied() => {
-            vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
+            vec![step("see its output", "logs"), step("see its changes", "diff"), again]
         }
         PlanState::Execute(WorkState::Complete) if facts.net.is_empty() => {
-            vec![step("see what was printed", "logs"), again]
+            vec![step("see its output", "logs"), again]
         }
         PlanState::Execute(WorkState::Complete) => {
-            vec![step("see what changed", "diff"), step("bring it into your files", "apply")]
+            vec![step("see its changes", "diff"), step("apply it to your files", "apply")]
         }
         PlanState::Apply(ApplyState::Constrained) => vec![
-            NextStep {
-                why: "see what stands in the way",
-                command: format!("agents plan diff {id} --conflicts"),
-            },
+            NextStep { why: "see the conflicts", command: format!("agents plan diff {id} --conflicts") },
             step("try again", "apply"),
         ],
         PlanState::Apply(ApplyState::Errored) => vec![step("see why", "errors"), step("try again", "apply")],
         PlanState::Apply(ApplyState::Applied) if facts.plan.undone_at.is_some() => {
             vec![step("apply it again", "apply")]
         }
-        PlanState::Apply(ApplyState::Applied) => vec![step("take it back", "undo")],
+        PlanState::Apply(ApplyState::Applied) => vec![step("undo it", "undo")],
         PlanState::Strategize(WorkState::Cancelled)
         | PlanState::Execute(WorkState::Cancelled)
-        | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
+        | PlanState::Apply(ApplyState::Cancelled) => vec![step("see its changes", "diff")],
     }
 }
 
@@ -177,7 +174,7 @@ pub fn waits_words(facts: &PlanDetails, now: WallMs) -> Option<String> {
 pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
     if facts.owner_is_gone {
         let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
-        return json!({ "reason": "somebody goes on with it", "command": command });
+        return json!({ "reason": "the user resumes it", "command": command });
     }
     if facts.goes_on {
         return Value::Null;
@@ -202,9 +199,9 @@ pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
         }
         PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued) => {
             let command = format!("agents plan execute {id}");
-            return json!({ "reason": "somebody executes it", "command": command });
+            return json!({ "reason": "the user executes it", "command": command });
         }
-        PlanState::Apply(ApplyState::Constrained) => "what stands in the way is removed",
+        PlanState::Apply(ApplyState::Constrained) => "the conflicts are resolved",
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Value::Null,
     };
     let command = next_steps(facts, id).into_iter().next_back().map(|step| step.command);

@@ -236,10 +236,10 @@ fn broken_line(facts: &PlanDetails) -> String {
     if !facts.owner_is_gone {
         return String::new();
     }
-    let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} goes on with it"));
+    let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} resumes it"));
     let keys = keys.unwrap_or_default();
     format!(
-        "  interrupted: the process that ran it is gone; finished steps are kept, the running one starts again{keys}\n"
+        "  interrupted: the process that ran it is gone; finished steps are stored, the running one starts again{keys}\n"
     )
 }
 
@@ -248,7 +248,7 @@ fn error_lines(facts: &PlanDetails, id: &str) -> String {
     let Some(record) = last_error(facts) else { return String::new() };
     let command = command_for(record, facts, id);
     format!(
-        "  {}: {}\n  go on with `{}`\n",
+        "  {}: {}\n  continue with `{}`\n",
         record.error.category(),
         escape_control_chars(record.error.message()),
         escape_control_chars(&command)
@@ -301,7 +301,7 @@ fn phase_lines(facts: &PlanDetails, look: &OutputStyle) -> Vec<String> {
     if let PlanState::Apply(apply) = state {
         let word = match apply {
             ApplyState::Queued => "queued",
-            ApplyState::Processing if facts.owner_is_gone => "broken off",
+            ApplyState::Processing if facts.owner_is_gone => "interrupted",
             ApplyState::Processing => "running",
             ApplyState::Applied if facts.plan.undone_at.is_some() => "undone",
             ApplyState::Applied => "applied",
@@ -360,7 +360,7 @@ fn check_time(facts: &PlanDetails) -> String {
 
 fn work_word(work: WorkState, facts: &PlanDetails) -> &'static str {
     match work {
-        WorkState::Processing if facts.owner_is_gone => "broken off",
+        WorkState::Processing if facts.owner_is_gone => "interrupted",
         WorkState::Queued => "queued",
         WorkState::Processing => "running",
         WorkState::Complete => "done",
@@ -372,7 +372,7 @@ fn work_word(work: WorkState, facts: &PlanDetails) -> &'static str {
 fn coloured(word: &str, paint: Paint) -> String {
     match word.trim_end() {
         "done" | "passed" | "applied" => paint.green(word),
-        "failed" | "refused" | "cancelled" | "broken off" => paint.red(word),
+        "failed" | "refused" | "cancelled" | "interrupted" => paint.red(word),
         "running" | "queued" | "not run" | "undone" => paint.yellow(word),
         _ => word.to_owned(),
     }

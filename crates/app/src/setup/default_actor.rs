@@ -174,7 +174,7 @@ fn untold(replayed: &ReplayedRecording) -> CommandError {
     let file = replayed.file.display();
     CommandError::new(
         &codes::NO_ACTOR,
-        format!("the recording {file} does not say who did it, and nobody is named"),
+        format!("the recording {file} does not name its actor, and the settings name none"),
     )
     .hint(hints::NAME_RECORDED_ACTOR)
     .hint(hints::RECORD_ANEW)
@@ -187,14 +187,11 @@ fn nobody(offers: &[UsableProvider]) -> CommandError {
     let local = offers.iter().filter(|offer| offer.is_local).map(|offer| offer.provider.as_str());
     let failure = CommandError::new(
         &codes::NO_ACTOR,
-        "there is a task and nobody to do it: name a model, a key or an agent program",
+        "there is a task and no actor to do it: name a model, a key or an agent program",
     )
     .line("settings   actor.default and model.default are not set, and no provider names a model")
     .line(format!("keys       none of {} is in the environment", keys.join(", ")))
-    .line(format!(
-        "servers    none on this machine says that it has a model: {}",
-        local.collect::<Vec<_>>().join(", ")
-    ))
+    .line(format!("servers    none on this machine offers a model: {}", local.collect::<Vec<_>>().join(", ")))
     .line(format!("programs   none of {} is on PATH", programs.join(", ")))
     .hint(hints::WITH_KEY)
     .hint(hints::WITH_LOCAL_MODEL)

@@ -35,7 +35,7 @@ pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, CommandError>
     let named = flag.map(Path::to_owned).or_else(|| set(env, "CLEVERAGENTS_DATA_DIR").map(PathBuf::from));
     let found = named.or_else(|| Some(xdg(env, "XDG_DATA_HOME", ".local/share")?.join(FOLDER)));
     let found = found.ok_or_else(|| {
-        CommandError::new(&codes::USAGE, "neither HOME nor XDG_DATA_HOME says where data can be kept")
+        CommandError::new(&codes::USAGE, "there is no place for data: neither HOME nor XDG_DATA_HOME is set")
             .hint(hints::NAME_DATA_DIR)
     })?;
     std::path::absolute(&found).map_err(|error| cannot(&found, "found", &error))

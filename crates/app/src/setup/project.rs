@@ -188,9 +188,9 @@ fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), C
             return Err(CommandError::new(&codes::PROJECT_NESTED, message).hint(hints::GIVE_IT_ONCE));
         }
         let message = if root.starts_with(other) {
-            format!("the project {} lies inside {}", root.display(), other.display())
+            format!("the project {} is inside {}", root.display(), other.display())
         } else if other.starts_with(root) {
-            format!("the project {} lies inside {}", other.display(), root.display())
+            format!("the project {} is inside {}", other.display(), root.display())
         } else {
             continue;
         };

@@ -101,7 +101,7 @@ impl Keys {
     /// # Errors
     /// The terminal cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<KeyPress>> {
-        let gone = || io::Error::other("nobody reads the terminal any more");
+        let gone = || io::Error::other("the thread that reads the terminal has ended");
         if !self.is_asked {
             self.wanted.send(()).map_err(|_| gone())?;
             self.is_asked = true;

@@ -103,7 +103,7 @@ fn where_nobody_is_there_what_would_do_is_told_on_one_screen() {
         "agents config set model.default=ollama/",
         "agents config set actor.default=codex",
         "claude, codex, gemini, aider, goose",
-        "servers    none on this machine says that it has a model: ollama, llamacpp",
+        "servers    none on this machine offers a model: ollama, llamacpp",
     ] {
         assert!(said.stderr.contains(words), "{words}: {}", said.stderr);
     }

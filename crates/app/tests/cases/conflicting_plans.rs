@@ -79,7 +79,7 @@ fn plans_that_will_be_in_conflict_are_told_before_anybody_applies() {
     assert_eq!(person.read("a.txt"), lines(&[(1, "one"), (20, "twenty")]), "as was foretold");
     assert_eq!(person.agents(&["plan", "apply", &second, "--yes"]).exit, 4, "as was foretold");
     let said = person.agents(&["plan", "apply", &fourth, "--yes"]);
-    assert!(said.stderr.contains("b.txt (one deletes it); who is applied first wins"), "{said:?}");
+    assert!(said.stderr.contains("b.txt (one deletes it); the first one applied wins"), "{said:?}");
     assert_eq!(person.agents(&["plan", "cancel", &fifth]).exit, 0);
     assert_eq!(forecast(&person, &fourth), []);
 }

@@ -71,12 +71,12 @@ fn what_is_no_file_among_the_journals_is_set_aside_and_told() {
         let said = person.agents(&["plan", "list"]);
         assert_eq!(said.exit, 0, "{what} {said:?}");
         assert!(
-            said.stderr.contains("was set aside") && said.stderr.contains("journal.no-file"),
+            said.stderr.contains("was moved aside") && said.stderr.contains("journal.no-file"),
             "{what} {said:?}"
         );
         assert!(!place.exists() && !place.is_symlink(), "{what}");
         let again = person.agents(&["plan", "list"]);
-        assert!(again.exit == 0 && !again.stderr.contains("set aside"), "{what} {again:?}");
+        assert!(again.exit == 0 && !again.stderr.contains("moved aside"), "{what} {again:?}");
     }
     assert_eq!(fs::read_to_string(outside).unwrap(), "mine\n");
     assert_eq!(person.agents(&["plan", "apply", &plan, "--yes"]).exit, 0);

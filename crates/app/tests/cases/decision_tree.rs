@@ -105,7 +105,7 @@ fn thinking_again_supersedes_all_below_the_root_and_a_look_at_it_writes_nothing(
     assert_eq!(kinds(&all).len(), 7);
     assert_eq!(all["decisions"][1]["superseded_by"], json!(4), "{all}");
     let text = person.agents(&["plan", "tree", "--superseded"]).stdout;
-    assert!(text.contains("(gave way to "), "{text}");
+    assert!(text.contains("(replaced by "), "{text}");
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert!(person.read("made").contains("- another way"));
 }

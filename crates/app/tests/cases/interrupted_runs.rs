@@ -214,7 +214,7 @@ fn an_apply_whose_project_is_gone_is_shown_and_can_be_set_aside() {
     assert_eq!((&open[0]["plan"], &open[0]["reason"]), (&json!(id), &json!("project_absent")), "{open}");
 
     let set_aside = elsewhere(&person, &["plan", "gc", "--set-aside", &id]);
-    assert!(set_aside.exit == 0 && set_aside.stdout.starts_with("set aside: "), "{set_aside:?}");
+    assert!(set_aside.exit == 0 && set_aside.stdout.starts_with("abandoned: "), "{set_aside:?}");
     let found = elsewhere(&person, &["doctor", "--format", "json"]);
     assert_eq!(found.data()["leftovers"]["open"], json!([]), "{found:?}");
     let none = elsewhere(&person, &["plan", "gc", "--set-aside", &id, "--format", "json"]);

@@ -92,7 +92,7 @@ fn the_status_of_a_failed_plan_says_why_and_what_to_type() {
     let resume = format!("agents plan resume {}", status["short_id"].as_str().unwrap());
     assert!(
         said.stdout.contains("  tool: `sh -c 'exit 3'` exited with status 3\n")
-            && said.stdout.contains(&format!("  go on with `{resume}`\n")),
+            && said.stdout.contains(&format!("  continue with `{resume}`\n")),
         "{}",
         said.stdout
     );

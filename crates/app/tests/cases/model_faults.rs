@@ -175,7 +175,7 @@ fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
     assert!(text.contains(" min more)\n") && reason.ends_with(" min more)"), "{text}");
     let errors = world.person.json(&["plan", "errors"]).data();
     let next = errors["next"]["why"].as_str().unwrap_or_default();
-    assert!(next.starts_with("it goes on by itself: scripted failed too often"), "{errors}");
+    assert!(next.starts_with("it continues by itself: scripted failed too often"), "{errors}");
     assert!(next.ends_with(" min more)"), "{errors}");
     let said = world.agents(&["--format", "json", "plan", "cancel", "@last"]);
     assert_eq!(said.exit, 0, "{said:?}");

@@ -301,7 +301,7 @@ fn a_limit_of_money_that_could_not_be_kept_is_refused_and_one_that_nobody_set_is
     };
     let refused = |said: &CommandOutput, limit: &str| {
         assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
-        let told = format!("what far/m-1 costs is not known, so `{limit}` could not be kept");
+        let told = format!("what far/m-1 costs is not known, so `{limit}` could not be enforced");
         assert!(said.stdout.contains(&told) && said.stdout.contains("[prices."), "{said:?}");
     };
     refused(&made(&["--limit", "cost=1"]), "limits.cost");
@@ -455,7 +455,7 @@ fn an_older_recording_asks_who_did_it() {
     let said = world.person.agents(&words);
     assert!(said.exit == 2 && said.stderr.contains("error[NO_ACTOR]"), "{said:?}");
     assert!(
-        said.stderr.contains("does not say who did it") && said.stderr.contains("--actor coder"),
+        said.stderr.contains("does not name its actor") && said.stderr.contains("--actor coder"),
         "{said:?}"
     );
     std::fs::write(

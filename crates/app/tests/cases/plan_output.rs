@@ -104,7 +104,7 @@ fn a_call_that_died_with_its_process_says_so() {
     assert_eq!(heads(&logs()), ["== call 1  execute  run_command sh -c 'echo ready; sleep 1000'  running"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    let broken_off = "run_command sh -c 'echo ready; sleep 1000'  broken off: its process is gone";
+    let broken_off = "run_command sh -c 'echo ready; sleep 1000'  interrupted: its process is gone";
     assert!(logs().contains(broken_off), "{}", logs());
     assert_eq!(person.json(&["plan", "logs", "@last"]).data()["calls"][0]["state"], "broken_off");
     let outcome = || person.json(&["plan", "status", "@last"]).data()["steps"][0]["outcome"].clone();

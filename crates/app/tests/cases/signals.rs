@@ -122,16 +122,16 @@ fn a_plan_whose_program_is_gone_is_told_as_broken_off() {
     assert_eq!(next, [&json!(resume), &json!(cancel)]);
     let text = person.agents(&["plan", "status"]).stdout;
     assert!(
-        text.contains("  execute     broken off ") && text.contains("process that ran it is gone"),
+        text.contains("  execute     interrupted ") && text.contains("process that ran it is gone"),
         "{text}"
     );
     assert!(text.ends_with(&format!("next  {resume}     {cancel}\n")), "{text}");
     let list = person.agents(&["plan", "list"]).stdout;
-    assert!(list.contains("broken off") && list.contains(&resume) && list.contains(&cancel), "{list}");
+    assert!(list.contains("interrupted") && list.contains(&resume) && list.contains(&cancel), "{list}");
     let watched = person.agents(&["plan", "watch"]);
-    assert!(watched.exit == 4 && watched.stdout.contains("broken off"), "{watched:?}");
+    assert!(watched.exit == 4 && watched.stdout.contains("interrupted"), "{watched:?}");
     let said = person.agents(&["plan", "apply", "@last", "--yes"]);
-    assert!(said.exit == 4 && said.stderr.contains("was broken off in execute"), "{said:?}");
+    assert!(said.exit == 4 && said.stderr.contains("was interrupted in execute"), "{said:?}");
     assert!(said.stderr.contains(&resume), "{said:?}");
     assert_eq!(person.agents(&["plan", "cancel", "@last"]).exit, 0);
     assert_eq!(person.json(&["plan", "status"]).data()["broken_off"], false);

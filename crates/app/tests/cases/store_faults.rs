@@ -180,7 +180,7 @@ fn a_plan_of_a_newer_program_is_left_to_that_and_keeps_nobody_waiting() {
             &said,
             1,
             "PLAN_UNREADABLE",
-            &[&newer, "step `go`", "left as it is", "use the version of `agents` that made it"],
+            &[&newer, "step `go`", "it was not changed", "use the version of `agents` that made it"],
         );
     }
     let listed = answer(&mut office.command(&["plan", "list"]));

@@ -60,7 +60,7 @@ fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
     top.shows("nothing was cancelled");
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "processing", "only a yes is a yes");
     top.types("cy");
-    top.shows(": 1 change kept");
+    top.shows(": 1 change stored");
     assert_eq!(run.0.wait().unwrap().code(), Some(5));
     assert_eq!(alive(&person), 0);
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");

@@ -74,7 +74,7 @@ fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
     let left = world.person.json(&["plan", "execute", "@last", "--detach"]);
     assert_eq!(left.exit, 1, "{left:?}");
     assert!(
-        left.stdout.contains("that has SCRIPTED_KEY: none that lives does, nor does this shell"),
+        left.stdout.contains("that has SCRIPTED_KEY: no running worker does, nor does this shell"),
         "{left:?}"
     );
     let waits = world.person.agents(&["plan", "status", "@last"]).stdout;
@@ -142,7 +142,7 @@ fn a_plan_whose_worker_was_killed_goes_on_with_one_that_has_its_key() {
     while world.person.json(&["plan", "status", "@last"]).data()["state"] != "complete" {}
     let id = left.data()["plan_id"].as_str().unwrap().to_owned();
     let status = world.person.agents(&["plan", "status", &id]).stdout;
-    assert!(status.contains("interrupted: ") && status.contains("has SCRIPTED_KEY goes on"), "{status}");
+    assert!(status.contains("interrupted: ") && status.contains("has SCRIPTED_KEY resumes it"), "{status}");
 
     let mut another = Worker::start(&world, KEY);
     let watched = world.person.json(&["plan", "watch", &id]);

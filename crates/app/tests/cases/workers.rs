@@ -430,7 +430,7 @@ fn a_worker_leaves_alone_what_was_not_left_to_it() {
     assert_eq!(office.ended(&left)["state"], "complete");
     let status = office.status(&made);
     assert_eq!((&status["phase"], &status["state"]), (&json!("execute"), &json!("queued")));
-    assert_eq!(status["waiting"]["reason"], "somebody executes it");
+    assert_eq!(status["waiting"]["reason"], "the user executes it");
     assert_eq!(office.data(&["plan", "execute", &made, "--detach"])["worker_started"], false);
     assert_eq!(office.ended(&made)["state"], "complete");
     worker.send(Signal::TERM);

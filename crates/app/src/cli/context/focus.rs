@@ -113,7 +113,7 @@ impl FocusPaths<'_> {
         match there.or(inside.first()) {
             Some((no, path, _)) => Ok((*no, path.clone())),
             None => {
-                Err(CommandError::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects")))
+                Err(CommandError::new(&codes::PATH_ESCAPES, format!("`{word}` is in none of the projects")))
             }
         }
     }

@@ -80,15 +80,13 @@ async fn verify(
 /// Returns the verdict in words, whether the index is the same, and the failure if it is not.
 fn judge(found: &IndexVerification) -> (&'static str, Option<bool>, Option<CommandError>) {
     match found {
-        IndexVerification::Same => ("verified: an index built from nothing is the same", Some(true), None),
-        IndexVerification::Moving => ("not verified: the files change while they are looked at", None, None),
+        IndexVerification::Same => ("verified: an index built again is the same", Some(true), None),
+        IndexVerification::Moving => ("not verified: the files change while they are read", None, None),
         IndexVerification::Different(paths) => {
-            let failure = CommandError::new(
-                &codes::INDEX_DIFFERS,
-                "an index built from nothing says other things than the one that is kept",
-            );
+            let failure =
+                CommandError::new(&codes::INDEX_DIFFERS, "an index built again differs from the stored one");
             let failure = paths.iter().fold(failure, |failure, path| failure.line(path.to_string()));
-            ("verified: an index built from nothing is different", Some(false), Some(failure))
+            ("verified: an index built again is different", Some(false), Some(failure))
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn offers() -> Vec<ServedTool> {
             "Finds the pieces of this project that matter for a question, within a number of tokens",
         ),
         ("query_history", "Looks through the commits of this project, newest first"),
-        ("get_context_budget", "Tells how many tokens a request for context may fill"),
+        ("get_context_budget", "Returns the number of tokens that a request for context may fill"),
     ];
     let specs = builtin_tools();
     let offer = |(name, description): (&'static str, &'static str)| {

@@ -39,9 +39,9 @@ const CANCEL_WAIT: &str = "30s";
 const CALLS_WAITING_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "\
-Runs commands and agents as plans: in a sandbox of a project, so that the project's files stay as they are until a plan \
-is applied. request_context finds what to read in the project for a question. run_plan starts one and returns at once; show_plan tells how it stands; plan_diff shows what it changed. A \
-plan is named by its id, the beginning of its id, or @last.";
+Runs commands and agents as plans: in a sandbox of a project, so that the project's files do not change until a plan \
+is applied. request_context finds the parts of the project that a question needs. run_plan starts a plan and returns at once; show_plan \
+returns its state; plan_diff returns its changes. A plan is named by its id, the beginning of its id, or @last.";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {
@@ -328,26 +328,26 @@ fn offers() -> Vec<ServedTool> {
                     "phase": text("Only plans in this phase: strategize, execute, apply"),
                     "state": text("Only plans in this state: queued, processing, complete, errored, cancelled, applied, constrained"),
                     "project": text("Only plans of the project in this directory"),
-                    "limit": { "type": "integer", "minimum": 1, "maximum": 1000, "description": "At most so many; 50 unless said" },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": 1000, "description": "Maximum number of plans; 50 by default" },
                 }),
                 &[],
             ),
             true,
         ),
-        offer("show_plan", "Tells how a plan stands, and what can be done with it", of_plan(), true),
+        offer("show_plan", "Returns the state of a plan and the next steps", of_plan(), true),
         offer(
             "plan_diff",
-            "Shows what a plan changed, file by file with its hunks; secrets are hidden",
+            "Returns the changes of a plan, file by file with their hunks; secrets are hidden",
             object(
                 json!({
                     "plan": plan, "paths": texts("Only these files and directories"),
-                    "call": { "type": "integer", "minimum": 1, "description": "Only what this call of a tool changed" },
+                    "call": { "type": "integer", "minimum": 1, "description": "Only the changes of this tool call" },
                 }),
                 &["plan"],
             ),
             true,
         ),
-        offer("plan_errors", "Shows what went wrong in a plan, and what happens next", of_plan(), true),
+        offer("plan_errors", "Returns the errors of a plan, and what happens next", of_plan(), true),
         offer(
             "run_plan",
             "Starts a plan in a sandbox and returns at once: a command, or a task in words for an actor",
@@ -362,11 +362,11 @@ fn offers() -> Vec<ServedTool> {
                         "type": "string", "pattern": "^[^-]",
                         "description": "Instead of a command: a task in words, or the name of an action"
                     },
-                    "actor": text("Who does the task; the setting says unless this does"),
+                    "actor": text("The actor of the task; the setting by default"),
                     "args": texts("Arguments of the action, as NAME=VALUE"),
-                    "projects": texts("Directories to work in, as [NAME=]DIR[:ro]; the server's own unless said"),
+                    "projects": texts("Directories to work in, as [NAME=]DIR[:ro]; those of the server by default"),
                     "checks": texts("Commands for the shell that have to pass before the plan can be applied"),
-                    "invariants": texts("What must hold: sentences, or rules never=GLOB, only=GLOB, max_files=N, max_lines=N"),
+                    "invariants": texts("Invariants: sentences, or rules never=GLOB, only=GLOB, max_files=N, max_lines=N"),
                     "title": text("One line about the plan"),
                     "timeout": text("When to stop a command: 30s, 10m, 2h"),
                 },
@@ -376,13 +376,13 @@ fn offers() -> Vec<ServedTool> {
         ),
         offer(
             "cancel_plan",
-            "Stops a plan for good; what it changed is kept",
-            object(json!({ "plan": plan, "reason": text("Why, for the record") }), &["plan"]),
+            "Stops a plan for good; its changes stay stored",
+            object(json!({ "plan": plan, "reason": text("The reason, which is recorded") }), &["plan"]),
             false,
         ),
         offer(
             "apply_plan",
-            "Brings a plan's changes into the project's files; refused unless the server was started to allow it",
+            "Applies the changes of a plan to the project's files; refused unless the server was started to allow it",
             object(
                 json!({
                     "plan": plan, "only": texts("Only these files, directories, globs or hunks (FILE#N)"),

@@ -128,7 +128,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
                 ReviewEnding::Quit => return Ok(not_applied(&plan)),
                 ReviewEnding::Interrupted => {
                     let message =
-                        format!("the review of plan {} was broken off; nothing was applied", plan.short);
+                        format!("the review of plan {} was stopped; nothing was applied", plan.short);
                     return Err(CommandError::new(&codes::CANCELLED, message));
                 }
             }
@@ -148,7 +148,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         }
         mets = forecast::find_overlaps(&engine, &plan).await?.mets;
         if let Some(warning) = render::forecast::warning(&mets) {
-            invocation.tell(&OutputNote::warning(format!("{warning}; who is applied first wins")));
+            invocation.tell(&OutputNote::warning(format!("{warning}; the first one applied wins")));
         }
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
             return Ok(not_applied(&plan));

@@ -111,7 +111,9 @@ async fn all_in_state(
     }
     let many = counted(found.len(), "plan");
     let unasked = |mut failure: CommandError| {
-        failure.message = format!("this cancels {many}{whose} for good, and nobody is here to say yes");
+        failure.message = format!(
+            "this cancels {many}{whose} for good and needs confirmation, which cannot be asked for here"
+        );
         failure
     };
     if !agreed(&format!("cancel {many}{whose} for good?"), args.yes, invocation).map_err(unasked)? {

@@ -273,7 +273,7 @@ async fn conflicts(engine: &Engine, plan: &NamedPlan) -> Result<CommandReport, C
         }
     }
     if preview.conflicts.is_empty() {
-        text.push_str(&format!("nothing stands in the way of plan {}\n", plan.short));
+        text.push_str(&format!("nothing blocks plan {}\n", plan.short));
     }
     let conflicts: Vec<_> = preview.conflicts.iter().map(from_engine::conflict_json).collect();
     Ok(CommandReport::new(json!({ "plan": plan.id, "conflicts": conflicts, "merged": preview.merged }), text))

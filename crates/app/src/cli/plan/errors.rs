@@ -214,14 +214,14 @@ impl ErrorReport<'_> {
         let steps = render::next_steps::next_steps(self.facts, self.id);
         let first = steps.into_iter().next().map(|step| step.command);
         if self.facts.owner_is_gone {
-            let why = "the process that worked on it is gone: it goes on when you say so".to_owned();
+            let why = "the process that worked on it is gone: it continues when you resume it".to_owned();
             return NextAttempt { why, command: first };
         }
         if let Some(record) = render::failure::last_error(self.facts) {
             let command = Some(render::next_steps::command_for(record, self.facts, self.id));
             let hint = render::failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
-                RecoveryAction::GiveUp => format!("it does not go on by itself: {hint}"),
+                RecoveryAction::GiveUp => format!("it does not continue by itself: {hint}"),
                 RecoveryAction::Ask
                 | RecoveryAction::Retry { .. }
                 | RecoveryAction::Revert
@@ -247,17 +247,17 @@ impl ErrorReport<'_> {
     fn goes_on(&self, last: &ErrorRecord) -> String {
         // A wait for something else begins after the one that was decided, and may be far longer.
         if let Some(words) = render::next_steps::waits_words(self.facts, now()) {
-            return format!("it goes on by itself: {words}");
+            return format!("it continues by itself: {words}");
         }
         let node = &last.error.step().node;
         match last.recovery.action {
             RecoveryAction::Retry { attempt, after } => format!(
-                "it goes on by itself: {node} is tried again, {attempt} of {}, after {}",
+                "it continues by itself: {node} is tried again, {attempt} of {}, after {}",
                 self.retries_of(last),
                 domain::format_wait(after)
             ),
             RecoveryAction::Revert | RecoveryAction::Ask | RecoveryAction::GiveUp | RecoveryAction::Told => {
-                "it goes on by itself".to_owned()
+                "it continues by itself".to_owned()
             }
         }
     }

@@ -64,7 +64,7 @@ async fn set_aside(
         .map(|given_up| {
             let kind = given_up.kind.as_str();
             format!(
-                "set aside: the interrupted {kind} of plan {}; the files are as it left them, its journal is kept as undo/{}.journal\n",
+                "abandoned: the interrupted {kind} of plan {}; the files are as it left them, its journal is undo/{}.journal\n",
                 plan.short, given_up.apply
             )
         })
@@ -89,7 +89,10 @@ fn render(report: &GcReport, dry_run: bool) -> String {
         text.push_str(&format!("the store is smaller by {} KiB\n", bytes / 1024));
     }
     if let Some(why) = kept_because {
-        text.push_str(&format!("the store keeps {} KiB that are free: {why}\n", kept_bytes / 1024));
+        text.push_str(&format!(
+            "the store has {} KiB of free pages that it did not release: {why}\n",
+            kept_bytes / 1024
+        ));
     }
     for stuck in &report.stuck {
         text.push_str(&format!("could not be cleared: {}\n", escape_control_chars(stuck)));

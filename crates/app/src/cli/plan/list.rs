@@ -76,7 +76,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
             && super::facts(&engine, &NamedPlan { id: plan.id, short: short.clone() }).await?.owner_is_gone;
         let state = match plan.state.word() {
             _ if plan.undone_at.is_some() => "undone",
-            _ if is_broken_off => "broken off",
+            _ if is_broken_off => "interrupted",
             word => word,
         };
         let mets = forecasts.get(&plan.id).map(Vec::as_slice).unwrap_or_default();

@@ -81,7 +81,7 @@ fn render(log: &CallLog, is_one_of_all: bool, look: &OutputStyle) -> Vec<u8> {
         }
     }
     if log.left_out > 0 {
-        text.extend(format!("… {} bytes were not kept …\n", log.left_out).into_bytes());
+        text.extend(format!("… {} bytes were not stored …\n", log.left_out).into_bytes());
     }
     text
 }
@@ -97,7 +97,7 @@ fn cut(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
 
 fn head(log: &CallLog, look: &OutputStyle) -> String {
     let call = &log.call;
-    let state = if log.is_broken_off { "broken off: its process is gone" } else { call.state().as_str() };
+    let state = if log.is_broken_off { "interrupted: its process is gone" } else { call.state().as_str() };
     let mut head =
         format!("== call {}  {}  {}  {state}", call.no.0, escape_control_chars(&call.new.node), called(call));
     if let Some(end) = &call.end {

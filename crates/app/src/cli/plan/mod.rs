@@ -123,7 +123,7 @@ fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Co
     if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
-            "this changes your files, and nobody is here to say yes",
+            "this changes your files and needs confirmation, which cannot be asked for here",
         ));
     }
     confirm(&invocation.words_without_secrets(question.to_owned())).map_err(|error| {

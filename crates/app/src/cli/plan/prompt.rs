@@ -50,9 +50,11 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Com
         guided @ (GuidanceOutcome::Kept | GuidanceOutcome::HandedOn) => {
             let facts = super::facts(&engine, &plan).await?;
             let note = match guided {
-                GuidanceOutcome::HandedOn => "it was stopped and begins again; whoever worked on it goes on",
+                GuidanceOutcome::HandedOn => {
+                    "it was stopped and begins again; the process that worked on it continues"
+                }
                 GuidanceOutcome::Kept | GuidanceOutcome::Retried | GuidanceOutcome::Replanned => {
-                    "it is kept, and heeded when the plan goes on"
+                    "it is stored, and the plan heeds it when it continues"
                 }
             };
             // The command did not ask for the plan's state: it is shown, and is no failure of this command.
@@ -86,10 +88,12 @@ async fn preview_guidance(
     let (names, short) = (DecisionNames::new(&all), &plan.short);
     let mut text = match taken {
         GuidanceMode::Besides => {
-            format!("plan {short} would heed it as it goes on; nothing would give way\n")
+            format!("plan {short} would heed it as it continues; no decision would be replaced\n")
         }
         GuidanceMode::Replan => {
-            format!("plan {short} would begin again with a new strategy; these would give way:\n")
+            format!(
+                "plan {short} would begin again with a new strategy; these decisions would be replaced:\n"
+            )
         }
     };
     for decision in all.iter().filter(|decision| affected.decisions.contains(&decision.seq)) {

@@ -171,7 +171,7 @@ fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) 
         let exit =
             render::failure::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
-        let state = if facts.owner_is_gone { "broken off" } else { facts.plan.state.word() };
+        let state = if facts.owner_is_gone { "interrupted" } else { facts.plan.state.word() };
         table.row(vec![
             plan.short.clone(),
             facts.plan.state.phase().to_string(),

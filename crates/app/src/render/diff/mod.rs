@@ -303,7 +303,7 @@ pub fn left_out_line(not_captured: &CaptureOmissions) -> String {
     let mut text =
         if parts.is_empty() { String::new() } else { format!("not captured: {}\n", parts.join(", ")) };
     if *patterns_left_out {
-        text.push_str("too many ignore patterns: those beyond 20,000 or 1 MiB of the project, and long ones, say nothing\n");
+        text.push_str("too many ignore patterns: those beyond 20,000 or 1 MiB of the project, and long ones, are not used\n");
     }
     for line in left_out_parts(not_captured) {
         text.push_str(&format!("{line}\n"));
@@ -434,8 +434,8 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
 fn unread_words(file: &FileDiff) -> Option<&'static str> {
     match file.unread {
         UnreadContent::Nothing => None,
-        UnreadContent::Base => Some("what it was before cannot be read"),
-        UnreadContent::Content => Some("what it is now cannot be read"),
+        UnreadContent::Base => Some("the content before cannot be read"),
+        UnreadContent::Content => Some("the content after cannot be read"),
     }
 }
 
@@ -545,7 +545,7 @@ mod tests {
         file.lines = lines_changed(&file.hunks);
         file.unread = UnreadContent::Base;
         let shown = [ShownDiff::revealed(&file)];
-        let words = "what it was before cannot be read";
+        let words = "the content before cannot be read";
         assert_eq!(
             page(&shown, &CaptureOmissions::default(), &look()),
             format!("M a  +0 -0\na#1  {words}, 2 bytes -> 2 bytes\n\n1 file  +0 -0\n")

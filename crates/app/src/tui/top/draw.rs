@@ -22,13 +22,13 @@ const HELP: &str = "\
 j, down    next plan              k, up  plan before
 d, enter   what it changed        a      review it, apply what you take
 l          what it prints         e      what went wrong
-c          cancel it (asks)       q      quit; what a worker has goes on
+c          cancel it (asks)       q      quit; plans of workers continue
 
 state      phase and state        does   its step, or what it waits for
-time       since it stands so     files  how many it has changed
+time       in this state          files  number of changed files
 clash ! 2  with two plans that are not applied yet it will be in conflict:
            both change the same lines, or one deletes what the other changes;
-           who is applied first wins
+           the first one applied wins
 
 any key goes back";
 

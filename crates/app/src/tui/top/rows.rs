@@ -203,7 +203,7 @@ fn state(glance: &PlanSummary) -> String {
     let plan = &glance.plan;
     let word = match plan.state.word() {
         _ if plan.undone_at.is_some() => "undone",
-        _ if glance.owner_is_gone => "broken off",
+        _ if glance.owner_is_gone => "interrupted",
         "processing" => "running",
         word => word,
     };
