@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::actor::{self, Actor};
 use crate::check;
-use crate::diagnostic::SourcePosition;
+use crate::error::SourcePosition;
 use crate::freeze::RequestedLimits;
 use crate::keys;
 use crate::library::is_name;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use domain::{GraphFlaw, MEMBER_SEPARATOR, NodeKind, PlanGraph, PlanStep, did_you_mean};
 
-use crate::diagnostic::SourcePosition;
+use crate::error::SourcePosition;
 use crate::freeze::RequestedLimits;
 use crate::keys;
 use crate::library::is_reference;

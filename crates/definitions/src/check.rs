@@ -8,11 +8,11 @@ use domain::{CommandLine, Expr, Template, TemplatePath, TemplateScope, nearest};
 use serde_json::Value;
 
 use crate::actor::Actor;
-use crate::diagnostic::{DiagnosticKind, SourcePosition};
+use crate::error::{DiagnosticKind, SourcePosition};
 use crate::library::Library;
 use crate::node::{NodeDef, NodeKindDef};
+use crate::node_references;
 use crate::reader::DefinitionReader;
-use crate::references;
 use crate::spans::ValueSpan;
 
 /// The arguments that an actor is known to be given.
@@ -32,7 +32,7 @@ pub(crate) fn actor(
 ) {
     let all: BTreeSet<String> = actor.nodes.iter().map(|node| node.id.clone()).collect();
     for node in &actor.nodes {
-        references::outside(reader, library, node);
+        node_references::outside(reader, library, node);
         let before = before(actor, node);
         let later = all.difference(&before).cloned().collect();
         let args = match given {

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::{Actor, NODES_MAX, skeleton};
 use crate::check::{self, KnownArguments};
-use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::inherit::InheritedSettings;
 use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 use crate::node::{self, NodeDef, NodeKindDef, RunSpec};

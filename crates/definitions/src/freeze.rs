@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::action::{Action, ActorRef, Check, StrategistRef};
 use crate::actor::Actor;
-use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::flatten::{ActorOrigin, ActorRole, Flattener, ForeignAsk, ITEM, foreign, label, source};
 use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 

@@ -22,7 +22,7 @@ mod action;
 mod actor;
 mod builtin;
 mod check;
-mod diagnostic;
+mod error;
 mod flatten;
 mod freeze;
 mod inherit;
@@ -30,8 +30,8 @@ mod keys;
 mod library;
 mod listing;
 mod node;
+mod node_references;
 mod reader;
-mod references;
 mod repair_step;
 mod schema;
 mod server_tool;
@@ -42,7 +42,7 @@ mod yaml;
 
 pub use action::{Action, ActorRef, Check, StrategistRef};
 pub use actor::{Actor, RepairNode};
-pub use diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+pub use error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 pub use freeze::{
     ChosenActor, FreezeOptions, FrozenDefinition, RequestedLimits, StrategistDefault, freeze_action,
     freeze_actor, preview_action, preview_actor,

@@ -17,7 +17,7 @@ use domain::did_you_mean;
 use crate::action::{self, Action};
 use crate::actor::{self, Actor};
 use crate::check::{self, KnownArguments};
-use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::reader::DefinitionReader;
 use crate::{builtin, yaml};
 

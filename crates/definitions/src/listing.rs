@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::builtin;
-use crate::diagnostic::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
+use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::freeze::{FreezeOptions, FrozenDefinition, preview_action, preview_actor};
 use crate::library::{DefinitionOrigin, DefinitionText, Kind, Library, built_in, files, name_of, source_of};
 

@@ -5,7 +5,7 @@ use domain::{ByteText, CommandLine, NeedsCondition, RelPath, Template};
 use serde_json::{Map, Value, json};
 
 use crate::actor;
-use crate::diagnostic::{DiagnosticKind, SourcePosition};
+use crate::error::{DiagnosticKind, SourcePosition};
 use crate::keys;
 use crate::reader::{DefinitionReader, MapFields};
 use crate::spans::{NodeSpans, ValueSpan};

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use domain::{allowed_durations, did_you_mean, seconds_in};
 use serde_json::Value;
 
-use crate::diagnostic::{Diagnostic, DiagnosticKind, SourcePosition};
+use crate::error::{Diagnostic, DiagnosticKind, SourcePosition};
 use crate::spans::{LineOffsets, ValueSpan};
 use crate::yaml::{Yaml, YamlKey, YamlTree};
 

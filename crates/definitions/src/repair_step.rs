@@ -4,7 +4,7 @@
 use domain::{MEMBER_SEPARATOR, NodeKind, nearest};
 
 use crate::actor::RepairNode;
-use crate::diagnostic::DiagnosticKind;
+use crate::error::DiagnosticKind;
 use crate::flatten::{ActorOrigin, Flattener};
 
 impl Flattener<'_> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::SourcePosition;
+use crate::error::SourcePosition;
 use crate::reader::MapFields;
 use crate::yaml::{Yaml, YamlTree};
 

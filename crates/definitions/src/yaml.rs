@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 
-use crate::diagnostic::SourcePosition;
+use crate::error::SourcePosition;
 
 /// The number of values that aliases may add to a file.
 const ALIASED_VALUES_MAX: usize = 10_000;

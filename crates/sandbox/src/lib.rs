@@ -2,7 +2,7 @@
 //!
 //! # Where to begin
 //! - [`fs::beneath`]: every path is resolved by the kernel, beneath its root.
-//! - [`hidden_paths`]: paths of the machine that no part of a plan sees.
+//! - [`hidden_path_matcher`]: paths of the machine that no part of a plan sees.
 //! - [`content`]: the sink that capture writes contents to, and the source that restore reads them from.
 //! - [`mod@open`] opens a sandbox, [`open::reopen`] one that was retained; [`sandbox::Sandbox`] is an open
 //!   one.

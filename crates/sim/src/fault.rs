@@ -97,14 +97,14 @@ pub(crate) const FAULTS: usize = Fault::ALL.len();
 
 /// The faults of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct FaultPlan {
+pub(crate) struct FaultSchedule {
     is_on: [bool; FAULTS],
     left: [u32; FAULTS],
     counts: [u64; FAULTS],
     have_ended: bool,
 }
 
-impl FaultPlan {
+impl FaultSchedule {
     /// Each kind is on in about a third of all runs, and a tenth of the runs has none.
     pub(crate) fn draw(random: &mut Random, has_flood: bool) -> Self {
         let is_quiet = random.chance(1_000);

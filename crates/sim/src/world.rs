@@ -19,7 +19,7 @@ use sync::{CircuitBreaker, Clock, ManualClock};
 
 use crate::broken_programs::BrokenProgram;
 use crate::executor::{Executor, TaskGroup, yield_now};
-use crate::fault::{Fault, FaultPlan};
+use crate::fault::{Fault, FaultSchedule};
 use crate::machine::SimMachine;
 use crate::promise::Promise;
 use crate::promise_watch::{PromiseWatch, StepDurability};
@@ -42,7 +42,7 @@ pub(crate) struct SimWorld {
     pub(crate) watch: PromiseWatch,
     pub(crate) memory: Arc<MemoryStore>,
     random: Mutex<Random>,
-    faults: Mutex<FaultPlan>,
+    faults: Mutex<FaultSchedule>,
     trace: Mutex<RunTrace>,
     machine: Mutex<SimMachine>,
     days: Mutex<BTreeSet<Day>>,
@@ -65,7 +65,7 @@ impl SimWorld {
     pub(crate) fn new(seed: u64, broken: Option<BrokenProgram>, kept_steps: usize) -> Arc<Self> {
         let mut random = Random::new(seed);
         let scenario = Scenario::draw(&mut random);
-        let faults = FaultPlan::draw(&mut random, scenario.has_flood);
+        let faults = FaultSchedule::draw(&mut random, scenario.has_flood);
         let clock = ManualClock::new();
         Arc::new(Self {
             days: Mutex::default(),
@@ -155,7 +155,7 @@ impl SimWorld {
         }
     }
 
-    pub(crate) fn faults(&self) -> MutexGuard<'_, FaultPlan> {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, FaultSchedule> {
         lock(&self.faults)
     }
 

@@ -2,7 +2,7 @@
 //! gate, and [`serve`] offers ours to other agents.
 //!
 //! ```text
-//!  McpSettings ─► ProgramStarter (the engine: in the sandbox) ─► McpServer: handshake, list ─► (ToolSpec, ForeignTool)… ─► Catalog::add
+//!  McpSettings ─► ProgramStarter (the engine: in the sandbox) ─► McpClient: handshake, list ─► (ToolSpec, ForeignTool)… ─► Catalog::add
 //! ```
 //!
 //! # Invariants
@@ -11,22 +11,22 @@
 //!    out and reported, its others stay; its hints that a tool only reads are not read, the settings say
 //!    that.
 //! 3. A line has a bound, a list has a bound, an answer has a bound.
-//! 4. A server's processes end with [`McpServer`]; its tools then answer that it has ended.
+//! 4. A server's processes end with [`McpClient`]; its tools then answer that it has ended.
 //!
 //! # Not here
 //! Resources, prompts, sampling and questions to the user: none of them is offered to servers. Who may start
 //! which server: the engine.
 
+mod client;
 mod error;
 mod serve;
-mod server;
 mod settings;
 mod tool;
 mod tool_list;
 mod wire;
 
+pub use client::McpClient;
 pub use error::McpError;
 pub use serve::{ANSWER_BYTES_MAX, CALLS_MAX, McpServeError, ServedResult, ServedTool, ToolService, serve};
-pub use server::McpServer;
 pub use settings::McpSettings;
 pub use tool_list::{PAGES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX};

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use actors::mcp::{McpError, McpServer, McpSettings};
+use actors::mcp::{McpClient, McpError, McpSettings};
 use actors::program::{ProgramSpec, UnsandboxedStarter};
 use actors::tool::{Catalog, ForeignTool, ToolError, ToolSource};
 use domain::{ErrorCategory, ErrorClass};
@@ -63,16 +63,16 @@ fn plain_tool(name: &str) -> Value {
     json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } })
 }
 
-async fn started(program: &ProgramSpec, settings: &McpSettings) -> Result<McpServer, McpError> {
+async fn started(program: &ProgramSpec, settings: &McpSettings) -> Result<McpClient, McpError> {
     let scope = CancellationToken::new().observe();
-    McpServer::start("box", settings, program, &starts(Path::new("/")), &scope).await
+    McpClient::start("box", settings, program, &starts(Path::new("/")), &scope).await
 }
 
-async fn running(program: &ProgramSpec) -> McpServer {
+async fn running(program: &ProgramSpec) -> McpClient {
     started(program, &settings("")).await.unwrap()
 }
 
-fn does(server: &McpServer, name: &str) -> Arc<dyn ForeignTool> {
+fn does(server: &McpClient, name: &str) -> Arc<dyn ForeignTool> {
     let (_, does) = server.tools().iter().find(|(spec, _)| spec.name == name).unwrap();
     Arc::clone(does)
 }
@@ -409,7 +409,7 @@ async fn a_cancelled_start_leaves_nothing() {
     let token = CancellationToken::new();
     let scope = token.observe();
     let starting = tokio::spawn(async move {
-        McpServer::start("box", &settings(""), &program, &starts(Path::new("/")), &scope).await
+        McpClient::start("box", &settings(""), &program, &starts(Path::new("/")), &scope).await
     });
     let pid = tokio::task::spawn_blocking(move || std::fs::read_to_string(fifo).unwrap()).await.unwrap();
     let process = watch_of(pid.trim().parse().unwrap());

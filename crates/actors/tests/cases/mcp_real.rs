@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::mcp::{McpServer, McpSettings};
+use actors::mcp::{McpClient, McpSettings};
 use actors::tool::Catalog;
 use serde_json::json;
 use sync::CancellationToken;
@@ -21,7 +21,7 @@ async fn the_reference_server_reads_and_writes_and_says_what_is_wrong() {
         toml::from_str(&format!("command = {command:?}\nread_only = ['read_text_file']")).unwrap();
     let scope = CancellationToken::new().observe();
     let program = settings.program(&|_| None);
-    let server = McpServer::start("files", &settings, &program, &starts(&root), &scope).await.unwrap();
+    let server = McpClient::start("files", &settings, &program, &starts(&root), &scope).await.unwrap();
     assert_eq!(server.problems(), Vec::<String>::new());
     let mut catalog = Catalog::builtin();
     for (spec, does) in server.tools() {

@@ -13,11 +13,11 @@ use domain::{
     PlanState, RecoveryAction, ToolCall, WorkState,
 };
 use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, retained_dir_of};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::next_steps::{command_for, raise_command};
 use crate::errors::{CommandError, Hint, codes, from_engine, hints};
-use crate::output::one_line;
+use crate::output::{escape_control_chars, one_line};
 
 /// Returns the error at which the plan stopped; `None` if it is in no error state.
 pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
@@ -28,6 +28,29 @@ pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
             | PlanState::Apply(ApplyState::Errored)
     );
     facts.errors.last_failure().filter(|_| is_errored)
+}
+
+/// The error for programs; null if the plan is in no error state.
+pub(super) fn error_json(facts: &PlanDetails, id: &str) -> Value {
+    match last_error(facts) {
+        Some(record) => json!({
+            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, facts, id),
+            "command": command_for(record, facts, id),
+        }),
+        None => Value::Null,
+    }
+}
+
+/// The error for people, with the command that repairs it; empty if the plan is in no error state.
+pub(super) fn error_lines(facts: &PlanDetails, id: &str) -> String {
+    let Some(record) = last_error(facts) else { return String::new() };
+    let command = command_for(record, facts, id);
+    format!(
+        "  {}: {}\n  continue with `{}`\n",
+        record.error.category(),
+        escape_control_chars(record.error.message()),
+        escape_control_chars(&command)
+    )
 }
 
 /// Returns the reason why the plan did not come where it was sent: none when it did.

@@ -15,10 +15,10 @@ use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails}
 use serde_json::{Value, json};
 
 use super::diff::{counted, left_out_line};
-use super::failure::{hint_for, last_error};
+use super::failure::{error_json, error_lines};
 use super::isolation;
 use super::next_steps::{
-    asked_at_gate, command_for, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
+    asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
 };
 use super::timeline;
 use super::usage;
@@ -152,16 +152,6 @@ fn gate_line(facts: &PlanDetails) -> Option<String> {
     Some(format!("  waiting: {why}\n"))
 }
 
-fn error_json(facts: &PlanDetails, id: &str) -> Value {
-    match last_error(facts) {
-        Some(record) => json!({
-            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, facts, id),
-            "command": command_for(record, facts, id),
-        }),
-        None => Value::Null,
-    }
-}
-
 /// The plan for people: a head, a line for each phase, the way on.
 pub fn to_text(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
     body(facts, id, look) + &next_line(facts, id, look.paint)
@@ -240,18 +230,6 @@ fn broken_line(facts: &PlanDetails) -> String {
     let keys = keys.unwrap_or_default();
     format!(
         "  interrupted: the process that ran it is gone; finished steps are stored, the running one starts again{keys}\n"
-    )
-}
-
-/// Returns the error, and the command to type.
-fn error_lines(facts: &PlanDetails, id: &str) -> String {
-    let Some(record) = last_error(facts) else { return String::new() };
-    let command = command_for(record, facts, id);
-    format!(
-        "  {}: {}\n  continue with `{}`\n",
-        record.error.category(),
-        escape_control_chars(record.error.message()),
-        escape_control_chars(&command)
     )
 }
 

@@ -453,13 +453,14 @@ fn memory_that_belongs_to_no_process_counts_for_the_command_that_made_it() {
 
 #[test]
 fn a_command_that_fills_the_disk_is_ended_before_it_is_full() {
+    let found = rustix::fs::statvfs(std::env::temp_dir().as_path()).unwrap();
+    let free_mb = found.f_bavail * found.f_frsize / (1024 * 1024);
+    // Other programs write far less meanwhile. Measured once: the file of the first user may be removed while
+    // the second one's command runs.
+    let big_mb = (free_mb / 4).min(16_000);
+    let stays = free_mb.saturating_sub(big_mb / 2);
     for by in users() {
         let person = person();
-        let found = rustix::fs::statvfs(person.home()).unwrap();
-        let free_mb = found.f_bavail * found.f_frsize / (1024 * 1024);
-        // What other programs write meanwhile is far less.
-        let big_mb = (free_mb / 4).min(16_000);
-        let stays = free_mb.saturating_sub(big_mb / 2);
         let script = format!("fallocate -l {big_mb}M big && exec sleep 600");
         let told = bounded(&person, by, &format!("limits.disk = {stays}"), &script);
         assert!(told.contains("`limits.disk`"), "{told}");

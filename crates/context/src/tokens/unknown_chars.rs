@@ -5,7 +5,7 @@
 //! next such place, and costs the most that any way to cut it between makes of it.
 
 use super::char_class::{CharClass, kind, short_form};
-use super::parts::most_tokens_cut;
+use super::piece_bound::most_tokens_cut;
 
 /// The reach of both vocabularies without a cut, within a line.
 pub(super) struct UncutSpan {

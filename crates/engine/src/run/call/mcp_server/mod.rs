@@ -21,7 +21,7 @@ mod start;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actors::mcp::McpServer;
+use actors::mcp::McpClient;
 use actors::tool::{Catalog, ForeignTool, ToolSpec};
 use async_trait::async_trait;
 use domain::{ErrorCategory, NewCall, Phase};
@@ -63,18 +63,18 @@ struct StartedServer {
 /// A server as it is now.
 struct CurrentServer {
     /// None while it is started again, and when that failed.
-    server: Option<McpServer>,
+    server: Option<McpClient>,
     starts: u32,
 }
 
 impl CurrentServer {
     fn is_gone(&self) -> bool {
-        self.server.as_ref().is_none_or(McpServer::is_gone)
+        self.server.as_ref().is_none_or(McpClient::is_gone)
     }
 }
 
 impl StartedServer {
-    fn new(server: McpServer, settings: &ServerSettings, reach: ServerAccess) -> StartedServer {
+    fn new(server: McpClient, settings: &ServerSettings, reach: ServerAccess) -> StartedServer {
         let offered = server.tools().iter().map(|(spec, _)| spec.clone()).collect();
         let problems = server.problems().to_vec();
         let present = Arc::new(Mutex::new(CurrentServer { server: Some(server), starts: 1 }));
@@ -82,7 +82,7 @@ impl StartedServer {
     }
 
     /// If it went away and may be started again: what is left of it, and the how manieth start that is.
-    fn take_gone(&self) -> Option<(Option<McpServer>, u32)> {
+    fn take_gone(&self) -> Option<(Option<McpClient>, u32)> {
         let mut present = lock(&self.present);
         if !present.is_gone() || present.starts >= STARTS_MAX {
             return None;

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use actors::mcp::{McpError, McpServer};
+use actors::mcp::{McpClient, McpError};
 use actors::program::{Pipes, ProgramSpec, ProgramStarter};
 use async_trait::async_trait;
 use domain::{ByteText, CallEnd, CallState, CommandLine, ErrorCategory, NewCall, RootIndex, ToolCall};
@@ -43,7 +43,7 @@ pub(crate) struct ServerStart<'a> {
 
 impl ServerStart<'_> {
     /// The call: turn, admission, start, capture, record.
-    pub(crate) async fn done(&self) -> Result<McpServer, RunError> {
+    pub(crate) async fn done(&self) -> Result<McpClient, RunError> {
         let RunContext { job, state, .. } = self.context.run;
         // Alone unless it cannot write, so that it is known whose the changes are that are found.
         let access = match self.reach {
@@ -56,7 +56,7 @@ impl ServerStart<'_> {
         let tool_call = call.call().clone();
         let starts = PlanServerStarter { starting: self, call: &tool_call, thread: Mutex::default() };
         let started =
-            McpServer::start(self.name, &self.settings.program, &program, &starts, &self.context.scope).await;
+            McpClient::start(self.name, &self.settings.program, &program, &starts, &self.context.scope).await;
         let is_stopped = matches!(started, Err(McpError::Cancelled { .. }));
         if is_stopped {
             job.scope().check()?;
@@ -106,7 +106,7 @@ impl ServerStart<'_> {
         }
     }
 
-    fn end(&self, call: &ToolCall, started: &Result<McpServer, McpError>, wrote: Option<&str>) -> CallEnd {
+    fn end(&self, call: &ToolCall, started: &Result<McpClient, McpError>, wrote: Option<&str>) -> CallEnd {
         let engine = self.context.engine;
         let came_to = match started {
             Ok(_) if wrote.is_some() => (CallState::Failed, wrote.map(str::to_owned), Value::Null),

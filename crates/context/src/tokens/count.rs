@@ -1,7 +1,8 @@
 //! The most tokens that a text can have: cut into pieces as the vocabularies cut it, and each piece bounded.
 //!
 //! A vocabulary cuts a text before it looks anything up: a word with the one mark or blank before it, three
-//! digits, marks with the line ends after them, blanks. What a piece can cost, [`parts`](super::parts) says.
+//! digits, marks with the line ends after them, blanks. What a piece can cost,
+//! [`piece_bound`](super::piece_bound) says.
 //!
 //! A piece that reaches over the end of a line is counted line by line as well. A token that does so is paid
 //! for by the line in which it ends. The line in which it begins pays for the most that can come before it.
@@ -15,7 +16,7 @@
 //! 3. One pass; a byte costs at most a fixed number of steps.
 
 use super::char_class::{CharClass, kind, run, short_form};
-use super::parts::{most_tokens, most_tokens_before};
+use super::piece_bound::{most_tokens, most_tokens_before};
 use super::unknown_chars;
 use super::vocabulary::{LONGEST, PieceHash};
 

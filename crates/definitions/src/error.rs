@@ -1,4 +1,4 @@
-//! Diagnostics of a definition: a problem with its position.
+//! The errors of loading a definition, and the diagnostics in one: a problem with its position.
 
 use std::fmt;
 use std::io;

@@ -3,7 +3,7 @@
 
 use domain::did_you_mean;
 
-use crate::diagnostic::{DiagnosticKind, SourcePosition};
+use crate::error::{DiagnosticKind, SourcePosition};
 use crate::library::Library;
 use crate::node::{NodeDef, NodeKindDef};
 use crate::reader::DefinitionReader;

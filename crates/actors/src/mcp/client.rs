@@ -1,8 +1,8 @@
-//! A server that was started: shaken hands with, its tools listed, and ended.
+//! The client of a started MCP server: it shakes hands, lists the tools, and ends the server.
 //!
 //! # Invariants
 //! 1. A start that fails, is cancelled or is dropped leaves no process.
-//! 2. [`McpServer::end`] returns when its processes are gone.
+//! 2. [`McpClient::end`] returns when its processes are gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// The limit of an unexpected answer that is repeated.
 const SHOWN_BYTES_MAX: usize = 300;
 
-/// A running server.
-pub struct McpServer {
+/// The client of one running server.
+pub struct McpClient {
     service: RunningService<RoleClient, ClientIdentity>,
     process: Arc<dyn ProgramProcess>,
     tools: Vec<(ToolSpec, Arc<dyn ForeignTool>)>,
@@ -48,7 +48,7 @@ impl ClientHandler for ClientIdentity {
     }
 }
 
-impl McpServer {
+impl McpClient {
     /// Starts a server, shakes hands and lists its tools, all within its limit. `program` is what its
     /// settings name, as [`McpSettings::program`] gives it.
     ///
@@ -60,7 +60,7 @@ impl McpServer {
         program: &ProgramSpec,
         starts: &dyn ProgramStarter,
         scope: &Observed,
-    ) -> Result<McpServer, McpError> {
+    ) -> Result<McpClient, McpError> {
         let cancelled = |reason| McpError::Cancelled { server: name.to_owned(), reason };
         let begun = async {
             let not_started = |why| McpError::NotStarted { server: name.to_owned(), why };
@@ -93,7 +93,7 @@ impl McpServer {
             (spec, Arc::new(does) as Arc<dyn ForeignTool>)
         };
         let tools = offered.into_iter().map(tool).collect();
-        Ok(McpServer { service, process, tools, problems })
+        Ok(McpClient { service, process, tools, problems })
     }
 
     /// Its tools, for [`Catalog::add`](crate::tool::Catalog::add).
@@ -119,9 +119,9 @@ impl McpServer {
     }
 }
 
-impl std::fmt::Debug for McpServer {
+impl std::fmt::Debug for McpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpServer").field("tools", &self.tools.len()).finish_non_exhaustive()
+        f.debug_struct("McpClient").field("tools", &self.tools.len()).finish_non_exhaustive()
     }
 }
 
