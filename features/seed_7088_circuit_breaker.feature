@@ -14,10 +14,10 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic": it has read the count and not yet written it
       And thread B records a failure of "semantic": it has read the count and not yet written it
-      And thread A goes on to its end
-      And thread B goes on to its end
-      Then thread A is told that its failure opened the breaker
-      And thread B is told that the breaker was open already
+      And thread A runs to its end
+      And thread B runs to its end
+      Then thread A sees that its failure opened the breaker
+      And thread B sees that the breaker was already open
       And "semantic" is disabled
 
     @naive
@@ -26,11 +26,11 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic": it has read the count and not yet written it
       And thread B records a failure of "semantic": it has read the count and not yet written it
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the naive count of "semantic" is 3 after 4 failures
 
-    Scenario: The fourth failure opens a breaker of threshold four, though the third comes at the same time
+    Scenario: The fourth failure opens a breaker of threshold four, although the third comes at the same time
       Given circuit breakers that open after 4 failures in a row
       And "semantic" has failed 2 times
       When 2 threads record 1 failure of "semantic" each, all starting at once
@@ -43,8 +43,8 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic": it has read the count and not yet written it
       And thread B records a failure of "semantic": it has read the count and not yet written it
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the naive count of "semantic" is 3 after 4 failures
       And "semantic" is enabled
 
@@ -88,8 +88,8 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic": it has read the count and not yet written it
       And thread B <does> from beginning to end
-      And thread A goes on to its end
-      Then thread A is told that its failure was counted
+      And thread A runs to its end
+      Then thread A sees that its failure was counted
       And "semantic" is enabled with 1 failure counted
 
       Examples:
@@ -104,7 +104,7 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic": it has read the count and not yet written it
       And thread B <does> from beginning to end
-      And thread A goes on to its end
+      And thread A runs to its end
       Then "semantic" is disabled
       And the naive count of "semantic" is 3 after 1 failure
 
@@ -117,22 +117,22 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
     Scenario: A success comes before or after the failure that opens the breaker, and never into the middle of it
       Given circuit breakers that open after 3 failures in a row
       When in 300 rounds a success and the third failure in a row of "semantic" meet
-      Then after each round the strategy is enabled, and the two threads were told of one and the same order
+      Then after each round the strategy is enabled, and both threads report the same order
 
     @naive
-    Scenario: A success of the naive breaker re-enables a strategy that has just been disabled, and keeps its count
+    Scenario: A success of the naive breaker re-enables a strategy that has just been disabled, and retains its count
       Given naive circuit breakers that open after 3 failures in a row
       When thread A records a success of "semantic": it has set the count to 0 and not yet touched the disabled set
       And "semantic" has failed 3 times
       And "semantic" is seen to be disabled
-      And thread A goes on to its end
+      And thread A runs to its end
       Then "semantic" is enabled
       And the naive count of "semantic" is 3 after 3 failures
 
     Scenario Outline: <threads> threads that succeed and fail at random leave a breaker that is open exactly if it opened last
       Given circuit breakers that open after 3 failures in a row
       When <threads> threads record <each> outcomes of "semantic" each, all starting at once
-      Then "semantic" was opened once more than it was closed if it is disabled, and else as often
+      Then "semantic" was opened one time more than it was closed if it is disabled, and otherwise equally often
 
       Examples:
         | threads | each |
@@ -151,11 +151,11 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
         | 2       | 1000 |
         | 8       | 500  |
 
-    Scenario: No lock is held while the clock is asked, so a clock that calls the breakers back blocks nobody
+    Scenario: No lock is held while the clock is read, so a clock that calls the breakers back blocks no thread
       Given circuit breakers that open after 3 failures in a row, on a clock that calls them back
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic"
-      Then thread A is told that its failure opened the breaker
+      Then thread A sees that its failure opened the breaker
       And "semantic" is disabled
 
   Rule: ParallelStrategyExecutor is safe under concurrent pipeline invocations
@@ -164,7 +164,7 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       Given circuit breakers that open after <threshold> failures in a row
       And pipelines that run at most 4 strategies at once
       When <pipelines> pipelines run at once, and in each "semantic" <misbehaves> as soon as it has begun in all, while "keyword" finds something
-      Then every pipeline is told that "semantic" <misbehaves> and that "keyword" found something
+      Then every pipeline reports that "semantic" <misbehaves> and that "keyword" found something
       And <counted> failures were counted, <opened> opened the breaker, and <late> came when it was open already
       And the events say <opened> times that "semantic" was disabled
 
@@ -182,8 +182,8 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       Given naive circuit breakers that open after 2 failures in a row
       When pipeline A runs "semantic", which fails: it has read the count and not yet written it
       And pipeline B runs "semantic", which fails: it has read the count and not yet written it
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the naive count of "semantic" is 1 after 2 failures
       And "semantic" is enabled
 
@@ -192,7 +192,7 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And pipelines that run at most 4 strategies at once
       And "semantic" has failed 3 times
       When a pipeline runs "semantic" and "keyword"
-      Then the pipeline is told that "semantic" is disabled for 30 seconds and that "keyword" found something
+      Then the pipeline reports that "semantic" is disabled for 30 seconds and that "keyword" found something
 
     Scenario Outline: After the cool-down one of <pipelines> pipelines tries the strategy, and its success enables it for all
       Given circuit breakers that open after 3 failures in a row
@@ -201,7 +201,7 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       And 30 seconds have passed
       When one pipeline tries "semantic" and is in the middle of it
       And <others> other pipelines run "semantic" at once
-      Then all of the others are told that "semantic" is being tried
+      Then all others see that "semantic" is being tried
       When the one that tries "semantic" succeeds
       Then "semantic" is enabled with 0 failures counted
       And the events say 1 time that "semantic" was enabled

@@ -15,7 +15,7 @@ Feature: Every change entry is in the changeset that it belongs to
       When thread A starts the changeset "second": it is inside the store, and the changeset is not yet visible
       And thread B records the change "b.txt"
       Then thread B is answered that the change was recorded
-      When thread A goes on to its end
+      When thread A runs to its end
       Then the changesets are
         | changeset | state | entries |
         | first     | open  | b.txt   |
@@ -26,12 +26,12 @@ Feature: Every change entry is in the changeset that it belongs to
         | first     | open  | b.txt   |
         | second    | open  | c.txt   |
 
-    Scenario: A changeset that is visible takes the entry, though whoever starts it has not been answered
+    Scenario: A changeset that is visible takes the entry, although the thread that starts it has not been answered
       Given a plan with the started changeset "first"
       When thread A starts the changeset "second": the store has it, and has not answered yet
       And the store shows 2 changesets
       And thread B records the change "b.txt"
-      And thread A goes on to its end
+      And thread A runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state | entries |
@@ -39,12 +39,12 @@ Feature: Every change entry is in the changeset that it belongs to
         | second    | open  | b.txt   |
 
     @naive
-    Scenario: The naive context records into the previous changeset, though the store has a newer one
+    Scenario: The naive context records into the previous changeset, although the store has a newer one
       Given a naive plan with the started changeset "first"
       When thread A starts the changeset "second": the store has it, and has not answered yet
       And the store shows 2 changesets
       And thread B records the change "b.txt"
-      And thread A goes on to its end
+      And thread A runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state | entries |
@@ -56,7 +56,7 @@ Feature: Every change entry is in the changeset that it belongs to
       When thread A starts the changeset "first": it is inside the store, and the changeset is not yet visible
       And thread B records the change "b.txt"
       Then thread B is answered "No active changeset. Call start_changeset() first."
-      When thread A goes on to its end
+      When thread A runs to its end
       Then the changesets are
         | changeset | state | entries |
         | first     | open  |         |
@@ -71,7 +71,7 @@ Feature: Every change entry is in the changeset that it belongs to
       When thread A starts the changeset "first": the list has grown, and its last place is still empty
       And thread B records the change "b.txt"
       Then thread B crashes with "IndexError: list index out of range"
-      When thread A goes on to its end
+      When thread A runs to its end
       Then the changesets are
         | changeset | state | entries |
         | first     | open  |         |
@@ -89,7 +89,7 @@ Feature: Every change entry is in the changeset that it belongs to
       Given a plan with the started changeset "first"
       When thread B records the change "b.txt": it is inside the store, and nothing is recorded yet
       And thread A starts the changeset "second"
-      And thread B goes on to its end
+      And thread B runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state | entries |
@@ -101,7 +101,7 @@ Feature: Every change entry is in the changeset that it belongs to
       Given a naive plan with a lock round its lookup, and the started changeset "first"
       When thread B records the change "b.txt": it has looked up the changeset, and nothing is recorded yet
       And thread A starts the changeset "second"
-      And thread B goes on to its end
+      And thread B runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state | entries |
@@ -126,7 +126,7 @@ Feature: Every change entry is in the changeset that it belongs to
       Given a plan with the started changeset "first"
       When thread B records the change "b.txt" into "first": it is inside the store, and nothing is recorded yet
       And thread A starts the changeset "second"
-      And thread B goes on to its end
+      And thread B runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state | entries |
@@ -137,7 +137,7 @@ Feature: Every change entry is in the changeset that it belongs to
       Given a plan with the started changeset "first"
       When thread B records the change "b.txt" into "first": it is inside the store, and nothing is recorded yet
       And thread A closes the changeset "first", which tells of 0 entries
-      And thread B goes on to its end
+      And thread B runs to its end
       Then thread B is answered that "first" is closed, and gets the change "b.txt" back
       And the changesets are
         | changeset | state  | entries |
@@ -147,7 +147,7 @@ Feature: Every change entry is in the changeset that it belongs to
       Given a plan with the started changeset "first"
       When thread B records the change "b.txt" into "first": the store has it, and has not answered yet
       And thread A closes the changeset "first", which tells of 1 entry
-      And thread B goes on to its end
+      And thread B runs to its end
       Then thread B is answered that the change was recorded
       And the changesets are
         | changeset | state  | entries |

@@ -14,21 +14,21 @@ Feature: No error of a plan is lost, and every one is counted once
       When thread A records the error "A timed out": it is inside the store, and nothing is recorded yet
       And thread B records the error "B timed out": it is inside the store, and nothing is recorded yet
       And the history of the plan is seen to be empty
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the history of the plan is
         | seq | message     | answer  |
         | 1   | A timed out | retry 1 |
         | 2   | B timed out | retry 2 |
-      And each thread was answered what the history says
+      And each thread received the answer that the history records
 
     @naive
     Scenario: The naive service loses the error of the thread that was first, when both found no history
       Given a naive plan without errors
       When thread A records the error "A timed out": it found no history, and has made one that is not yet assigned
       And thread B records the error "B timed out": it found no history, and has made one that is not yet assigned
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the history of the plan is
         | seq | message     | answer  |
         | 1   | B timed out | retry 1 |
@@ -37,12 +37,12 @@ Feature: No error of a plan is lost, and every one is counted once
       Given a plan without errors
       When thread A records the error "A timed out": <where>
       And thread B records the error "B timed out"
-      And thread A goes on to its end
+      And thread A runs to its end
       Then the history of the plan is
         | seq | message  | answer  |
         | 1   | <first>  | retry 1 |
         | 2   | <second> | retry 2 |
-      And each thread was answered what the history says
+      And each thread received the answer that the history records
 
       Examples:
         | where                                                | first       | second      |
@@ -55,8 +55,8 @@ Feature: No error of a plan is lost, and every one is counted once
       Given a plan without errors, with 1 retry per step
       When thread A records the error "A timed out": it is inside the store, and nothing is recorded yet
       And thread B records the error "B timed out": it is inside the store, and nothing is recorded yet
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the history of the plan is
         | seq | message     | answer  |
         | 1   | A timed out | retry 1 |
@@ -67,8 +67,8 @@ Feature: No error of a plan is lost, and every one is counted once
       Given a naive plan without errors, whose history is found or created by setdefault
       When thread A records the error "A timed out": it has counted the retries, and nothing is recorded yet
       And thread B records the error "B timed out": it has counted the retries, and nothing is recorded yet
-      And thread A goes on to its end
-      And thread B goes on to its end
+      And thread A runs to its end
+      And thread B runs to its end
       Then the history of the plan is
         | seq | message     | answer  |
         | 1   | A timed out | retry 1 |
@@ -78,7 +78,7 @@ Feature: No error of a plan is lost, and every one is counted once
       Given a plan without errors, with <limit> retries per step
       When <threads> threads record <each> errors each for one step, all starting at once
       Then each retry from the first to number <retries> was answered once, and "ask" <asked> times
-      And <total> errors are in the history, numbered from 1 without a gap, <kept> of them kept whole
+      And <total> errors are in the history, numbered from 1 without a gap, <kept> of them stored in full
 
       Examples:
         | threads | each | limit | retries | asked | total | kept |
@@ -96,7 +96,7 @@ Feature: No error of a plan is lost, and every one is counted once
       Then the history of the plan is
         | seq | message     | answer  |
         | 1   | A timed out | retry 1 |
-      And each thread was answered what the history says
+      And each thread received the answer that the history records
       And the details of the plan's errors are
         | key  | values    |
         | host | one three |
@@ -123,7 +123,7 @@ Feature: No error of a plan is lost, and every one is counted once
       Given a plan without errors
       When thread A records the error "A timed out": it is inside the store, and nothing is recorded yet
       And another worker takes over the job of the plan
-      And thread A goes on to its end
+      And thread A runs to its end
       Then thread A is answered that its lease is lost
       And the history of the plan is
         | seq | message | answer |

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         "plans" => print!("{}", domain::plan::table_markdown()),
         "action-schema" => println!("{:#}", definitions::action_schema()),
         "actor-schema" => println!("{:#}", definitions::actor_schema()),
+        "envelope-schema" => println!("{:#}", app::output::envelope::schema()),
         "errors" => print!("{}", app::errors::codes::markdown()),
         unknown => {
             eprintln!("error: nothing prints `{unknown}`");

@@ -24,8 +24,11 @@ const GENERATED: [GeneratedSection; 5] = [
 ];
 
 /// A file that is printed whole: where it lies, and the name that the example knows it by.
-const FILES: [(&str, &str); 2] =
-    [("schema/action.json", "action-schema"), ("schema/actor.json", "actor-schema")];
+const FILES: [(&str, &str); 3] = [
+    ("schema/action.json", "action-schema"),
+    ("schema/actor.json", "actor-schema"),
+    ("schema/envelope.json", "envelope-schema"),
+];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     crate::no_arguments("docs", arguments)?;

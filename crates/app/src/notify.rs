@@ -62,19 +62,19 @@ impl Need {
     }
 
     /// Returns the need of a plan by all its facts; `None` if it needs nothing.
-    pub fn from_plan(facts: &PlanDetails) -> Option<Need> {
-        if facts.owner_is_gone {
+    pub fn from_plan(details: &PlanDetails) -> Option<Need> {
+        if details.owner_is_gone {
             return Some(Need::GoOn);
         }
-        if facts.live_job.is_some() || facts.goes_on {
+        if details.live_job.is_some() || details.goes_on {
             return None;
         }
-        let is_complete = facts.plan.state == PlanState::Execute(WorkState::Complete);
-        let checks = &facts.validations;
+        let is_complete = details.plan.state == PlanState::Execute(WorkState::Complete);
+        let checks = &details.validations;
         if is_complete && !checks.lets_through() && !checks.waits_for_trust() {
             return Some(Need::Checks);
         }
-        Need::at_rest(&facts.plan, !facts.net.is_empty())
+        Need::at_rest(&details.plan, !details.net.is_empty())
     }
 
     /// Returns the need in a word or two.
@@ -139,10 +139,10 @@ impl Notifier {
 
 async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<PlanId>) {
     while let Some(plan) = settled.recv().await {
-        let Ok(facts) = engine.plan_details(plan).await else { continue };
-        let Some(need) = Need::from_plan(&facts) else { continue };
+        let Ok(details) = engine.plan_details(plan).await else { continue };
+        let Some(need) = Need::from_plan(&details) else { continue };
         let short = engine.short_id(plan).await.unwrap_or_else(|_| plan.to_string());
-        let Some(prepared) = prepare(&command, &facts, need, &short) else { continue };
+        let Some(prepared) = prepare(&command, &details, need, &short) else { continue };
         let name = command.first().cloned().unwrap_or_default();
         let ran = tokio::task::spawn_blocking(move || run_bounded(prepared)).await;
         if let Ok(Err(why)) = ran {
@@ -153,9 +153,9 @@ async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<
 }
 
 /// The user's command, with the news as its last argument, and in its environment in parts.
-fn prepare(command: &[String], facts: &PlanDetails, need: Need, short: &str) -> Option<Command> {
+fn prepare(command: &[String], details: &PlanDetails, need: Need, short: &str) -> Option<Command> {
     let (program, arguments) = command.split_first()?;
-    let plan = &facts.plan;
+    let plan = &details.plan;
     let mut prepared = Command::new(program);
     prepared.args(arguments).arg(need.sentence(short, &plan.title));
     prepared.env("AGENTS_PLAN", plan.id.to_string()).env("AGENTS_STATE", plan.state.to_string());
@@ -180,7 +180,7 @@ fn run_bounded(mut command: Command) -> Result<(), String> {
             Ok(None) if began.elapsed() < COMMAND_MAX => std::thread::sleep(COMMAND_LOOK_EVERY),
             Ok(None) => {
                 kill(&mut child);
-                return Err(format!("it was not done after {COMMAND_MAX:?}, and was killed"));
+                return Err(format!("it took longer than {COMMAND_MAX:?} and was killed"));
             }
             Err(error) => return Err(error.to_string()),
         }

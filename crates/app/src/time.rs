@@ -14,7 +14,7 @@ use domain::{DURATION_UNITS, WallMs, format_seconds, seconds_in};
 
 /// The reason why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no duration: write a number and a unit, like 30s, 10m, 2h or 1h30m")]
+#[error("`{text}` is not a duration: write a number and a unit, like 30s, 10m, 2h or 1h30m")]
 pub struct DurationError {
     text: String,
 }
@@ -90,7 +90,7 @@ mod tests {
         }
         assert_eq!(
             parse_duration("soon").unwrap_err().to_string(),
-            "`soon` is no duration: write a number and a unit, like 30s, 10m, 2h or 1h30m"
+            "`soon` is not a duration: write a number and a unit, like 30s, 10m, 2h or 1h30m"
         );
     }
 

@@ -59,7 +59,7 @@ pub enum Error {
         focus: Focus,
     },
     /// The request is about more than it may be.
-    #[error("a request may be about 64 things for sure, this names {count}")]
+    #[error("a request may have at most 64 focus entries, this one has {count}")]
     FocusTooMany {
         /// The number that it names.
         count: usize,
@@ -68,7 +68,7 @@ pub enum Error {
     #[error("there is no project number {}", .0.0)]
     ProjectUnknown(ProjectIndex),
     /// There is no project to look into.
-    #[error("there is no project to look into")]
+    #[error("there is no project to search")]
     NoProject,
     /// A project's rules cannot be read.
     #[error(transparent)]

@@ -18,9 +18,9 @@ use crate::check;
 use crate::error::SourcePosition;
 use crate::freeze::RequestedLimits;
 use crate::keys;
-use crate::library::is_name;
 use crate::node::{self, PROMPT_BYTES_MAX};
 use crate::reader::{DefinitionReader, MapFields};
+use crate::search_path::is_name;
 use crate::yaml::{Yaml, YamlTree};
 
 /// The limit of a description.
@@ -176,7 +176,8 @@ fn description(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<
     let text = text.trim_end().to_owned();
     let length = text.chars().count();
     if text.is_empty() || text.contains('\n') || length > DESCRIPTION_CHARS_MAX {
-        let rule = format!("one line of 1 to {DESCRIPTION_CHARS_MAX} letters; longer text is for `prompt`");
+        let rule =
+            format!("one line of 1 to {DESCRIPTION_CHARS_MAX} characters; longer text belongs in `prompt`");
         reader.wrong(tree.at, format!("`description` is {rule}"));
     }
     Some(text)
@@ -199,13 +200,13 @@ fn read_args(reader: &DefinitionReader<'_>, tree: &YamlTree) -> BTreeMap<String,
         if !is_name(name) {
             reader.wrong(
                 key.at,
-                format!("`{name}` is no name of an argument: small letters, digits, `-` and `_`"),
+                format!("`{name}` is not a valid name for an argument: use lower-case letters, digits, `-` and `_`"),
             );
         }
         if RESERVED.contains(&name.as_str()) {
             reader.wrong(
                 key.at,
-                format!("an argument cannot be called `{name}`: that is a value of every plan"),
+                format!("an argument cannot be named `{name}`: every plan has a value of that name"),
             );
         }
         if let Some(other) =
@@ -266,7 +267,7 @@ fn read_checks(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateS
         return Vec::new();
     };
     if items.len() > CHECKS_MAX {
-        reader.wrong(tree.at, format!("{} checks are more than {CHECKS_MAX}", items.len()));
+        reader.wrong(tree.at, format!("there are {} checks, at most {CHECKS_MAX} are allowed", items.len()));
         return Vec::new();
     }
     items.iter().filter_map(|item| read_check(reader, item, known)).collect()
@@ -319,10 +320,7 @@ fn read_check(reader: &DefinitionReader<'_>, tree: &YamlTree, known: &TemplateSc
 /// Refuses a check with the name of a rule: its result counts for its name, so it would count for the rule.
 fn refuse_name_of_rule(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str) {
     if name.starts_with(RULE_PREFIX) {
-        reader.wrong(
-            at,
-            format!("the name of a check does not begin with `{RULE_PREFIX}`: rules have such names"),
-        );
+        reader.wrong(at, format!("the name of a check cannot begin with `{RULE_PREFIX}`: names of rules do"));
     }
 }
 
@@ -332,7 +330,10 @@ fn read_invariants(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<Invari
         return Vec::new();
     };
     if items.len() > INVARIANTS_MAX {
-        reader.wrong(tree.at, format!("{} invariants are more than {INVARIANTS_MAX}", items.len()));
+        reader.wrong(
+            tree.at,
+            format!("there are {} invariants, at most {INVARIANTS_MAX} are allowed", items.len()),
+        );
     }
     items.iter().filter_map(|item| read_invariant(reader, item)).collect()
 }

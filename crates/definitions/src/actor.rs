@@ -1,8 +1,8 @@
 //! An actor, as it is written: nodes that need each other.
 //!
 //! # Invariants
-//! Of an actor without findings: its nodes have names, what they need is there, none need each other in a
-//! circle, `result` is a node, and so is what `fix` begins with.
+//! In an actor without findings, nodes have names, their needs exist, and no needs form a circle. `result` is
+//! a node, and so is the first part of `fix`.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use domain::{GraphFlaw, MEMBER_SEPARATOR, NodeKind, PlanGraph, PlanStep, did_you
 use crate::error::SourcePosition;
 use crate::freeze::RequestedLimits;
 use crate::keys;
-use crate::library::is_reference;
 use crate::node::{self, BRIEF, NodeDef, NodeKindDef};
 use crate::reader::{DefinitionReader, MapFields};
+use crate::search_path::is_reference;
 use crate::yaml::{Yaml, YamlTree};
 
 /// The node of an actor that is one.
@@ -90,7 +90,7 @@ fn read_nodes(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<NodeDef> {
         let is_id = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if key.name.is_empty() || key.name.len() > 64 || !key.name.chars().all(is_id) {
             let rule = "letters, digits, `-` and `_`, at most 64";
-            reader.wrong(key.at, format!("`{}` is no name for a node: {rule}", key.name));
+            reader.wrong(key.at, format!("`{}` is not a valid name for a node: use {rule}", key.name));
         }
         let node = match reader.fields(tree, "a node") {
             Some(fields) => NodeDef { at: key.at, ..node::read(reader, &key.name, &fields, &[]) },
@@ -101,10 +101,10 @@ fn read_nodes(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<NodeDef> {
         }
     }
     if fields.entries().next().is_none() {
-        reader.wrong(tree.at, "there is no node");
+        reader.wrong(tree.at, "an actor needs at least one node");
     }
     if nodes.len() > NODES_MAX {
-        reader.wrong(tree.at, format!("{} nodes are more than {NODES_MAX}", nodes.len()));
+        reader.wrong(tree.at, format!("there are {} nodes, at most {NODES_MAX} are allowed", nodes.len()));
     }
     nodes
 }
@@ -161,7 +161,7 @@ fn node_called<'n>(
     let found = nodes.iter().find(|node| node.id == name);
     if found.is_none() {
         let meant = did_you_mean(name, nodes.iter().map(|node| node.id.as_str()));
-        reader.wrong(at, format!("`{key}` names `{name}`, which is no node{meant}"));
+        reader.wrong(at, format!("`{key}` names `{name}`, which is not a node{meant}"));
     }
     found
 }
@@ -183,7 +183,7 @@ fn fix(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, nodes: &[NodeDef])
             let outer = node_called(reader, ("fix", tree.at), outer, nodes)?;
             if !matches!(outer.does, NodeKindDef::Actor { .. }) {
                 let message =
-                    format!("`fix` names `{name}`, and node `{}` has no nodes: it is no actor", outer.id);
+                    format!("`fix` names `{name}`, but node `{}` has no nodes: it is not an actor", outer.id);
                 reader.wrong(tree.at, message);
                 return None;
             }
@@ -243,7 +243,10 @@ pub(crate) fn limits(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Requeste
 
 pub(crate) fn refuse_bad_name(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str) {
     if !is_reference(name) {
-        reader.wrong(at, format!("`{name}` is no name of an actor: small letters, digits, `-` and `_`"));
+        reader.wrong(
+            at,
+            format!("`{name}` is not a valid name for an actor: use lower-case letters, digits, `-` and `_`"),
+        );
     }
 }
 

@@ -6,7 +6,7 @@
 
 use actors::agents;
 
-use crate::library::Kind;
+use crate::search_path::Kind;
 
 const ACTORS: [(&str, &str); 7] = [
     ("aider", include_str!("builtin/aider.yaml")),

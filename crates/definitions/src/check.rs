@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::error::{DiagnosticKind, SourcePosition};
-use crate::library::Library;
 use crate::node::{NodeDef, NodeKindDef};
 use crate::node_references;
 use crate::reader::DefinitionReader;
+use crate::search_path::Library;
 use crate::spans::ValueSpan;
 
 /// The arguments that an actor is known to be given.
@@ -128,7 +128,7 @@ fn condition_holds(
     match Expr::parse(text) {
         Err(flaw) => {
             let letter = text.get(..flaw.at).map_or(0, |before| before.chars().count()) + 1;
-            reader.wrong(at, format!("`{key}: {text}`, at letter {letter}: {flaw}"));
+            reader.wrong(at, format!("`{key}: {text}`, at character {letter}: {flaw}"));
         }
         Ok(expr) => {
             for why in expr.paths().into_iter().filter_map(refuse) {

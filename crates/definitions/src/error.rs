@@ -94,7 +94,7 @@ fn headline(findings: &[Diagnostic]) -> String {
     match findings {
         [only] => only.to_string(),
         [first, ..] => format!("{} has {} faults", first.file, findings.len()),
-        [] => "the definition is not sound".to_owned(),
+        [] => "the definition is not valid".to_owned(),
     }
 }
 

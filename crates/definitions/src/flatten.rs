@@ -9,7 +9,7 @@
 //! # Invariants
 //! 1. A step comes after all that it needs; among those that could come next the first in the file does.
 //! 2. What an argument was given for never becomes an option of a program.
-//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it: one
+//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it. One
 //!    that came with a project gets nothing without the user's yes by naming a built-in one.
 //! 4. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
 //!    [`NODES_MAX`].
@@ -26,10 +26,10 @@ use serde_json::{Map, Value, json};
 use crate::actor::{Actor, NODES_MAX, skeleton};
 use crate::check::{self, KnownArguments};
 use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
-use crate::inherit::InheritedSettings;
-use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
+use crate::inherit::NodeDefaults;
 use crate::node::{self, NodeDef, NodeKindDef, RunSpec};
 use crate::reader::DefinitionReader;
+use crate::search_path::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 use crate::server_tool::ServerTool;
 use crate::{TOOL_GROUPS, TOOL_NAMES};
 
@@ -100,7 +100,7 @@ struct ActorScope {
     given: BTreeMap<String, Value>,
     /// The condition of the actors around it.
     only_if: Option<Expr>,
-    inherited: InheritedSettings,
+    inherited: NodeDefaults,
 }
 
 impl<'a> Flattener<'a> {
@@ -135,7 +135,7 @@ impl<'a> Flattener<'a> {
             prefix: String::new(),
             given: BTreeMap::new(),
             only_if: None,
-            inherited: InheritedSettings::default(),
+            inherited: NodeDefaults::default(),
         };
         self.fix = self.add_nodes(whose, &scope);
         self.names.pop();
@@ -209,7 +209,7 @@ impl<'a> Flattener<'a> {
         if self.names.iter().any(|outer| outer == nested) {
             let circle = self.names.iter().skip_while(|outer| *outer != nested).map(String::as_str);
             let circle: Vec<&str> = circle.chain([nested]).collect();
-            let message = format!("actors are made of each other: {}", circle.join(" → "));
+            let message = format!("actors contain each other: {}", circle.join(" → "));
             return self.report(whose, DiagnosticKind::ActorCycle, node.place("actor"), message);
         }
         if self.names.len() >= DEPTH_MAX {
@@ -241,7 +241,7 @@ impl<'a> Flattener<'a> {
         }
         let prefix = format!("{name}{MEMBER_SEPARATOR}");
         let inner =
-            ActorScope { prefix, given, only_if: only_if.clone(), inherited: InheritedSettings::from(node) };
+            ActorScope { prefix, given, only_if: only_if.clone(), inherited: NodeDefaults::from(node) };
         self.names.push(nested.to_owned());
         let (file, found) = (label(&loaded), self.findings.len());
         // A foreign definition gets no more by naming a trusted one than by itself.
@@ -444,7 +444,7 @@ impl<'a> Flattener<'a> {
                 let rule = if text.len() > WORD_BYTES_MAX {
                     Some(format!("an argument of a program has at most {WORD_BYTES_MAX} bytes; use `stdin:`"))
                 } else if before.begins_with_value() && text.starts_with('-') && !is_past_options {
-                    Some(format!("node `{}` would take it for an option: put `--` before it there", node.id))
+                    Some(format!("node `{}` would read it as an option: put `--` before it there", node.id))
                 } else {
                     None
                 };
@@ -471,8 +471,10 @@ impl<'a> Flattener<'a> {
         let inner = match inner {
             Ok(template) => template,
             Err(text) => {
-                let message =
-                    format!("`{text}` cannot stand before a placeholder: it ends with a sign of its own");
+                let message = format!(
+                    "`{text}` cannot come directly before a placeholder: it ends with a character that has its \
+                     own meaning there"
+                );
                 self.report(whose, DiagnosticKind::Invalid, node.at, message);
                 return Template::default();
             }
@@ -532,9 +534,9 @@ impl<'a> Flattener<'a> {
                     match (template.only_path(), template.plain()) {
                         (Some(path), _) => Ok(Expr::Path(path.clone())),
                         (None, Some(plain)) => Ok(Expr::Literal(Value::String(plain))),
-                        (None, None) => {
-                            Err(format!("`{name}` is a text with placeholders, which a condition cannot see"))
-                        }
+                        (None, None) => Err(format!(
+                            "`{name}` is a text with placeholders, which a condition cannot read"
+                        )),
                     }
                 }
                 Some(value) => Ok(Expr::Literal(value.clone())),

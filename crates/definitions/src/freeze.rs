@@ -16,7 +16,7 @@ use crate::action::{Action, ActorRef, Check, StrategistRef};
 use crate::actor::Actor;
 use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::flatten::{ActorOrigin, ActorRole, Flattener, ForeignAsk, ITEM, foreign, label, source};
-use crate::library::{DefinitionOrigin, Kind, Library, LoadedDefinition};
+use crate::search_path::{DefinitionOrigin, Kind, Library, LoadedDefinition};
 
 /// The name of an actor that an action defines itself.
 const INLINE: &str = "inline";

@@ -9,16 +9,16 @@ use crate::node::NodeDef;
 
 /// The settings that the nodes of an actor inherit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InheritedSettings {
+pub(crate) struct NodeDefaults {
     timeout_s: Option<u64>,
     retries: Option<u32>,
     ignore: Vec<String>,
 }
 
-impl InheritedSettings {
+impl NodeDefaults {
     /// The settings that this node, which represents an actor and has inherited itself, hands on.
-    pub(crate) fn from(node: &NodeDef) -> InheritedSettings {
-        InheritedSettings { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
+    pub(crate) fn from(node: &NodeDef) -> NodeDefaults {
+        NodeDefaults { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
     }
 
     /// The node with what it inherits.

@@ -66,210 +66,203 @@ pub(crate) const ACTION: &[KeyDoc] = &[
     key(
         "description",
         KeyType::Text,
-        "What it does, in one line of at most 200 letters; a template of the arguments. Required.",
+        "The purpose, in one line of at most 200 characters; a template of the arguments. Required.",
     ),
     key(
         "prompt",
         KeyType::Text,
-        "The task as actors are told it; a template of the arguments. The description when it is left out.",
+        "The task as actors receive it; a template of the arguments. Default: the description.",
     ),
     key(
         "definition_of_done",
         KeyType::TextOrTexts,
-        "When it is done: told to actors and shown at review. What can be checked belongs under `validations`.",
+        "The definition of done, for actors and for review. Put conditions that a command can check under \
+         `validations`.",
     ),
     key(
         "args",
         KeyType::MapOf(ARG),
-        "Arguments, given by `--arg NAME=VALUE`. Commands of the shell find them in $ARG_NAME.",
+        "Arguments, given by `--arg NAME=VALUE`. Shell commands read them from $ARG_NAME.",
     ),
     key(
         "actor",
         KeyType::Actor,
-        "Who does it: the name of an actor, or an actor. `actor.default` when it is left out.",
+        "The actor that executes it: a name or a definition. Default: `actor.default`.",
     ),
     key(
         "strategist",
         KeyType::Actor,
-        "Who thinks about it before, without writing: the name of an actor, an actor, or `none`.",
+        "The actor that plans it without writing: a name, a definition, or `none`.",
     ),
     key(
         "validations",
         KeyType::ListOf(CHECK),
-        "Commands that have to exit with 0 before the result can be applied.",
+        "Commands that must exit with 0 before the result can be applied.",
     ),
     key(
         "invariants",
         KeyType::ListOf(INVARIANT),
-        "What must hold of the changes: sentences for models, and rules that are checked.",
+        "Conditions on the changes: sentences for models, and rules that are checked.",
     ),
     key(
         "automation",
         KeyType::OneOf(&AUTOMATIONS),
-        "What goes on without asking; it can only be stricter than what the user allows.",
+        "The steps that need no confirmation; it can only be stricter than the user's setting.",
     ),
-    key(
-        "limits",
-        KeyType::Keys(LIMITS),
-        "What it may use all in all; it can only be less than what the user allows.",
-    ),
-    key("read_only", KeyType::Boolean, "Whether nothing is to be written: it ends with its answer."),
+    key("limits", KeyType::Keys(LIMITS), "The limits in total; they can only be lower than the user's."),
+    key("read_only", KeyType::Boolean, "If true, nothing is written: the result is the answer."),
 ];
 
 pub(crate) const ARG: &[KeyDoc] = &[
     key(
         "type",
         KeyType::OneOf(&ARG_TYPES),
-        "What it is; `string` when it is left out. A list is given by repeating `--arg`.",
+        "The type; default: `string`. A list is given by repeating `--arg`.",
     ),
-    key("default", KeyType::Anything, "What it is when it is not given. Without one it has to be given."),
-    key("description", KeyType::Text, "What it means, in one line."),
+    key("default", KeyType::Anything, "The value if none is given. Without a default, a value is required."),
+    key("description", KeyType::Text, "The meaning, in one line."),
     key(
         "pattern",
         KeyType::Text,
-        "A regular expression that a string, or every string of a list, has to match.",
+        "A regular expression that a string, or every string of a list, must match.",
     ),
-    key("choices", KeyType::Anything, "A list of all that it can be."),
+    key("choices", KeyType::Anything, "The list of allowed values."),
     key(
         "min",
         KeyType::Number,
-        "The smallest number, the fewest letters of a string, the fewest strings of a list.",
+        "The smallest number, the shortest string in characters, or the shortest list.",
     ),
-    key(
-        "max",
-        KeyType::Number,
-        "The largest number, the most letters of a string, the most strings of a list.",
-    ),
+    key("max", KeyType::Number, "The largest number, the longest string in characters, or the longest list."),
 ];
 
 pub(crate) const CHECK: &[KeyDoc] = &[
-    key("name", KeyType::Text, "Its name; the command when it is left out."),
+    key("name", KeyType::Text, "The name; default: the command."),
     key(
         "run",
         KeyType::TextOrTexts,
         "The command: a list is program and arguments, a text is for the shell (`sh -ec`). Exit 0 passes.",
     ),
-    key("mode", KeyType::OneOf(&MODES), "Whether it can block the apply; `required` when it is left out."),
-    key("timeout", KeyType::Span, "When it is ended; 10m when it is left out."),
-    key("cwd", KeyType::Text, "Where it runs, below the project's root."),
+    key(
+        "mode",
+        KeyType::OneOf(&MODES),
+        "`required` blocks the apply if the check fails, `informational` does not; default: `required`.",
+    ),
+    key("timeout", KeyType::Span, "The time limit; default: 10m."),
+    key("cwd", KeyType::Text, "The working directory, below the project's root."),
 ];
 
 pub(crate) const INVARIANT: &[KeyDoc] = &[
-    key("text", KeyType::Text, "What must hold, in words."),
+    key("text", KeyType::Text, "The condition, in words."),
     key("never", KeyType::TextOrTexts, "Globs of files that must not be touched."),
     key("only", KeyType::TextOrTexts, "Globs of the only files that may be touched."),
-    key("max_files", KeyType::Count { min: 0, max: u64::MAX >> 1 }, "How many files may be touched."),
+    key(
+        "max_files",
+        KeyType::Count { min: 0, max: u64::MAX >> 1 },
+        "The maximum number of files that may be touched.",
+    ),
     key(
         "max_lines",
         KeyType::Count { min: 0, max: u64::MAX >> 1 },
-        "How many lines may be added and removed.",
+        "The maximum number of lines that may be added and removed.",
     ),
 ];
 
 pub(crate) const LIMITS: &[KeyDoc] = &[
-    key("time", KeyType::Span, "How long it may work."),
+    key("time", KeyType::Span, "The maximum working time."),
     key(
         "steps",
         KeyType::Count { min: 0, max: 1_000_000_000 },
-        "How many nodes may be run; to try one again is none.",
+        "The maximum number of nodes that run; retries do not count.",
     ),
     key(
         "tool_calls",
         KeyType::Count { min: 0, max: 1_000_000_000 },
-        "How many tools may be called, commands and checks too.",
+        "The maximum number of tool calls, including commands and checks.",
     ),
     key(
         "tokens",
         KeyType::Count { min: 0, max: 1_000_000_000_000 },
-        "How many tokens models may read and write.",
+        "The maximum number of tokens that models read and write.",
     ),
-    key("cost", KeyType::Number, "How many dollars models may cost."),
+    key("cost", KeyType::Number, "The maximum cost of models, in dollars."),
     key(
         "parallel",
         KeyType::Count { min: 1, max: domain::PARALLEL_MAX as u64 },
-        "How many nodes run beside each other.",
+        "The maximum number of nodes that run concurrently.",
     ),
 ];
 
 pub(crate) const ACTOR: &[KeyDoc] = &[
-    key("description", KeyType::Text, "What it is good for, in one line."),
-    key(
-        "nodes",
-        KeyType::Nodes,
-        "Its nodes by their names. An actor of one node has the keys of the node instead.",
-    ),
+    key("description", KeyType::Text, "The purpose, in one line."),
+    key("nodes", KeyType::Nodes, "The nodes by name. An actor of one node has the keys of the node instead."),
     key(
         "fix",
         KeyType::Text,
-        "The node that is run again, with what was found, when a required validation failed; `ID/CHILD` within an actor.",
+        "The node that runs again, with the findings, if a required validation failed; `ID/CHILD` within an actor.",
     ),
     key(
         "result",
         KeyType::Text,
-        "The node whose text is the answer; the last that nobody needs when it is left out.",
+        "The node whose text is the answer; default: the last node that no other node needs.",
     ),
-    key(
-        "limits",
-        KeyType::Keys(LIMITS),
-        "What it may use all in all; it can only be less than what the user allows.",
-    ),
+    key("limits", KeyType::Keys(LIMITS), "The limits in total; they can only be lower than the user's."),
 ];
 
 pub(crate) const NODE: &[KeyDoc] = &[
-    key("needs", KeyType::Texts, "The nodes that have to be settled before it."),
-    key("if", KeyType::Condition, "A condition; when it does not hold the node is skipped."),
-    key("on", KeyType::OneOf(&ON), "How its needs have to have ended; `success` when it is left out."),
+    key("needs", KeyType::Texts, "The nodes that must end before it starts."),
+    key("if", KeyType::Condition, "A condition; if it is false, the node is skipped."),
+    key("on", KeyType::OneOf(&ON), "The required outcome of its needs; default: `success`."),
     key(
         "timeout",
         KeyType::Span,
-        "When it is ended; 10m for a model or a tool, 30m for others when it is left out. Of an actor: each of its nodes.",
+        "The time limit; default: 10m for a model or a tool, 30m for others. For an actor: of each of its nodes.",
     ),
     key(
         "retries",
         KeyType::Count { min: 0, max: RETRIES_MAX },
-        "How often it is done again when it failed; its changes are taken back first.",
+        "The number of retries after a failure; its changes are rolled back first.",
     ),
-    key("ignore", KeyType::Texts, "Globs of files that it may change and that are no part of the result."),
+    key("ignore", KeyType::Texts, "Globs of files that it may change and that are not part of the result."),
     key("repeat", KeyType::Keys(REPEAT), "A bounded loop around the node."),
 ];
 
 pub(crate) const REPEAT: &[KeyDoc] = &[
-    key("until", KeyType::Condition, "A condition on what the node left; the loop ends when it holds."),
+    key("until", KeyType::Condition, "A condition on the result of the node; the loop ends when it is true."),
     key(
         "max",
         KeyType::Count { min: 1, max: domain::REPEAT_MAX as u64 },
-        "How often the node is done at most.",
+        "The maximum number of times that the node runs.",
     ),
 ];
 
 pub(crate) const MODEL: &[KeyDoc] = &[
     key("model", KeyType::Text, "The model, as PROVIDER/NAME; `default` is the setting `model.default`."),
-    key("system", KeyType::Text, "What the model is told about its part; a template."),
+    key("system", KeyType::Text, "The system prompt of the model; a template."),
     key(
         "prompt",
         KeyType::Text,
-        "What the model is asked; a template. `{{prompt}}`, the whole brief, when it is left out.",
+        "The prompt of the model; a template. Default: `{{prompt}}`, the whole brief.",
     ),
     key(
         "tools",
         KeyType::Texts,
         "Tools and groups of tools that it may call: read, write, shell are the groups and the default.",
     ),
-    key("context", KeyType::Keys(CONTEXT), "How much of the project is put before the prompt."),
+    key("context", KeyType::Keys(CONTEXT), "The amount of project context that is put before the prompt."),
     key(
         "max_turns",
         KeyType::Count { min: 1, max: TURNS_MAX },
-        "How often the model is asked at most; 50 when it is left out.",
+        "The maximum number of turns of the model; default: 50.",
     ),
     key(
         "output",
         KeyType::Map,
-        "The fields that its answer has to have, with their types: string, integer, number, boolean, list.",
+        "The required fields of its answer, with their types: string, integer, number, boolean, list.",
     ),
 ];
 
 pub(crate) const CONTEXT: &[KeyDoc] =
-    &[key("tokens", KeyType::Count { min: 0, max: CONTEXT_TOKENS_MAX }, "How many tokens of it at most.")];
+    &[key("tokens", KeyType::Count { min: 0, max: CONTEXT_TOKENS_MAX }, "The maximum number of tokens.")];
 
 pub(crate) const TOOL: &[KeyDoc] = &[
     key("tool", KeyType::Text, "The name of a tool."),
@@ -288,35 +281,27 @@ pub(crate) const EXTERNAL: &[KeyDoc] = &[
         KeyType::Texts,
         "An agent program that speaks the Agent Client Protocol on its standard input and output.",
     ),
-    key(
-        "prompt",
-        KeyType::Text,
-        "What it is asked; a template. `{{prompt}}`, the whole brief, when it is left out.",
-    ),
+    key("prompt", KeyType::Text, "The prompt; a template. Default: `{{prompt}}`, the whole brief."),
 ];
 
 /// Keys of both kinds of programs.
 pub(crate) const PROGRAM: &[KeyDoc] = &[
-    key("stdin", KeyType::Text, "What it reads on its standard input; a template."),
-    key("cwd", KeyType::Text, "Where it runs, below the project's root."),
-    key("env", KeyType::TextMap, "Variables set for it; their values are templates."),
-    key("pass_env", KeyType::Texts, "Names of variables that it gets from your environment."),
-    key("network", KeyType::Boolean, "Whether it may use the network; not when it is left out."),
+    key("stdin", KeyType::Text, "The standard input; a template."),
+    key("cwd", KeyType::Text, "The working directory, below the project's root."),
+    key("env", KeyType::TextMap, "Environment variables of the command; their values are templates."),
+    key("pass_env", KeyType::Texts, "Names of variables that are passed from your environment."),
+    key("network", KeyType::Boolean, "True if it may use the network; default: false."),
     key(
         "allow_loopback",
         KeyType::Counts { min: 1, max: 65_535 },
-        "Ports of this machine that it may reach at its own loopback, where its network is one of its own.",
+        "Ports of this machine that it may reach at its own loopback, if it has a network of its own.",
     ),
     key("writable", KeyType::Texts, "Paths outside the project that it may write."),
-    key(
-        "writes",
-        KeyType::Boolean,
-        "Whether it may change files of the project; it may when it is left out.",
-    ),
+    key("writes", KeyType::Boolean, "True if it may change files of the project; default: true."),
 ];
 
 pub(crate) const NESTED: &[KeyDoc] = &[
-    key("actor", KeyType::Text, "The name of another actor, whose nodes are run in this one's place."),
+    key("actor", KeyType::Text, "The name of another actor, whose nodes run in place of this one."),
     key("with", KeyType::Map, "Its arguments; texts are templates."),
 ];
 

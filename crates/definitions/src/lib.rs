@@ -1,7 +1,7 @@
 //! Definitions: actions and actors as people write them, in YAML, and what a plan freezes of them.
 //!
 //! # The lifecycle of a definition
-//! `library` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which
+//! `search_path` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which
 //! everything knows its place. `reader`, `action`, `actor` and `node` make an [`Action`] or an [`Actor`] of
 //! the tree. `check` looks at templates and conditions, `flatten` puts nested actors into one list of steps,
 //! and `freeze` joins all that with the arguments into a [`FrozenDefinition`], which a plan stores.
@@ -27,13 +27,13 @@ mod flatten;
 mod freeze;
 mod inherit;
 mod keys;
-mod library;
 mod listing;
 mod node;
 mod node_references;
 mod reader;
 mod repair_step;
 mod schema;
+mod search_path;
 mod server_tool;
 mod show;
 mod spans;
@@ -47,13 +47,13 @@ pub use freeze::{
     ChosenActor, FreezeOptions, FrozenDefinition, RequestedLimits, StrategistDefault, freeze_action,
     freeze_actor, preview_action, preview_actor,
 };
-pub use library::{
-    ConfiguredNames, DEFINITION_BYTES_MAX, DefinitionOrigin, Kind, Library, LoadedDefinition, is_name,
-    is_reference,
-};
 pub use listing::DefinitionListing;
 pub use node::{NodeDef, NodeKindDef, RunSpec};
 pub use schema::{action_schema, actor_schema};
+pub use search_path::{
+    ConfiguredNames, DEFINITION_BYTES_MAX, DefinitionOrigin, Kind, Library, LoadedDefinition, is_name,
+    is_reference,
+};
 pub use server_tool::ServerTool;
 pub use show::{action_value, actor_value};
 pub use spans::NodeSpans;

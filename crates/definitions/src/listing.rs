@@ -9,7 +9,9 @@ use std::path::Path;
 use crate::builtin;
 use crate::error::{DefinitionError, Diagnostic, DiagnosticKind, SourcePosition};
 use crate::freeze::{FreezeOptions, FrozenDefinition, preview_action, preview_actor};
-use crate::library::{DefinitionOrigin, DefinitionText, Kind, Library, built_in, files, name_of, source_of};
+use crate::search_path::{
+    DefinitionOrigin, DefinitionText, Kind, Library, built_in, files, name_of, source_of,
+};
 
 /// A line of a list.
 #[derive(Clone, Debug, PartialEq)]

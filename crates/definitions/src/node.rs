@@ -234,7 +234,7 @@ fn repeat(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Option<domain::Repe
     let until = fields.get("until").and_then(|tree| condition(reader, "until", tree));
     let max = fields.get("max").and_then(|tree| reader.count("max", tree, 1, domain::REPEAT_MAX.into()));
     if fields.get("until").is_none() || fields.get("max").is_none() {
-        reader.wrong(tree.at, "a loop needs its bound: `repeat: {until: CONDITION, max: N}`");
+        reader.wrong(tree.at, "a loop needs a bound: `repeat: {until: CONDITION, max: N}`");
     }
     Some(domain::Repeat { until: until?, max: u8::try_from(max?).ok()? })
 }
@@ -250,7 +250,7 @@ fn model(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKi
     if let Some(name) = model.as_deref().filter(|name| !is_model(name)) {
         reader.wrong(
             tree.at,
-            format!("`{name}` is no model: write PROVIDER/NAME, like openai/gpt-5, or `default`"),
+            format!("`{name}` is not a model: write PROVIDER/NAME, like openai/gpt-5, or `default`"),
         );
     }
     let tools = fields.get("tools").map(|tree| tools(reader, tree));
@@ -338,8 +338,9 @@ fn tool(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKin
     Some(NodeKindDef::Tool { name, with })
 }
 
-/// Holds the arguments against the tool's schema. What a server's tool takes is known when the server is
-/// asked, and what a placeholder becomes when the node runs: a text, so that what takes none cannot be one.
+/// Holds the arguments against the tool's schema. The arguments of a server's tool are known when the server
+/// is asked, and the value of a placeholder when the node runs. That value is a text, so an argument that
+/// takes no text cannot be one.
 fn fits(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str, with: &Value) {
     let catalog = Catalog::builtin();
     let Ok(tool) = catalog.find(name) else { return };
@@ -351,7 +352,7 @@ fn fits(reader: &DefinitionReader<'_>, at: SourcePosition, name: &str, with: &Va
             && !problem.contains("is not of type")
     };
     for problem in problems.iter().filter(|problem| !may_pass(problem)) {
-        reader.wrong(at, format!("{name} does not take this: {problem}"));
+        reader.wrong(at, format!("the arguments of {name} are not valid: {problem}"));
     }
 }
 
@@ -392,7 +393,8 @@ fn run(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<RunSpec>
 
 fn external(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     if let Some(tree) = fields.get("stdin") {
-        reader.wrong(tree.at, "an `external` agent is spoken to on its standard input: use `prompt`");
+        reader
+            .wrong(tree.at, "an `external` agent receives its messages on its standard input: use `prompt`");
     }
     let tree = fields.get("external")?;
     if let Yaml::Text(_) = tree.value {
@@ -412,7 +414,7 @@ fn program(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, key: &'static 
     let env = fields.get("env").and_then(|tree| reader.fields(tree, "an `env`")).map(|fields| {
         let variables = fields.entries().filter_map(|(key, tree)| {
             if key.name.is_empty() || key.name.contains(['=', '\0']) {
-                reader.wrong(key.at, format!("`{}` is no name of a variable", key.name));
+                reader.wrong(key.at, format!("`{}` is not a valid name for a variable", key.name));
             }
             Some((key.name.clone(), reader.text(&key.name, tree)?))
         });
@@ -444,7 +446,7 @@ pub(crate) fn command(reader: &DefinitionReader<'_>, key: &str, tree: &YamlTree)
         if let Some(at) = Template::found_in(line) {
             let shown: String = line[at..].chars().take(40).collect();
             let message = format!(
-                "`{shown}`: a line for the shell has no placeholders, since a value would be read as code; \
+                "`{shown}`: a line for the shell cannot have placeholders, because a value would be read as code; \
                  use \"$ARG_NAME\" for an argument, `env:` for other values, or write a list"
             );
             reader.report(DiagnosticKind::TemplateInShell, reader.spot(tree).of(line, at), message);
@@ -479,7 +481,10 @@ fn writable(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<String> {
         if !path.starts_with('/') && !path.starts_with("~/") {
             reader.wrong(
                 *at,
-                format!("`{path}` is not outside: `writable` takes absolute paths, or such with `~/`"),
+                format!(
+                    "`{path}` is not outside the project: `writable` takes absolute paths, or paths that \
+                    begin with `~/`"
+                ),
             );
         }
     }
@@ -489,8 +494,8 @@ fn writable(reader: &DefinitionReader<'_>, tree: &YamlTree) -> Vec<String> {
 fn nested(reader: &DefinitionReader<'_>, id: &str, fields: &MapFields<'_>) -> Option<NodeKindDef> {
     if let Some((key, _)) = fields.entry("repeat") {
         let message = format!(
-            "`repeat` is for a node that works itself, and node `{id}` stands for an actor: write it at the node of \
-             that actor that is to be done again"
+            "node `{id}` is an actor, which cannot have `repeat`: put it on the node of that actor that is to \
+             be repeated"
         );
         reader.wrong(key.at, message);
     }

@@ -4,9 +4,9 @@
 use domain::did_you_mean;
 
 use crate::error::{DiagnosticKind, SourcePosition};
-use crate::library::Library;
 use crate::node::{NodeDef, NodeKindDef};
 use crate::reader::DefinitionReader;
+use crate::search_path::Library;
 use crate::server_tool::ServerTool;
 
 /// The model that the settings name: whose it is they know.
@@ -41,7 +41,7 @@ fn server(reader: &DefinitionReader<'_>, library: &Library, at: SourcePosition, 
         let meant = did_you_mean(server, servers.iter().map(String::as_str));
         reader.wrong(
             at,
-            format!("`{tool}`: your settings describe no server `{server}` ([mcp.{server}]){meant}"),
+            format!("`{tool}`: your settings define no server `{server}` ([mcp.{server}]){meant}"),
         );
     }
 }

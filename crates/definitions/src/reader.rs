@@ -1,7 +1,7 @@
 //! Takes a tree apart, key by key, and collects what is wrong with it.
 //!
 //! # Invariants
-//! Every key of a map is either taken or reported as unknown; every value that is taken is of the wanted type
+//! Every key of a map is either taken or reported as unknown. Every value that is taken is of the wanted type
 //! or reported as wrong.
 //!
 //! # Not here
@@ -70,7 +70,7 @@ impl<'f> DefinitionReader<'f> {
             Yaml::Map(entries) => {
                 for (at, (key, _)) in entries.iter().enumerate() {
                     if entries[..at].iter().any(|(earlier, _)| earlier.name == key.name) {
-                        self.wrong(key.at, format!("the key `{}` stands here twice", key.name));
+                        self.wrong(key.at, format!("the key `{}` is given twice", key.name));
                     }
                 }
                 Some(MapFields { entries, at: tree.at, what })

@@ -23,7 +23,8 @@ impl Flattener<'_> {
         let mender = self.menders.get(&name)?.clone();
         if let (None, Some(at)) = (&mender, fix.at) {
             let message = format!(
-                "`fix` names `{0}`, an actor in which nobody mends: name one of its nodes, as {0}{MEMBER_SEPARATOR}NODE",
+                "`fix` names `{0}`, an actor without a `fix` of its own: name one of its nodes, like \
+                 {0}{MEMBER_SEPARATOR}NODE",
                 fix.node
             );
             self.report(whose, DiagnosticKind::Invalid, at, message);
@@ -44,7 +45,7 @@ impl Flattener<'_> {
             Some(meant) => format!("; did you mean `{outer}{MEMBER_SEPARATOR}{meant}`?"),
             None => format!("; `{outer}` has {}", names.join(", ")),
         };
-        let message = format!("`fix` names `{}`, which is no node{all}", fix.node);
+        let message = format!("`fix` names `{}`, which is not a node{all}", fix.node);
         self.report(whose, DiagnosticKind::Invalid, at, message);
     }
 }

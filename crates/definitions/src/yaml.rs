@@ -71,19 +71,19 @@ pub(crate) fn parse(text: &str) -> Result<YamlTree, YamlError> {
 fn in_our_words(error: &serde_saphyr::Error) -> String {
     match error {
         serde_saphyr::Error::MultipleDocuments { .. } => {
-            "a file is one definition: there is a second document behind `---`".to_owned()
+            "a file is one definition: there is a second document after `---`".to_owned()
         }
         serde_saphyr::Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            "an alias stands within what it stands for".to_owned()
+            "an alias refers to a value that contains it".to_owned()
         }
         serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
-            format!("its aliases stand for more than {ALIASED_VALUES_MAX} values")
+            format!("its aliases expand to more than {ALIASED_VALUES_MAX} values")
         }
         serde_saphyr::Error::AliasError { error, .. } => in_our_words(error),
         other => {
             let text = other.to_string();
             let why = text.lines().next().unwrap_or_default().trim();
-            format!("this is no YAML: {}", without_place(why))
+            format!("this is not valid YAML: {}", without_place(why))
         }
     }
 }

@@ -203,7 +203,7 @@ impl Arg {
             match compile_pattern(pattern) {
                 _ if !has_text => flaws.push(format!("`pattern` is for a string or a list, not for {kind}")),
                 Ok(_) => {}
-                Err(why) => flaws.push(format!("`pattern` is no regular expression: {why}")),
+                Err(why) => flaws.push(format!("`pattern` is not a regular expression: {why}")),
             }
         }
         if self.kind == ArgType::Boolean && (self.min.is_some() || self.max.is_some()) {
@@ -305,7 +305,7 @@ impl Arg {
                 Ok(regex) if regex.is_match(text) => {}
                 Ok(_) => return broken(format!("it has to match `{pattern}`")),
                 Err(why) => {
-                    return broken(format!("its pattern `{pattern}` is no regular expression: {why}"));
+                    return broken(format!("its pattern `{pattern}` is not a regular expression: {why}"));
                 }
             }
         }

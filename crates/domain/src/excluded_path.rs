@@ -12,7 +12,7 @@ pub const NO_PROJECT: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".clevera
 const PASSED_OVER: [std::ops::RangeInclusive<char>; 4] =
     ['\u{200c}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{206a}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
 
-/// Returns whether a path is, or is below, such a directory at any depth: it is never captured, written or
+/// Returns whether a path is, or is below, such a directory at any depth. It is never captured, written or
 /// shown, and naming it does not change that.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! The types and rules of CleverAgents: a plan's jobs, changes and errors, and their transitions.
 //!
 //! Everything here is a value and a function on values. A store stores the values and calls the functions
-//! inside its own atomic step; a test or a simulation calls the same functions without a store.
+//! inside its own atomic step. A test or a simulation calls the same functions without a store.
 //!
 //! # Where to begin
 //! [`PlanRecord`] is all that is stored of one plan's run, and its methods are every write to it. They join
@@ -67,8 +67,9 @@ pub use change::digest::{ChangesetDigest, changeset_digest};
 pub use change::file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
 pub use change::net::{NetChange, NetChangeFold, PathChange, carriers, fold, fold_all, net_hash};
 pub use change::selection::{
-    ChangeSelection, HunkAddress, HunkAddressInvalid, ProjectAlias, SelectableChange, SelectedChange,
-    SelectedPart, SelectionError, change_address,
+    ChangeChoice, ChangeSelection, ConflictTake, HunkAddress, HunkAddressInvalid, LineRanges,
+    LineRangesInvalid, ProjectAlias, SelectableChange, SelectedChange, SelectedPart, SelectionError,
+    TakenShare, change_address, selectable_lines,
 };
 pub use change::zero_runs::{ZeroRun, zero_runs};
 pub use change::{Base, ChangeDraft, ChangeEntry, ChangeOp, NewChange, inverse, pair_renames, undoing};
@@ -76,8 +77,9 @@ pub use decision::{
     Alternative, Decision, DecisionInvalid, DecisionKind, NewDecision, StepDecision, affected,
 };
 pub use diff::{
-    Hunk, HunkLine, HunkPart, LineTag, LinesChanged, NarrowedChange, apply_hunks, hunks, hunks_in_conflict,
-    lines_changed, narrow, unified, unified_from,
+    ChangedWords, Hunk, HunkLine, HunkPart, LineTag, LinesChanged, NarrowedChange, apply_hunks,
+    changed_words, hunks, hunks_by_conflict, hunks_in_conflict, lines_changed, narrow, new_text, unified,
+    unified_from, with_new_text,
 };
 pub use duration::{DURATION_UNITS, allowed_durations, format_seconds, seconds_in};
 pub use excluded_path::{NO_PROJECT, is_name_of_no_project, is_of_no_project};
@@ -106,7 +108,7 @@ pub use ledger::{
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{
     ConflictKind, FileMerge, LinesVerdict, Merge, MergePlacement, MergeSides, Region, ReplacedLines,
-    compare_lines, merge, merge_file, replaced_lines,
+    compare_lines, merge, merge_file, merge_taking, replaced_lines,
 };
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use plan::automation::{AskReason, Automation, GateFacts, GatePoint, GateVerdict, verdict};
@@ -124,10 +126,10 @@ pub use plan::validation::{
 pub use plan::{
     ApplyState, BadTransition, ByteText, CommandLine, CommandTask, ConstraintReason, DefinitionSource,
     ExternalTask, FIX_ATTEMPTS, Initiator, Instructions, IsolationOptions, ManualTransition, ModelTask,
-    NeedsCondition, NewPlan, NodeKind, NodePath, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan, PlanEvent,
-    PlanMoveError, PlanSpec, PlanState, PlanStep, PlanTransitionRejection, ProjectLink, REPEAT_MAX,
-    REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions, TransitionResult,
-    WorkState, follow, invariant_check_name, why_constrained,
+    MoveRecord, NeedsCondition, NewPlan, NodeKind, NodePath, PARALLEL, PARALLEL_MAX, PLAN_STEPS_MAX, Plan,
+    PlanEvent, PlanMoveError, PlanSpec, PlanState, PlanStep, PlanTransitionRejection, ProjectLink,
+    REPEAT_MAX, REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions,
+    TransitionResult, WorkState, follow, invariant_check_name, why_constrained,
 };
 pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply, latest_apply};
 pub use record::event::{EVENT_BYTES_MAX, EventKind, EventRecord};

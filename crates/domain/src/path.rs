@@ -5,7 +5,7 @@
 //! 2. Its shown form is unambiguous: two different paths are never shown alike, and none moves the cursor.
 //!
 //! # Not here
-//! The checks that the path exists, and does not lead out of the root through a link: only the kernel can do
+//! The checks that the path exists, and does not lead out of the root through a link. Only the kernel can do
 //! them, when the path is opened.
 
 use std::fmt::{self, Write};

@@ -1,8 +1,8 @@
 //! Opens the files of the data directory without waiting for another process.
 //!
 //! # Invariants
-//! 1. A pipe, a device, a socket or a directory in the place of one of our files is an error that names it,
-//!    and is neither read nor written.
+//! 1. A pipe, a device, a socket or a directory in the place of a file is an error that names it. It is
+//!    neither read nor written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -39,13 +39,13 @@ pub(crate) fn refuse_others(data_dir: &Path) -> io::Result<()> {
         } else if kind.is_dir() {
             "a directory"
         } else if kind.is_symlink() {
-            "a link that leads nowhere"
+            "a dangling link"
         } else if kind.is_socket() {
             "a socket"
         } else {
             "a device"
         };
-        let why = format!("{} is {what}, where a file should be: move it away", path.display());
+        let why = format!("{} is {what} and not a regular file: move it away", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok(())
@@ -60,6 +60,9 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no file", path.display()))),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} is not a regular file", path.display()),
+        )),
     }
 }

@@ -27,7 +27,7 @@ use store::{SqliteOptions, SqliteStore, Store};
 use sync::Clock;
 use sync::primitives::{Mutex, lock};
 
-use crate::apply::checked_apply::RecheckWhen;
+use crate::apply::check_validity::RecheckWhen;
 use crate::apply::crash_recovery::{RecoveredApply, RecoveryError, UnsettledApply};
 use crate::clock::{BootClock, wall_now};
 use crate::context::{Contexts, ContextsSetup};

@@ -36,7 +36,7 @@ pub mod tools;
 mod workers;
 
 pub use apply::abandon::{AbandonError, AbandonedApply};
-pub use apply::checked_apply::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
+pub use apply::check_validity::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
 pub use apply::crash_recovery::{
     JournalState, RecoveredApply, RecoveredEnd, RecoveryError, UnsettledApply, UnsettledReason,
 };
@@ -56,21 +56,27 @@ pub use models::{
 };
 pub use plan::cancel::{CancelError, CancelReport};
 pub use plan::create::{NewPlanRequest, UseError};
+pub use plan::edit::{EDIT_BY_USER, EditError, HunkText};
 pub use plan::execute::{ExecuteError, ExecuteOptions};
 pub use plan::gates::GateStatus;
 pub use plan::guidance::{GUIDANCE_BYTES_MAX, GuidanceError, GuidanceMode, GuidanceOutcome};
 pub use plan::limits::LimitsError;
+pub use plan::notes::{NoteError, NoteLines, NotePlace, NotePlaceError, PlacedNote};
+pub use plan::revise::ReviseError;
+pub use plan::rollback::{Checkpoint, RollbackError, RollbackTarget};
 pub use query::artifacts::{Artifact, ArtifactsError};
 pub use query::decisions::{Affected, DecisionDetails, FindDecisionError};
 pub use query::details::{ASK_MODEL, ErrorMoment, PlanDetails, PlanRow, StepDetails, WaitReason};
-pub use query::diff::{ChangedFiles, DiffDetails, DiffRequest, FileDiff, UnreadContent};
-pub use query::find::{FindError, SHORT_ID_CHARS_MIN, shortest};
+pub use query::diff::{ChangedFiles, DiffDetails, DiffRange, DiffRequest, FileDiff, UnreadContent};
+pub use query::find::{
+    FindError, ID_END_CHARS_MIN, PlanCandidate, SHORT_ID_CHARS_MIN, short_ids_in, shortest, shortest_end,
+};
 pub use query::forecast::{Forecast, ForecastKind, ForecastPath, Forecasts};
 pub use query::logs::{CallLog, Reveal};
 pub use query::overview::{CurrentStep, OverviewSnapshot, PlanOverview, PlanSummary};
 pub use query::queue_position::QueuePlace;
 pub use redaction::SecretFilter;
-pub use run::call::result::NETWORK_SUSPECTED;
+pub use run::call::result::{NETWORK_SUSPECTED, RAISED_SETTING};
 pub use worker::{
     AsyncWorker, ChangesetHandle, EndedCall, ErrorRecoveryService, Ids, JobRun, JobRunner, JobSettlement,
     PlanError, PlanExecutionContext, Ports, RandomIds, RunFailure, RunningJob, Runtime, StopMode, StopReport,

@@ -59,7 +59,7 @@ pub(crate) fn named(step: &PlanStep) -> Vec<ServerTool<'_>> {
 /// Why there is no server of this name.
 pub(crate) fn unknown(servers: &Servers, name: &str) -> String {
     let meant = did_you_mean(name, servers.keys().map(String::as_str));
-    format!("no server `{name}` is described by your settings ([mcp.{name}]){meant}")
+    format!("your settings define no server `{name}` ([mcp.{name}]){meant}")
 }
 
 /// Returns the problems of the servers that a plan needs. None is started for it.
@@ -93,11 +93,9 @@ fn no_tool(server: &str, tool: Option<&str>, is_call: bool) -> Option<String> {
     };
     match tool {
         None if is_call => {
-            Some(format!("`{server}.*` means all tools of `{server}`; a node calls one, name it"))
+            Some(format!("`{server}.*` means all tools of `{server}`, but a node calls one tool: name it"))
         }
-        Some(tool) if !is_word(tool) => {
-            Some(format!("`{server}.{tool}` names no tool that a server can have"))
-        }
+        Some(tool) if !is_word(tool) => Some(format!("`{server}.{tool}` is not a valid name for a tool")),
         None | Some(_) => None,
     }
 }

@@ -239,7 +239,7 @@ pub(crate) fn preflight(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
     };
     let finding = |(model, node): (&str, &str)| {
         let why = providers.check(model).err()?;
-        Some(format!("node {node} asks {model}: {}", error_chain(&why)))
+        Some(format!("node {node} uses {model}: {}", error_chain(&why)))
     };
     let unfit = models.into_iter().filter_map(finding);
     unfit.chain(without_means(engine, spec)).collect()
@@ -258,7 +258,7 @@ fn without_means(engine: &EngineInner, spec: &PlanSpec) -> Vec<String> {
         for kind in [SpendKind::Tokens, SpendKind::Cost] {
             let needs_some = kind == SpendKind::Tokens || costs(model);
             if spec.limit(kind) == Some(0) && needs_some {
-                findings.push(format!("limits.{kind} is 0: node {node} could not ask {model}"));
+                findings.push(format!("limits.{kind} is 0: node {node} could not call {model}"));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Keys of providers that are in the environment, and passwords in their addresses, are known from the
-//!    start; keys in files from the moment that this process has read them.
+//!    start. Keys in files are known as soon as this process has read them.
 //! 2. The values of variables that are passed to commands are known from the moment that a plan names them,
 //!    and to other processes by prints: keyed hashes that are stored with the data.
 //! 3. A known secret stays known, and has the same mark; if no key can be stored, as long as the process.
@@ -240,8 +240,8 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
     let refused = |what: &str| {
         let (key, known) = (key_file.display(), prints_file.display());
         let why = format!(
-            "{key} {what}, and values of variables that were passed to commands would be shown without it: put it back \
-             as it was, or, if it is lost, remove it and {known}: those values are then not known any more"
+            "{key} {what}, and without it, values of variables that were passed to commands would be shown: \
+             restore it, or, if it is lost, remove it and {known}: those values are then no longer recognised"
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
@@ -252,7 +252,7 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
                 // Of an older version, which stored none. Where it cannot be added, it is with the next prints.
                 let _ = append(prints_file, &format!("{KEY_LINE}{own}\n"));
             }
-            if keys.all(|key| key == own) { Ok(()) } else { refused("is another key than before") }
+            if keys.all(|key| key == own) { Ok(()) } else { refused("is not the key that was used before") }
         }
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => refused("is too short"),
         Err(error) if is_no_key(&error) => refused(&format!("cannot be read ({error})")),

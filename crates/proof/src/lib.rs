@@ -1,7 +1,7 @@
 //! The harness of the model checks: cases that must hold, and naive twins of the same cases that must fail.
 //!
 //! A *case* is a promise explored over many thread schedules by loom or shuttle. A *twin* runs the same body
-//! on a naive implementation, such as the bug of one of the four seed reports; the explorer must find its
+//! on a naive implementation, such as the bug of one of the four seed reports. The explorer must find its
 //! *symptom*. A case whose twins survive proves nothing, so a surviving twin fails the run like a broken
 //! promise does.
 //!

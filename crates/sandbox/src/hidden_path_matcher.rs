@@ -13,13 +13,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use domain::RelPath;
 
 /// The hidden paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HiddenPathMatcher {
-    paths: Vec<PathBuf>,
+    /// Sorted. Every sandbox has the same ones.
+    paths: Arc<[PathBuf]>,
 }
 
 impl HiddenPathMatcher {
@@ -42,7 +44,7 @@ impl HiddenPathMatcher {
         }
         all.sort();
         all.dedup();
-        HiddenPathMatcher { paths: all }
+        HiddenPathMatcher { paths: all.into() }
     }
 
     /// All of them.
@@ -58,7 +60,9 @@ impl HiddenPathMatcher {
     /// The hidden paths inside a project. Those that the project itself is below do not count: a person
     /// agreed to it.
     pub fn within(&self, project: &Path) -> HiddenInProject {
-        let inside = self.paths.iter().filter_map(|path| path.strip_prefix(project).ok());
+        // They are sorted by their components, so all paths inside the project follow its own place.
+        let start = self.paths.partition_point(|path| path.as_path() < project);
+        let inside = self.paths.iter().skip(start).map_while(|path| path.strip_prefix(project).ok());
         let prefixes = inside.map(|way| way.as_os_str().as_bytes().to_vec());
         HiddenInProject { prefixes: prefixes.filter(|way| !way.is_empty()).collect() }
     }
@@ -180,5 +184,35 @@ mod tests {
         };
         assert_eq!(check("open/way/id"), Err(io::ErrorKind::PermissionDenied));
         assert_eq!(check("open"), Ok(()));
+    }
+
+    #[test]
+    fn the_paths_inside_a_project_are_found_among_neighbours_of_similar_names() {
+        let paths = [
+            "/h",
+            "/h/p",
+            "/h/p/a",
+            "/h/p/a/b",
+            "/h/p/.x",
+            "/h/p/../q",
+            "/h/p-x",
+            "/h/p-x/a",
+            "/h/p.b/a",
+            "/h/p0",
+            "/h/pp/a",
+            "/h/o/p/a",
+            "/a",
+            "/z/h/p/a",
+        ];
+        let hidden = HiddenPathMatcher::new(paths.map(PathBuf::from));
+        for project in ["/", "/h", "/h/", "/h/p", "/h/p/", "/h/p-x", "/h/p.b", "/h/p/a", "/h/none", "/zz"] {
+            let project = Path::new(project);
+            let below = |path: &Path| path != project && path.starts_with(project);
+            let expected: Vec<&Path> = hidden.paths().filter(|path| below(path)).collect();
+            let found = hidden.within(project).prefixes;
+            let found: Vec<PathBuf> =
+                found.into_iter().map(|way| project.join(std::ffi::OsStr::from_bytes(&way))).collect();
+            assert_eq!(found, expected, "{}", project.display());
+        }
     }
 }

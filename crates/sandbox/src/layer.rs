@@ -18,7 +18,7 @@ use crate::view::{SandboxView, ViewRoot};
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// None can be had here: what runs must run in the sandbox, and what it changes must be put back.
-    #[error("no layer over this sandbox: {why}")]
+    #[error("no layer can be opened over this sandbox: {why}")]
     Unavailable {
         /// In words.
         why: String,

@@ -191,7 +191,7 @@ impl ProjectTree {
         match stat_beneath(self.root.as_fd(), path).map_err(BeneathError::into_io)? {
             None => Err(io::ErrorKind::NotFound.into()),
             Some(stat) if kind_of(&stat) != FileType::RegularFile => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
             }
             Some(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
         }

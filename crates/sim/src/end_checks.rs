@@ -18,6 +18,7 @@ use crate::machine::{JournalEnd, torn};
 use crate::promise::Promise;
 use crate::promise_watch::ObservedFacts;
 use crate::runner::{TAKE_BACK, file_of};
+use crate::users::REVISE;
 use crate::world::SimWorld;
 
 /// Events are read so many at a time.
@@ -57,7 +58,7 @@ pub(crate) fn everything_rests(world: &SimWorld, restless: usize) {
         let state = world.memory.look(plan, |record| record.and_then(PlanRecord::row).map(|row| row.state));
         let rests = state.is_some_and(|state| !state.has_live_job());
         world.watch.seen().check(Promise::PlansEnd, rests && restless == 0, || {
-            format!("plan {plan} is {state:?} ten leases after the last fault, {restless} persons wait")
+            format!("plan {plan} is {state:?} ten leases after the last fault, {restless} users wait")
         });
     }
 }
@@ -109,7 +110,10 @@ fn entries_survive(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) 
     for fact in facts {
         let told = (fact.recorded.changeset, fact.recorded.seq, fact.recorded.no);
         seen.check(Promise::EntriesSurvive, places.get(&fact.change) == Some(&told), || {
-            format!("entry {told:?} of plan {plan} was acknowledged, there is {:?}", places.get(&fact.change))
+            format!(
+                "entry {told:?} of plan {plan} was acknowledged, but the store has {:?}",
+                places.get(&fact.change)
+            )
         });
     }
 }
@@ -125,11 +129,11 @@ fn errors_count(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
         record.jobs().filter(|job| job.lost_leases > LOST_LEASES_MAX && job.state == JobState::Failed);
     let told = facts.len() + given_up.count();
     seen.check(Promise::ErrorsCount, kept + folded == told as u64, || {
-        format!("plan {plan} had {told} errors, {kept} are kept and {folded} folded")
+        format!("plan {plan} had {told} errors, {kept} are stored and {folded} folded")
     });
     let retries = facts.iter().filter(|fact| fact.is_retry).count();
     seen.check(Promise::ErrorsCount, retries == history.retries_total() as usize, || {
-        format!("plan {plan} was told {retries} retries, {} are counted", history.retries_total())
+        format!("plan {plan} was granted {retries} retries, {} are counted", history.retries_total())
     });
 }
 
@@ -168,7 +172,7 @@ fn files_are_whole(world: &SimWorld, plan: PlanId, record: &PlanRecord) {
         let on_disk = matches!(ended.get(&apply.id), Some((_, JournalEnd::Applied { .. })));
         seen.check(Promise::FilesWhole, on_disk == is_applied(apply), || {
             format!(
-                "apply {} is told as {:?}, its journal says {:?}",
+                "apply {} is recorded as {:?}, its journal says {:?}",
                 apply.id,
                 apply.stage,
                 ended.get(&apply.id)
@@ -237,7 +241,7 @@ fn events_retell(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let rows: BTreeMap<String, String> =
         record.jobs().map(|job| (JobId::to_string(&job.id), job.state.to_string())).collect();
     seen.check(Promise::EventsRetell, jobs == rows, || {
-        format!("the events of plan {plan} tell {jobs:?}, not {rows:?}")
+        format!("the events of plan {plan} report {jobs:?}, not {rows:?}")
     });
     let count = |kind| counts.get(&kind).copied().unwrap_or(0);
     let ended_calls = record.calls().filter(|call| call.state() != CallState::Running).count();
@@ -251,7 +255,7 @@ fn events_retell(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     ];
     for (kind, rows) in told {
         seen.check(Promise::EventsRetell, count(kind) == rows, || {
-            format!("plan {plan} tells of {} {}, there are {rows}", count(kind), kind.as_str())
+            format!("plan {plan} reports {} {}, there are {rows}", count(kind), kind.as_str())
         });
     }
 }
@@ -262,7 +266,8 @@ fn changesets_are_closed(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRe
     seen.check(Promise::NothingLeft, open == 0, || format!("plan {plan} has {open} open changesets"));
 }
 
-/// 12: every entry is under a call of the node that changed the file. Each node has files of its own.
+/// 12: every entry is under a call of the node that changed the file. Each node has files of its own. A revision
+/// begins with the entries of the attempt before.
 fn entries_have_their_calls(world: &SimWorld, plan: PlanId, record: &PlanRecord) {
     let Some(script) = world.scenario.plan(plan) else { return };
     let nodes: BTreeMap<_, _> =
@@ -273,7 +278,8 @@ fn entries_have_their_calls(world: &SimWorld, plan: PlanId, record: &PlanRecord)
             let (node, file) = (nodes.get(&(set.attempt, entry.call)).copied(), file_of(&entry.path));
             let writes = |node: &str| {
                 let mut nodes = script.nodes.iter();
-                node == TAKE_BACK || nodes.any(|own| own.name == node && own.writes.contains(&file))
+                let is_by_person = node == TAKE_BACK || node == REVISE;
+                is_by_person || nodes.any(|own| own.name == node && own.writes.contains(&file))
             };
             seen.check(Promise::CallsRecorded, node.is_some_and(writes), || {
                 format!("a change of file {file} of plan {plan} is recorded under a call of {node:?}")
@@ -288,7 +294,7 @@ async fn calls_have_ended(world: &Arc<SimWorld>, plan: PlanId) {
     let calls = store.calls(plan).await.unwrap_or_default();
     let running = calls.iter().filter(|call| call.end.is_none()).count();
     world.watch.seen().check(Promise::CallsRecorded, running == 0, || {
-        format!("{running} calls are running in plan {plan}, which nobody runs")
+        format!("{running} calls are running in plan {plan}, which no worker runs")
     });
 }
 

@@ -139,7 +139,7 @@ fn apply_end(end: &JournalEnd) -> ApplyEnd {
         JournalEnd::TakenBack { .. } => ApplyEnd::RolledBack(vec![ConstraintReason {
             kind: "conflict".to_owned(),
             subject: String::new(),
-            message: "the apply was broken off and taken back".to_owned(),
+            message: "the apply was interrupted and rolled back".to_owned(),
         }]),
         JournalEnd::NeverBegan { .. } => ApplyEnd::NeverBegan,
     }

@@ -5,7 +5,7 @@
 //!
 //! # Where to begin
 //! - `world`: the parts of a run, and the loop that moves it; `executor`: picks the next task.
-//! - `scenario` and `fault`: what is drawn from the seed; `director` and `users`: the course of the run.
+//! - `scenario` and `fault`: what is drawn from the seed; `run_phases` and `users`: the course of the run.
 //! - `faulty`: the store with everything that can happen around a step of it; `machine`: files, processes,
 //!   journals.
 //! - `runner`: runs a claimed job, as the phases of the engine do it.
@@ -26,7 +26,6 @@
 #![forbid(unsafe_code)]
 
 mod broken_programs;
-mod director;
 mod end_checks;
 mod executor;
 mod fault;
@@ -37,6 +36,7 @@ mod many_runs;
 mod promise;
 mod promise_watch;
 mod random;
+mod run_phases;
 mod runner;
 mod scenario;
 mod trace;
@@ -75,7 +75,7 @@ pub struct RunReport {
 /// promise.
 pub fn run_seed(seed: u64, broken: Option<BrokenProgram>, kept_steps: usize) -> RunReport {
     let world = world::SimWorld::new(seed, broken, kept_steps);
-    world.run(Box::pin(director::direct(Arc::clone(&world))));
+    world.run(Box::pin(run_phases::direct(Arc::clone(&world))));
     let violations = world.watch.violations();
     let (hash, steps, last) = {
         let trace = world.trace();

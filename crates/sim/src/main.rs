@@ -51,7 +51,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut words = words;
     let number = |word: Option<String>, of: &str| {
         let word = word.ok_or_else(|| format!("{of} needs a number"))?;
-        word.parse::<u64>().map_err(|_| format!("`{word}` is no number for {of}"))
+        word.parse::<u64>().map_err(|_| format!("`{word}` is not a number for {of}"))
     };
     while let Some(word) = words.next() {
         match word.as_str() {

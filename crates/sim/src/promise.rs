@@ -47,12 +47,12 @@ promises! {
     /// No breaker is open or probing past its time.
     BreakersReturn = 8 "breakers come back in time",
     /// Events have no gaps and retell the rows.
-    EventsRetell = 9 "events retell the rows",
+    EventsRetell = 9 "events agree with the rows",
     /// Once faults end, every plan is final or waiting within ten leases.
     PlansEnd = 10 "every plan ends or waits",
     /// No sandbox, process, lock, waiter or open changeset is left over.
     NothingLeft = 11 "nothing is left over",
-    /// No call is running in a plan that is not processing; every change in the sandbox at a check is in the
+    /// No call is running in a plan that is not processing. Every change in the sandbox at a check is in the
     /// changeset, under the call that made it.
     CallsRecorded = 12 "calls end, checks see what is recorded",
 }

@@ -2,7 +2,7 @@
 //! acknowledged.
 //!
 //! # Invariants
-//! 1. It remembers the answers that the program got, by the contract of each step: a step that survives a
+//! 1. It remembers the answers that the program got, by the contract of each step. A step that survives a
 //!    loss of power makes all before it survive. A loss of power takes from its memory exactly what it may
 //!    take from the store.
 //! 2. It looks at rows only, and writes none.
@@ -197,7 +197,7 @@ impl PromiseWatch {
                 if row.state.word() == "cancelled" {
                     seen.cancelled.insert(plan);
                     seen.check(Promise::CancelIsFinal, lives == 0, || {
-                        format!("{lives} processes of plan {plan} live when its cancel is acknowledged")
+                        format!("{lives} processes of plan {plan} are alive when its cancel is acknowledged")
                     });
                 }
             }
@@ -209,7 +209,7 @@ impl PromiseWatch {
     /// files.
     pub(crate) fn observe_sandbox_check(&self, plan: PlanId, unlike: &[u32]) {
         self.seen().check(Promise::CallsRecorded, unlike.is_empty(), || {
-            format!("a check of plan {plan} sees files {unlike:?} otherwise than they are recorded")
+            format!("a check of plan {plan} sees files {unlike:?} that differ from their records")
         });
     }
 
@@ -217,7 +217,7 @@ impl PromiseWatch {
     /// alive.
     pub(crate) fn observe_run_end(&self, claim: &Claim, lives: usize) {
         self.seen().check(Promise::CallsRecorded, lives == 0, || {
-            format!("{lives} processes of calls of job {} live when its run has ended", claim.job)
+            format!("{lives} processes of calls of job {} are alive when its run has ended", claim.job)
         });
     }
 
@@ -227,14 +227,14 @@ impl PromiseWatch {
         let fact = ClaimFact { commit: seen.next_commit() };
         let before = seen.claims.insert((job.id, job.fence), fact);
         seen.check(Promise::OneLiveJob, before.is_none(), || {
-            format!("job {} was given away twice under fence {}", job.id, job.fence.0)
+            format!("job {} was claimed twice under fence {}", job.id, job.fence.0)
         });
     }
 
     /// An owner's write was taken, which showed `claim`; the job now has the fence `now`.
     pub(crate) fn observe_owner_write(&self, claim: &Claim, now: Option<Fence>, what: &str) {
         self.seen().check(Promise::FencesHold, now == Some(claim.fence), || {
-            format!("{what} of job {} was taken under fence {}, it is {now:?}", claim.job, claim.fence.0)
+            format!("{what} of job {} was accepted under fence {}, it is {now:?}", claim.job, claim.fence.0)
         });
     }
 

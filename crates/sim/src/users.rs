@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use ::worker::{Ids, StopMode};
 use domain::{
-    ApplyState, DecisionKind, GateDecision, Initiator, Job, JobTransitionRejection, NewDecision, Phase, Plan,
-    PlanEvent, PlanId, PlanState, WorkState, fold,
+    ApplyState, CallEnd, CallState, ChangeEntry, ChangeId, ChangesetId, DecisionKind, GateDecision,
+    Initiator, Job, JobTransitionRejection, MoveRecord, NewCall, NewDecision, Phase, Plan, PlanEvent, PlanId,
+    PlanState, WorkState, fold,
 };
 use serde_json::Value;
 use store::{ChangesetStore, JobStore, JobStoreError, PlanMove, PlanStore, PlanStoreError, StoreError};
@@ -25,6 +26,9 @@ use crate::world::{SimIds, SimWorld};
 
 /// The most times that a command that failed is given again.
 const AGAIN_MAX: u32 = 3;
+
+/// The node of the call with which a revision begins.
+pub(crate) const REVISE: &str = "revise";
 
 /// A person at a terminal.
 pub(crate) struct SimUser {
@@ -108,7 +112,9 @@ impl SimUser {
                     Some((PlanEvent::Advance, Phase::Apply))
                 } else {
                     let is_wanted = self.world.random().chance(2_000);
-                    again(PlanEvent::Again, Phase::Execute).filter(|_| is_wanted)
+                    let event =
+                        if self.world.random().chance(5_000) { PlanEvent::Revise } else { PlanEvent::Again };
+                    again(event, Phase::Execute).filter(|_| is_wanted)
                 }
             }
             PlanState::Strategize(WorkState::Errored) => again(PlanEvent::Retry, Phase::Strategize),
@@ -132,6 +138,7 @@ impl SimUser {
     async fn move_plan(&self, plan: &Plan, event: PlanEvent, phase: Phase) {
         let id = domain::JobId::from_u128(self.ids.ulid());
         let job = domain::NewJob { id, plan: plan.id, phase, not_before: domain::Ms(0) };
+        let record = if event == PlanEvent::Revise { self.carried_changes(plan).await } else { None };
         let request = PlanMove {
             plan: plan.id,
             version: plan.version,
@@ -140,6 +147,8 @@ impl SimUser {
             job: Some(job),
             request: Value::Null,
             decisions: Vec::new(),
+            record,
+            contents: Vec::new(),
         };
         for _ in 0..AGAIN_MAX {
             match self.store.move_plan(request.clone()).await {
@@ -148,6 +157,34 @@ impl SimUser {
                 Ok(_) | Err(_) => return,
             }
         }
+    }
+
+    /// The changes with which a revision begins.
+    async fn carried_changes(&self, plan: &Plan) -> Option<MoveRecord> {
+        let entries =
+            self.store.entries(plan.id, plan.attempt).await.ok().filter(|entries| !entries.is_empty())?;
+        let again = |entry: &ChangeEntry| entry.recorded_again(ChangeId::from_u128(self.ids.ulid()));
+        Some(MoveRecord {
+            changeset: ChangesetId::from_u128(self.ids.ulid()),
+            call: NewCall {
+                attempt: plan.attempt,
+                node: REVISE.to_owned(),
+                tool: "carry_over".to_owned(),
+                requested: Value::Null,
+                effective: Value::Null,
+            },
+            end: CallEnd {
+                state: CallState::Ok,
+                duration_ms: 0,
+                exit: None,
+                error: None,
+                result: Value::Null,
+                isolation: None,
+                stdout: None,
+                stderr: None,
+            },
+            changes: entries.iter().map(again).collect(),
+        })
     }
 
     /// Cancels a plan as a command of another process does, and waits until that is acknowledged.
@@ -190,6 +227,8 @@ impl SimUser {
             job: None,
             request: Value::Null,
             decisions: Vec::new(),
+            record: None,
+            contents: Vec::new(),
         };
         match self.store.move_plan(request).await {
             Ok(_) => CancelAttempt::Done,

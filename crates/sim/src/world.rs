@@ -110,7 +110,7 @@ impl SimWorld {
                 None => {
                     self.watch
                         .seen()
-                        .record_violation(Promise::PlansEnd, "everybody waits for ever".to_owned());
+                        .record_violation(Promise::PlansEnd, "all tasks wait forever".to_owned());
                     return;
                 }
             }

@@ -105,8 +105,8 @@ pub trait ChangesetStore: Send + Sync {
         how: ChangesetEnding,
     ) -> Result<Vec<ClosedChangeset>, ChangesetStoreError>;
 
-    /// Returns the records of one attempt of a plan, in order of `no`: the entries of the changesets that
-    /// were started while the plan was in that attempt. A plan that was never created is in attempt 1.
+    /// Returns the records of one attempt of a plan, in order of `no`. They are the entries of the changesets
+    /// that were started in that attempt. A plan that was never created is in attempt 1.
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
 
     /// Returns what these entries come to, without all of them in memory at once.
@@ -114,8 +114,8 @@ pub trait ChangesetStore: Send + Sync {
         Ok(fold(&self.entries(plan, attempt).await?))
     }
 
-    /// The plans in these states that changed something in any attempt, newest first, at most `plans_max`;
-    /// and how many more plans changed something and have not come to their end.
+    /// Returns the plans in these states that changed something in any attempt, newest first, at most
+    /// `plans_max`. The number counts the other plans that changed something and are not final.
     async fn changed_plans(
         &self,
         states: &[PlanState],

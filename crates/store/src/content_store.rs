@@ -82,7 +82,7 @@ pub trait ContentStore: Send + Sync {
 
     /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run`
     /// only counts. A large content that is not named yet stays if it was staged less than [`STAGED_KEPT`]
-    /// ago, or since the oldest job that runs was begun: a command may take longer than that, and names what
+    /// ago, or since the oldest job that runs was begun. A command may take longer than that, and names what
     /// it found only at its end.
     ///
     /// # Errors

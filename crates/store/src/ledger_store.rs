@@ -22,13 +22,13 @@ pub enum LedgerStoreError {
     #[error(transparent)]
     TooLow(#[from] LimitTooLow),
     /// The id names another spend of the plan already.
-    #[error("{spend} names something else that was spent")]
+    #[error("the spend {spend} already exists with other values")]
     IdTaken {
         /// The id.
         spend: SpendId,
     },
     /// Nothing was reserved under this id.
-    #[error("nothing was reserved as {spend}")]
+    #[error("there is no reservation {spend}")]
     NotReserved {
         /// The id.
         spend: SpendId,
@@ -69,8 +69,9 @@ impl From<ReserveError> for LedgerStoreError {
 /// Keeps accounts and spends.
 ///
 /// An account begins with the limit that its plan was made with
-/// ([`PlanSpec::limit`](domain::PlanSpec::limit)). Whatever takes a job from its owner (takeover, release,
-/// every end) settles in that step what the owner had not: at what was reserved, marked as assumed.
+/// ([`PlanSpec::limit`](domain::PlanSpec::limit)). Every step that takes a job from its owner (takeover,
+/// release, every end) settles the open spends of the owner. Each is settled at the reserved amount and
+/// marked as assumed.
 #[async_trait]
 pub trait LedgerStore: CallStore {
     /// Reserves what the owner is about to spend, in all accounts or in none. The same id again, also under a
@@ -97,9 +98,9 @@ pub trait LedgerStore: CallStore {
         count_as: CallCategory,
     ) -> Result<ToolCall, LedgerStoreError>;
 
-    /// Keeps calls that have taken place and changed nothing, with the nodes that they settle, and counts
-    /// them; or, when a limit says no to one, none of them. Such a call needs no row before it begins:
-    /// an owner that finds none makes it again, and no harm is done.
+    /// Stores calls that have ended and changed nothing, with the nodes that they settle, and counts them. If
+    /// a limit refuses one of them, none is stored. Such a call needs no row before it begins: an owner that
+    /// finds none makes it again, and no harm is done.
     async fn keep_calls(
         &self,
         effect: &Effect,

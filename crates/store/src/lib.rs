@@ -54,9 +54,7 @@ pub use ledger_store::{LedgerStore, LedgerStoreError};
 pub use lock_store::{LockStore, LockStoreError};
 pub use memory::{MemoryImage, MemoryStore};
 pub use node_store::NodeStore;
-pub use plan_store::{
-    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
-};
+pub use plan_store::{DecisionStoreError, FinishedPlans, PlanFilter, PlanMove, PlanStore, PlanStoreError};
 #[cfg(not(shuttle))]
 pub use sqlite::{SqliteOptions, SqliteStore, StoreOpenError};
 pub use store_error::StoreError;

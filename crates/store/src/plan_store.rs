@@ -1,16 +1,18 @@
 //! The port for plans: made with their first job, moved one event at a time, listed with their decisions and
 //! events.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use domain::{
-    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, Initiator,
-    JobTransitionRejection, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanState,
-    PlanTransitionRejection, StepDecision, WallMs,
+    ApplyId, ChangesetError, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind,
+    EventRecord, Initiator, JobTransitionRejection, MoveRecord, NewDecision, NewJob, NewPlan, Plan,
+    PlanEvent, PlanId, PlanState, PlanTransitionRejection, StepDecision, WallMs,
 };
 use serde_json::Value;
 use sync::Effect;
 
-use crate::{JobStoreError, StoreError};
+use crate::{JobStoreError, StagedContent, StoreError};
 
 /// The reason why a plan was not made, moved or found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -22,7 +24,7 @@ pub enum PlanStoreError {
         plan: PlanId,
     },
     /// Somebody moved it since it was looked at.
-    #[error("plan {} has moved to {} meanwhile", plan.id, plan.state)]
+    #[error("plan {} has moved to {} in the meantime", plan.id, plan.state)]
     Moved {
         /// The present plan.
         plan: Box<Plan>,
@@ -40,11 +42,14 @@ pub enum PlanStoreError {
         queued: usize,
     },
     /// The id names another plan already.
-    #[error("plan {plan} exists already and was asked to do something else")]
+    #[error("plan {plan} already exists with another task")]
     IdTaken {
         /// The id.
         plan: PlanId,
     },
+    /// The changes that come with a move cannot be recorded.
+    #[error(transparent)]
+    Changes(#[from] ChangesetError),
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,6 +68,7 @@ impl PlanStoreError {
             )
             | Self::IdTaken { .. } => ErrorClass::Bug,
             Self::Job(refused) => refused.class(),
+            Self::Changes(error) => error.class(),
             Self::Store(error) => error.class(),
         }
     }
@@ -120,7 +126,7 @@ pub struct PlanMove {
     pub plan: PlanId,
     /// The version that the mover has seen.
     pub version: u64,
-    /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
+    /// Advance, Reapply, Retry, Again, Revert, Revise, Amend, Accept; or Cancel of a plan without a live job.
     pub event: PlanEvent,
     /// The initiator, for the record.
     pub by: Initiator,
@@ -131,6 +137,10 @@ pub struct PlanMove {
     /// The decisions that are recorded with the move, in the same step; see
     /// [`ManualTransition::decisions`](domain::ManualTransition::decisions).
     pub decisions: Vec<NewDecision>,
+    /// The changes that are recorded with the move, in the same step.
+    pub record: Option<MoveRecord>,
+    /// The contents of these changes that are not stored yet.
+    pub contents: Vec<StagedContent>,
 }
 
 /// A filter for listing plans.
@@ -142,17 +152,10 @@ pub struct PlanFilter {
     pub state: Option<String>,
     /// With a project at this root, as bytes of a path.
     pub root: Option<Vec<u8>>,
+    /// Of the batch with this name.
+    pub batch: Option<String>,
     /// At most so many, newest first.
     pub limit: usize,
-}
-
-/// The plans next to one in the order of ids: only they can have more of its id in common with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Neighbours {
-    /// The last one before it.
-    pub before: Option<PlanId>,
-    /// The first one after it.
-    pub after: Option<PlanId>,
 }
 
 /// Plans that came to their end, by name only.
@@ -173,8 +176,8 @@ pub struct FinishedPlans {
 pub trait PlanStore: Send + Sync {
     /// Makes a plan with its first decisions (the prompt before all others) and queues its first job, in one
     /// step. A plan whose strategy is among them needs no strategist: its first job is that of execute. The
-    /// same id again is the same plan, if it is asked to do the same and has such decisions and such a job;
-    /// else the id is taken.
+    /// same id again is the same plan, if it is asked to do the same and has such decisions and such a job.
+    /// Otherwise the id is taken.
     async fn create(
         &self,
         new: NewPlan,
@@ -182,8 +185,8 @@ pub trait PlanStore: Send + Sync {
         job: NewJob,
     ) -> Result<Plan, PlanStoreError>;
 
-    /// Moves a plan, records what is decided with the move and queues the job that it is for, in one step;
-    /// the rules are those of [`ManualTransition::resolve`](domain::ManualTransition::resolve). A revert
+    /// Moves a plan, records what is decided with the move and queues the job that it is for, in one step.
+    /// The rules are those of [`ManualTransition::resolve`](domain::ManualTransition::resolve). A revert
     /// supersedes every decision before it but the prompt. Asked again, it is known by its job and done once.
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError>;
 
@@ -208,8 +211,8 @@ pub trait PlanStore: Send + Sync {
     /// such plan.
     async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError>;
 
-    /// The plans next to each of these in the order of ids, whether or not these exist.
-    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError>;
+    /// The plans whose id ends with one of these texts, in upper case; in order of id.
+    async fn plans_ending(&self, ends: &BTreeSet<String>) -> Result<Vec<PlanId>, StoreError>;
 
     /// The final plans that did not change since `before`, and of which no apply is open.
     async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError>;

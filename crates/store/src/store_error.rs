@@ -15,7 +15,7 @@ pub enum StoreError {
     #[error("the store has no space left")]
     Full,
     /// A newer program has changed its form since it was opened; nothing was written.
-    #[error("the store is of version {found} now, this program knows versions up to {known}")]
+    #[error("the store now has version {found}; this program supports versions up to {known}")]
     TooNew {
         /// The version of the store.
         found: u32,
@@ -24,13 +24,13 @@ pub enum StoreError {
     },
     /// Something in it says what this program does not know: a newer one has written it, or it is damaged.
     /// All else can be read and written.
-    #[error("the store holds what this program cannot read: {why}")]
+    #[error("the store contains a value that this program cannot read: {why}")]
     Unreadable {
         /// The value, and the reason.
         why: String,
     },
     /// The stored changes of a plan are not those that were recorded. All else can be read and written.
-    #[error("what is recorded of plan {plan} is damaged: {what}")]
+    #[error("the records of plan {plan} are damaged: {what}")]
     Damaged {
         /// The id of the plan.
         plan: PlanId,

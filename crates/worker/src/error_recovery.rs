@@ -55,7 +55,7 @@ impl std::fmt::Debug for ErrorRecoveryService {
     }
 }
 
-/// 16 bits that depend on all of the id: ids of one millisecond differ in their last bits only, and it is
+/// 16 bits that depend on all of the id. Ids of one millisecond differ in their last bits only, and it is
 /// just those that fail together.
 fn jitter_of(error: &NewError) -> u16 {
     const ODD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;

@@ -8,13 +8,15 @@ const TIME_BITS: u32 = 48;
 const RANDOM_BITS: u32 = 80;
 /// The number of random bits that are dropped when an id is to come soon after another.
 const RISE_SHIFT: u32 = 16;
+/// The same for the next id of the same millisecond: 2^40 such steps fit into it.
+const STEP_SHIFT: u32 = 40;
 
 /// Makes ids that are unique.
 pub trait Ids: Send + Sync {
     /// 48 bits of milliseconds since 1970 and 80 random bits: the 128 bits of a ULID.
     fn ulid(&self) -> u128;
 
-    /// From here on ids come after `seen`, which another process made: its clock may have been ahead of ours,
+    /// From here on ids come after `seen`, which another process made. Its clock may have been ahead of ours,
     /// or ours may have been set back. Who makes ids in an order of its own need not care.
     fn rise_above(&self, _seen: u128) {}
 }
@@ -40,8 +42,10 @@ impl Ids for RandomIds {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = since_1970.as_millis() & ((1 << TIME_BITS) - 1);
         let fresh = time << RANDOM_BITS | random_80_bits();
+        // By chance as well: ids of one millisecond are told apart by their last letters.
+        let step = 1 + (random_80_bits() >> STEP_SHIFT);
         let mut last = lock(&self.last);
-        *last = fresh.max(last.saturating_add(1));
+        *last = fresh.max(last.saturating_add(step));
         *last
     }
 

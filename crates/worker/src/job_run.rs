@@ -251,8 +251,8 @@ pub enum JobSettlement {
     Released,
     /// Another owner has it, or may have it.
     LeaseLost,
-    /// The job keeps its row, for another worker to take over: the store is broken, the run's task is gone,
-    /// or an apply was sealed, and its journal is finished by the next owner.
+    /// The job keeps its row, for another worker to take over. The reason is a broken store, a lost task, or
+    /// a sealed apply whose journal the next owner finishes.
     Unsettled,
 }
 
@@ -318,7 +318,9 @@ async fn work(run: &Arc<ClaimedRun>, ports: &Ports, time_to_end: &mut TimeToEnd<
         let _ = contained(task).await;
     });
     if let Err(error) = ports.runtime.spawn(TaskKind::Work, task) {
-        return WorkEnd::Failed(RunFailure::failed(format!("no thread for the work: {error}")));
+        return WorkEnd::Failed(RunFailure::failed(format!(
+            "no thread could be started for the job: {error}"
+        )));
     }
     let done = tokio::select! {
         biased;
@@ -368,7 +370,7 @@ async fn settle(
         WorkEnd::Done if is_drained => FinalWrite::End(JobEnd::Succeeded),
         WorkEnd::Done => {
             let why =
-                format!("the work returned, but {} of its effects had not ended", run.public.gate.inside());
+                format!("the job returned, but {} of its effects had not ended", run.public.gate.inside());
             FinalWrite::End(JobEnd::Failed { why })
         }
     };

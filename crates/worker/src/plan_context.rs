@@ -1,18 +1,18 @@
 //! The execution context of a plan, through which a running phase records its changes.
 //!
-//! The seed's race was a list of "active" changesets outside the store: an entry went into whatever the list
+//! The seed's race was a list of "active" changesets outside the store. An entry went into whatever the list
 //! said last, which another thread was about to change. Here there is no list. A [`ChangesetHandle`] is bound
 //! to its own changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to
 //! look up and record in one step.
 //!
 //! # Where the program records
 //! Each change of a plan belongs to a call. A call that may change something is ended by
-//! [`ChangesetHandle::record_call_end`]: its end and all that it changed are one step, into the changeset of
+//! [`ChangesetHandle::record_call_end`]. Its end and all that it changed are one step, into the changeset of
 //! its node. A call that changes nothing is ended by [`PlanExecutionContext::end_call`], which takes no
 //! changes. There is no third way.
 //!
 //! # Invariants
-//! 1. Every write goes through the job's gate and shows the job's claim: after a cancel is acknowledged, and
+//! 1. Every write goes through the job's gate and shows the job's claim. After a cancel is acknowledged, and
 //!    after another worker took over, nothing is recorded.
 //! 2. The context keeps no state of its own about changesets.
 //! 3. One context per claim, never used by a later owner.
@@ -231,8 +231,8 @@ impl ChangesetHandle {
     /// Records a change into this changeset. The same change id again answers as the first time.
     ///
     /// # Errors
-    /// [`PlanError::ChangesetClosed`] gives the entry back; else the plan is cancelled, the lease lost, the entry
-    /// contradicts what was recorded under its id, or the store failed.
+    /// [`PlanError::ChangesetClosed`] gives the entry back. Otherwise the plan is cancelled, the lease lost,
+    /// the entry contradicts what was recorded under its id, or the store failed.
     pub async fn record(&self, change: NewChange) -> Result<RecordedChange, PlanError> {
         let shared = &self.context.shared;
         let effect = shared.enter()?;
@@ -245,8 +245,8 @@ impl ChangesetHandle {
     /// No scope is tested: what a call changed is recorded for it, whatever has been stopped meanwhile.
     ///
     /// # Errors
-    /// [`PlanError::ChangesetClosed`] gives the first entry back; else the lease is lost, the call ended otherwise, an entry
-    /// contradicts what was recorded under its id, or the store failed.
+    /// [`PlanError::ChangesetClosed`] gives the first entry back. Otherwise the lease is lost, the call ended
+    /// otherwise, an entry contradicts what was recorded under its id, or the store failed.
     pub async fn record_call_end(
         &self,
         by: CallAuthority<'_>,

@@ -11,9 +11,9 @@
 //! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the
 //!    acknowledgement.
 //! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it
-//!    blocks its thread: its gate is closed and its claim refused. It may come twice, at once, or before
+//!    blocks its thread. Its gate is closed and its claim refused. It may come twice, at once, or before
 //!    `start`.
-//! 4. The list of runs is changed under one lock, with the decision that changes it: a job whose claim comes
+//! 4. The list of runs is changed under one lock, with the decision that changes it. A job whose claim comes
 //!    back after the stop began is given back.
 //!
 //! # Not here
@@ -64,13 +64,13 @@ pub struct Ports {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerStartError {
     /// It was started before.
-    #[error("the worker is started already")]
+    #[error("the worker has already started")]
     AlreadyStarted,
     /// It was stopped before.
-    #[error("the worker is stopped; make a new one")]
+    #[error("the worker has stopped and cannot be started again")]
     Stopped,
     /// The system had no thread for it.
-    #[error("no thread for the worker: {0}")]
+    #[error("no thread could be started for the worker: {0}")]
     NoThread(#[source] io::Error),
 }
 
@@ -457,7 +457,7 @@ impl Shared {
     }
 }
 
-/// Without heartbeats no job may go on: when their task is torn down before it is over, this gives up all
+/// Without heartbeats no job may go on. When their task is torn down before it is over, this gives up all
 /// runs and claims no more.
 struct LoseAllLeases<'a> {
     shared: &'a Shared,

@@ -22,7 +22,7 @@ pub enum AcpError {
         also: String,
     },
     /// It is gone, or the connection to it.
-    #[error("the agent {agent} went away in {doing}{also}")]
+    #[error("the agent {agent} disconnected in {doing}{also}")]
     Gone {
         /// The agent.
         agent: String,
@@ -52,9 +52,7 @@ pub enum AcpError {
         message: String,
     },
     /// It wants a person to log in.
-    #[error(
-        "the agent {agent} wants somebody to log in first{ways}: start it once by hand, or give it its key"
-    )]
+    #[error("the agent {agent} requires a login{ways}: start it once by hand, or provide its key")]
     NeedsLogin {
         /// The agent.
         agent: String,

@@ -9,8 +9,8 @@
 //! # Invariants
 //! 1. Every wait has a limit or a scope that ends it. A cancel is sent to the agent, which has a moment to
 //!    stop; then its processes end. They also end whichever way [`run`] returns.
-//! 2. Nothing asks a person: permissions are answered by policy, and every other question that an agent has
-//!    for its user is refused at once, so that it does not wait.
+//! 2. The user is never asked. A policy answers requests for permission, and every other question of an agent
+//!    is refused at once, so that it does not wait.
 //! 3. One message is dealt with after the other, and the next is not read before: an agent that floods us
 //!    waits.
 //! 4. A line has a bound, the text that is stored has a bound.

@@ -118,7 +118,10 @@ async fn greet(talk: &mut AcpSession<'_>, task: &AcpTask) -> Result<String, AcpE
     let ready = talk.ask::<Initialized>("initialize", &initialize(task.offers_files), limit).await?;
     let ready = ready.map_err(|error| failed(task, "initialize", error, ""))?;
     if ready.protocol_version != VERSION {
-        let what = format!("it speaks version {} of it, we speak {VERSION}", ready.protocol_version);
+        let what = format!(
+            "it supports version {} of the protocol, agents supports {VERSION}",
+            ready.protocol_version
+        );
         return Err(AcpError::NotTheProtocol { agent: task.agent.clone(), doing: "initialize", what });
     }
     let ways: Vec<&str> = ready.auth_methods.iter().map(|method| method.id.as_str()).collect();
@@ -167,11 +170,11 @@ async fn end_process(
     let ended = process.end(patience).await;
     answer.map_err(|error| match error {
         AcpError::Gone { agent, doing, also } => {
-            AcpError::Gone { agent, doing, also: format!("{also}{}", ended.told()) }
+            AcpError::Gone { agent, doing, also: format!("{also}{}", ended.describe()) }
         }
         // Its error output often says what it waits for.
         AcpError::TookTooLong { agent, doing, seconds, also } => {
-            let complaints = ProgramExit { status: None, complaints: ended.complaints.clone() }.told();
+            let complaints = ProgramExit { status: None, complaints: ended.complaints.clone() }.describe();
             AcpError::TookTooLong { agent, doing, seconds, also: format!("{also}{complaints}") }
         }
         other @ (AcpError::NotTheProtocol { .. }

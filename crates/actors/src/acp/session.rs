@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Every request of the agent is answered, also one that is not understood.
-//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else: what is done for
+//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else. What is done for
 //!    it in between ends by the scope that its doer has.
 //! 3. Once cancelled, the agent gets a notice, and nothing is done for it any more.
 
@@ -149,14 +149,14 @@ impl AcpSession<'_> {
             self.stray_lines += 1;
             if self.stray_lines > STRAY_LINES_MAX {
                 let first = self.stray.clone().unwrap_or_default();
-                return Err(broken(self.agent, format!("too many lines are no messages: {first}")));
+                return Err(broken(self.agent, format!("too many lines are not messages: {first}")));
             }
             return Ok(None);
         };
         let has = |field: &str| message.get(field).is_some();
         match has("method") || has("id") && (has("result") || has("error")) {
             true => Ok(Some(message)),
-            false => Err(broken(self.agent, format!("it wrote JSON that is no message: {}", shown(line)))),
+            false => Err(broken(self.agent, format!("it wrote JSON that is not a message: {}", shown(line)))),
         }
     }
 
@@ -166,7 +166,7 @@ impl AcpSession<'_> {
         mut message: Value,
     ) -> Result<Result<T, RpcError>, AcpError> {
         if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
-            let text = error["message"].as_str().unwrap_or("it failed and said nothing");
+            let text = error["message"].as_str().unwrap_or("it failed without a message");
             // Many say there what it was, and in the message only that it went wrong.
             let data = error.get("data").filter(|data| !data.is_null());
             let data = data.map(|data| data.as_str().map_or_else(|| data.to_string(), str::to_owned));
@@ -213,7 +213,7 @@ impl AcpSession<'_> {
         }
         let is_file = method == READ_TEXT_FILE || method == WRITE_TEXT_FILE;
         if !is_file || !self.offers_files {
-            let why = format!("{method} is not offered, and nobody is there to be asked");
+            let why = format!("{method} is not offered, and there is no user to ask");
             return Err((METHOD_NOT_FOUND, why));
         }
         if self.cancelled.is_some() {
@@ -280,7 +280,7 @@ impl AcpSession<'_> {
             Some(reason) => self.called_off(reason),
             None => {
                 let seconds = wait.limit.unwrap_or_default().as_secs();
-                let (agent, also) = (self.agent.to_owned(), self.told());
+                let (agent, also) = (self.agent.to_owned(), self.describe());
                 AcpError::TookTooLong { agent, doing: wait.doing, seconds, also }
             }
         }
@@ -290,7 +290,7 @@ impl AcpSession<'_> {
         match self.cancelled {
             Some(reason) => self.called_off(reason),
             None => {
-                let also = format!("{why}{}", self.told());
+                let also = format!("{why}{}", self.describe());
                 AcpError::Gone { agent: self.agent.to_owned(), doing, also }
             }
         }
@@ -301,10 +301,10 @@ impl AcpSession<'_> {
     }
 
     /// Its output that is no message, as the end of a sentence: a question to a person ends in no line end.
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let unfinished = Some(self.lines.unfinished()).filter(|line| !line.is_empty()).map(shown);
         let stray = self.stray.clone().or(unfinished);
-        stray.map(|line| format!("; it wrote what is no message: {line}")).unwrap_or_default()
+        stray.map(|line| format!("; it wrote a line that is not a message: {line}")).unwrap_or_default()
     }
 }
 

@@ -5,7 +5,7 @@
 //! Additions of a newer agent are passed over; a field that is missing and not needed has a default.
 //!
 //! # Not here
-//! The official crate of all messages: it turns on `serde_json/preserve_order` for the whole program, and
+//! The official crate of all messages. It turns on `serde_json/preserve_order` for the whole program, and
 //! with it the order of keys in everything that is digested or compared.
 
 use serde::Deserialize;

@@ -42,8 +42,8 @@ pub fn find(
     Some(InstalledAgent { program, acp, credential })
 }
 
-/// Returns whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the
-/// program is on the path, and can log in without a person. Nothing is run.
+/// Returns true if an agent that was seen to work over the Agent Client Protocol can be used here. Its
+/// program must be on the path, and be able to log in without a user. Nothing is run.
 pub fn speaks(agent: &Agent, path: &OsStr, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
     match (agent.acp, agent.tried_acp) {
@@ -87,10 +87,10 @@ pub async fn version(
     match read {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(error.to_string()),
-        Err(_) => return Err(format!("it did not tell its version within {} s", VERSION_LIMIT.as_secs())),
+        Err(_) => return Err(format!("it did not report its version within {} s", VERSION_LIMIT.as_secs())),
     }
     let said = String::from_utf8_lossy(&said);
     let first = said.lines().map(str::trim).find(|line| !line.is_empty());
-    let first = first.ok_or_else(|| format!("it said nothing{}", ended.told()))?;
+    let first = first.ok_or_else(|| format!("it printed nothing{}", ended.describe()))?;
     Ok(first.chars().filter(|letter| !letter.is_control()).take(VERSION_CHARS_MAX).collect())
 }

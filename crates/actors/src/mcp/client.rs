@@ -157,7 +157,10 @@ async fn read_offers(asking: &McpConnection, settings: &McpSettings, listed: Vec
     });
     // Only a panic of what compiles schemas fails this.
     let offers = read.await.unwrap_or_else(|_| {
-        (Vec::new(), vec![format!("the tools of {} cannot be read: a schema broke down", asking.server)])
+        (
+            Vec::new(),
+            vec![format!("the tools of {} cannot be read: the check of a schema panicked", asking.server)],
+        )
     });
     drop(wanted);
     offers

@@ -30,7 +30,7 @@ pub enum McpError {
         also: String,
     },
     /// It is gone, or the connection to it.
-    #[error("the MCP server {server} went away in {doing}{also}")]
+    #[error("the MCP server {server} disconnected in {doing}{also}")]
     Gone {
         /// The server.
         server: String,

@@ -1,4 +1,4 @@
-//! The Model Context Protocol, both ways: the tools of a server become tools of an actor, behind the same
+//! The Model Context Protocol, both ways. The tools of a server become tools of an actor, behind the same
 //! gate, and [`serve`] offers ours to other agents.
 //!
 //! ```text
@@ -7,9 +7,8 @@
 //!
 //! # Invariants
 //! 1. A server is never waited for without a limit: not to start, not to list, not to answer.
-//! 2. The statements of a server about itself are not believed: a tool whose schemas cannot be used is left
-//!    out and reported, its others stay; its hints that a tool only reads are not read, the settings say
-//!    that.
+//! 2. The statements of a server about itself are not trusted. A tool with an unusable schema is left out and
+//!    reported; the others stay. Only the settings say that a tool is read-only, not the hints of the server.
 //! 3. A line has a bound, a list has a bound, an answer has a bound.
 //! 4. A server's processes end with [`McpClient`]; its tools then answer that it has ended.
 //!

@@ -82,7 +82,7 @@ pub enum McpServeError {
         source: SchemaError,
     },
     /// The other side left without a first word.
-    #[error("nobody on the other side speaks the Model Context Protocol")]
+    #[error("the client does not speak the Model Context Protocol")]
     NoHandshake,
 }
 
@@ -170,7 +170,7 @@ fn parse_line(line: &[u8]) -> RpcLine {
             RpcLine::Request { id, method, params: field("params").unwrap_or_default() }
         }
         (Some(_), None) | (None, Some(_)) => RpcLine::Nothing,
-        (None, None) => RpcLine::Garbled(INVALID_REQUEST, "it is no message".to_owned()),
+        (None, None) => RpcLine::Garbled(INVALID_REQUEST, "it is not a message".to_owned()),
     }
 }
 

@@ -52,7 +52,7 @@ impl McpConnection {
     }
 
     pub(super) fn too_late(&self, doing: &str, limit: Duration) -> McpError {
-        let (server, also) = (self.server.clone(), self.heard.told());
+        let (server, also) = (self.server.clone(), self.heard.describe());
         McpError::TookTooLong { server, doing: doing.to_owned(), seconds: limit.as_secs(), also }
     }
 
@@ -64,9 +64,11 @@ impl McpConnection {
                 let message = head_and_tail(&error.message, MESSAGE_BYTES_MAX, 0);
                 McpError::Refused { server, doing, message }
             }
-            ServiceError::UnexpectedResponse => {
-                McpError::NotTheProtocol { server, doing, what: "it is no answer to that".to_owned() }
-            }
+            ServiceError::UnexpectedResponse => McpError::NotTheProtocol {
+                server,
+                doing,
+                what: "it is not an answer to that request".to_owned(),
+            },
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.gone(&doing).await,
             other => McpError::NotTheProtocol { server, doing, what: other.to_string() },
         }
@@ -74,8 +76,10 @@ impl McpConnection {
 
     pub(super) async fn gone(&self, doing: &str) -> McpError {
         let also = match self.process.upgrade() {
-            Some(process) => format!("{}{}", self.heard.told(), process.end(GONE_PATIENCE).await.told()),
-            None => ": it was ended before".to_owned(),
+            Some(process) => {
+                format!("{}{}", self.heard.describe(), process.end(GONE_PATIENCE).await.describe())
+            }
+            None => ": it was stopped before".to_owned(),
         };
         McpError::Gone { server: self.server.clone(), doing: doing.to_owned(), also }
     }
@@ -110,22 +114,22 @@ impl McpTool {
         match answer {
             CallToolResponse::Complete(result) => Ok(self.read(result)),
             CallToolResponse::InputRequired(_) => {
-                Ok(Err("it asks a person for something, and nobody is there".to_owned()))
+                Ok(Err("it asks for input, and there is no user to ask".to_owned()))
             }
-            _ => Ok(Err("it answered with a task to be asked for later, which is not supported".to_owned())),
+            _ => Ok(Err("it returned a task to be polled later, which is not supported".to_owned())),
         }
     }
 
     fn read(&self, result: CallToolResult) -> Result<Value, String> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
-            let said = if text.is_empty() { "it failed and said nothing".to_owned() } else { text };
+            let said = if text.is_empty() { "it failed without a message".to_owned() } else { text };
             return Err(said);
         }
         match (self.is_structured, result.structured_content) {
             (true, Some(structured)) => Ok(structured),
             (true, None) => {
-                Err("it promised structured content by its outputSchema and gave none".to_owned())
+                Err("its outputSchema requires structured content, and it returned none".to_owned())
             }
             (false, Some(structured)) if text.is_empty() => {
                 Ok(json!({ "text": head_and_tail(&structured.to_string(), HEAD_BYTES, TAIL_BYTES) }))

@@ -145,7 +145,7 @@ fn schema(field: &str, given: Option<&Value>) -> Result<Option<Value>, String> {
     let schema = match given {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(schema)) => schema,
-        Some(_) => return Err(format!("its {field} is no JSON object")),
+        Some(_) => return Err(format!("its {field} is not a JSON object")),
     };
     let bytes = given.map(Value::to_string).unwrap_or_default().len();
     if bytes > SCHEMA_BYTES_MAX {
@@ -155,7 +155,7 @@ fn schema(field: &str, given: Option<&Value>) -> Result<Option<Value>, String> {
     match schema.get("type") {
         None => _ = schema.insert("type".to_owned(), json!("object")),
         Some(kind) if kind == "object" => {}
-        Some(_) => return Err(format!("its {field} is not for an object")),
+        Some(_) => return Err(format!("its {field} does not describe an object")),
     }
     let schema = Value::Object(schema);
     Schema::new(&schema).map_err(|error| format!("its {field}: {error}"))?;

@@ -1,7 +1,7 @@
 //! The wire to a server: a line is a message.
 //!
 //! # Invariants
-//! 1. Text that is no JSON is taken for a log that went astray, [`STRAY_LINES_MAX`] times; then, and at once
+//! 1. Text that is no JSON is taken for a log that went astray, [`STRAY_LINES_MAX`] times. Then, and at once
 //!    where a line has no end or is JSON but no message, the connection ends.
 //! 2. The reason why it ended, and the first stray line, are stored in [`WireErrors`] for those that wait for
 //!    an answer.
@@ -30,11 +30,12 @@ struct WireErrorState {
 
 impl WireErrors {
     /// The known facts, as the end of a sentence.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let WireErrorState { ended, stray } =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = ended.map(|why| format!(": {why}")).unwrap_or_default();
-        let stray = stray.map(|line| format!("; it wrote what is no message: {line}")).unwrap_or_default();
+        let stray =
+            stray.map(|line| format!("; it wrote a line that is not a message: {line}")).unwrap_or_default();
         format!("{ended}{stray}")
     }
 
@@ -72,14 +73,14 @@ impl Wire {
             self.heard.stray(line);
             self.stray_lines += 1;
             let too_many = self.stray_lines > STRAY_LINES_MAX;
-            return if too_many { Err("too many lines are no messages".to_owned()) } else { Ok(None) };
+            return if too_many { Err("too many lines are not messages".to_owned()) } else { Ok(None) };
         };
         let is_notice = value.get("method").is_some() && value.get("id").is_none();
         match serde_json::from_value(value) {
             Ok(message) => Ok(Some(message)),
             // A notification of an unknown kind asks for nothing.
             Err(_) if is_notice => Ok(None),
-            Err(_) => Err(format!("it wrote JSON that is no message: {}", shown(line))),
+            Err(_) => Err(format!("it wrote JSON that is not a message: {}", shown(line))),
         }
     }
 }

@@ -39,7 +39,7 @@ impl TokenEstimate {
 
 /// Returns the most that `request` may use; the head of this file says how sure that is.
 pub fn estimate(request: &ModelRequest) -> TokenEstimate {
-    let ModelRequest { model: _, system, messages, tools, max_tokens, output, asker: _ } = request;
+    let ModelRequest { model: _, system, messages, tools, max_tokens, output, caller: _ } = request;
     let messages_bytes: usize =
         messages.iter().map(|message| BYTES_PER_MESSAGE + bytes_of_message(message)).sum();
     let tools_bytes: usize = tools
@@ -89,7 +89,7 @@ mod tests {
             tools: Vec::new(),
             max_tokens: 100,
             output: None,
-            asker: String::new(),
+            caller: String::new(),
         }
     }
 

@@ -206,11 +206,11 @@ impl ModelServer {
         bytes_read: &mut usize,
     ) -> Result<Option<Vec<u8>>, ModelError> {
         let chunk = self.in_time(response.chunk()).await?.map_err(|error| {
-            self.failed(ErrorCategory::ModelOutput, &format!("broke off its answer: {}", reason_of(&error)))
+            self.failed(ErrorCategory::ModelOutput, &format!("interrupted its answer: {}", reason_of(&error)))
         })?;
         *bytes_read += chunk.as_ref().map_or(0, |chunk| chunk.len());
         if *bytes_read > ANSWER_BYTES_MAX {
-            let what = format!("sent an endless answer: it went beyond {} MiB", ANSWER_BYTES_MAX >> 20);
+            let what = format!("sent an answer of more than {} MiB", ANSWER_BYTES_MAX >> 20);
             return Err(self.failed(ErrorCategory::ModelOutput, &what));
         }
         Ok(chunk.map(Vec::from))
@@ -237,7 +237,7 @@ impl ModelServer {
         let (category, was_sent) = http_fault::category_of_status(status, &told);
         let why = match location {
             Some(to) if (300..400).contains(&status) => {
-                format!("it wants to be asked at {to}; change the base URL")
+                format!("it redirects to {to}; change the base URL")
             }
             Some(_) | None => told.message,
         };
@@ -250,9 +250,9 @@ impl ModelServer {
     /// Names the origin of the key that a server does not take.
     fn whose_key(&self) -> String {
         match &self.key {
-            Some(key) => format!(" (asked with the key from {})", key.origin()),
+            Some(key) => format!(" (with the key from {})", key.origin()),
             None => format!(
-                " (asked without a key: name one as `key_env` or `key_file` in [providers.{}] of the settings)",
+                " (without a key: name one as `key_env` or `key_file` in [providers.{}] of the settings)",
                 self.name
             ),
         }
@@ -270,13 +270,16 @@ impl ModelServer {
             return ModelError::unsent(ErrorCategory::InvalidInput, format!("{}: {why}", self.name));
         }
         let category = if error.is_timeout() { ErrorCategory::Timeout } else { ErrorCategory::Connection };
-        ModelError::sent(category, format!("{} at {at} hung up without an answer: {why}", self.name))
+        ModelError::sent(
+            category,
+            format!("{} at {at} closed the connection without an answer: {why}", self.name),
+        )
     }
 
     fn broken(&self, broken: AnswerError) -> ModelError {
         match broken {
             AnswerError::Garbage(what) => {
-                self.failed(ErrorCategory::ModelOutput, &format!("sent what cannot be read: {what}"))
+                self.failed(ErrorCategory::ModelOutput, &format!("sent data that cannot be read: {what}"))
             }
             AnswerError::Told(told) => {
                 let what = format!("failed in the middle of its answer: {}", told.message);

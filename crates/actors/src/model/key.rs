@@ -92,7 +92,7 @@ impl ProviderKey {
             return malformed("longer than 16 KiB");
         }
         if !value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')) {
-            return malformed("no key: it has spaces, quotes or characters beyond ASCII");
+            return malformed("not a key: it has spaces, quotes or characters beyond ASCII");
         }
         Ok(ProviderKey { value: value.into(), from: from.into() })
     }
@@ -169,9 +169,12 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused_without_being_shown() {
-        for (value, what) in
-            [(" \n", "empty"), ("a b-secret", "no key"), ("schlüssel", "no key"), ("a\"secret", "no key")]
-        {
+        for (value, what) in [
+            (" \n", "empty"),
+            ("a b-secret", "not a key"),
+            ("schlüssel", "not a key"),
+            ("a\"secret", "not a key"),
+        ] {
             let error = ProviderKey::new(value, "X_KEY").unwrap_err().to_string();
             assert!(error.starts_with("the key from X_KEY is ") && error.contains(what), "{error}");
             assert!(!error.contains("secret"), "{error}");

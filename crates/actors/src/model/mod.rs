@@ -1,7 +1,7 @@
 //! Models behind one trait: what is asked, what is answered, what it costs, and how it fails.
 //!
-//! A call takes this way: [`Providers`] finds who serves `PROVIDER/NAME`; [`estimate`] and [`Price`] say what
-//! to reserve; the provider is asked once, and streams; its usage says what to settle.
+//! The steps of a call: [`Providers`] finds the provider of `PROVIDER/NAME`. [`estimate`] and [`Price`]
+//! compute the reservation. The provider is called once, and streams. Its usage settles the reservation.
 //!
 //! ```text
 //!  Providers::resolve ─► GuardedProvider (breaker) ─► OpenAi | Anthropic ─► http (time limits, cancel, bounds) ─► server

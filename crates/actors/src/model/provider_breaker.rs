@@ -139,11 +139,14 @@ impl ProviderGuard {
             RejectReason::CoolingDown => ("", Some(rejected.retry_after)),
             // The limit of a probe is far more than it mostly takes: a caller that waits for it waits in
             // vain.
-            RejectReason::Probing => (", and somebody tries whether it answers again", None),
+            RejectReason::Probing => (", and another call is checking if it answers again", None),
         };
-        let last = lock(&self.last_failure).as_ref().map(|last| format!("; it failed with: {last}"));
+        let last = lock(&self.last_failure).as_ref().map(|last| format!("; its last error: {last}"));
         let last = last.unwrap_or_default();
-        OpenBreaker { why: format!("{} failed too often and is given a rest{what}{last}", self.name), left }
+        OpenBreaker {
+            why: format!("{} failed too often and is skipped for now{what}{last}", self.name),
+            left,
+        }
     }
 
     fn settle(&self, permit: Permit, outcome: Result<(), &ModelError>) {

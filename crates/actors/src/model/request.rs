@@ -1,7 +1,7 @@
 //! The request to a model and its answer, in terms that no provider owns.
 //!
 //! # Invariants
-//! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string: the tool's schema refuses
+//! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string. The tool's schema refuses
 //!    it, and the model gets the error.
 //! 2. An answer has text, or calls, or was refused: an empty one is an error of the provider.
 //!
@@ -32,8 +32,8 @@ pub struct ModelRequest {
     pub max_tokens: u32,
     /// The JSON schema that its last answer must fit.
     pub output: Option<Value>,
-    /// The asker, for recordings alone: no provider gets it.
-    pub asker: String,
+    /// The node that makes the request. Only recordings contain it; it is not sent to a provider.
+    pub caller: String,
 }
 
 /// Something that was said.

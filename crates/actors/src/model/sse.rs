@@ -17,7 +17,7 @@ pub(super) struct SseEvent {
 
 /// A line that no server of events would send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is a line that is no event: {line:?}")]
+#[error("there is a line that is not an event: {line:?}")]
 pub(super) struct NoEvent {
     line: String,
 }

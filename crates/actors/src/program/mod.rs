@@ -69,11 +69,11 @@ pub struct ProgramExit {
 
 impl ProgramExit {
     /// As the end of a sentence about it: empty when there is nothing to say.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let status =
             self.status.as_ref().map(|status| format!("; it ended with {status}")).unwrap_or_default();
         let complaints = self.complaints.trim();
-        if complaints.is_empty() { status } else { format!("{status}; it complained: {complaints}") }
+        if complaints.is_empty() { status } else { format!("{status}; its error output: {complaints}") }
     }
 }
 

@@ -43,7 +43,7 @@ impl StdinWriter {
     /// Sends a line, without its end.
     pub(crate) async fn send(&self, mut line: Vec<u8>) -> std::io::Result<()> {
         line.push(b'\n');
-        let closed = |_| std::io::Error::new(std::io::ErrorKind::BrokenPipe, "it does not read any more");
+        let closed = |_| std::io::Error::new(std::io::ErrorKind::BrokenPipe, "it no longer reads its input");
         self.lines.send(line).await.map_err(closed)
     }
 }

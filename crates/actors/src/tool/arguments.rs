@@ -253,7 +253,7 @@ impl ToolCallArguments<'_> {
         let mut args: MoveFile = self.read_as()?;
         let (from, to) = (self.target(&mut args.from)?, self.target(&mut args.to)?);
         if from.root != to.root {
-            return Err(self.invalid("`from` and `to` have to lie in the same project".to_owned()));
+            return Err(self.invalid("`from` and `to` must be in the same project".to_owned()));
         }
         Ok((ToolRequest::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
     }

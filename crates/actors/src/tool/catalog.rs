@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A name names one tool; of two the first stays.
 //! 2. Every tool here has schemas that compile. Those of a tool that is none of ours are compiled when it is
-//!    added; ours are compiled when they are first held against a value, once in a process: a test holds that
+//!    added. Ours are compiled when they are first held against a value, once in a process: a test holds that
 //!    each of them compiles.
 
 use std::sync::{Arc, LazyLock, OnceLock};

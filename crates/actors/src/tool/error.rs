@@ -115,7 +115,7 @@ pub enum ToolError {
         why: String,
     },
     /// It took too long.
-    #[error("{tool} took longer than {seconds} s and was ended; do less at once, or allow it more time")]
+    #[error("{tool} took longer than {seconds} s and was stopped; do less at once, or allow it more time")]
     TimedOut {
         /// The tool.
         tool: String,
@@ -123,7 +123,7 @@ pub enum ToolError {
         seconds: u64,
     },
     /// The tool answered with something else than it promised.
-    #[error("{tool} answered with something else than its schema says: {}", .problems.join("; "))]
+    #[error("{tool} returned a result that does not match its schema: {}", .problems.join("; "))]
     BadOutput {
         /// The tool.
         tool: String,
@@ -209,7 +209,7 @@ impl ToolError {
     }
 
     /// Code and message, as the model and the records have it.
-    pub fn told(&self) -> String {
+    pub fn text_with_code(&self) -> String {
         format!("{}: {self}", self.code())
     }
 }

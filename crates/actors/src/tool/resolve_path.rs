@@ -65,7 +65,8 @@ pub(super) fn resolve(projects: &[ToolProject], given: &str, tool: &str) -> Resu
     });
     let Some((project, no, below)) = named else {
         let aliases: Vec<String> = projects.iter().map(|project| format!("{}:", project.alias)).collect();
-        let problem = format!("`{given}` names no project; begin it with one of {}", aliases.join(", "));
+        let problem =
+            format!("`{given}` does not name a project; begin it with one of {}", aliases.join(", "));
         return Err(ToolError::InvalidArguments { tool: tool.to_owned(), problems: vec![problem] });
     };
     place(projects, project, no, Path::new(below), given)

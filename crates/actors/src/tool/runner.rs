@@ -106,7 +106,7 @@ impl<W: ToolHost> ToolRunner<W> {
         self.seen.learn(seen);
         let (text, is_error, fault) = match &outcome {
             Ok(result) => (self.render_result(&call.name, result), false, None),
-            Err(why) => (why.told(), true, why.fault()),
+            Err(why) => (why.text_with_code(), true, why.fault()),
         };
         let times = self.repeats.record_call(&call.name, &call.arguments.to_string(), &text);
         if times >= REPEATS_MAX {
@@ -114,7 +114,7 @@ impl<W: ToolHost> ToolRunner<W> {
         }
         if times >= REPEATS_TOLD {
             let repeated = ToolError::Repeated { tool: call.name.clone(), times };
-            let (text, fault) = (repeated.told(), repeated.fault());
+            let (text, fault) = (repeated.text_with_code(), repeated.fault());
             return Ok(ToolAnswer { text, is_error: true, changed, fault });
         }
         Ok(ToolAnswer { text, is_error, changed, fault })

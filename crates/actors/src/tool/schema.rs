@@ -21,7 +21,7 @@ const PROBLEM_CHARS_MAX: usize = 400;
 
 /// The reason why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no JSON schema that can be used: {message}")]
+#[error("it is not a usable JSON schema: {message}")]
 pub struct SchemaError {
     message: String,
 }
@@ -58,7 +58,7 @@ impl Schema {
             // Arguments of a model that could not be parsed stay a string.
             let why = serde_json::from_str::<Value>(text).err();
             let why = why.map(|error| format!(": {error}")).unwrap_or_default();
-            return vec![format!("they have to be a JSON object, and are not valid JSON{why}")];
+            return vec![format!("they must be a JSON object, and are not valid JSON{why}")];
         }
         let errors = self.validator.iter_errors(value).take(PROBLEMS_MAX);
         errors.map(|error| self.problem(&error).chars().take(PROBLEM_CHARS_MAX).collect()).collect()
@@ -73,7 +73,7 @@ impl Schema {
                 let word = unexpected.first().map_or("", String::as_str);
                 let known = self.fields.iter().map(String::as_str);
                 let meant = did_you_mean(word, known);
-                format!("`{word}` is no field{meant}; the fields are {}", self.fields.join(", "))
+                format!("`{word}` is not a field{meant}; the fields are {}", self.fields.join(", "))
             }
             ValidationErrorKind::Required { property } => {
                 format!("`{}` is missing", property.as_str().unwrap_or_default())

@@ -242,7 +242,7 @@ async fn what_is_not_offered_is_refused_at_once() {
     let host = Host::default();
     let answered = answers(&asked, &nothing, &host).await;
     for (answer, (method, _)) in answered.iter().zip(&asked) {
-        let message = format!("{method} is not offered, and nobody is there to be asked");
+        let message = format!("{method} is not offered, and there is no user to ask");
         assert_eq!(answer["error"], json!({ "code": -32601, "message": message }));
     }
     assert_eq!(*host.asked.lock().unwrap(), Vec::<String>::new());
@@ -267,7 +267,9 @@ async fn an_agent_that_dies_says_how() {
     let error = failed(&format!("{READ}{dies}"), &usual()).await;
     assert_eq!((error.category(), error.class()), (ErrorCategory::Connection, ErrorClass::Transient));
     let told = |doing: &str| {
-        format!("the agent box went away in {doing}; it ended with exit status: 3; it complained: no key")
+        format!(
+            "the agent box disconnected in {doing}; it ended with exit status: 3; its error output: no key"
+        )
     };
     assert_eq!(error.to_string(), told("initialize"));
     let script = prompted() + &text("half an ans") + dies;
@@ -282,7 +284,8 @@ async fn an_agent_that_asks_for_input_is_given_up_and_its_question_told() {
     assert_eq!(error.category(), ErrorCategory::Timeout);
     assert_eq!(
         error.to_string(),
-        "the agent box did not answer within 1 s in initialize; it wrote what is no message: `Do you trust this \
+        "the agent box did not answer within 1 s in initialize; it wrote a line that is not a message: `Do you \
+         trust this \
          folder? [y/N] `"
     );
     let error = failed(&(prompted() + "cat >/dev/null"), &hasty).await;
@@ -299,7 +302,7 @@ async fn an_agent_that_wants_somebody_to_log_in_says_so() {
     };
     let error = failed(&format!("{READ}{ready}{READ}{}", no(1)), &usual()).await;
     assert_eq!((error.category(), error.class()), (ErrorCategory::Auth, ErrorClass::Permanent));
-    assert!(error.to_string().contains("wants somebody to log in first (by oauth, api-key)"), "{error}");
+    assert!(error.to_string().contains("requires a login (by oauth, api-key)"), "{error}");
 
     let script = format!(
         "{READ}{ready}{READ}case \"$line\" in *authenticate*api-key*) ;; *) exit 9;; esac\n{}{READ}{}{READ}{}",
@@ -314,13 +317,16 @@ async fn an_agent_that_wants_somebody_to_log_in_says_so() {
 #[tokio::test]
 async fn garbage_is_told() {
     for (script, told) in [
-        (says(&json!({ "hello": 1 })), r#"it wrote JSON that is no message: `{"hello":1}`"#),
-        ("yes nonsense".to_owned(), "too many lines are no messages: `nonsense`"),
+        (says(&json!({ "hello": 1 })), r#"it wrote JSON that is not a message: `{"hello":1}`"#),
+        ("yes nonsense".to_owned(), "too many lines are not messages: `nonsense`"),
         (
             result(0, &json!({ "no": "version" })),
             "its answer cannot be read: missing field `protocolVersion`",
         ),
-        (result(0, &json!({ "protocolVersion": 7 })), "it speaks version 7 of it, we speak 1"),
+        (
+            result(0, &json!({ "protocolVersion": 7 })),
+            "it supports version 7 of the protocol, agents supports 1",
+        ),
     ] {
         let error = failed(&format!("{READ}{script}"), &usual()).await;
         assert_eq!(error.category(), ErrorCategory::Tool);

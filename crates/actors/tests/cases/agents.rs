@@ -55,7 +55,10 @@ async fn a_program_is_asked_for_its_version() {
         async |text: &str| version(codex, &program(dir.path(), "codex", text), Vec::new(), dir.path()).await;
     assert_eq!(said("echo; echo \"codex-cli 0.1 $*\"; echo more").await.unwrap(), "codex-cli 0.1 --version");
     let error = said("echo broken >&2; exit 1").await.unwrap_err();
-    assert!(error.starts_with("it said nothing") && error.ends_with("it complained: broken"), "{error}");
+    assert!(
+        error.starts_with("it printed nothing") && error.ends_with("its error output: broken"),
+        "{error}"
+    );
 }
 
 /// The variables that an agent gets: those of its row, its home, and where its model is.

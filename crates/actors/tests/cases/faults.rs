@@ -41,7 +41,7 @@ async fn a_status_has_its_category_its_words_and_its_price() {
     ] {
         let error = fault_of(Script::status(status, &[], &body)).await;
         // A user whose key is wrong wants to know which.
-        let key = if status.starts_with("401") { " (asked with the key from TEST_KEY)" } else { "" };
+        let key = if status.starts_with("401") { " (with the key from TEST_KEY)" } else { "" };
         let message = format!("{} from openai: because{key}", &status[..3]);
         assert_eq!((error.category, error.message, error.was_sent), (category, message, was_sent));
         assert_eq!((error.retry_after, error.cause), (None, Cause::Provider));
@@ -67,7 +67,7 @@ async fn how_long_to_wait_is_passed_on() {
 async fn a_key_that_a_server_repeats_is_not_shown() {
     let body = json!({"error": {"message": format!("the key {SECRET} is wrong")}}).to_string();
     let error = fault_of(Script::status("401 Unauthorized", &[], &body)).await;
-    assert_eq!(error.message, "401 from openai: the key [key] is wrong (asked with the key from TEST_KEY)");
+    assert_eq!(error.message, "401 from openai: the key [key] is wrong (with the key from TEST_KEY)");
     let told = format!("data: {}\n\n", json!({"error": {"message": format!("no {SECRET}"), "code": 401}}));
     let error = fault_of(Script::events(&[told.as_bytes()])).await;
     assert_eq!(error.message, "openai failed in the middle of its answer: no [key]");
@@ -130,7 +130,7 @@ async fn a_stream_that_is_cut_is_no_short_answer() {
         "content_block": {"type": "text", "text": "so"}})]);
     let server = Scripted::start(vec![Script::events(&[body.as_bytes()])]);
     let error = failed(&anthropic(&server.url), &request("hello")).await;
-    assert_eq!(error.message, "anthropic broke off its answer in the middle");
+    assert_eq!(error.message, "anthropic stopped in the middle of its answer");
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn garbage_in_the_middle_of_a_stream_is_an_error_of_the_model() {
     ] {
         let error = fault_of(Script::held_events(&[text.as_bytes(), garbage])).await;
         assert_eq!((error.category, error.was_sent), (ErrorCategory::ModelOutput, true), "{garbage:?}");
-        assert!(error.message.starts_with("openai sent what cannot be read: "), "{error}");
+        assert!(error.message.starts_with("openai sent data that cannot be read: "), "{error}");
     }
 }
 
@@ -158,7 +158,7 @@ async fn an_empty_answer_is_an_error_of_the_model() {
         (ErrorCategory::ModelOutput, "openai gave an empty answer")
     );
     let spent = fault_of(Script::events(&[end("length").as_bytes()])).await;
-    assert_eq!(spent.message, "openai spent all tokens of its answer before it said anything");
+    assert_eq!(spent.message, "openai used all tokens of its answer before it wrote any text");
     let done = fault_of(Script::events(&[b"data: [DONE]\n\n"])).await;
     assert_eq!(done.message, "openai gave an empty answer");
 }
@@ -174,7 +174,7 @@ async fn an_endless_answer_is_cut_off() {
         client.answer(&request("hello"), &mut |piece| *heard.lock().unwrap() += piece.len(), &scope).await;
     let error = answer.unwrap_err();
     assert_eq!((error.category, error.was_sent), (ErrorCategory::ModelOutput, true));
-    assert_eq!(error.message, "openai sent an endless answer: it went beyond 10 MiB");
+    assert_eq!(error.message, "openai sent an answer of more than 10 MiB");
     assert!(*heard.lock().unwrap() <= ANSWER_BYTES_MAX);
     server.client_left().await;
 }
@@ -183,7 +183,7 @@ async fn an_endless_answer_is_cut_off() {
 async fn a_line_without_end_is_cut_off_too() {
     let mut server = Scripted::start(vec![Script::endless_events(&[b'x'; 100_000])]);
     let error = failed(&openai(&server.url), &request("hello")).await;
-    assert_eq!(error.message, "openai sent an endless answer: it went beyond 10 MiB");
+    assert_eq!(error.message, "openai sent an answer of more than 10 MiB");
     server.client_left().await;
 }
 

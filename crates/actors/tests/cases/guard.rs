@@ -101,7 +101,7 @@ async fn what_keeps_failing_is_given_a_rest_and_then_tried_again() {
     setting.call(error(ErrorCategory::Connection)).await;
     setting.call(error(ErrorCategory::Overloaded)).await;
     setting.clock.advance(Duration::from_secs(10));
-    let why = "openai failed too often and is given a rest; it failed with: no".to_owned();
+    let why = "openai failed too often and is skipped for now; its last error: no".to_owned();
     assert_eq!(turned_away(&setting.guarded), OpenBreaker { why, left: Some(Duration::from_secs(20)) });
     setting.clock.advance(Duration::from_secs(20));
     setting.call(Ok(())).await;
@@ -123,7 +123,7 @@ async fn while_one_tries_whether_it_answers_the_others_are_not_told_to_wait_as_l
     let probe = setting.breakers.try_acquire("model/openai").unwrap();
     let resting = turned_away(&setting.guarded);
     assert_eq!(resting.left, None);
-    assert!(resting.why.contains("somebody tries whether it answers again"), "{}", resting.why);
+    assert!(resting.why.contains("another call is checking if it answers again"), "{}", resting.why);
     drop(probe);
 }
 

@@ -209,11 +209,11 @@ async fn a_tool_whose_schema_is_a_lie_is_left_out_and_told_and_the_others_stay()
     let told = server.problems().join("\n");
     for part in [
         "box.no-schema is left out: it has no inputSchema",
-        "box.text-schema is left out: its inputSchema is no JSON object",
-        "box.bad-schema is left out: its inputSchema: it is no JSON schema that can be used",
-        "box.list-schema is left out: its inputSchema is not for an object",
-        "box.bad-output is left out: its outputSchema: it is no JSON schema that can be used",
-        "box.far-away is left out: its inputSchema: it is no JSON schema that can be used",
+        "box.text-schema is left out: its inputSchema is not a JSON object",
+        "box.bad-schema is left out: its inputSchema: it is not a usable JSON schema",
+        "box.list-schema is left out: its inputSchema does not describe an object",
+        "box.bad-output is left out: its outputSchema: it is not a usable JSON schema",
+        "box.far-away is left out: its inputSchema: it is not a usable JSON schema",
         "tool 7 is left out: its name is empty",
         "tool 8 is left out: it has no name",
         "box.good is left out: there are two of this name",
@@ -239,13 +239,13 @@ async fn a_result_that_is_not_what_its_schema_promised_is_told() {
     let server = running(&program).await;
     let tool = does(&server, "box.add");
     let missing = tool.call(json!({})).await.unwrap_err();
-    assert_eq!(missing, "it promised structured content by its outputSchema and gave none");
+    assert_eq!(missing, "its outputSchema requires structured content, and it returned none");
     let mut catalog = Catalog::default();
     catalog.add(server.tools()[0].0.clone(), Arc::clone(&tool)).unwrap();
     let result = tool.call(json!({})).await.unwrap();
-    let why = catalog.find("box.add").unwrap().check_output(&result).unwrap_err().told();
+    let why = catalog.find("box.add").unwrap().check_output(&result).unwrap_err().text_with_code();
     assert!(
-        why.starts_with("BAD_OUTPUT: box.add answered with something else than its schema says: `sum`"),
+        why.starts_with("BAD_OUTPUT: box.add returned a result that does not match its schema: `sum`"),
         "{why}"
     );
     server.end().await;
@@ -284,7 +284,7 @@ async fn a_server_that_dies_says_how() {
     assert_eq!((error.category(), error.class()), (ErrorCategory::Connection, ErrorClass::Transient));
     assert_eq!(
         error.to_string(),
-        "the MCP server box went away in initialize; it ended with exit status: 3; it complained: \
+        "the MCP server box disconnected in initialize; it ended with exit status: 3; its error output: \
          my key is missing"
     );
 
@@ -292,16 +292,17 @@ async fn a_server_that_dies_says_how() {
     let tool = does(&server, "box.t");
     assert_eq!(
         tool.call(json!({})).await.unwrap_err(),
-        "the MCP server box went away in a call of t; it ended with exit status: 3; it complained: my key is missing"
+        "the MCP server box disconnected in a call of t; it ended with exit status: 3; its error output: my key \
+         is missing"
     );
     // And it stays so.
     assert!(
-        tool.call(json!({})).await.unwrap_err().starts_with("the MCP server box went away in a call of t")
+        tool.call(json!({})).await.unwrap_err().starts_with("the MCP server box disconnected in a call of t")
     );
     server.end().await;
     assert_eq!(
         tool.call(json!({})).await.unwrap_err(),
-        "the MCP server box went away in a call of t: it was ended before"
+        "the MCP server box disconnected in a call of t: it was stopped before"
     );
 }
 
@@ -315,7 +316,10 @@ async fn a_server_that_hangs_is_given_up_wherever_it_hangs() {
     let deaf = ProgramSpec { argv: ["sleep", "1000"].map(str::to_owned).to_vec(), env: Vec::new() };
     assert_eq!(started(&deaf, &hasty).await.unwrap_err().category(), ErrorCategory::Timeout);
     let error = started(&greeted(&["echo thinking"]), &hasty).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("{}; it wrote what is no message: `thinking`", at("tools/list")));
+    assert_eq!(
+        error.to_string(),
+        format!("{}; it wrote a line that is not a message: `thinking`", at("tools/list"))
+    );
     let server = started(&greeted(&[&lists(&json!([plain_tool("t")]))]), &hasty).await.unwrap();
     assert_eq!(does(&server, "box.t").call(json!({})).await.unwrap_err(), at("a call of t"));
     server.end().await;
@@ -323,10 +327,13 @@ async fn a_server_that_hangs_is_given_up_wherever_it_hangs() {
 
 #[tokio::test]
 async fn a_server_that_writes_garbage_is_given_up_at_once() {
-    let gone = "the MCP server box went away";
+    let gone = "the MCP server box disconnected";
     for (line, told) in [
-        (says(r#"{"hello":1}"#), r#"it wrote JSON that is no message: `{"hello":1}`"#),
-        ("yes nothing".to_owned(), "too many lines are no messages; it wrote what is no message: `nothing`"),
+        (says(r#"{"hello":1}"#), r#"it wrote JSON that is not a message: `{"hello":1}`"#),
+        (
+            "yes nothing".to_owned(),
+            "too many lines are not messages; it wrote a line that is not a message: `nothing`",
+        ),
         ("tr '\\0' x </dev/zero".to_owned(), "it wrote a line of more than 16777216 bytes"),
     ] {
         let error = started(&script(&[&line]), &settings("")).await.unwrap_err();
@@ -348,7 +355,10 @@ async fn an_answer_that_is_none_is_told() {
     let server =
         running(&greeted(&[&lists(&json!([plain_tool("t")])), &answers(&json!(["no result"]))])).await;
     let error = does(&server, "box.t").call(json!({})).await.unwrap_err();
-    assert_eq!(error, "the MCP server box broke the protocol in a call of t: it is no answer to that");
+    assert_eq!(
+        error,
+        "the MCP server box broke the protocol in a call of t: it is not an answer to that request"
+    );
     server.end().await;
 }
 

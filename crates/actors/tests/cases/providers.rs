@@ -56,22 +56,22 @@ fn what_is_missing_is_said_with_what_to_set() {
     for (model, said) in [
         (
             "openai/gpt-5",
-            "openai cannot be asked: the key is missing: set the environment variable OPENAI_API_KEY",
+            "openai cannot be used: the key is missing: set the environment variable OPENAI_API_KEY",
         ),
         (
             "anthropic/claude-sonnet-4-5",
-            "anthropic cannot be asked: the key is missing: set the environment variable ANTHROPIC_API_KEY",
+            "anthropic cannot be used: the key is missing: set the environment variable ANTHROPIC_API_KEY",
         ),
         (
             "openrouter/a/b",
-            "openrouter cannot be asked: the key is missing: set the environment variable OPENROUTER_API_KEY",
+            "openrouter cannot be used: the key is missing: set the environment variable OPENROUTER_API_KEY",
         ),
         (
             "opnai/gpt-5",
-            "there is no provider `opnai`; there are anthropic, llamacpp, ollama, openai, openrouter",
+            "there is no provider `opnai`; the providers are anthropic, llamacpp, ollama, openai, openrouter",
         ),
-        ("gpt-5", "`gpt-5` names no model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5"),
-        ("openai/", "`openai/` names no model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5"),
+        ("gpt-5", "`gpt-5` is not a model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5"),
+        ("openai/", "`openai/` is not a model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5"),
     ] {
         assert_eq!(refused(&bare, model), said);
     }
@@ -114,7 +114,7 @@ async fn a_configured_provider_is_asked_at_its_address_with_its_key() {
     assert_eq!(asked.headers["authorization"], format!("Bearer {SECRET}"));
     assert_eq!(
         refused(&providers(&[("mine", mine)], &[]), "mine/m-1"),
-        "mine cannot be asked: the key is missing: set the environment variable MY_KEY"
+        "mine cannot be used: the key is missing: set the environment variable MY_KEY"
     );
 }
 

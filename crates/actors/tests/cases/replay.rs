@@ -202,10 +202,10 @@ async fn the_first_difference_is_named_in_words() {
         ),
         (
             |r| r.messages.push(Message::User("hurry".to_owned())),
-            "there is a message more: 3 messages were recorded, and message 4 is from the user",
+            "there is one more message: 3 messages were recorded, and message 4 is from the user",
         ),
         (|r| r.max_tokens = 7, "the longest answer was 500 tokens, now it is 7"),
-        (|r| r.output = Some(json!({})), "the schema of the answer is another one"),
+        (|r| r.output = Some(json!({})), "the schema of the answer is different"),
     ];
     for (change, what) in cases {
         let mut changed = long_talk();
@@ -230,7 +230,7 @@ async fn of_calls_that_are_equally_alike_the_earliest_is_compared() {
 
 #[tokio::test]
 async fn who_asked_in_the_recorded_run_is_compared_with_nobody_elses_calls() {
-    let of = |asker: &str, text: &str| ModelRequest { asker: asker.to_owned(), ..request(text) };
+    let of = |caller: &str, text: &str| ModelRequest { caller: caller.to_owned(), ..request(text) };
     let tape = Tape::new();
     tape.record(vec![(of("a", "A mend it"), text_script("a")), (of("b", "B mend it"), text_script("b"))])
         .await;
@@ -278,7 +278,7 @@ async fn a_last_line_that_was_cut_off_is_left_out_and_another_is_an_error() {
     assert_eq!(replay.unused(), 1);
     answered(&*provider, &request("one")).await;
     let message = failed(&*provider, &request("two")).await.message;
-    assert!(message.contains("its last line is cut off"), "{message}");
+    assert!(message.contains("its last line is incomplete"), "{message}");
     std::fs::write(tape.path(), format!("{{\"call\": 1}}\n{whole}")).unwrap();
     let error = Replay::open(&tape.path()).unwrap_err();
     assert!(matches!(error, RecordingError::Malformed { line: 1, .. }), "{error}");

@@ -29,7 +29,7 @@ pub(crate) fn request(text: &str) -> ModelRequest {
         tools: Vec::new(),
         max_tokens: 500,
         output: None,
-        asker: "main".to_owned(),
+        caller: "main".to_owned(),
     }
 }
 

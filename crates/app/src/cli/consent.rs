@@ -66,8 +66,8 @@ struct ForeignCheck {
 }
 
 impl Consent {
-    /// Returns what the files of a definition need a yes for; `trusts_all` if what runs in the sandbox needs
-    /// none, `is_given` if the yes was typed with the command.
+    /// Returns the parts of a definition that need a yes. `trusts_all` is true if commands in the sandbox
+    /// need none, `is_given` if the yes was typed with the command.
     pub(super) fn to(
         frozen: Option<&FrozenDefinition>,
         projects: &[ProjectLink],
@@ -272,7 +272,7 @@ fn question_lines(runs: &[String]) -> Vec<String> {
 
 /// Asks a person, if one is there.
 fn is_agreed(invocation: &Invocation, question: impl FnOnce() -> String) -> Result<bool, CommandError> {
-    if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
+    if !invocation.style.can_ask || invocation.style.format.is_for_programs() {
         return Ok(false);
     }
     confirm(&question()).map_err(|error| {

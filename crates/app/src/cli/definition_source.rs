@@ -1,8 +1,8 @@
 //! The source of a plan without a typed command: an action or a task, and the actor that does it.
 //!
 //! # Invariants
-//! 1. Files are found and the actor is chosen once. Of `--for-each` every plan is made from the same files:
-//!    one that was edited meanwhile ends it, since its user has said yes to what it was.
+//! 1. Files are found and the actor is chosen once. Of `--for-each` every plan is made from the same files.
+//!    One that was edited meanwhile ends it, since its user has said yes to what it was.
 //! 2. A word that could be an action's name is never taken for a task.
 //!
 //! # Not here
@@ -83,7 +83,7 @@ impl PlanSource {
         let actor = asked.map(|word| definitions::actor(&library, word, &invocation.here));
         let mut surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
         if let Some(cast) = cast {
-            definitions::cast(&mut surroundings, cast);
+            definitions::set_participants(&mut surroundings, cast);
         }
         let word = words.what.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let is_left_open;
@@ -121,7 +121,7 @@ impl PlanSource {
     }
 
     /// Returns the participants, for a recording.
-    pub(super) fn cast(&self) -> Participants {
+    pub(super) fn participants(&self) -> Participants {
         let FreezeOptions { actor_default, model_default, strategist_default, .. } = &self.surroundings;
         let strategist = match strategist_default {
             StrategistDefault::Named(chosen) => chosen.name.clone(),

@@ -40,11 +40,11 @@ pub(super) async fn detach(
     engine: &Engine,
     plan: &NamedPlan,
 ) -> Result<CommandReport, CommandError> {
-    let keys = plan::facts(engine, plan).await?.plan.spec.keys.clone();
+    let keys = plan::details(engine, plan).await?.plan.spec.keys.clone();
     let others_live = engine.has_worker_for(&BTreeSet::new());
     let is_started = start_worker(invocation, engine, &keys).await?;
-    let facts = plan::facts(engine, plan).await?;
-    let mut data = render::plan::to_json(&facts, &plan.short);
+    let details = plan::details(engine, plan).await?;
+    let mut data = render::plan::to_json(&details, &plan.short);
     data["detached"] = true.into();
     data["worker_started"] = is_started.into();
     let id = &plan.short;
@@ -53,10 +53,10 @@ pub(super) async fn detach(
         format!("plan {id} is left to {how}\nnext  agents plan watch {id}     agents plan cancel {id}\n");
     let report = CommandReport::new(data, text);
     if is_started && others_live {
-        let note = format!("no worker that lived was started with {}", join_names(&keys));
+        let note = format!("no running worker was started with {}", join_names(&keys));
         return Ok(report.note(OutputNote::info(note)));
     }
-    let commands = facts.plan.spec.commands();
+    let commands = details.plan.spec.commands();
     let names: BTreeSet<&str> = commands.flat_map(|command| &command.pass_env).map(String::as_str).collect();
     if names.is_empty() || is_started {
         return Ok(report);
@@ -78,7 +78,7 @@ fn cannot(why: impl std::fmt::Display) -> CommandError {
 /// Waits a moment for a worker to be there, up to a bound.
 async fn wait_on(began: Instant, log: &Path) -> Result<(), CommandError> {
     if began.elapsed() > READY_WAIT {
-        return Err(cannot(format!("it was not there within {READY_WAIT:?}; see {}", log.display())));
+        return Err(cannot(format!("it did not start within {READY_WAIT:?}; see {}", log.display())));
     }
     tokio::time::sleep(READY_LOOK_EVERY).await;
     Ok(())

@@ -1,23 +1,27 @@
 //! `agents doctor`: what this machine offers, found out by trying.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use actors::agents;
 use actors::agents::{AGENTS, Agent, InstalledAgent};
+use actors::model::offers;
 use engine::{
     DoctorFinding, DoctorReport, Engine, Leftovers, ProviderView, RetainedSandbox, UnsettledApply,
     UnsettledReason, doctor_without_store,
 };
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::Invocation;
+use super::disk_use::DiskUse;
 use super::invocation::short_id;
-use crate::config::SettingKey;
+use crate::config::{SettingKey, Settings};
 use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{CommandReport, OutputStyle, escape_control_chars};
 use crate::render::definitions::tried_json;
 use crate::render::next_steps::{COPY_THEN_CLEAR, abandon_apply, capture_or_give_up};
-use crate::setup::project;
+use crate::setup::{paths, project};
 use crate::time::{age, now, stamp};
 
 pub(super) async fn run(invocation: &Invocation) -> Result<CommandReport, CommandError> {
@@ -37,22 +41,39 @@ pub(super) async fn run(invocation: &Invocation) -> Result<CommandReport, Comman
         Err(failure) => {
             let options = invocation.options(&settings)?;
             let found = doctor_without_store(&options, &root, failure.message.clone()).await;
-            return Ok(CommandReport::new(to_json(&found), to_text(&found, &invocation.look)).failed(failure));
+            return Ok(
+                CommandReport::new(to_json(&found), to_text(&found, &invocation.style)).failed(failure)
+            );
         }
     };
     let providers = engine.provider_views().unwrap_or_default();
-    let mut text = to_text(&found, &invocation.look);
-    section(&mut text, "models, by provider", &provider_findings(&providers), &invocation.look);
+    let local = ask_local_servers(&settings, invocation).await;
+    let mut text = to_text(&found, &invocation.style);
+    section(&mut text, "models, by provider", &provider_findings(&providers, &local), &invocation.style);
+    let data_dir = invocation.data_dir()?;
+    let used = DiskUse::count(&data_dir);
+    text.push_str(&format!("{}\n", invocation.style.paint.bold("data directory")));
+    text.push_str(&format!("  {}\n", escape_control_chars(&data_dir.display().to_string())));
+    text.push_str(&format!("  {}\n", used.line()));
     let programs = programs_here(invocation);
-    section(&mut text, "agent programs that are installed", &program_findings(&programs), &invocation.look);
+    section(&mut text, "agent programs that are installed", &program_findings(&programs), &invocation.style);
+    if programs.is_empty() {
+        let names: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
+        text.push_str(&format!(
+            "  none of {} is on PATH; plans of commands and models need none\n",
+            names.join(", ")
+        ));
+    }
     for open in &found.leftovers.open {
         text.push_str(&open_line(open, &engine).await?);
     }
     for kept in &found.leftovers.kept {
-        text.push_str(&kept_line(kept));
+        text.push_str(&kept_line(kept, &engine).await?);
     }
     let mut data = to_json(&found);
-    data["providers"] = providers.iter().map(provider_json).collect();
+    data["providers"] = providers.iter().map(|view| provider_json(view, &local)).collect();
+    data["data_dir"] = data_dir.display().to_string().into();
+    data["disk_use"] = used.to_json();
     data["programs"] = programs.iter().map(program_json).collect();
     let report = CommandReport::new(data, text);
     Ok(match failure_of(&found, settings.word(SettingKey::PolicySandbox)) {
@@ -61,16 +82,32 @@ pub(super) async fn run(invocation: &Invocation) -> Result<CommandReport, Comman
     })
 }
 
+/// The answers of the servers on this machine: the first model of each, `None` if it does not answer.
+type LocalServers = BTreeMap<String, Option<String>>;
+
+/// Asks the servers on this machine for their models, all at once and for a second at most.
+async fn ask_local_servers(settings: &Settings, invocation: &Invocation) -> LocalServers {
+    let providers = paths::providers(settings.providers.clone(), &invocation.env);
+    let mut offers = offers(&providers, &|name| invocation.env.get(name).cloned());
+    offers.retain(|offer| offer.is_local);
+    let models = join_all(offers.iter().map(|offer| offer.first_model())).await;
+    offers.iter().map(|offer| offer.provider.clone()).zip(models).collect()
+}
+
 /// The providers: where they are, whether there is a key, and what to set. The key itself is never shown, and
-/// no provider is asked.
-fn provider_findings(providers: &[ProviderView]) -> Vec<DoctorFinding> {
+/// no provider of another machine is asked.
+fn provider_findings(providers: &[ProviderView], local: &LocalServers) -> Vec<DoctorFinding> {
     let finding = |view: &ProviderView| {
-        let detail = match (&view.lacks, view.has_key) {
+        let answer = local.get(&view.name).filter(|_| view.lacks.is_none());
+        let detail = match (&view.lacks, answer) {
             (Some(lacks), _) => lacks.clone(),
-            (None, true) => format!("{}, the key is there", view.base_url),
-            (None, false) => format!("{}, needs no key; it was not asked whether it runs", view.base_url),
+            (None, Some(Some(model))) => format!("{}, answers, has {model}", view.base_url),
+            (None, Some(None)) => format!("{}: no server with a model answers there", view.base_url),
+            (None, None) if view.has_key => format!("{}, the key is there", view.base_url),
+            (None, None) => format!("{}, needs no key; another machine is not asked", view.base_url),
         };
-        DoctorFinding { name: view.name.clone(), works: view.lacks.is_none(), detail }
+        let works = view.lacks.is_none() && answer != Some(&None);
+        DoctorFinding { name: view.name.clone(), works, detail }
     };
     providers.iter().map(finding).collect()
 }
@@ -93,15 +130,7 @@ fn program_findings(programs: &[(&'static Agent, InstalledAgent)]) -> Vec<Doctor
         let detail = format!("{}, {}; {login}", found.program.display(), agent.tried_in_words());
         DoctorFinding { name: agent.name.to_owned(), works: true, detail }
     };
-    match programs {
-        [] => {
-            let names: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
-            let detail =
-                format!("none of {} is on PATH; plans of commands and models need none", names.join(", "));
-            vec![DoctorFinding { name: "none".to_owned(), works: false, detail }]
-        }
-        programs => programs.iter().map(finding).collect(),
-    }
+    programs.iter().map(finding).collect()
 }
 
 fn program_json((agent, found): &(&'static Agent, InstalledAgent)) -> Value {
@@ -111,20 +140,25 @@ fn program_json((agent, found): &(&'static Agent, InstalledAgent)) -> Value {
     })
 }
 
-fn provider_json(view: &ProviderView) -> Value {
+fn provider_json(view: &ProviderView, local: &LocalServers) -> Value {
     let ProviderView { name, base_url, is_local, has_key, lacks } = view;
-    json!({ "name": name, "url": base_url, "local": is_local, "has_key": has_key, "lacks": lacks })
+    let answer = local.get(name).filter(|_| lacks.is_none());
+    json!({
+        "name": name, "url": base_url, "local": is_local, "has_key": has_key, "lacks": lacks,
+        "answers": answer.map(Option::is_some), "first_model": answer.cloned().flatten(),
+    })
 }
 
 /// A sandbox that stays: whose it is, and how it is captured or given up. Its plan may be one that is
 /// forgotten.
-fn kept_line(kept: &RetainedSandbox) -> String {
-    let (plan, dir) = (kept.plan, escape_control_chars(&kept.dir.display().to_string()));
+async fn kept_line(kept: &RetainedSandbox, engine: &Engine) -> Result<String, CommandError> {
+    let plan = short_id(engine, kept.plan).await?;
+    let dir = escape_control_chars(&kept.dir.display().to_string());
     let advice = match kept.is_over {
         true => format!("the plan is final: {COPY_THEN_CLEAR}"),
-        false => capture_or_give_up(plan),
+        false => capture_or_give_up(&plan),
     };
-    format!("retained: changes of plan {plan} could not be captured and are in {dir}: {advice}\n")
+    Ok(format!("retained: changes of plan {plan} could not be captured and are in {dir}: {advice}\n"))
 }
 
 /// An apply that is open: whose, where, since when, and what to do.
@@ -199,12 +233,12 @@ fn failure_of(found: &DoctorReport, policy: &str) -> Option<CommandError> {
     })
 }
 
-fn to_text(found: &DoctorReport, look: &OutputStyle) -> String {
+fn to_text(found: &DoctorReport, style: &OutputStyle) -> String {
     let mut text = String::new();
-    section(&mut text, "sandbox, the first that works is used", &found.sandbox, look);
-    section(&mut text, "isolation of commands, the first that works is used", &found.isolation, look);
+    section(&mut text, "sandbox, the first that works is used", &found.sandbox, style);
+    section(&mut text, "isolation of commands, the first that works is used", &found.isolation, style);
     let machine = [found.git.clone(), found.disk.clone(), found.store.clone()];
-    section(&mut text, "machine", &machine, look);
+    section(&mut text, "machine", &machine, style);
     let Leftovers { sandboxes, stuck, leases, applies, open: _, kept: _ } = &found.leftovers;
     if !found.store.works {
         text.push_str("nothing was removed: the list of what is still needed is in the store\n");
@@ -219,11 +253,11 @@ fn to_text(found: &DoctorReport, look: &OutputStyle) -> String {
     text
 }
 
-fn section(text: &mut String, title: &str, findings: &[DoctorFinding], look: &OutputStyle) {
-    text.push_str(&format!("{}\n", look.paint.bold(title)));
+fn section(text: &mut String, title: &str, findings: &[DoctorFinding], style: &OutputStyle) {
+    text.push_str(&format!("{}\n", style.paint.bold(title)));
     let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     for finding in findings {
-        let mark = if finding.works { look.paint.green("ok") } else { look.paint.red("no") };
+        let mark = if finding.works { style.paint.green("ok") } else { style.paint.red("no") };
         text.push_str(&format!(
             "  {mark}  {:width$}  {}\n",
             finding.name,

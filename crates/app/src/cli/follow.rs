@@ -10,7 +10,7 @@
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
 //!
 //! # Not here
-//! Which signals ask to stop: `super::stops`.
+//! The signals that ask to stop: `super::signals`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -50,7 +50,7 @@ pub(super) async fn follow<T>(
 }
 
 /// Does `work` on the user's files, showing progress. The first request to stop cancels the token that `work`
-/// was given: it ends unless it has begun to write, and leaves the plan as it was. The second ends the
+/// was given. It ends unless it has begun to write, and leaves the plan as it was. The second ends the
 /// program.
 pub(super) async fn follow_files<T, F: Future<Output = T>>(
     invocation: &Invocation,
@@ -75,7 +75,7 @@ async fn show_while<T, E>(
     work: impl Future<Output = T>,
     stopping: impl Future<Output = E>,
 ) -> Result<T, E> {
-    let mut progress = ProgressPrinter::new(&invocation.look, invocation.global.quiet, &plan.short);
+    let mut progress = ProgressPrinter::new(&invocation.style, invocation.global.quiet, &plan.short);
     let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
     let mut work = std::pin::pin!(work);
     let mut stopping = std::pin::pin!(stopping);

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. All lines are read, and held against the argument that they are given for, before the first plan is
-//!    made: a file that cannot be read makes none, nor does one with a line that is no value.
+//!    made. A file that cannot be read makes none, nor does one with a line that is no value.
 //! 2. The first plan that cannot be made ends it, as a signal does. None is begun any more, and all that were
 //!    made or are on their way are reported.
 //! 3. A line is bytes, as a file name is; inside a text, it is text.
@@ -17,6 +17,7 @@ use domain::{ByteText, PlanId};
 use engine::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
+use store::PlanFilter;
 
 use super::definition_source::PlanSource;
 use super::plan_args::PendingPlan;
@@ -33,15 +34,36 @@ const AT_ONCE: usize = 256;
 /// The number of bytes that are read: more than the largest number of waiting plans needs.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The number of unusable lines that are reported.
-const WRONG_TOLD_MAX: usize = 20;
+const WRONG_SHOWN_MAX: usize = 20;
 /// So many are named to programs.
 const WRONG_NAMED_MAX: usize = 1000;
+/// The characters of a batch's name besides letters and digits.
+const BATCH_MARKS: [char; 3] = ['-', '_', '.'];
+/// The maximum number of characters of a batch's name.
+const BATCH_CHARS_MAX: usize = 64;
+/// So many of them are those of the file.
+const BATCH_STEM_CHARS: usize = 40;
+/// So many names are tried.
+const BATCH_NUMBERS_MAX: usize = 1000;
 /// The kernel's bound of one variable, less its name and its end.
 const LINE_BYTES_MAX: usize = 128 * 1024 - "ITEM=".len() - 1;
+
+/// The name of a batch, as it was typed.
+pub(super) fn batch_name(text: &str) -> Result<String, String> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || BATCH_MARKS.contains(&letter);
+    let begins = text.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    if begins && text.len() <= BATCH_CHARS_MAX && text.chars().all(is_allowed) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a name has 1 to {BATCH_CHARS_MAX} letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"
+    ))
+}
 
 pub(super) async fn detach_all(
     items: &[ByteText],
     asked: &PendingPlan,
+    batch: &str,
     invocation: &Invocation,
     engine: &Engine,
 ) -> Result<CommandReport, CommandError> {
@@ -102,8 +124,12 @@ pub(super) async fn detach_all(
     let outcome = outcome.and(started.map(drop));
     let how = if is_started { "a worker that was started for them" } else { "the workers" };
     let many = if plans.len() == 1 { "1 plan is".to_owned() } else { format!("{} plans are", plans.len()) };
-    let text = format!("{many} left to {how}\nnext  agents plan list     agents top\n");
-    let data = json!({ "plans": plans, "asked": items.len(), "worker_started": is_started });
+    let text = format!(
+        "batch {batch}: {many} left to {how}\nnext  agents list --batch {batch}     agents top     agents apply --batch {batch}\n"
+    );
+    let data = json!({
+        "batch": batch, "plans": plans, "asked": items.len(), "worker_started": is_started,
+    });
     let report = CommandReport::new(data, text);
     Ok(match outcome {
         Ok(()) => report,
@@ -122,6 +148,36 @@ pub(super) struct NonEmptyLines {
 }
 
 impl NonEmptyLines {
+    /// Returns a name for the batch of these lines that no batch of the project has: that of the file, or the
+    /// same with a number.
+    ///
+    /// # Errors
+    /// Returns an error if the store failed.
+    pub(super) async fn unused_batch(
+        &self,
+        engine: &Engine,
+        root: Option<&[u8]>,
+    ) -> Result<String, CommandError> {
+        let stem = Path::new(&self.file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let is_part = |letter: &char| letter.is_ascii_alphanumeric() || BATCH_MARKS.contains(letter);
+        let stem: String = stem.unwrap_or_default().chars().filter(is_part).take(BATCH_STEM_CHARS).collect();
+        let stem = match stem.trim_start_matches(BATCH_MARKS) {
+            "" => "batch",
+            named => named,
+        };
+        for number in 1..BATCH_NUMBERS_MAX {
+            let name = if number == 1 { stem.to_owned() } else { format!("{stem}-{number}") };
+            let root = root.map(<[u8]>::to_vec);
+            let filter = PlanFilter { root, batch: Some(name.clone()), limit: 1, ..PlanFilter::default() };
+            let found = engine.store().newest_plans(&filter).await;
+            if found.map_err(|error| from_engine::store(&error))?.is_empty() {
+                return Ok(name);
+            }
+        }
+        // More of one name than anybody makes: they are one batch.
+        Ok(stem.to_owned())
+    }
+
     /// Refuses lines that are no values of the argument that they are given for.
     ///
     /// # Errors
@@ -136,11 +192,12 @@ impl NonEmptyLines {
         }
         let many = if wrong.len() == 1 { "1 line".to_owned() } else { format!("{} lines", wrong.len()) };
         let message = format!("{many} of `--for-each {}` cannot be used, so no plan is made", self.file);
-        let told = wrong.iter().take(WRONG_TOLD_MAX).map(|(number, why)| format!("line {number}: {why}"));
-        let more = wrong.len().checked_sub(WRONG_TOLD_MAX).filter(|more| *more > 0);
-        let told = told.chain(more.map(|more| format!("and {more} more")));
+        let lines_shown =
+            wrong.iter().take(WRONG_SHOWN_MAX).map(|(number, why)| format!("line {number}: {why}"));
+        let more = wrong.len().checked_sub(WRONG_SHOWN_MAX).filter(|more| *more > 0);
+        let lines_shown = lines_shown.chain(more.map(|more| format!("and {more} more")));
         let numbers: Vec<usize> = wrong.iter().map(|(number, _)| *number).take(WRONG_NAMED_MAX).collect();
-        let failure = told.fold(CommandError::new(&codes::ARG_INVALID, message), CommandError::line);
+        let failure = lines_shown.fold(CommandError::new(&codes::ARG_INVALID, message), CommandError::line);
         let detail = json!({ "lines": numbers, "wrong": wrong.len() });
         Err(failure.detail(detail).hint(hints::CORRECT_LINES))
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use domain::{GateDecision, PlanId, ProjectLink, REVERSIONS_MAX, RecoveryPolicy};
+use domain::{GateDecision, Plan, PlanId, ProjectLink, REVERSIONS_MAX, RecoveryPolicy};
 use engine::context::ContextsSetup;
 use engine::{
     Engine, EngineOptions, JournalState, ModelsSetup, Participants, RecheckWhen, RecoveredEnd, SecretFilter,
@@ -30,7 +30,7 @@ pub struct Invocation {
     /// The options of every command.
     pub global: Global,
     /// The style of answers.
-    pub look: OutputStyle,
+    pub style: OutputStyle,
     /// The environment.
     pub env: Env,
     /// The directory of the invocation.
@@ -59,12 +59,12 @@ impl Invocation {
     ///
     /// # Errors
     /// The working directory is gone.
-    pub fn new(global: Global, look: OutputStyle, env: Env) -> Result<Self, CommandError> {
+    pub fn new(global: Global, style: OutputStyle, env: Env) -> Result<Self, CommandError> {
         let here = std::env::current_dir().map_err(|error| {
             CommandError::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
         })?;
         let (held, empty, filter) = (Arc::default(), OnceLock::new(), OnceLock::new());
-        Ok(Self { global, look, env, here, only: None, held, empty, filter })
+        Ok(Self { global, style, env, here, only: None, held, empty, filter })
     }
 
     /// The settings as they hold for these projects.
@@ -154,16 +154,16 @@ impl Invocation {
     ///
     /// # Errors
     /// The data directory, the store or the recording cannot be used.
-    pub(super) async fn engine_with_tape(
+    pub(super) async fn engine_with_recording(
         &self,
         settings: &Settings,
-        tape: &RecordingArgs,
+        recording: &RecordingArgs,
         cast: Participants,
     ) -> Result<Engine, CommandError> {
         let mut options = self.options(settings)?;
-        options.models.mode = tape.mode(&self.here, cast);
+        options.models.mode = recording.mode(&self.here, cast);
         let engine = self.open_engine(options).await?;
-        tape.ready(&engine)?;
+        recording.ready(&engine)?;
         Ok(engine)
     }
 
@@ -313,8 +313,8 @@ impl Invocation {
         Ok(named)
     }
 
-    /// Returns an error if one of the projects may not be worked in: it is not among those that this process
-    /// was started with, or it is hidden and no person at the terminal agrees.
+    /// Returns an error if a plan may not work in one of the projects. Either this process was not started
+    /// with it, or it is hidden and the user does not agree.
     ///
     /// # Errors
     /// One may not.
@@ -343,10 +343,19 @@ impl Invocation {
         Err(CommandError::new(&codes::PROJECT_NOT_ALLOWED, message).field("dir", root.display()))
     }
 
+    /// The same for all projects of these plans.
+    ///
+    /// # Errors
+    /// It was not started with one of them.
+    pub(super) fn check_all_allowed(&self, plans: &[Plan]) -> Result<(), CommandError> {
+        let mut projects = plans.iter().flat_map(|plan| &plan.projects);
+        projects.try_for_each(|project| self.check_allowed(&path_of(project.root.as_bytes())))
+    }
+
     /// Prints a note at once, in addition to the answer.
     pub fn tell(&self, note: &OutputNote) {
         let message = self.words_without_secrets(note.message.clone());
-        output::tell(&OutputNote { message, ..note.clone() }, &self.look);
+        output::tell(&OutputNote { message, ..note.clone() }, &self.style);
     }
 
     /// The words without the secrets that are known by now.
@@ -364,7 +373,7 @@ impl Invocation {
     ) -> Result<CommandReport, CommandError> {
         match (self.filter.get(), answer) {
             (None, answer) => answer,
-            (Some(filter), Ok(report)) => Ok(report.without_secrets(filter, self.look.format)),
+            (Some(filter), Ok(report)) => Ok(report.without_secrets(filter, self.style.format)),
             (Some(filter), Err(failure)) => Err(failure.without_secrets(filter)),
         }
     }

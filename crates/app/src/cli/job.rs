@@ -5,20 +5,20 @@
 
 use clap::Subcommand;
 use domain::{Job, JobId, JobState, JobTransitionRejection, Ms, PlanId, WallMs};
-use engine::{BootClock, Engine, shortest};
+use engine::{BootClock, Engine, shortest_end};
 use serde_json::{Value, json};
 use store::JobStoreError;
 use sync::Clock;
 
 use super::invocation::{NamedPlan, short_id};
-use super::plan::cancel::{self, CancelHow};
+use super::plan::cancel::{self, CancelOptions};
 use super::{Invocation, alone};
 use crate::errors::{CommandError, codes, from_engine};
 use crate::output::{CommandReport, TextTable};
 use crate::time::{age, format_typed, now};
 
-/// As many letters of an id are shown at least.
-const SHORT_CHARS_MIN: usize = 10;
+/// The minimum number of letters of an id that are shown: more than of a plan's, so that they look different.
+const SHORT_CHARS_MIN: usize = 6;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum JobCommand {
@@ -42,16 +42,16 @@ pub(super) struct JobListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobShowArgs {
-    /// The job: its id, or the beginning of its id
+    /// The job: the letters that `agents job list` shows, or its whole id
     job: String,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct JobCancelArgs {
-    /// The job: its id, or the beginning of its id
+    /// The job: the letters that `agents job list` shows, or its whole id
     job: String,
     #[command(flatten)]
-    how: CancelHow,
+    options: CancelOptions,
 }
 
 impl JobCommand {
@@ -84,18 +84,17 @@ async fn list(args: JobListArgs, invocation: &Invocation) -> Result<CommandRepor
     };
     let mut jobs = found.map_err(|error| failed(&error, ""))?;
     jobs.retain(|job| args.all || !job.state.is_final());
-    let mut names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
-    names.sort_unstable();
+    let names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
     let plans: Vec<PlanId> = jobs.iter().map(|job| job.plan).collect();
     let plans = engine.short_ids(&plans).await.map_err(|error| from_engine::store(&error))?;
     let mut table = TextTable::new(&["job", "plan", "phase", "state", "worker", "lease", "age"]);
     for (job, plan) in jobs.iter().zip(plans) {
         table.row(vec![
-            shortest(&job.id.to_string(), &names, SHORT_CHARS_MIN).to_owned(),
+            shortest_end(&job.id.to_string(), &names, SHORT_CHARS_MIN).to_ascii_lowercase(),
             plan,
             job.phase.to_string(),
             job.state.to_string(),
-            job.worker.map(|worker| worker.to_string()).unwrap_or_default(),
+            job.worker.map(|worker| short_worker(&worker.to_string())).unwrap_or_default(),
             lease(&engine, job).unwrap_or_default(),
             age(queued_at(job), now()),
         ]);
@@ -103,7 +102,7 @@ async fn list(args: JobListArgs, invocation: &Invocation) -> Result<CommandRepor
     let text = match jobs.is_empty() {
         true if args.all => "no jobs\n".to_owned(),
         true => "nothing waits or runs; `--all` lists what has ended\n".to_owned(),
-        false => table.render(&invocation.look),
+        false => table.render(&invocation.style),
     };
     let data: Vec<Value> = jobs.iter().map(|job| to_json(&engine, job)).collect();
     Ok(CommandReport::new(json!({ "jobs": data }), text))
@@ -145,10 +144,15 @@ async fn cancel(args: JobCancelArgs, invocation: &Invocation) -> Result<CommandR
         return Err(CommandError::new(&codes::JOB_FINAL, message).plan(&short_id(&engine, job.plan).await?));
     }
     let plan = NamedPlan { id: job.plan, short: short_id(&engine, job.plan).await? };
-    cancel::cancel_plan(&engine, &plan, &args.how).await
+    cancel::cancel_plan(&engine, &plan, &args.options).await
 }
 
-/// The job that a word names.
+/// The end of a worker's id: the beginning is only time.
+fn short_worker(id: &str) -> String {
+    shortest_end(id, &[], SHORT_CHARS_MIN).to_ascii_lowercase()
+}
+
+/// The job that a word names: by its id, or by the end or the beginning of its id.
 async fn find(engine: &Engine, word: &str) -> Result<Job, CommandError> {
     if let Ok(id) = word.parse::<JobId>() {
         return engine.store().job(id).await.map_err(|error| failed(&error, word));
@@ -156,8 +160,10 @@ async fn find(engine: &Engine, word: &str) -> Result<Job, CommandError> {
     let prefix = word.to_ascii_uppercase();
     let jobs = engine.store().jobs(None).await.map_err(|error| failed(&error, word))?;
     let names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
-    let mut alike =
-        jobs.iter().zip(&names).filter(|(_, name)| !prefix.is_empty() && name.starts_with(&prefix));
+    let is_end = |name: &str| prefix.len() >= SHORT_CHARS_MIN && name.ends_with(&prefix);
+    let ends = names.iter().any(|name| is_end(name));
+    let is_meant = |name: &str| if ends { is_end(name) } else { name.starts_with(&prefix) };
+    let mut alike = jobs.iter().zip(&names).filter(|(_, name)| !prefix.is_empty() && is_meant(name));
     match (alike.next(), alike.next()) {
         (Some((job, _)), None) => Ok(job.clone()),
         (Some((_, one)), Some((_, two))) => Err(CommandError::new(

@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<LimitArg, String> {
     };
     let kind = SpendKind::parse(name).ok_or_else(|| {
         let names: Vec<&str> = KINDS.iter().map(|kind| kind.as_str()).collect();
-        format!("there is no limit `{name}`; there are {}", names.join(", "))
+        format!("there is no limit `{name}`; the limits are {}", names.join(", "))
     })?;
     let max = match kind {
         SpendKind::Time => time(value)?,
@@ -53,7 +53,7 @@ fn time(value: &str) -> Result<Option<u64>, String> {
             Ok(Some(span.as_secs().saturating_mul(1_000)))
         }
         Ok(_) | Err(_) => Err(format!(
-            "`{value}` is no limit of time: it takes a duration from 1s to {}, like 30m or 4h",
+            "`{value}` is not a limit of time: it takes a duration from 1s to {}, like 30m or 4h",
             format_typed(Duration::from_secs(TIME_MAX_S))
         )),
     }
@@ -63,7 +63,7 @@ fn cost(value: &str) -> Result<Option<u64>, String> {
     match money::parse(value) {
         Some(micros) => Ok(Some(micros)),
         None if value == "none" => Ok(None),
-        None => Err(format!("`{value}` is no limit of cost: it takes {}, or none", money::ALLOWED)),
+        None => Err(format!("`{value}` is not a limit of cost: it takes {}, or none", money::ALLOWED)),
     }
 }
 
@@ -72,7 +72,7 @@ fn count(kind: SpendKind, value: &str, count_max: u64) -> Result<Option<u64>, St
         Ok(count) if count <= count_max => Ok(Some(count)),
         Ok(_) | Err(_) if value == "none" => Ok(None),
         Ok(_) | Err(_) => Err(format!(
-            "`{value}` is no limit of {kind}: it takes a whole number up to {count_max}, or none"
+            "`{value}` is not a limit of {kind}: it takes a whole number up to {count_max}, or none"
         )),
     }
 }
@@ -113,18 +113,20 @@ mod tests {
         assert_eq!(said("steps"), "a limit is set as NAME=VALUE, like steps=300");
         for name in ["costs", "Steps", ""] {
             let words =
-                format!("there is no limit `{name}`; there are time, steps, tool_calls, tokens, cost");
+                format!("there is no limit `{name}`; the limits are time, steps, tool_calls, tokens, cost");
             assert_eq!(said(&format!("{name}=1")), words);
         }
         for value in ["-1", "1.5", "many", "", "1000000001"] {
-            let words =
-                format!("`{value}` is no limit of steps: it takes a whole number up to 1000000000, or none");
+            let words = format!(
+                "`{value}` is not a limit of steps: it takes a whole number up to 1000000000, or none"
+            );
             assert_eq!(said(&format!("steps={value}")), words);
         }
-        assert!(said("cost=-1").starts_with("`-1` is no limit of cost: it takes dollars"));
+        assert!(said("cost=-1").starts_with("`-1` is not a limit of cost: it takes dollars"));
         for value in ["90", "0s", "31d", "none"] {
-            let words =
-                format!("`{value}` is no limit of time: it takes a duration from 1s to 30d, like 30m or 4h");
+            let words = format!(
+                "`{value}` is not a limit of time: it takes a duration from 1s to 30d, like 30m or 4h"
+            );
             assert_eq!(said(&format!("time={value}")), words);
         }
     }

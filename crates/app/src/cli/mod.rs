@@ -15,7 +15,9 @@ mod consent;
 mod context;
 mod definition_source;
 mod detach;
+mod disk_use;
 mod doctor;
+mod examples;
 mod follow;
 mod for_each;
 mod forecast;
@@ -29,6 +31,7 @@ mod plan_args;
 mod price_check;
 mod recording;
 mod run;
+mod schema;
 mod signals;
 mod tool;
 mod top;
@@ -46,6 +49,7 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use invocation::Invocation;
+use plan::PlanCommand;
 
 use crate::errors::{CommandError, Exit, codes};
 use crate::output::{self, ColorWhen, CommandReport, Format, OutputStyle, Timing};
@@ -68,15 +72,16 @@ pub struct Cli {
 const CLEAR_WAIT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
-A plan is named by its id, by the beginning of its id, or by @last.
+A plan is named by the letters that `agents list` shows, by its whole id, or by @last.
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a gate or a conflict, 5 cancelled, 6 needs the user.";
 
 const SHORT_HELP: &str = "\
 agents runs a command in a sandbox of your project and shows what it changed; your files change only when you apply it.
 
   agents run -- COMMAND     run a command (an agent, a codemod, a script) in a sandbox
-  agents plan diff          show the changes
-  agents plan apply @last   apply them to your files (`agents plan undo @last` undoes that)
+  agents diff               show the changes
+  agents apply              apply them to your files (`agents undo` undoes that)
+  agents list               list the plans of this project
 
 All commands: agents --help
 ";
@@ -103,7 +108,24 @@ pub struct Global {
 enum Command {
     /// Run a command, an action or a task in words in a sandbox of your project
     Run(Box<run::RunArgs>),
-    /// Show, apply and undo plans
+    /// Show what a plan changed: `agents plan diff`
+    Diff(plan::diff::DiffArgs),
+    /// Apply the changes of a plan to your files: `agents plan apply`
+    Apply(plan::apply::ApplyArgs),
+    /// Undo an applied plan: `agents plan undo`
+    Undo(plan::undo::UndoArgs),
+    /// Show the state of a plan and the next steps: `agents plan status`
+    Status(plan::status::StatusArgs),
+    /// List the plans of this project: `agents plan list`
+    List(plan::list::ListArgs),
+    /// Show the output of the commands of a plan: `agents plan logs`
+    #[command(alias = "log")]
+    Logs(plan::logs::LogsArgs),
+    /// Follow a plan until it waits or ends: `agents plan watch`
+    Watch(plan::watch::WatchArgs),
+    /// Stop a plan for good: `agents plan cancel`
+    Cancel(plan::cancel::CancelArgs),
+    /// All commands for plans
     #[command(subcommand)]
     Plan(plan::PlanCommand),
     /// Show actions: tasks that are defined in a file and run by their name
@@ -134,6 +156,8 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Check what this machine supports, and remove what a crash left behind
     Doctor,
+    /// Print the JSON Schema of an action, an actor or the answers of this program
+    Schema(schema::SchemaArgs),
     /// Print the completions of a shell
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write all pages to a directory
@@ -145,6 +169,14 @@ impl Command {
     fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",
+            Command::Diff(_) => "plan diff",
+            Command::Apply(_) => "plan apply",
+            Command::Undo(_) => "plan undo",
+            Command::Status(_) => "plan status",
+            Command::List(_) => "plan list",
+            Command::Logs(_) => "plan logs",
+            Command::Watch(_) => "plan watch",
+            Command::Cancel(_) => "plan cancel",
             Command::Plan(command) => command.name(),
             Command::Action(command) => command.name(),
             Command::Actor(command) => command.name(),
@@ -157,6 +189,7 @@ impl Command {
             Command::Config(command) => command.name(),
             Command::Trust(_) => "trust",
             Command::Doctor => "doctor",
+            Command::Schema(_) => "schema",
             Command::Completions(_) => "completions",
             Command::Man(_) => "man",
         }
@@ -171,6 +204,9 @@ pub fn command() -> clap::Command {
 /// Reads the command line, does what it says, and answers.
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    if completions::answer_shell(&args) {
+        return ExitCode::SUCCESS;
+    }
     let started = (now(), Instant::now());
     let exit = match Cli::try_parse_from(&args) {
         Ok(cli) => answer(cli, started),
@@ -185,20 +221,20 @@ fn answer(cli: Cli, started: CommandStart) -> Exit {
     let env: Env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let look = OutputStyle::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
+    let style = OutputStyle::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
     let Some(command) = cli.command else {
-        return exit_after_printing(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &look);
+        return exit_after_printing(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &style);
     };
     let name = command.name();
     // Its output is a protocol: an answer at its end would be no message.
     let is_spoken_to = matches!(command, Command::Mcp(_));
-    let report = Invocation::new(cli.global, look, env)
+    let report = Invocation::new(cli.global, style, env)
         .and_then(|invocation| dispatch(command, &invocation))
         .unwrap_or_else(CommandReport::from);
     if is_spoken_to && report.exit == Exit::Done {
         return Exit::Done;
     }
-    output::write(&report, name, timing(started), &look)
+    output::write(&report, name, timing(started), &style)
 }
 
 fn timing((began, instant): CommandStart) -> Timing {
@@ -211,6 +247,14 @@ fn timing((began, instant): CommandStart) -> Timing {
 fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let answer = match command {
         Command::Run(args) => alone(run::run(*args, invocation)),
+        Command::Diff(args) => plan::dispatch(PlanCommand::Diff(args), invocation),
+        Command::Apply(args) => plan::dispatch(PlanCommand::Apply(args), invocation),
+        Command::Undo(args) => plan::dispatch(PlanCommand::Undo(args), invocation),
+        Command::Status(args) => plan::dispatch(PlanCommand::Status(args), invocation),
+        Command::List(args) => plan::dispatch(PlanCommand::List(args), invocation),
+        Command::Logs(args) => plan::dispatch(PlanCommand::Logs(args), invocation),
+        Command::Watch(args) => plan::dispatch(PlanCommand::Watch(args), invocation),
+        Command::Cancel(args) => plan::dispatch(PlanCommand::Cancel(args), invocation),
         Command::Plan(command) => plan::dispatch(command, invocation),
         Command::Action(command) => action::run(command, invocation),
         Command::Actor(command) => actor::run(command, invocation),
@@ -223,6 +267,7 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, 
         Command::Config(command) => config::run(command, invocation),
         Command::Trust(args) => alone(trust::run(args, invocation)),
         Command::Doctor => working(doctor::run(invocation)),
+        Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };
@@ -235,7 +280,7 @@ fn working<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<
     block_on(runtime, command)
 }
 
-/// Runs what only reads, or works on one plan: what takes long has threads of its own, so one for the rest is
+/// Runs what only reads, or works on one plan. What takes long has threads of its own, so one for the rest is
 /// enough, and starts at once.
 fn alone<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     block_on(tokio::runtime::Builder::new_current_thread().enable_all().build(), command)
@@ -257,26 +302,30 @@ fn block_on<T>(
 /// Help and version are answers; everything else that clap says is a failure.
 fn refuse(error: &clap::Error, args: &[OsString], started: CommandStart) -> Exit {
     use clap::error::ErrorKind;
-    let look = OutputStyle::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return exit_after_printing(error.print(), &look);
+    let style = OutputStyle::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
+    if error.kind() == ErrorKind::DisplayHelp {
+        let shown = examples::with_examples(command()).try_get_matches_from(args).err();
+        return exit_after_printing(shown.as_ref().unwrap_or(error).print(), &style);
+    }
+    if error.kind() == ErrorKind::DisplayVersion {
+        return exit_after_printing(error.print(), &style);
     }
     output::write(
         &CommandReport::from(usage_error::usage_failure(error, args)),
         "agents",
         timing(started),
-        &look,
+        &style,
     )
 }
 
 /// Returns the exit of a program that printed its help. If the output is closed, no reader is left for an
 /// error.
-fn exit_after_printing(printed: std::io::Result<()>, look: &OutputStyle) -> Exit {
+fn exit_after_printing(printed: std::io::Result<()>, style: &OutputStyle) -> Exit {
     match printed.and_then(|()| std::io::stdout().flush()) {
         Ok(()) => Exit::Done,
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
         Err(error) => {
-            output::tell_unwritten(&error, look);
+            output::tell_unwritten(&error, style);
             Exit::Failed
         }
     }
@@ -325,6 +374,22 @@ mod tests {
             "plan artifacts 01 --out d",
             "plan apply 01 --only a --reject b#1 --take c --allow-empty --yes",
             "plan apply 01 -i",
+            "plan apply 01 02 03 --yes",
+            "apply --batch b --passed --yes",
+            "apply --all",
+            "cancel --all",
+            "cancel --state running --all",
+            "undo",
+            "diff src/a.rs",
+            "list --all --batch @last",
+            "run --for-each f --batch b -- make",
+            "plan gc --unapplied --older-than 14d --yes",
+            "config set a b",
+            "config unset --project a",
+            "config list plan",
+            "config edit",
+            "config path --project",
+            "man plan apply",
             "plan apply 01 --unchecked",
             "plan apply 01 --commit --message m",
             "plan apply 01 --branch b",
@@ -370,6 +435,7 @@ mod tests {
             "context index --clear",
             "context breakers --reset all",
             "doctor --format json",
+            "schema envelope",
             "completions bash",
             "man --out d",
         ] {

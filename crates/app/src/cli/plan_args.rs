@@ -43,10 +43,12 @@ const TIMEOUT_DEFAULT: &str = "30m";
 const TIMEOUT_MAX_S: u64 = 86_400;
 /// The characters of a title that are read: all of it, so that its secrets are found before it is cut.
 const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
+/// Stands for the line of `--for-each` in a title.
+const ITEM_PLACEHOLDER: &str = "{{item}}";
 /// The end of a check that `--check` names, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
 
-/// What to do, and where.
+/// The task of a plan and its projects.
 #[derive(Debug, clap::Args)]
 pub(super) struct TaskArgs {
     /// A project to work in: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the
@@ -192,15 +194,26 @@ impl PendingPlan {
                 (self.task.request(apply, settings, projects, Some(frozen), said, invocation)?, is_told)
             }
         };
-        if !is_told {
+        request.spec.batch.clone_from(&self.request.spec.batch);
+        // A title that names the line is the user's own wording.
+        let own = self.task.title.as_deref().filter(|title| title.contains(ITEM_PLACEHOLDER));
+        if let Some(own) = own {
+            let title = own.replace(ITEM_PLACEHOLDER, &item.to_string());
+            request.title = one_line_of(&title, TITLE_READ_CHARS_MAX);
+        } else if !is_told {
             request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
         }
         Ok(request)
     }
 
+    /// Sets the batch of this plan and of those for further lines.
+    pub(super) fn set_batch(&mut self, batch: &str) {
+        self.request.spec.batch = Some(batch.to_owned());
+    }
+
     /// Returns the participants, for a recording.
-    pub(super) fn cast(&self) -> Participants {
-        self.source.as_ref().map(PlanSource::cast).unwrap_or_default()
+    pub(super) fn participants(&self) -> Participants {
+        self.source.as_ref().map(PlanSource::participants).unwrap_or_default()
     }
 
     /// Finds the user's yes to what the project's files run and ask for, or asks for it. Reports the checks
@@ -248,6 +261,7 @@ impl TaskArgs {
         replayed: Option<&ReplayedRecording>,
     ) -> Result<PendingPlan, CommandError> {
         self.refuse_unclear()?;
+        self.refuse_program_without_path(invocation)?;
         let projects = project::find_all(&self.project, &invocation.here)?;
         self.refuse_system_dirs(&projects, invocation)?;
         let level = self.automation.clone().map(|level| (SettingKey::Automation, SettingValue::Word(level)));
@@ -332,6 +346,30 @@ impl TaskArgs {
             }
             (Some(_) | None, _) => Ok(()),
         }
+    }
+
+    /// Returns an error if the program is on no directory of PATH, and a file here has its name: the shell
+    /// would not find it either.
+    fn refuse_program_without_path(&self, invocation: &Invocation) -> Result<(), CommandError> {
+        let Some(program) = self.command.first().filter(|program| !program.as_bytes().contains(&b'/')) else {
+            return Ok(());
+        };
+        let path = invocation.env.get("PATH").map(String::as_str).unwrap_or_default();
+        let is_file = |place: PathBuf| place.is_file();
+        if std::env::split_paths(path).any(|dir| is_file(dir.join(program)))
+            || !is_file(invocation.here.join(program))
+        {
+            return Ok(());
+        }
+        let program = program.to_string_lossy();
+        let here = ByteText::from(format!("./{program}").as_str());
+        let rest = self.command.iter().skip(1).map(|word| ByteText(word.as_bytes().to_vec()));
+        let line = CommandLine::Argv(std::iter::once(here).chain(rest).collect()).render();
+        let message = format!("the program `{program}` was not found on PATH");
+        Err(CommandError::new(&codes::PREFLIGHT_FAILED, message)
+            .hint(hints::PROGRAM_HERE)
+            .field("line", line)
+            .field("program", program))
     }
 
     fn spec(
@@ -428,6 +466,7 @@ impl TaskArgs {
             strategist: None,
             sources: Vec::new(),
             keys: BTreeSet::new(),
+            batch: None,
         };
         if let Some(frozen) = frozen {
             // An action is about the project; a user who only names an actor is in the directory of the work.
@@ -442,11 +481,15 @@ impl TaskArgs {
             }
         }
         if spec.invariants.len() > INVARIANTS_MAX {
-            let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
+            let message = format!(
+                "there are {} invariants, at most {INVARIANTS_MAX} are allowed",
+                spec.invariants.len()
+            );
             return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::SEE_INVARIANTS));
         }
         if spec.validations.len() > CHECKS_MAX {
-            let message = format!("{} checks are more than {CHECKS_MAX}", spec.validations.len());
+            let message =
+                format!("there are {} checks, at most {CHECKS_MAX} are allowed", spec.validations.len());
             return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::JOIN_CHECKS));
         }
         for step in &mut spec.steps {
@@ -474,7 +517,7 @@ impl TaskArgs {
         if self.project.is_empty() {
             return Err(refused);
         }
-        let is_asked = invocation.look.can_ask && !invocation.look.format.is_for_programs();
+        let is_asked = invocation.style.can_ask && !invocation.style.format.is_for_programs();
         if !self.system_project && !is_asked {
             return Err(refused.hint(hints::ADD_SYSTEM_PROJECT));
         }
@@ -512,7 +555,8 @@ impl TaskArgs {
             return Ok(vec![PlanStep::only(like)]);
         }
         if self.step.len() > PLAN_STEPS_MAX {
-            let message = format!("{} steps are more than {PLAN_STEPS_MAX}", self.step.len());
+            let message =
+                format!("there are {} steps, at most {PLAN_STEPS_MAX} are allowed", self.step.len());
             return Err(CommandError::new(&codes::USAGE, message).hint(hints::ONE_SCRIPT));
         }
         let step = |(number, text): (usize, &String)| {

@@ -64,14 +64,14 @@ impl RecordingArgs {
         let (file, alias) = (file.display(), &project.alias);
         if self.replay.is_some() {
             invocation.tell(&OutputNote::warning(format!(
-                "the recording {file} lies in the project {alias}: models are shown it, which they were not when it was \
-                 made; if a call is not what was recorded, put it outside"
+                "the recording {file} is inside the project {alias}: models see it, which they did not when it \
+                 was made; if a call differs from the recording, put it outside"
             )));
             return Ok(());
         }
         let message = format!(
-            "the recording {file} would lie in the project {alias}: models would be shown it, and no replay would be \
-             asked the same"
+            "the recording {file} would be inside the project {alias}: models would see it, and no replay would \
+             make the same calls"
         );
         Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::RECORD_OUTSIDE))
     }
@@ -88,15 +88,15 @@ impl RecordingArgs {
     pub(super) fn add_recording_notes(&self, engine: &Engine, report: CommandReport) -> CommandReport {
         // A recording of no call is taken away when the engine goes.
         if let Some(file) = self.record.as_ref().filter(|_| engine.recorded_calls() == Some(0)) {
-            let note = format!("no model was asked, so nothing was recorded: {} is not made", file.display());
+            let note =
+                format!("no model was called, so nothing was recorded: {} is not created", file.display());
             return report.note(OutputNote::warning(note));
         }
         match engine.unused_recorded_calls() {
             Some(unused) if unused > 0 => {
                 let calls = if unused == 1 { "call" } else { "calls" };
-                report.note(OutputNote::warning(format!(
-                    "{unused} recorded {calls} of a model were not asked for"
-                )))
+                report
+                    .note(OutputNote::warning(format!("{unused} recorded {calls} of a model were not used")))
             }
             Some(_) | None => report,
         }

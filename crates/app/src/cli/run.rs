@@ -28,7 +28,7 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     task: TaskArgs,
     #[command(flatten)]
-    tape: RecordingArgs,
+    recording: RecordingArgs,
     /// Apply the result at once, if its checks pass
     #[arg(long)]
     apply: bool,
@@ -42,19 +42,30 @@ pub(super) struct RunArgs {
     /// $ITEM, tasks and prompts in {{item}}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "record", "replay"])]
     for_each: Option<PathBuf>,
+    /// With `--for-each`: the name of the batch, by which its plans are listed, applied and cancelled together
+    /// [default: the name of the file]
+    #[arg(long, value_name = "NAME", requires = "for_each", value_parser = for_each::batch_name)]
+    batch: Option<String>,
 }
 
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let gate = if args.apply { GateDecision::Auto } else { GateDecision::Ask };
     let lines = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
-    let replayed = args.tape.open_replay(&invocation.here)?;
+    let replayed = args.recording.open_replay(&invocation.here)?;
     let mut asked = args.task.prepare_plan(invocation, gate, lines.as_ref(), replayed.as_ref()).await?;
-    args.tape.refuse_inside_projects(&asked.request.projects, invocation)?;
-    let engine = invocation.engine_with_tape(&asked.settings, &args.tape, asked.cast()).await?;
+    args.recording.refuse_inside_projects(&asked.request.projects, invocation)?;
+    let engine =
+        invocation.engine_with_recording(&asked.settings, &args.recording, asked.participants()).await?;
     asked.settle_trust(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
     if let Some(lines) = lines {
-        return for_each::detach_all(&lines.items, &asked, invocation, &engine).await;
+        let root = asked.request.projects.first().map(|project| project.root.as_bytes().to_vec());
+        let batch = match args.batch {
+            Some(batch) => batch,
+            None => lines.unused_batch(&engine, root.as_deref()).await?,
+        };
+        asked.set_batch(&batch);
+        return for_each::detach_all(&lines.items, &asked, &batch, invocation, &engine).await;
     }
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = NamedPlan { id: made.id, short: short_id(&engine, made.id).await? };
@@ -64,16 +75,16 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Comman
         left.map_err(|error| from_engine::execute(&error, &plan.short))?;
         return detach::detach(invocation, &engine, &plan).await;
     }
-    let facts = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
-    let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    let report = finish(invocation, &engine, &plan, facts).await?;
+    let details = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let details = details.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    let report = finish(invocation, &engine, &plan, details).await?;
     let mut report = with_notes(report, asked.notes, invocation);
     if args.diff {
         let mut text = plan::diff::whole(&engine, &plan, invocation).await?;
         text.append(&mut report.text);
         report.text = text;
     }
-    Ok(args.tape.add_recording_notes(&engine, report))
+    Ok(args.recording.add_recording_notes(&engine, report))
 }
 
 /// Shows the plan where it came to rest, and first applies it when its gate says so.
@@ -81,26 +92,26 @@ pub(super) async fn finish(
     invocation: &Invocation,
     engine: &Engine,
     plan: &NamedPlan,
-    facts: PlanDetails,
+    details: PlanDetails,
 ) -> Result<CommandReport, CommandError> {
-    let Some(gate) = facts.gate else { return Ok(plan_report(&facts, plan, invocation)) };
+    let Some(gate) = details.gate else { return Ok(plan_report(&details, plan, invocation)) };
     if gate.point == GatePoint::Apply && gate.goes() {
         return apply(invocation, engine, plan).await;
     }
-    let report = plan_report(&facts, plan, invocation);
-    let is_done = gate.point == GatePoint::Apply && facts.validations.lets_through();
-    if is_done && facts.net.is_empty() && render::failure::is_sent_on(&facts) {
+    let report = plan_report(&details, plan, invocation);
+    let is_done = gate.point == GatePoint::Apply && details.validations.lets_through();
+    if is_done && details.net.is_empty() && render::failure::is_sent_on(&details) {
         let note = "nothing to apply: the plan changed nothing";
         return Ok(report.note(OutputNote::info(note)));
     }
     Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
-        Some(why) if render::failure::is_sent_on(&facts) => waiting(report, why, &facts),
+        Some(why) if render::failure::is_sent_on(&details) => waiting(report, why, &details),
         Some(_) | None => report,
     })
 }
 
-fn waiting(report: CommandReport, why: AskReason, facts: &PlanDetails) -> CommandReport {
-    let name = &facts.plan.spec.automation.name;
+fn waiting(report: CommandReport, why: AskReason, details: &PlanDetails) -> CommandReport {
+    let name = &details.plan.spec.automation.name;
     let note = if why == AskReason::Unchecked {
         format!(
             "automation is `{name}`, but the plan has no required check that passed: it waits for your yes"
@@ -120,14 +131,14 @@ async fn apply(
     let (id, wanted) = (plan.id, &request);
     let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, None, &stop).await };
     let applied = follow::follow_files(invocation, engine, plan, apply).await;
-    let facts = plan::facts(engine, plan).await?;
-    let mut report = plan_report(&facts, plan, invocation);
+    let details = plan::details(engine, plan).await?;
+    let mut report = plan_report(&details, plan, invocation);
     match applied {
         Ok(summary) => {
             report.data["apply"] = plan::apply::summary_json(&summary, plan);
             report
                 .text
-                .extend(plan::apply::summary_line(&summary, plan, &facts.plan, "applied").into_bytes());
+                .extend(plan::apply::summary_line(&summary, plan, &details.plan, "applied").into_bytes());
             Ok(report)
         }
         Err(error) => Ok(report.failed(from_engine::apply(&error, &plan.short))),
@@ -140,16 +151,16 @@ pub(super) fn with_notes(
     notes: Vec<OutputNote>,
     invocation: &Invocation,
 ) -> CommandReport {
-    let is_told_now = invocation.look.format.is_for_programs();
+    let is_told_now = invocation.style.format.is_for_programs();
     notes.into_iter().filter(|_| is_told_now).fold(report, CommandReport::note)
 }
 
 /// Reports the state of the plan, and the reason why it did not come further if it should have.
-pub(super) fn plan_report(facts: &PlanDetails, plan: &NamedPlan, invocation: &Invocation) -> CommandReport {
-    let mut text = render::plan::to_text(facts, &plan.short, &invocation.look).into_bytes();
-    text.extend(render::plan::answer_text(facts).into_iter().flatten());
-    let report = CommandReport::new(render::plan::to_json(facts, &plan.short), text);
-    match render::failure::failure_of(facts, &plan.short) {
+pub(super) fn plan_report(details: &PlanDetails, plan: &NamedPlan, invocation: &Invocation) -> CommandReport {
+    let mut text = render::plan::to_text(details, &plan.short, &invocation.style).into_bytes();
+    text.extend(render::plan::answer_text(details).into_iter().flatten());
+    let report = CommandReport::new(render::plan::to_json(details, &plan.short), text);
+    match render::failure::failure_of(details, &plan.short) {
         Some(failure) => report.failed(failure),
         None => report,
     }

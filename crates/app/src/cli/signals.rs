@@ -4,7 +4,7 @@
 //! A signal that the caller had switched off stays so: `nohup agents run …` outlives its terminal.
 //!
 //! # Not here
-//! What is done about it: `super::work`.
+//! The response of a command: `super::follow`.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -56,6 +56,11 @@ pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Comma
     }
 }
 
+/// The names of the built-in tools, each with its description.
+pub(super) fn names() -> Vec<(String, String)> {
+    Catalog::builtin().specs().iter().map(|spec| (spec.name.clone(), spec.description.clone())).collect()
+}
+
 fn list(catalog: &Catalog, invocation: &Invocation) -> CommandReport {
     let specs = catalog.specs();
     let mut table = TextTable::new(&["tool", "group", "description"]);
@@ -72,7 +77,7 @@ fn list(catalog: &Catalog, invocation: &Invocation) -> CommandReport {
             })
         })
         .collect();
-    CommandReport::new(json!({ "tools": all }), table.render(&invocation.look))
+    CommandReport::new(json!({ "tools": all }), table.render(&invocation.style))
 }
 
 fn group_of(tool: &str) -> &'static str {

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use domain::PlanId;
 use engine::{
-    ApplyRequest, Conflict, DiffRequest, Engine, Forecasts, OverviewSnapshot, PlanOverview, PlanSummary,
-    ProviderBreakerChange, Reveal,
+    ApplyRequest, Engine, Forecasts, OverviewSnapshot, PlanOverview, PlanSummary, ProviderBreakerChange,
+    Reveal,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -27,7 +27,8 @@ use tokio::time::Instant;
 use super::Invocation;
 use super::follow;
 use super::invocation::{NamedPlan, short_id};
-use super::plan::{self, apply, diff};
+use super::plan::review::{PlanReview, ReviewDecision, ReviewFailure};
+use super::plan::{self, apply};
 use super::signals::StopSignals;
 use crate::config::SettingKey;
 use crate::errors::{CommandError, codes, from_engine, hints};
@@ -35,19 +36,18 @@ use crate::output::{
     BodyForm, CommandReport, Format, StreamedBody, escape_control_bytes, escape_control_chars,
 };
 use crate::render;
-use crate::render::next_steps::{SEE_PLANS, take_file};
+use crate::render::next_steps::SEE_PLANS;
 use crate::time::now;
-use crate::tui::review;
-use crate::tui::review::{Review, ReviewEnding};
+use crate::tui::review::ReviewPalette;
 use crate::tui::screen::{Keys, Screen};
 use crate::tui::top;
 use crate::tui::top::{PageKind, PlanGroup, Summary, Top, TopCommand, TopRow};
 
 /// The interval at which the store is read while a plan is worked on: its steps send no notification.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval while none is: a process that begins or ends something notifies, and this is for lost
 /// notifications.
-const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(2);
+const REFRESH_INTERVAL_AT_REST: Duration = Duration::from_secs(2);
 /// However much happens, no more often than this.
 const LOOK_APART: Duration = Duration::from_millis(100);
 /// A forecast is made again at most so often, and rests ten times as long as it took.
@@ -71,14 +71,14 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Comman
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_with(&settings).await?;
     let mut sight = PlanTable::new(args.all);
-    let look = &invocation.look;
-    let is_screen = look.format == Format::Rich && look.is_live && look.can_ask && look.width.is_some();
+    let style = &invocation.style;
+    let is_screen = style.format == Format::Rich && style.is_live && style.can_ask && style.width.is_some();
     if args.once || !is_screen {
-        let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
+        let seen = sight.refresh(&engine).await.map_err(|error| from_engine::store(&error))?;
         sight.made().await.map_err(|error| from_engine::store(&error))?;
         let (rows, summary) = sight.rows(&seen);
         let breakers = top::breakers_json(&sight.breakers, now());
-        let text = top::to_table(&rows, &summary, look);
+        let text = top::to_table(&rows, &summary, style);
         return Ok(CommandReport::streamed(StreamedBody::new(move |form, out| {
             match form {
                 BodyForm::Text => out.write_all(text.as_bytes())?,
@@ -93,13 +93,13 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Comman
         sight,
         seen: None,
         top: Top::new(),
-        with_colour: look.err_paint.is_on(),
+        with_colour: style.err_paint.is_on(),
         rings: settings.word(SettingKey::NotifyBell) == "on",
         waiting: None,
         errand: None,
         may_leave_errand: false,
     };
-    let left = shown.live().await.map_err(|error| {
+    let left = shown.run().await.map_err(|error| {
         CommandError::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
             .hint(hints::TABLE_ONCE)
     })?;
@@ -131,7 +131,7 @@ impl PlanTable {
         }
     }
 
-    async fn look(&mut self, engine: &Engine) -> Result<OverviewSnapshot, StoreError> {
+    async fn refresh(&mut self, engine: &Engine) -> Result<OverviewSnapshot, StoreError> {
         let seen = self.glances.refresh(engine).await?;
         self.is_stale |= seen.is_news;
         self.breakers = engine.breaker_changes();
@@ -203,7 +203,7 @@ struct TopView<'a> {
 
 impl TopView<'_> {
     /// Runs until the user quits. Returns the text to print after the screen is gone.
-    async fn live(mut self) -> std::io::Result<String> {
+    async fn run(mut self) -> std::io::Result<String> {
         let mut keys = Keys::begin()?;
         let mut screen = Screen::enter()?;
         let mut stops = StopSignals::listen();
@@ -212,7 +212,7 @@ impl TopView<'_> {
         let mut looked = next_look;
         loop {
             if Instant::now() >= next_look {
-                let pause = if self.look().await { LOOK_EVERY } else { LOOK_EVERY_AT_REST };
+                let pause = if self.refresh().await { REFRESH_INTERVAL } else { REFRESH_INTERVAL_AT_REST };
                 looked = Instant::now();
                 next_look = looked + pause;
             }
@@ -262,9 +262,9 @@ impl TopView<'_> {
     }
 
     /// Looks at all plans; says whether one is worked on.
-    async fn look(&mut self) -> bool {
+    async fn refresh(&mut self) -> bool {
         let mut is_lively = true;
-        match self.sight.look(&self.engine).await {
+        match self.sight.refresh(&self.engine).await {
             Ok(seen) => {
                 is_lively = seen.plans.iter().any(PlanSummary::is_running);
                 self.seen = Some(seen);
@@ -308,11 +308,7 @@ impl TopView<'_> {
             TopCommand::Stay | TopCommand::Quit => {}
             TopCommand::Errors(plan) => self.show_errors(plan).await,
             TopCommand::Logs(plan) => self.show_logs(plan).await,
-            TopCommand::Diff(plan) => {
-                if let Some(review) = self.changes(plan, Review::to_read).await {
-                    review::go_through(review, self.with_colour, screen, keys).await?;
-                }
-            }
+            TopCommand::Diff(plan) => self.show_changes(plan, screen, keys).await?,
             TopCommand::Cancel(_) | TopCommand::Apply(_) if self.errand.is_some() => {
                 self.top.say("one thing after the other: the last one is not done yet".to_owned());
             }
@@ -326,71 +322,57 @@ impl TopView<'_> {
         Ok(())
     }
 
-    async fn apply(&mut self, plan: PlanId, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
-        let Some(named) = self.without_conflicts(plan).await else { return Ok(()) };
-        let Some(review) = self.changes(plan, Review::new).await else { return Ok(()) };
-        match review::go_through(review, self.with_colour, screen, keys).await? {
-            ReviewEnding::Quit | ReviewEnding::Interrupted => self.top.say("nothing was applied".to_owned()),
-            ReviewEnding::Apply(reject) => {
-                self.top.say(format!("applying plan {}…", named.short));
-                let request = ApplyRequest { reject, ..ApplyRequest::default() };
-                self.may_leave_errand = false;
-                self.errand = Some(Box::pin(apply_plan(self.engine.clone(), named, request)));
+    /// Lets the user look at the changes of a plan.
+    async fn show_changes(
+        &mut self,
+        plan: PlanId,
+        screen: &mut Screen,
+        keys: &mut Keys,
+    ) -> std::io::Result<()> {
+        let named = match self.named(plan).await {
+            Ok(named) => named,
+            Err(failure) => {
+                self.top.say(failure.message);
+                return Ok(());
             }
+        };
+        let review = PlanReview { engine: &self.engine, plan: &named, palette: self.palette() };
+        match review.read(screen, keys).await {
+            Ok(()) => Ok(()),
+            Err(ReviewFailure::Terminal(error)) => Err(error),
+            Err(failure) => {
+                self.top.say(failure.into_error(&named).message);
+                Ok(())
+            }
+        }
+    }
+
+    async fn apply(&mut self, plan: PlanId, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
+        let named = match self.named(plan).await {
+            Ok(named) => named,
+            Err(failure) => {
+                self.top.say(failure.message);
+                return Ok(());
+            }
+        };
+        let review = PlanReview { engine: &self.engine, plan: &named, palette: self.palette() };
+        match review.choose(&ApplyRequest::default(), screen, keys).await {
+            Ok(ReviewDecision::Quit | ReviewDecision::Interrupted) => {
+                self.top.say("nothing was applied".to_owned());
+            }
+            Ok(ReviewDecision::Apply(chosen)) => {
+                self.top.say(format!("applying plan {}…", named.short));
+                self.may_leave_errand = false;
+                self.errand = Some(Box::pin(apply_plan(self.engine.clone(), named, chosen.0)));
+            }
+            Err(ReviewFailure::Terminal(error)) => return Err(error),
+            Err(failure) => self.top.say(failure.into_error(&named).message),
         }
         Ok(())
     }
 
-    /// Returns the plan if it has no conflicts. Otherwise reports them, before the user reviews its changes.
-    async fn without_conflicts(&mut self, plan: PlanId) -> Option<NamedPlan> {
-        let previewed = async {
-            let named = self.named(plan).await?;
-            let preview = self.engine.preview(plan, &ApplyRequest::default()).await;
-            Ok((preview.map_err(|error| from_engine::apply(&error, &named.short))?, named))
-        };
-        let (preview, named) = match previewed.await {
-            Ok(previewed) => previewed,
-            Err(CommandError { message, .. }) => {
-                self.top.say(message);
-                return None;
-            }
-        };
-        if preview.conflicts.is_empty() {
-            return Some(named);
-        }
-        let told =
-            |found: &Conflict| format!("{}  {}", escape_control_chars(&found.address), found.kind.sentence());
-        let hint = take_file(&named.short);
-        let lines = preview.conflicts.iter().map(told).chain([String::new(), hint]).collect();
-        let title = format!("plan {}: conflicts", named.short);
-        self.top.show(PageKind::Errors, plan, title, lines);
-        None
-    }
-
-    /// Returns the changes of a plan, as a review of this kind; `None` if they cannot be shown, which it
-    /// reports.
-    async fn changes(
-        &mut self,
-        plan: PlanId,
-        kind: fn(String, Vec<review::ReviewFile>) -> Review,
-    ) -> Option<Review> {
-        match self.files(plan).await {
-            Ok((title, files)) => Some(kind(title, files)),
-            Err(failure) => {
-                self.top.say(failure.message);
-                None
-            }
-        }
-    }
-
-    async fn files(&self, plan: PlanId) -> Result<(String, Vec<review::ReviewFile>), CommandError> {
-        let named = self.named(plan).await?;
-        let found = self.engine.diff(plan, &DiffRequest::default()).await;
-        let found = found.map_err(|error| from_engine::plan(&error, &named.short))?;
-        let files: Vec<_> = found.files.iter().collect();
-        let shown = diff::shown_diffs(&files, false, &self.engine)?;
-        let title = format!("plan {}  {}", named.short, escape_control_chars(&found.plan.title));
-        Ok((title, render::diff::to_review(&shown)))
+    fn palette(&self) -> ReviewPalette {
+        ReviewPalette::of_terminal(self.with_colour)
     }
 
     async fn show_errors(&mut self, plan: PlanId) {
@@ -398,8 +380,8 @@ impl TopView<'_> {
             Ok(named) => named,
             Err(failure) => return self.top.say(failure.message),
         };
-        let look = self.invocation.look.plain();
-        match plan::errors::report(&self.engine, &named, self.invocation, &look).await {
+        let style = self.invocation.style.plain();
+        match plan::errors::report(&self.engine, &named, self.invocation, &style).await {
             Ok(report) => {
                 let lines = escape_control_bytes(&report.text).lines().map(str::to_owned).collect();
                 self.top.show(PageKind::Errors, plan, format!("plan {}: errors", named.short), lines);

@@ -48,7 +48,7 @@ pub(super) struct WorkerArgs {
 fn max(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=MAX_ALLOWED) => Ok(number),
-        Ok(0) => Err("a worker that works on no plan would wait for ever: from 1 to 1024".to_owned()),
+        Ok(0) => Err("a worker that runs no plan would wait forever: from 1 to 1024".to_owned()),
         Ok(_) | Err(_) => Err("a whole number from 1 to 1024".to_owned()),
     }
 }
@@ -79,7 +79,7 @@ pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Com
     });
     let teller = EventPrinter {
         is_quiet: invocation.global.quiet,
-        is_for_programs: invocation.look.format.is_for_programs(),
+        is_for_programs: invocation.style.format.is_for_programs(),
         has_times: args.background,
         drain: options.drain,
     };
@@ -215,7 +215,7 @@ fn describe_settlement(how: JobSettlement) -> &'static str {
         JobSettlement::Cancelled => "cancelled",
         JobSettlement::Released => "given back",
         JobSettlement::LeaseLost => "lost to another worker",
-        JobSettlement::Unsettled => "left as it was: the store did not take its end",
+        JobSettlement::Unsettled => "left as it was: the store did not accept its end",
     }
 }
 

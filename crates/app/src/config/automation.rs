@@ -12,7 +12,7 @@ use toml_edit::{Item, Table};
 use super::error::ConfigError;
 use super::file::{ConfigFile, SettingLocation};
 use super::load::{SettingOrigin, SettingsLevel};
-use super::registry::SettingKey;
+use super::setting_table::SettingKey;
 
 /// The setting, and the table in which profiles stand.
 pub(super) const AUTOMATION: &str = "automation";

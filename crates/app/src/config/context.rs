@@ -20,7 +20,7 @@ use sync::BreakerConfig;
 use super::error::ConfigError;
 use super::file::SettingLocation;
 use super::load::{PROJECT_FILE, SettingOrigin, Settings, Sources, load};
-use super::registry::{ENTRIES, SettingKey, SettingScope};
+use super::setting_table::{ENTRIES, SettingKey, SettingScope};
 use super::value::SettingValue;
 use crate::setup::hidden_and_shown;
 use crate::setup::paths::Env;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::file::SettingLocation;
-use super::registry::ENTRIES;
+use super::setting_table::ENTRIES;
 use crate::errors::{CommandError, codes, hints};
 
 /// The reason why settings cannot be read or written.

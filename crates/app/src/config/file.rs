@@ -19,8 +19,8 @@ use super::error::ConfigError;
 use super::invariants;
 use super::lines;
 use super::models::{NamedTable, PRICES, PROVIDERS, TableSource};
-use super::registry::{SettingKey, entry_named};
 use super::servers::MCP;
+use super::setting_table::{SettingKey, entry_named};
 use super::value::{SettingValue, ValueShape};
 use crate::setup::text_file;
 
@@ -87,7 +87,7 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let text = text_file::read(path, FILE_BYTES_MAX).and_then(|bytes| {
             String::from_utf8(bytes)
-                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
         });
         match text {
             Ok(text) => ConfigFile::parse(path, &text),

@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn what_is_wrong_with_one_is_told_with_its_line() {
         for (item, says) in [
-            ("{ never = [\"a[\"] }", "`a[` is no glob"),
-            ("\"only=a[\"", "`a[` is no glob"),
-            ("{ never = [] }", "there is no glob"),
-            ("\"max_files=many\"", "`many` is no whole number"),
+            ("{ never = [\"a[\"] }", "`a[` is not a glob"),
+            ("\"only=a[\"", "`a[` is not a glob"),
+            ("{ never = [] }", "there is not a glob"),
+            ("\"max_files=many\"", "`many` is not a whole number"),
             ("{ max_files = -1 }", "a whole number for `max_files`"),
             ("{ never = \"a\", only = \"b\" }", "one rule in each"),
             ("{ text = \"words\" }", "one rule in each"),

@@ -16,8 +16,8 @@ use super::automation::Profiles;
 use super::error::ConfigError;
 use super::file::{ConfigFile, SettingLocation};
 use super::models::{PRICES, PROVIDERS};
-use super::registry::{ENTRIES, SettingEntry, SettingKey, SettingScope};
 use super::servers::MCP;
+use super::setting_table::{ENTRIES, SettingEntry, SettingKey, SettingScope};
 use super::value::SettingValue;
 
 /// The file with a project's settings, below its root.
@@ -144,26 +144,37 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
     let mut files = Vec::new();
     for root in roots {
         let file = ConfigFile::read(&root.join(PROJECT_FILE))?;
-        let forbidden = file.values.iter().find(|(key, ..)| key.entry().scope == SettingScope::User);
-        if let Some((key, _, place)) = forbidden {
-            let key = key.entry().name.to_owned();
-            return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
-        }
-        if let Some((profile, place)) = file.profiles.first() {
-            let key = format!("automation.{}", profile.name);
-            return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
-        }
-        // A level that names an address gets all that the plan reads sent there, and the key.
-        let providers = file.providers.iter().map(|(name, _, at)| (PROVIDERS, name, at));
-        let prices = file.prices.iter().map(|(name, _, at)| (PRICES, name, at));
-        // And a level that names a program has it run with the user's variables.
-        let servers = file.servers.iter().map(|(name, _, at)| (MCP, name, at));
-        if let Some((table, name, at)) = providers.chain(prices).chain(servers).next() {
-            return Err(ConfigError::NotAllowedHere { key: format!("{table}.{name}"), place: at.clone() });
-        }
+        check_project_file(&file)?;
         files.push(file);
     }
     Ok(files)
+}
+
+/// Refuses the file of a project that sets what only its user may set.
+///
+/// # Errors
+/// Returns an error if it does.
+pub(super) fn check_project_file(file: &ConfigFile) -> Result<(), ConfigError> {
+    let forbidden = file.values.iter().find(|(key, ..)| key.entry().scope == SettingScope::User);
+    if let Some((key, _, place)) = forbidden {
+        let key = key.entry().name.to_owned();
+        return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
+    }
+    if let Some((profile, place)) = file.profiles.first() {
+        let key = format!("automation.{}", profile.name);
+        return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
+    }
+    // A level that names an address gets all that the plan reads sent there, and the key.
+    let providers = file.providers.iter().map(|(name, _, at)| (PROVIDERS, name, at));
+    let prices = file.prices.iter().map(|(name, _, at)| (PRICES, name, at));
+    // And a level that names a program has it run with the user's variables.
+    let servers = file.servers.iter().map(|(name, _, at)| (MCP, name, at));
+    match providers.chain(prices).chain(servers).next() {
+        Some((table, name, at)) => {
+            Err(ConfigError::NotAllowedHere { key: format!("{table}.{name}"), place: at.clone() })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the user's levels, the strongest first; the default is the last.
@@ -282,7 +293,7 @@ fn unknown_variables(env: &BTreeMap<String, String>) -> Vec<String> {
             || ENTRIES.iter().any(|entry| entry.env_name() == name)
     };
     let unknown = env.keys().filter(|name| name.starts_with("CLEVERAGENTS_") && !known(name));
-    unknown.map(|name| format!("the variable {name} is no setting and has no effect")).collect()
+    unknown.map(|name| format!("the variable {name} is not a setting and has no effect")).collect()
 }
 
 impl Settings {
@@ -564,7 +575,7 @@ mod tests {
         let settings = SettingsFixture::new("", "").set("CLEVERAGENTS_PLAN_CONCURENCY", "2").load().unwrap();
         assert_eq!(
             settings.warnings,
-            ["the variable CLEVERAGENTS_PLAN_CONCURENCY is no setting and has no effect"]
+            ["the variable CLEVERAGENTS_PLAN_CONCURENCY is not a setting and has no effect"]
         );
         assert!(
             SettingsFixture::new("", "")

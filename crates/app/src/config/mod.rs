@@ -1,15 +1,15 @@
 //! Settings: what can be set, where it was set, and who may set it.
 //!
 //! # Where to look
-//! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load`
-//! joins all levels, `models` are the tables of providers and prices, `servers` that of servers, `automation`
-//! those of profiles, `set` writes the user's file, `invariants` reads what must hold, `lines` has the lines
-//! of tables as they are typed and shown. `context_entries` is the part of the table that is about contexts,
-//! `context` what it comes to.
+//! `setting_table` is the one table of settings; `setting_table::context` is its part about contexts. `value`
+//! has the shapes of values. `file` reads a config file, `load` joins all levels, and `set` writes the user's
+//! file. `models`, `servers` and `automation` read the tables of providers and prices, servers and profiles.
+//! `invariants` reads invariants, and `lines` has the lines of tables as they are typed and shown. `context`
+//! makes the settings of contexts.
 //!
 //! # Invariants
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the
-//!    user: keys of scope [`SettingScope::User`] are refused in a project's file, keys of scope
+//!    user. Keys of scope [`SettingScope::User`] are refused in a project's file, keys of scope
 //!    [`SettingScope::Tighten`] only become stricter there.
 //! 2. An unknown key and a value that is not allowed are errors, never ignored.
 //!
@@ -18,16 +18,15 @@
 
 mod automation;
 mod context;
-mod context_entries;
 mod error;
 mod file;
 mod invariants;
 mod lines;
 mod load;
 mod models;
-mod registry;
 mod servers;
 mod set;
+mod setting_table;
 mod value;
 
 pub use context::{FileRules, breakers, contexts_setup};
@@ -36,6 +35,6 @@ pub use file::{ConfigFile, SettingLocation};
 pub use lines::TableLine;
 pub use load::{PROJECT_FILE, SettingOrigin, Settings, SettingsLevel, Sources, join_validations, load};
 pub use models::NamedTable;
-pub use registry::{ENTRIES, SettingEntry, SettingKey, SettingScope, entry_named};
-pub use set::{SettingChange, set};
+pub use set::{FileLevel, SettingChange, check, set};
+pub use setting_table::{ENTRIES, SettingEntry, SettingKey, SettingScope, entry_named};
 pub use value::{SettingValue, ValueShape};

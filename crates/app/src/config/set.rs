@@ -1,10 +1,10 @@
-//! Writes settings into the user's file: all of them or none, whatever happens meanwhile.
+//! Writes settings into a file of settings: all of them or none, whatever happens meanwhile.
 //!
 //! # Invariants
 //! 1. The file is at every moment the old one or the new one, whole. The new one is written next to it,
 //!    synced and renamed over it.
-//! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote:
-//!    the lock is the kernel's, so it goes with a process that is killed.
+//! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote.
+//!    The lock is the kernel's, so it goes with a process that is killed.
 //! 3. Comments, order and everything else in the file stay as they are.
 //!
 //! # Not here
@@ -23,9 +23,12 @@ use super::automation::{DEFAULT, Profiles};
 use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::lines::TableLine;
-use super::registry::SettingKey;
+use super::load::check_project_file;
+use super::setting_table::SettingKey;
 use super::value::SettingValue;
 
+/// The setting whose table has the profiles as well.
+const AUTOMATION: &str = "automation";
 /// Only its owner reads a file that we make.
 const NEW_FILE_MODE: u32 = 0o600;
 
@@ -36,13 +39,25 @@ pub enum SettingChange {
     Setting(SettingKey, SettingValue),
     /// A line of a table.
     Line(Box<TableLine>),
+    /// Removes the setting, the line or the table with this name.
+    Removal(String),
 }
 
-/// Sets all of these in the file at `path`, which is made if it is not there.
+/// The level that a file of settings is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileLevel {
+    /// The user's own file.
+    User,
+    /// The file of a project, which may not set what protects its user.
+    Project,
+}
+
+/// Makes all of these changes in the file at `path`, which is made if it is not there. Returns the names of
+/// those that the file had not, of the ones to be removed.
 ///
 /// # Errors
 /// The file is no valid config file, or cannot be read or written; then it is as before.
-pub fn set(path: &Path, changes: &[SettingChange]) -> Result<(), ConfigError> {
+pub fn set(path: &Path, level: FileLevel, changes: &[SettingChange]) -> Result<Vec<String>, ConfigError> {
     // A link to a file elsewhere (a folder of dotfiles) stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = target.parent().unwrap_or(Path::new("/"));
@@ -57,19 +72,39 @@ pub fn set(path: &Path, changes: &[SettingChange]) -> Result<(), ConfigError> {
     };
     // An error that is in the file already is reported with its line, before anything is added to it.
     ConfigFile::parse(path, &text)?;
-    let edited = edit(path, &text, changes)?;
+    let (edited, absent) = edit(path, &text, changes)?;
+    if edited == text {
+        return Ok(absent);
+    }
     // An error now was typed: it is on no line of any file yet.
     let file = ConfigFile::parse(path, &edited).map_err(ConfigError::typed)?;
+    if level == FileLevel::Project {
+        check_project_file(&file)?;
+    }
     // An unknown profile was typed only if one was: else it was there before.
     let is_typed =
         changes.iter().any(|change| matches!(change, SettingChange::Setting(SettingKey::Automation, _)));
     let checked = Profiles::from_file(&file).check(&file);
     checked.map_err(|error| if is_typed { error.typed() } else { error })?;
     replace(&target, edited.as_bytes()).map_err(written)?;
-    locked_dir.sync_all().map_err(written)
+    locked_dir.sync_all().map_err(written)?;
+    Ok(absent)
 }
 
-fn edit(path: &Path, text: &str, changes: &[SettingChange]) -> Result<String, ConfigError> {
+/// Checks the file at `path` as it would be read; one that is not there is right.
+///
+/// # Errors
+/// Returns an error if it is no valid config file of its level.
+pub fn check(path: &Path, level: FileLevel) -> Result<(), ConfigError> {
+    let file = ConfigFile::read(path)?;
+    match level {
+        FileLevel::User => Profiles::from_file(&file).check(&file),
+        FileLevel::Project => check_project_file(&file),
+    }
+}
+
+/// Returns the new text, and the names to be removed that it had not.
+fn edit(path: &Path, text: &str, changes: &[SettingChange]) -> Result<(String, Vec<String>), ConfigError> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| ConfigError::FileInvalid {
             place: super::SettingLocation::Line { file: path.to_owned(), line: 1 },
@@ -81,8 +116,14 @@ fn edit(path: &Path, text: &str, changes: &[SettingChange]) -> Result<String, Co
     } else {
         String::new()
     };
+    let mut absent = Vec::new();
     for change in changes {
         match change {
+            SettingChange::Removal(name) => {
+                if !remove(document.as_table_mut(), name) {
+                    absent.push(name.clone());
+                }
+            }
             SettingChange::Setting(key, value) => {
                 put(document.as_table_mut(), key.entry().name, value.to_toml())
             }
@@ -90,7 +131,35 @@ fn edit(path: &Path, text: &str, changes: &[SettingChange]) -> Result<String, Co
         }
     }
     let gap = if comments.is_empty() || comments.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("{comments}{gap}{document}"))
+    Ok((format!("{comments}{gap}{document}"), absent))
+}
+
+/// Removes what has this name, and the tables that are empty without it. Returns false if there is nothing.
+fn remove(table: &mut dyn TableLike, name: &str) -> bool {
+    // The longest key first: a name of a model may have dots.
+    let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
+    for key in keys {
+        if key == name {
+            // The profiles of automation stand in a table of the setting's name.
+            let profiles =
+                table.get_mut(&key).filter(|_| key == AUTOMATION).and_then(Item::as_table_like_mut);
+            return match profiles {
+                Some(profiles) => profiles.remove(DEFAULT).is_some(),
+                None => table.remove(&key).is_some(),
+            };
+        }
+        let Some(rest) = name.strip_prefix(key.as_str()).and_then(|rest| rest.strip_prefix('.')) else {
+            continue;
+        };
+        let Some(inner) = table.get_mut(&key).and_then(Item::as_table_like_mut) else { continue };
+        if remove(inner, rest) {
+            if inner.is_empty() {
+                table.remove(&key);
+            }
+            return true;
+        }
+    }
+    false
 }
 
 /// Puts a value where the file has it already, or into the table of its first word.
@@ -191,7 +260,7 @@ mod tests {
             SettingChange::Setting(SettingKey::Automation, SettingValue::Word("auto".into())),
             count(SettingKey::RetentionDays, 9),
         ];
-        set(&path, &values).unwrap();
+        set(&path, FileLevel::User, &values).unwrap();
         let after = fs::read_to_string(&path).unwrap();
         assert_eq!(
             after,
@@ -205,11 +274,16 @@ mod tests {
     fn a_new_file_is_its_owners_and_a_dotted_spelling_is_kept() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("deep/config.toml");
-        set(&path, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
+        set(&path, FileLevel::User, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "[plan]\nconcurrency = 8\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&path, "plan.concurrency = 3\nretention = { days = 1 }\n").unwrap();
-        set(&path, &[count(SettingKey::PlanConcurrency, 4), count(SettingKey::RetentionDays, 2)]).unwrap();
+        set(
+            &path,
+            FileLevel::User,
+            &[count(SettingKey::PlanConcurrency, 4), count(SettingKey::RetentionDays, 2)],
+        )
+        .unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "plan.concurrency = 4\nretention = { days = 2 }\n");
     }
 
@@ -219,7 +293,7 @@ mod tests {
         let (real, link) = (dir.path().join("real.toml"), dir.path().join("config.toml"));
         fs::write(&real, "").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        set(&link, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
+        set(&link, FileLevel::User, &[count(SettingKey::PlanConcurrency, 8)]).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "[plan]\nconcurrency = 8\n");
     }
@@ -229,7 +303,36 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("config.toml");
         fs::write(&path, "plan = 3\n").unwrap();
-        assert!(set(&path, &[count(SettingKey::PlanConcurrency, 8)]).is_err());
+        assert!(set(&path, FileLevel::User, &[count(SettingKey::PlanConcurrency, 8)]).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "plan = 3\n");
+    }
+
+    #[test]
+    fn a_setting_is_removed_with_the_tables_that_it_leaves_empty() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("config.toml");
+        let before = "# mine\nautomation = \"review\"\n\n[plan]\nconcurrency = 2\n\n[prices.\"a/b.c\"]\ninput = 3\noutput = 4\n";
+        fs::write(&path, before).unwrap();
+        let removal = |name: &str| SettingChange::Removal(name.to_owned());
+        assert_eq!(set(&path, FileLevel::User, &[removal("limits.time")]).unwrap(), ["limits.time"]);
+        // What is left has to be valid: a price has both.
+        assert!(set(&path, FileLevel::User, &[removal("prices.a/b.c.output")]).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        let all = [removal("plan.concurrency"), removal("prices.a/b.c"), removal("automation")];
+        assert!(set(&path, FileLevel::User, &all).unwrap().is_empty());
+        let after = fs::read_to_string(&path).unwrap();
+        assert_eq!(after.trim(), "", "{after}");
+    }
+
+    #[test]
+    fn a_project_file_is_refused_what_protects_the_user() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("config.toml");
+        let value = SettingChange::Setting(SettingKey::PolicyTrust, SettingValue::Word("all".into()));
+        let refused = set(&path, FileLevel::Project, &[value]);
+        assert!(matches!(refused, Err(ConfigError::NotAllowedHere { .. })), "{refused:?}");
+        assert!(!path.exists());
+        set(&path, FileLevel::Project, &[count(SettingKey::CaptureMaxFileMb, 3)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[capture]\nmax_file_mb = 3\n");
     }
 }

@@ -149,10 +149,11 @@ hints! {
     SEE_WHAT_FAILED: "see `agents plan logs {id}` and `agents plan errors {id}`";
     TRY_AGAIN: "try again with `{command}`";
     ALLOW_NETWORK: "let it use the network: `{command}`";
+    RAISE_SETTING: "raise the limit with `agents config set {setting}`";
     SAY_DIFFERENTLY: "say what to do differently: `{command}`";
     RESUME_UNCHANGED: "or try again without a change: `agents plan resume {id}`";
     SEE_MACHINE: "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`";
-    CHECK_KEY: "check the key or the permission that the message names, then continue";
+    CHECK_KEY: "check the key or the permission that the message names, then continue; a worker has the environment of the shell that started it";
     ASK_AGAIN: "if the cause is outside of the plan, repair it and run `agents plan resume {id}`; otherwise correct the definition, or ask differently, in a new plan: this plan keeps its definition";
     NEW_PLAN: "start the new plan with `{command}`";
     ANOTHER_STRATEGY: "the plan needs another strategy, and {why}: say what to do differently, or resume it without a change";
@@ -184,7 +185,13 @@ hints! {
     // A remark of the parser about this command line.
     TIP: "{tip}";
     CALLED_AS: "it is called as `{usage}`";
-    PLAN_NAMES: "a plan is named by its id, the beginning of its id, or @last";
+    PLAN_NAMES: "a plan is named by the letters that `agents list` shows, by its whole id, or by @last";
+    ONE_AFTER_THE_OTHER: "apply them one after the other";
+    COMMAND_LINE: "a command goes after `--`: `{line}`";
+    PROGRAM_HERE: "there is a file {program} here: write `-- {line}`";
+    REMOVE_LINK: "remove the link, or edit the file that it leads to yourself";
+    SET_INSTEAD: "set it without an editor: `agents config set KEY VALUE`";
+    SET_EDITOR: "set `VISUAL` or `EDITOR` to the editor to use";
     SET_HOME: "set HOME";
     NAME_DATA_DIR: "name a directory with `--data-dir DIR`";
     OTHER_DATA_DIR: "use another data directory: `--data-dir DIR`";
@@ -197,7 +204,7 @@ hints! {
     COMMAND_AFTER_DASHES: "put it after `--`, like `agents run -- make fix`";
     NAME_ACTION_OR_TASK: "or name an action, or say what is to be done: `agents run \"TASK\" --actor NAME`";
     ONE_SCRIPT: "put several into one script";
-    SET_LIKE: "like `agents config set plan.concurrency=8`";
+    SET_LIKE: "like `agents config set plan.concurrency 8`";
     FOR_EACH_FILE: "name a text file with a line for each plan, or `-` for the standard input";
     FOR_EACH_LINES: "every line that is not empty makes a plan";
     STRATEGY_NAMES: "there are {names}; `all` means every one";
@@ -208,11 +215,13 @@ hints! {
     ADDRESS_BY_PATTERN: "a secret in a name is shown as a mark; choose the file by a pattern, such as `*.txt`";
     NEAREST_ADDRESS: "did you mean `{nearest}`? See all addresses with `agents plan diff {id} --stat`";
     NO_CHANGES: "the plan changed nothing";
-    TAKE_WHOLE_FILE: "take the whole file: `--take {file}`";
+    TAKE_WHOLE_HUNK: "take the whole hunk: `--take {hunk}`";
     SEE_NAMES: "see all names with `agents plan diff {id} --name-only`";
     SEE_LOOPBACK: "see where it is set: `agents config get isolation.allow_loopback --origin`";
     GIVE_IT_ONCE: "give it once";
     ADD_SYSTEM_PROJECT: "if it is really meant, add `--system-project`";
+    APPLY_PARTIAL: "see its changes with `agents plan diff {id}`, and apply them as they are with `{apply} --partial`";
+    SAY_OR_NOTE: "say what to change: `agents plan revise {id} \"…\"`, or comment on a place first: `agents plan note {id} PATH:LINE \"…\"`";
     SHORTER_PROMPT: "put longer text into a file of the project, and name the file";
     TASK_OF_ONE_WORD: "a task of one word is read from the standard input: `echo {word} | agents run -{by}`";
     COMMAND_OF_ONE_WORD: "a command goes after `--`, like `agents run -- {word}`";
@@ -292,7 +301,7 @@ codes! {
             => "remove it with `agents context index --clear`, which costs only time; please report it";
         INTERNAL: "This is a bug." => "please report it, with the whole message";
         IO_FAILED: "The system refused to read or write a file." or [
-            OTHER_DATA_DIR, REDACTION_KEY, REVEAL, DISK_IS_FULL, SEE_DOCTOR_THEN_RETRY, EMPTY_DIRECTORY, NO_OTHER_AGENTS,
+            OTHER_DATA_DIR, REDACTION_KEY, REVEAL, DISK_IS_FULL, SEE_DOCTOR_THEN_RETRY, SET_EDITOR, EMPTY_DIRECTORY, NO_OTHER_AGENTS,
             CHOOSE_WITH_FLAGS, TABLE_ONCE, APPLY_WHEN_REPAIRED,
         ];
         NO_ISOLATION: "Commands cannot be isolated on this machine, and `policy.sandbox` requires isolation."
@@ -301,8 +310,8 @@ codes! {
             => "see the reasons above; another directory for sandboxes may help: `agents config set sandbox.dir=DIR`";
         PLAN_ERRORED: "A phase of the plan failed, and a retry without a change makes no sense. Your files are not changed."
             => "try again with `agents plan resume {id}`" or [
-            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE, CHECK_KEY, ASK_AGAIN,
-            NEW_PLAN, ANOTHER_STRATEGY, RESUME_CAPTURES, WORKERS_DIED, APPLY_WHEN_REPAIRED,
+            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE,
+            CHECK_KEY, ASK_AGAIN, NEW_PLAN, ANOTHER_STRATEGY, RESUME_CAPTURES, WORKERS_DIED, APPLY_WHEN_REPAIRED,
         ];
         PLAN_UNREADABLE: "A plan in the store cannot be read: a newer version of the program made it, or its row is damaged. The plan was not changed."
             => "use the version of `agents` that made it, probably a newer one; all other plans continue";
@@ -330,7 +339,7 @@ codes! {
             => "arguments are given as `--arg NAME=VALUE`; see them with `agents action show NAME`";
         ARG_UNKNOWN: "The action has no such argument."
             => "arguments are given as `--arg NAME=VALUE`; see them with `agents action show NAME`" or [NAME_ACTION, WRITE_ACTION];
-        CONFIG_FILE_INVALID: "A config file cannot be read as TOML." => "correct the line that the message names";
+        CONFIG_FILE_INVALID: "A config file cannot be read as TOML." => "correct the line that the message names" or [REMOVE_LINK];
         CONFIG_KEY_UNKNOWN: "There is no such setting." => "see all settings with `agents config list`" or [DID_YOU_MEAN];
         CONFIG_NOT_ALLOWED_HERE: "The config of a project has a setting that only the user may set."
             => "remove the line; to set it for yourself, run `agents config set {key}=VALUE`";
@@ -338,24 +347,29 @@ codes! {
         DATA_DIR_FOREIGN: "The directory for the program's data contains other files. Nothing was changed."
             => "name an empty directory, or one that does not exist yet: `--data-dir DIR`";
         DECISION_AMBIGUOUS: "Several decisions begin with the given letters." => "give more letters, or name it as PLAN:NUMBER";
-        DECISION_INVALID: "A text for a plan is empty or too long: it has 1 to 16384 bytes." or [SHORTER_PROMPT];
+        DECISION_INVALID: "A text for a plan is empty or too long: it has 1 to 16384 bytes." or [SHORTER_PROMPT, SAY_OR_NOTE];
         DEFINITION_INVALID: "A file of an action or an actor is not valid."
-            => "docs/actors.md describes all keys; your editor can check them with `schema/`";
+            => "docs/actors.md describes all keys; your editor can check them with what `agents schema action` or `agents schema actor` prints";
         DEPTH_UNKNOWN: "There is no such depth.";
         FOCUS_AMBIGUOUS: "The symbol for a context is defined in more than 20 places."
             => "name the file that you mean, or some of its lines: `--focus PATH:FROM-TO`";
-        JOB_AMBIGUOUS: "Several jobs begin with the given letters." => "give more letters of the id";
+        JOB_AMBIGUOUS: "The given letters are the end, or the beginning, of several jobs' ids." => "give more letters of the id";
         LIMIT_TOO_LOW: "A new limit is lower than what the plan has used already."
             => "see what it has used with `agents plan status {id}`";
         NO_ACTOR: "There is a task, and no actor to do it."
             => "name an actor with `--actor NAME`, or for all tasks with `agents config set actor.default=NAME`; see `agents actor list`" or [
             NAME_RECORDED_ACTOR, RECORD_ANEW, WITH_KEY, WITH_LOCAL_MODEL, WITH_PROGRAM, WITH_PROVIDER, SEE_ACTORS,
         ];
+        NO_CHECKPOINT: "The plan has no such checkpoint, or no changes after it. Nothing was changed."
+            => "see them with `agents plan checkpoints {id}`";
+        NO_SUCH_NOTE: "The plan has no open note with this number." => "see them with `agents plan notes {id}`";
+        NO_SUCH_PLACE: "A note names a place that the plan's changes do not have. Nothing was written."
+            => "places are PATH#HUNK, PATH:LINE or PATH:FIRST-LAST, and -PATH:LINE for a line of the old file; see `agents plan diff`";
         NO_SUCH_HUNK: "An address given to `--only`, `--reject` or `--take` matches nothing in the plan's changes."
             => "see the addresses with `agents plan diff {id} --stat`" or [
-            ADDRESS_BY_PATTERN, NEAREST_ADDRESS, NO_CHANGES, TAKE_WHOLE_FILE, SEE_NAMES,
+            ADDRESS_BY_PATTERN, NEAREST_ADDRESS, NO_CHANGES, TAKE_WHOLE_HUNK, SEE_NAMES,
         ];
-        PLAN_AMBIGUOUS: "Several plans begin with the given letters." => "give more letters of the id";
+        PLAN_AMBIGUOUS: "The given letters are the end, or the beginning, of several plans' ids." => "name one of them by the letters before its title";
         PROJECT_ALIAS_TAKEN: "Two projects of a plan have one name."
             => "give one of them another name: `--project OTHER={dir}`";
         PROJECT_IS_SYSTEM: "The project would be a directory of the system, like `/` or `/usr`, or your home. Nothing was done."
@@ -365,10 +379,10 @@ codes! {
         TEMPLATE_IN_SHELL: "A placeholder is in a line for the shell, which would read its value as code."
             => "use \"$ARG_NAME\" there, or write the command as a list";
         TEMPLATE_UNKNOWN: "A placeholder names a value that does not exist."
-            => "docs/actors.md describes all keys; your editor can check them with `schema/`";
+            => "docs/actors.md describes all keys; your editor can check them with what `agents schema action` or `agents schema actor` prints";
         TOOL_ARGUMENTS: "The arguments of a tool do not fit its schema." => "see its arguments with `agents tool show {tool}`";
         USAGE: "The command line cannot be understood." or [
-            SEE_HELP, DID_YOU_MEAN, TIP, CALLED_AS, PLAN_NAMES, SET_HOME, NAME_DATA_DIR, LEAVE_ONE_OUT, PLANS_MADE_CONTINUE, SAY_WHAT_TO_DO,
+            SEE_HELP, DID_YOU_MEAN, TIP, CALLED_AS, PLAN_NAMES, ONE_AFTER_THE_OTHER, COMMAND_LINE, SET_HOME, NAME_DATA_DIR, LEAVE_ONE_OUT, PLANS_MADE_CONTINUE, SAY_WHAT_TO_DO,
             LEAVE_WORD_OUT_OF_STEPS, LEAVE_WORD_OUT, LEAVE_COMMAND_OUT, COMMAND_AFTER_DASHES, NAME_ACTION_OR_TASK, ONE_SCRIPT, SET_LIKE,
             FOR_EACH_FILE, FOR_EACH_LINES, STRATEGY_NAMES, STARTED_BY_AGENT,
         ];
@@ -378,6 +392,7 @@ codes! {
         ACTION_NOT_FOUND: "There is no action with this name."
             => "see all actions with `agents action list`" or [TASK_OF_ONE_WORD, COMMAND_OF_ONE_WORD, FILE_PATH];
         ACTOR_NOT_FOUND: "There is no actor with this name." => "see all actors with `agents actor list`";
+        BATCH_NOT_FOUND: "There is no such batch of plans in this project." => "see the batches with `agents plan list`";
         CALL_NOT_FOUND: "The plan made no tool call with this number." => "see all calls with `agents plan logs {id}`";
         CONTEXT_NOT_FOUND: "The plan has no such context, or the text of the context is no longer stored."
             => "see all of them with `agents context show {id}`";
@@ -389,7 +404,7 @@ codes! {
         NO_OPEN_APPLY: "The plan has no interrupted apply that could be abandoned."
             => "see the open applies with `agents doctor`";
         PLAN_NOT_FOUND: "There is no such plan in this data directory."
-            => "see `agents plan list`; a plan is named by its id, the beginning of its id, or @last" or [START_PLAN, NAME_PLAN];
+            => "see `agents plan list`; a plan is named by the letters that are shown there, by its whole id, or by @last" or [START_PLAN, NAME_PLAN];
         PROJECT_NOT_FOUND: "The directory of a project does not exist, or cannot be entered."
             => "check the path: a project is named by its directory" or [NAME_READABLE_PROJECT];
         TOOL_NOT_FOUND: "There is no tool with this name." => "see all tools with `agents tool list`";
@@ -407,6 +422,8 @@ codes! {
         FOCUS_EXCLUDED: "A context is to contain a file that the view leaves out."
             => "see which pattern leaves it out with `agents config get context.exclude --origin`";
         JOB_FINAL: "The job has ended already." => "see its plan with `agents plan status {id}`";
+        CONTENT_GONE: "The content of a changed file is not stored any more, so the plan cannot continue from its changes."
+            => "do the work again with `agents plan execute {id} --again`, or start a new plan";
         NOTHING_TO_APPLY: "The plan changed nothing, or nothing was chosen."
             => "to apply nothing without an error, add `--allow-empty`";
         NOT_APPLIED: "The plan is not applied, so there is nothing to undo."
@@ -425,12 +442,13 @@ codes! {
             UNDO, CHANGES_ARE_STORED, APPLY_AGAIN,
         ];
         PLAN_NOT_READY: "The state of the plan does not allow this." => "see its state with `agents plan status {id}`" or [
-            RESUME_OR_CANCEL, SEE_ERRORS, SEE_CONFLICTS, APPLY, EXECUTE, SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,
+            RESUME_OR_CANCEL, SEE_ERRORS, SEE_CONFLICTS, APPLY, APPLY_PARTIAL, EXECUTE, SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,
         ];
         PLAN_READ_ONLY: "The plan's action only reads, so there is nothing to apply."
             => "see what it found with `agents plan logs {id}`";
         PREFLIGHT_FAILED: "The plan cannot start as it was asked for. Nothing was stored." or [
             SET_MODEL, SET_PRICE, LIFT_COST, LIFT_DAY_COST, RECORD_OUTSIDE, LEAVE_NETWORK_OUT, SEE_INVARIANTS, JOIN_CHECKS, MAKE_DIRECTORY,
+            PROGRAM_HERE,
         ];
         QUEUE_FULL: "Ten thousand plans wait already."
             => "see them with `agents plan list --state queued`; to cancel them all, run `agents plan cancel --state queued --all`";
@@ -456,7 +474,7 @@ codes! {
     }
     NeedsInput {
         CONFIRMATION_NEEDED: "The command changes your files and needs confirmation, and stdin is not a terminal."
-            => "add `--yes`" or [CHOOSE_AND_CONFIRM, SERVER_MAY_APPLY];
+            => "add `--yes`" or [CHOOSE_AND_CONFIRM, SERVER_MAY_APPLY, SET_INSTEAD];
         CONSENT_NEEDED: "An action or an actor of a project is not trusted yet, or asks for the network, your variables or paths outside of the project, and stdin is not a terminal."
             => "read the file; if you trust it, add `--trust`: you are asked again when it changes" or [TRUST_PROJECT];
         JOURNAL_DAMAGED: "The journal of an apply is damaged: it no longer says what was to be written, or what was there before. Nothing of it was removed."
@@ -468,8 +486,8 @@ codes! {
         LIMIT_REACHED: "The plan has used all that a limit allows. Its work so far is stored."
             => "let it use more and continue: `{command}`";
         PLAN_ASKS: "A phase of the plan failed, and the user decides how it continues. Your files are not changed." or [
-            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE, CHECK_KEY, ASK_AGAIN,
-            NEW_PLAN, WORKERS_DIED, APPLY_WHEN_REPAIRED,
+            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE,
+            CHECK_KEY, ASK_AGAIN, NEW_PLAN, WORKERS_DIED, APPLY_WHEN_REPAIRED,
         ];
         PROJECT_HIDDEN: "A project is at a path that is hidden from plans, and stdin is not a terminal."
             => "to work in it, confirm at a terminal, or change `isolation.hide` in your settings";

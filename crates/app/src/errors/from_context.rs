@@ -23,23 +23,23 @@ pub fn context(error: ContextError) -> CommandError {
 }
 
 fn pipeline(error: &PipelineError) -> CommandError {
-    let told = error.to_string();
+    let message = error.to_string();
     match error {
         PipelineError::Cancelled(_) => {
             CommandError::new(&codes::CANCELLED, "the search for a context was stopped; nothing was changed")
         }
-        PipelineError::StrategyUnknown { .. } => CommandError::new(&codes::STRATEGY_UNKNOWN, told),
+        PipelineError::StrategyUnknown { .. } => CommandError::new(&codes::STRATEGY_UNKNOWN, message),
         PipelineError::FocusNotFound { .. } | PipelineError::FocusBeyond { .. } => {
-            CommandError::new(&codes::FOCUS_NOT_FOUND, told)
+            CommandError::new(&codes::FOCUS_NOT_FOUND, message)
         }
-        PipelineError::FocusAmbiguous { .. } => CommandError::new(&codes::FOCUS_AMBIGUOUS, told),
-        PipelineError::FocusExcluded { .. } => CommandError::new(&codes::FOCUS_EXCLUDED, told),
-        PipelineError::FocusTooMany { .. } => CommandError::new(&codes::USAGE, told),
+        PipelineError::FocusAmbiguous { .. } => CommandError::new(&codes::FOCUS_AMBIGUOUS, message),
+        PipelineError::FocusExcluded { .. } => CommandError::new(&codes::FOCUS_EXCLUDED, message),
+        PipelineError::FocusTooMany { .. } => CommandError::new(&codes::USAGE, message),
         PipelineError::ProjectUnknown(_) | PipelineError::NoProject => {
-            CommandError::new(&codes::PROJECT_NOT_FOUND, told)
+            CommandError::new(&codes::PROJECT_NOT_FOUND, message)
         }
-        PipelineError::Glob(_) => CommandError::new(&codes::CONFIG_VALUE_INVALID, told),
-        PipelineError::Projects(_) => CommandError::new(&codes::IO_FAILED, told),
+        PipelineError::Glob(_) => CommandError::new(&codes::CONFIG_VALUE_INVALID, message),
+        PipelineError::Projects(_) => CommandError::new(&codes::IO_FAILED, message),
     }
 }
 

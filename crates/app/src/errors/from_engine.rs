@@ -6,12 +6,12 @@
 use std::io;
 
 use domain::{
-    ApplyState, ConstraintReason, HunkAddress, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary,
-    WorkState,
+    ApplyState, ConstraintReason, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary, WorkState,
 };
 use engine::{
     AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError,
-    FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, UseError,
+    FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, NoteError, PlanCandidate,
+    ReviseError, RollbackError, UseError,
 };
 use serde_json::json;
 use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
@@ -60,27 +60,25 @@ pub fn find(error: &FindError) -> CommandError {
         FindError::NotFound { word } => {
             CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
         }
-        FindError::NotHere { newest, roots } => {
+        FindError::NotHere { newest, short, roots } => {
             let shown: Vec<String> =
                 roots.iter().map(|root| String::from_utf8_lossy(root).into_owned()).collect();
             CommandError::new(
                 &codes::PLAN_NOT_FOUND,
                 format!(
-                    "there is no plan of this project; the newest is {newest} of {}",
+                    "there is no plan of this project; the newest is {short} of {}",
                     one_line(&shown.join(", "))
                 ),
             )
             .detail(json!({ "newest": newest, "roots": shown }))
             .hint(hints::NAME_PLAN)
-            .field("id", newest)
+            .field("id", short)
         }
         FindError::Ambiguous { word, candidates } => {
-            let ids: Vec<String> = candidates.iter().map(ToString::to_string).collect();
-            let failure = CommandError::new(
-                &codes::PLAN_AMBIGUOUS,
-                format!("`{word}` is the beginning of several plans' ids"),
-            );
-            let failure = ids.iter().fold(failure, |failure, id| failure.line(id.clone()));
+            let failure = CommandError::new(&codes::PLAN_AMBIGUOUS, format!("`{word}` names several plans"));
+            let line = |one: &PlanCandidate| format!("{}  {}", one.short, one_line(&one.title));
+            let failure = candidates.iter().map(line).fold(failure, CommandError::line);
+            let ids: Vec<String> = candidates.iter().map(|one| one.plan.to_string()).collect();
             failure.detail(json!({ "candidates": ids }))
         }
         FindError::Store(error) => store(error),
@@ -103,7 +101,9 @@ pub fn plan(error: &PlanStoreError, id: &str) -> CommandError {
         PlanStoreError::Refused(refused) => {
             CommandError::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}")).plan(id)
         }
-        PlanStoreError::IdTaken { .. } => CommandError::new(&codes::INTERNAL, error.to_string()),
+        PlanStoreError::IdTaken { .. } | PlanStoreError::Changes(_) => {
+            CommandError::new(&codes::INTERNAL, error.to_string())
+        }
         PlanStoreError::Store(error) => store(error),
     }
 }
@@ -163,7 +163,7 @@ pub fn use_plan(error: &UseError) -> CommandError {
         UseError::Preflight { findings } => {
             let failure = CommandError::new(
                 &codes::PREFLIGHT_FAILED,
-                "the plan cannot run as asked; nothing was stored",
+                "the plan cannot run as requested; nothing was stored",
             );
             findings.iter().fold(failure, |failure, finding| failure.line(finding.clone()))
         }
@@ -256,15 +256,89 @@ pub fn guide(error: &GuidanceError, id: &str) -> CommandError {
         )
         .plan(id),
         GuidanceError::Plan(error) => plan(error, id),
-        GuidanceError::Decision(error) => match error {
-            DecisionStoreError::Invalid(_) => CommandError::new(&codes::DECISION_INVALID, error.to_string()),
-            DecisionStoreError::NotFound { .. } => {
-                CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
-            }
-            DecisionStoreError::Final { state, .. } => ended(*state, id),
-            DecisionStoreError::Store(error) => store(error),
-        },
+        GuidanceError::Decision(error) => decision(error, id),
     }
+}
+
+/// A decision was not recorded.
+fn decision(error: &DecisionStoreError, id: &str) -> CommandError {
+    match error {
+        DecisionStoreError::Invalid(_) => CommandError::new(&codes::DECISION_INVALID, error.to_string()),
+        DecisionStoreError::NotFound { .. } => {
+            CommandError::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
+        }
+        DecisionStoreError::Final { state, .. } => ended(*state, id),
+        DecisionStoreError::Store(error) => store(error),
+    }
+}
+
+/// A plan was not revised.
+pub fn revise(error: &ReviseError, id: &str) -> CommandError {
+    match error {
+        ReviseError::Message { bytes: 0 } => CommandError::new(
+            &codes::DECISION_INVALID,
+            format!(
+                "there is nothing to revise plan {id} for: no message was given, and it has no open note"
+            ),
+        )
+        .hint(hints::SAY_OR_NOTE)
+        .plan(id),
+        ReviseError::Message { .. } => {
+            CommandError::new(&codes::DECISION_INVALID, error.to_string()).hint(hints::SHORTER_PROMPT)
+        }
+        ReviseError::Applied { .. } => CommandError::new(
+            &codes::PLAN_FINAL,
+            format!("plan {id} is applied: its changes are in your files"),
+        )
+        .plan(id),
+        ReviseError::NotFinished { state, .. } => not_finished(*state, id, "be revised"),
+        ReviseError::Busy { .. } => busy(id, "another process moved it"),
+        ReviseError::ContentGone { path, .. } => CommandError::new(
+            &codes::CONTENT_GONE,
+            format!("the content of {path} in plan {id} is not stored any more"),
+        )
+        .plan(id),
+        ReviseError::Plan(error) => plan(error, id),
+    }
+}
+
+/// A plan was not rolled back.
+pub fn rollback(error: &RollbackError, id: &str) -> CommandError {
+    match error {
+        RollbackError::NoCheckpoint { entry, known, .. } => {
+            let known: Vec<String> = known.iter().map(u64::to_string).collect();
+            let message = format!("plan {id} has no checkpoint {entry}; it has 0, {}", known.join(", "));
+            CommandError::new(&codes::NO_CHECKPOINT, message.trim_end_matches(", ")).plan(id)
+        }
+        RollbackError::NothingAfter { .. } => {
+            CommandError::new(&codes::NO_CHECKPOINT, format!("plan {id} has no changes after it")).plan(id)
+        }
+        RollbackError::NotFinished { state, .. } => not_finished(*state, id, "be rolled back"),
+        RollbackError::Busy { .. } => busy(id, "another process moved it"),
+        RollbackError::Plan(error) => plan(error, id),
+    }
+}
+
+/// A note was not written or resolved.
+pub fn note(error: &NoteError, id: &str) -> CommandError {
+    match error {
+        NoteError::Length { .. } => CommandError::new(&codes::DECISION_INVALID, error.to_string()),
+        NoteError::NoSuchPlace { .. } => CommandError::new(&codes::NO_SUCH_PLACE, error.to_string()).plan(id),
+        NoteError::NoSuchNote { .. } => CommandError::new(&codes::NO_SUCH_NOTE, error.to_string()).plan(id),
+        NoteError::Decision(error) => decision(error, id),
+        NoteError::Plan(error) => plan(error, id),
+    }
+}
+
+fn not_finished(state: PlanState, id: &str, action: &str) -> CommandError {
+    if state.has_live_job() {
+        return busy(id, &format!("it is {state}, and cannot {action} now"));
+    }
+    if state.is_final() {
+        return ended(state, id);
+    }
+    CommandError::new(&codes::PLAN_NOT_READY, format!("plan {id} is {state}, and has no result to {action}"))
+        .plan(id)
 }
 
 /// No decision was found.
@@ -333,12 +407,12 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
             files.iter().fold(failure, |failure, file| failure.line(file.clone()))
         }
         ApplyError::Conflicts { conflicts, reasons, .. } => {
-            let told: Vec<(String, String)> = if conflicts.is_empty() {
+            let listed: Vec<(String, String)> = if conflicts.is_empty() {
                 reasons.iter().map(|reason| (reason.subject.clone(), reason.message.clone())).collect()
             } else {
                 conflicts.iter().map(|found| (found.address.clone(), found.kind.sentence())).collect()
             };
-            conflict_failure(&told, conflicts, id, done)
+            conflict_failure(&listed, conflicts, id, done)
         }
         ApplyError::UndoExpired { .. } => CommandError::new(
             &codes::UNDO_EXPIRED,
@@ -413,7 +487,7 @@ fn selection(error: &SelectionError, id: &str) -> CommandError {
             failure.hint(hints::NEAREST_ADDRESS).field("nearest", nearest).plan(id)
         }
         SelectionError::NoSuchHunk { nearest: None, .. } => failure.hint(hints::NO_CHANGES),
-        SelectionError::TakesHunk { file, .. } => failure.hint(hints::TAKE_WHOLE_FILE).field("file", file),
+        SelectionError::TakesLines { hunk, .. } => failure.hint(hints::TAKE_WHOLE_HUNK).field("hunk", hunk),
     }
 }
 
@@ -503,23 +577,27 @@ fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Comma
 }
 
 /// Conflicts, named one by one.
-fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str, done: &str) -> CommandError {
-    let count = if told.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", told.len()) };
-    let width = told.iter().map(|(address, _)| address.chars().count()).max().unwrap_or(0);
+fn conflict_failure(
+    listed: &[(String, String)],
+    conflicts: &[Conflict],
+    id: &str,
+    done: &str,
+) -> CommandError {
+    let count =
+        if listed.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", listed.len()) };
+    let width = listed.iter().map(|(address, _)| address.chars().count()).max().unwrap_or(0);
     let failure =
         CommandError::new(&codes::CONFLICTS, format!("plan {id} not {done}: {count}, nothing was written"));
-    let failure = told
+    let failure = listed
         .iter()
         .fold(failure, |failure, (address, sentence)| failure.line(format!("{address:width$}  {sentence}")));
     let detail: Vec<_> = if conflicts.is_empty() {
-        told.iter().map(|(address, sentence)| json!({ "address": address, "message": sentence })).collect()
+        listed.iter().map(|(address, sentence)| json!({ "address": address, "message": sentence })).collect()
     } else {
         conflicts.iter().map(conflict_json).collect()
     };
-    let reject = told.first().map_or("FILE", |(address, _)| address.as_str());
-    let hunk = reject.parse::<HunkAddress>();
-    let take = hunk.as_ref().map_or(reject, |hunk| hunk.file.as_str());
-    failure.detail(json!({ "conflicts": detail })).field("reject", reject).field("take", take).plan(id)
+    let reject = listed.first().map_or("FILE", |(address, _)| address.as_str());
+    failure.detail(json!({ "conflicts": detail })).field("reject", reject).field("take", reject).plan(id)
 }
 
 /// A conflict as programs read it.

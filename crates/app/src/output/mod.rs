@@ -1,8 +1,8 @@
 //! Writes answers: to people with or without colour, to programs as one envelope.
 //!
 //! # Where to look
-//! `envelope` is what programs read, `terminal` what is known of the screen, `table` columns, `prompt` a
-//! question, `escape` the way of all text to a terminal.
+//! `envelope` is the output for programs. `terminal` has the properties of the screen, `table` aligns
+//! columns, `prompt` asks a question. `escape` makes text safe for a terminal.
 //!
 //! # Invariants
 //! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and
@@ -13,7 +13,7 @@
 //! # Not here
 //! What the answers are: each command makes its own [`CommandReport`].
 
-mod envelope;
+pub mod envelope;
 mod escape;
 mod prompt;
 mod table;
@@ -264,23 +264,23 @@ impl From<CommandError> for CommandReport {
 }
 
 /// Writes the answer in the chosen format and says how the program ends.
-pub fn write(report: &CommandReport, command: &str, timing: Timing, look: &OutputStyle) -> Exit {
-    let written = match look.format {
+pub fn write(report: &CommandReport, command: &str, timing: Timing, style: &OutputStyle) -> Exit {
+    let written = match style.format {
         Format::Json => match &report.body {
             Some(body) => write_json_body(body, report, command, timing),
-            None => write_envelope(report, command, timing, look.format),
+            None => write_envelope(report, command, timing, style.format),
         },
         // YAML is written in one piece.
         Format::Yaml => {
-            report.clone().whole().and_then(|whole| write_envelope(&whole, command, timing, look.format))
+            report.clone().whole().and_then(|whole| write_envelope(&whole, command, timing, style.format))
         }
-        Format::Rich | Format::Plain => write_for_people(report, look),
+        Format::Rich | Format::Plain => write_for_people(report, style),
     };
     match written {
         Ok(()) => report.exit,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => report.exit,
         Err(error) => {
-            tell_unwritten(&error, look);
+            tell_unwritten(&error, style);
             // Worse news than an unread answer stays: a closed terminal does not make a cancel a failure.
             if report.exit == Exit::Done { Exit::Failed } else { report.exit }
         }
@@ -288,9 +288,9 @@ pub fn write(report: &CommandReport, command: &str, timing: Timing, look: &Outpu
 }
 
 /// Reports that an answer could not be written, if the error output is open.
-pub fn tell_unwritten(error: &io::Error, look: &OutputStyle) {
+pub fn tell_unwritten(error: &io::Error, style: &OutputStyle) {
     let failure = CommandError::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
-    let _ = write_err(&failure.render(look.err_paint));
+    let _ = write_err(&failure.render(style.err_paint));
 }
 
 /// Writes the envelope around an answer that is made meanwhile.
@@ -305,7 +305,8 @@ fn write_json_body(
     let encoded = |messages: Vec<Value>| -> io::Result<String> {
         let (status, exit_code) = (report.exit.word(), report.exit.number());
         let (data, timing) = (&Value::Null, timing.clone());
-        Envelope { command, status, exit_code, data, timing, messages }.encode(Format::Json)
+        Envelope { command, status, exit_code, data, timing, messages, v: envelope::VERSION }
+            .encode(Format::Json)
     };
     let around = |text: &str| -> io::Result<(String, String)> {
         let parts =
@@ -335,31 +336,32 @@ fn write_envelope(report: &CommandReport, command: &str, timing: Timing, format:
         data: &report.data,
         timing,
         messages: messages.collect(),
+        v: envelope::VERSION,
     };
     write_out(envelope.encode(format)?.as_bytes())
 }
 
-fn write_for_people(report: &CommandReport, look: &OutputStyle) -> io::Result<()> {
-    let mut told = Vec::new();
+fn write_for_people(report: &CommandReport, style: &OutputStyle) -> io::Result<()> {
+    let mut streamed_notes = Vec::new();
     let mut out = EscapingStream::out(WrittenForm::Text);
     let streamed = report.body.as_ref().map_or(Ok(Vec::new()), |body| body.write(BodyForm::Text, &mut out));
-    let written = streamed.map(|notes| told = notes);
+    let written = streamed.map(|notes| streamed_notes = notes);
     let written = written.and_then(|()| out.write_all(&report.text)).and_then(|()| out.flush());
-    for note in report.notes.iter().chain(&told) {
-        write_err(&note.render(look.err_paint))?;
+    for note in report.notes.iter().chain(&streamed_notes) {
+        write_err(&note.render(style.err_paint))?;
     }
     if let Some(failure) = &report.failure {
-        write_err(&failure.render(look.err_paint))?;
+        write_err(&failure.render(style.err_paint))?;
     }
     written
 }
 
 /// Prints a note in addition to the answer at once, while the command still works; programs read it from the
 /// envelope only.
-pub fn tell(note: &OutputNote, look: &OutputStyle) {
-    if !look.format.is_for_programs() {
-        let gone = if look.is_live { clear_line() } else { String::new() };
+pub fn tell(note: &OutputNote, style: &OutputStyle) {
+    if !style.format.is_for_programs() {
+        let gone = if style.is_live { clear_line() } else { String::new() };
         // If the error output is closed, that cannot be reported either.
-        let _ = write_err(&format!("{gone}{}", note.render(look.err_paint)));
+        let _ = write_err(&format!("{gone}{}", note.render(style.err_paint)));
     }
 }

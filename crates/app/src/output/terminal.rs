@@ -190,7 +190,7 @@ pub fn escape_control_bytes(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn look(format: Option<Format>, color: ColorWhen, set: &[(&str, &str)]) -> OutputStyle {
+    fn style(format: Option<Format>, color: ColorWhen, set: &[(&str, &str)]) -> OutputStyle {
         OutputStyle::find(format, color, |name| {
             set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
@@ -199,12 +199,12 @@ mod tests {
     #[test]
     fn colour_is_off_where_it_cannot_be_shown_or_is_not_wanted() {
         // The output of a test is no terminal, unless a person runs it at one.
-        assert!(!look(Some(Format::Plain), ColorWhen::Auto, &[]).paint.is_on());
-        assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("NO_COLOR", "1")]).paint.is_on());
-        assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("TERM", "dumb")]).paint.is_on());
-        assert!(!look(Some(Format::Rich), ColorWhen::Never, &[]).paint.is_on());
-        assert!(look(Some(Format::Rich), ColorWhen::Always, &[("NO_COLOR", "1")]).paint.is_on());
-        assert!(!look(Some(Format::Json), ColorWhen::Always, &[]).paint.is_on());
+        assert!(!style(Some(Format::Plain), ColorWhen::Auto, &[]).paint.is_on());
+        assert!(!style(Some(Format::Rich), ColorWhen::Auto, &[("NO_COLOR", "1")]).paint.is_on());
+        assert!(!style(Some(Format::Rich), ColorWhen::Auto, &[("TERM", "dumb")]).paint.is_on());
+        assert!(!style(Some(Format::Rich), ColorWhen::Never, &[]).paint.is_on());
+        assert!(style(Some(Format::Rich), ColorWhen::Always, &[("NO_COLOR", "1")]).paint.is_on());
+        assert!(!style(Some(Format::Json), ColorWhen::Always, &[]).paint.is_on());
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_to_the_screen_and_says_so() {
-        let mut wide = look(None, ColorWhen::Auto, &[]);
+        let mut wide = style(None, ColorWhen::Auto, &[]);
         wide.width = None;
         assert_eq!(wide.cut("abcdefghijklmnop", 70), "abcdefghijklmnop");
         wide.width = Some(72);

@@ -47,15 +47,16 @@ const fn kind_word(kind: DecisionKind) -> &'static str {
         DecisionKind::Choice => "choice",
         DecisionKind::Recovery => "recovery",
         DecisionKind::Guidance => "guidance",
+        DecisionKind::Note => "note",
         DecisionKind::Reversion => "reversion",
         DecisionKind::Spawn => "spawn",
     }
 }
 
 /// A decision on one line.
-pub fn line(decision: &Decision, names: &DecisionNames, look: &OutputStyle) -> String {
+pub fn line(decision: &Decision, names: &DecisionNames, style: &OutputStyle) -> String {
     let new = &decision.new;
-    let chosen = look.cut(&escape_control_chars(&one_line(&new.chosen)), CHOSEN_CHARS);
+    let chosen = style.cut(&escape_control_chars(&one_line(&new.chosen)), CHOSEN_CHARS);
     let mut text = format!("{}  {}  {chosen}", names.short(decision.seq), kind_word(new.kind));
     if let Some(confidence) = new.confidence {
         text.push_str(&format!("  {confidence:.2}"));
@@ -67,16 +68,16 @@ pub fn line(decision: &Decision, names: &DecisionNames, look: &OutputStyle) -> S
     if let Some(by) = decision.superseded_by {
         text.push_str(&format!("  (replaced by {})", names.short(by)));
     }
-    if decision.is_live() { text } else { look.paint.dim(&text) }
+    if decision.is_live() { text } else { style.paint.dim(&text) }
 }
 
 /// All of these below each other, under a head that names the plan.
-pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &DecisionNames, look: &OutputStyle) -> String {
+pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &DecisionNames, style: &OutputStyle) -> String {
     let mut text =
-        format!("plan {}  {}\n", look.paint.bold(id), escape_control_chars(&one_line(&plan.title)));
+        format!("plan {}  {}\n", style.paint.bold(id), escape_control_chars(&one_line(&plan.title)));
     let mut roots = shown.iter().filter(|decision| parent(decision, shown).is_none()).peekable();
     while let Some(root) = roots.next() {
-        branch(root, shown, names, look, ("", roots.peek().is_none()), &mut text);
+        branch(root, shown, names, style, ("", roots.peek().is_none()), &mut text);
     }
     text
 }
@@ -92,18 +93,18 @@ fn branch(
     decision: &Decision,
     shown: &[Decision],
     names: &DecisionNames,
-    look: &OutputStyle,
+    style: &OutputStyle,
     place: (&str, bool),
     text: &mut String,
 ) {
     // A parent has a lower number, so this comes to an end.
     let (before, is_last) = place;
     let (corner, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-    text.push_str(&format!("{before}{corner}{}\n", line(decision, names, look)));
+    text.push_str(&format!("{before}{corner}{}\n", line(decision, names, style)));
     let below = format!("{before}{below}");
     let mut children = shown.iter().filter(|other| parent(other, shown) == Some(decision.seq)).peekable();
     while let Some(child) = children.next() {
-        branch(child, shown, names, look, (&below, children.peek().is_none()), text);
+        branch(child, shown, names, style, (&below, children.peek().is_none()), text);
     }
 }
 
@@ -126,30 +127,30 @@ pub fn affected_json(affected: &Affected) -> Value {
 }
 
 /// Returns the command that corrects a decision of the plan; `None` if it cannot be corrected any more.
-fn correction(facts: &DecisionDetails, id: &str) -> Option<String> {
-    let may = !facts.plan.state.is_final() && facts.decision.is_live();
-    may.then(|| crate::render::next_steps::say_differently(&facts.plan, id))
+fn correction(details: &DecisionDetails, id: &str) -> Option<String> {
+    let may = !details.plan.state.is_final() && details.decision.is_live();
+    may.then(|| crate::render::next_steps::say_differently(&details.plan, id))
 }
 
 /// One decision with all that hangs on it, for programs.
-pub fn explained_json(facts: &DecisionDetails, id: &str) -> Value {
-    let mut data = to_json(&facts.decision, &DecisionNames::new(&facts.all));
-    data["plan_id"] = json!(facts.plan.id);
-    data["affected"] = affected_json(&facts.affected);
-    data["correct"] = json!(correction(facts, id));
+pub fn explained_json(details: &DecisionDetails, id: &str) -> Value {
+    let mut data = to_json(&details.decision, &DecisionNames::new(&details.all));
+    data["plan_id"] = json!(details.plan.id);
+    data["affected"] = affected_json(&details.affected);
+    data["correct"] = json!(correction(details, id));
     data
 }
 
 /// The same for people.
-pub fn render_explanation(facts: &DecisionDetails, id: &str, look: &OutputStyle) -> String {
-    let DecisionDetails { decision, all, affected, .. } = facts;
+pub fn render_explanation(details: &DecisionDetails, id: &str, style: &OutputStyle) -> String {
+    let DecisionDetails { decision, all, affected, .. } = details;
     let (new, names) = (&decision.new, DecisionNames::new(all));
     let seqs = |seqs: &mut dyn Iterator<Item = u32>| -> String {
         seqs.map(|seq| names.short(seq)).collect::<Vec<_>>().join(", ")
     };
     let mut text = format!(
         "decision {}  {}  number {} of plan {id}\n",
-        look.paint.bold(&decision.id.to_string()),
+        style.paint.bold(&decision.id.to_string()),
         kind_word(new.kind),
         decision.seq
     );
@@ -174,8 +175,8 @@ pub fn render_explanation(facts: &DecisionDetails, id: &str, look: &OutputStyle)
     let others = affected.decisions.iter().copied().filter(|seq| *seq != decision.seq);
     add("affects", seqs(&mut others.into_iter()));
     add("files", affected.files.join(", "));
-    if let Some(command) = correction(facts, id) {
-        text.push_str(&format!("{}  {command}\n", look.paint.dim("correct it")));
+    if let Some(command) = correction(details, id) {
+        text.push_str(&format!("{}  {command}\n", style.paint.dim("correct it")));
     }
     text
 }

@@ -50,7 +50,7 @@ pub(crate) fn list(
     let folder = format!("{}s", kind.as_str());
     let text = match listed.is_empty() {
         true => format!("there is no {} yet: write .cleveragents/{folder}/NAME.yaml\n", kind.as_str()),
-        false => table.render(&invocation.look),
+        false => table.render(&invocation.style),
     };
     Ok(CommandReport::new(json!({ folder: all }), text))
 }

@@ -9,10 +9,10 @@
 //! its errors (`cli::plan::errors`).
 
 use domain::{
-    ApplyState, AskReason, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES, Phase,
+    ApplyState, AskReason, CallEnd, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES, Phase,
     PlanState, RecoveryAction, ToolCall, WorkState,
 };
-use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, retained_dir_of};
+use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, RAISED_SETTING, retained_dir_of};
 use serde_json::{Value, json};
 
 use super::next_steps::{command_for, raise_command};
@@ -20,31 +20,31 @@ use crate::errors::{CommandError, Hint, codes, from_engine, hints};
 use crate::output::{escape_control_chars, one_line};
 
 /// Returns the error at which the plan stopped; `None` if it is in no error state.
-pub fn last_error(facts: &PlanDetails) -> Option<&ErrorRecord> {
+pub fn last_error(details: &PlanDetails) -> Option<&ErrorRecord> {
     let is_errored = matches!(
-        facts.plan.state,
+        details.plan.state,
         PlanState::Strategize(WorkState::Errored)
             | PlanState::Execute(WorkState::Errored)
             | PlanState::Apply(ApplyState::Errored)
     );
-    facts.errors.last_failure().filter(|_| is_errored)
+    details.errors.last_failure().filter(|_| is_errored)
 }
 
 /// The error for programs; null if the plan is in no error state.
-pub(super) fn error_json(facts: &PlanDetails, id: &str) -> Value {
-    match last_error(facts) {
+pub(super) fn error_json(details: &PlanDetails, id: &str) -> Value {
+    match last_error(details) {
         Some(record) => json!({
-            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, facts, id),
-            "command": command_for(record, facts, id),
+            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, details, id),
+            "command": command_for(record, details, id),
         }),
         None => Value::Null,
     }
 }
 
 /// The error for people, with the command that repairs it; empty if the plan is in no error state.
-pub(super) fn error_lines(facts: &PlanDetails, id: &str) -> String {
-    let Some(record) = last_error(facts) else { return String::new() };
-    let command = command_for(record, facts, id);
+pub(super) fn error_lines(details: &PlanDetails, id: &str) -> String {
+    let Some(record) = last_error(details) else { return String::new() };
+    let command = command_for(record, details, id);
     format!(
         "  {}: {}\n  continue with `{}`\n",
         record.error.category(),
@@ -54,19 +54,19 @@ pub(super) fn error_lines(facts: &PlanDetails, id: &str) -> String {
 }
 
 /// Returns the reason why the plan did not come where it was sent: none when it did.
-pub fn failure_of(facts: &PlanDetails, id: &str) -> Option<CommandError> {
-    if facts.owner_is_gone {
-        return Some(interrupted_error(facts, id));
+pub fn failure_of(details: &PlanDetails, id: &str) -> Option<CommandError> {
+    if details.owner_is_gone {
+        return Some(interrupted_error(details, id));
     }
-    match facts.plan.state {
+    match details.plan.state {
         PlanState::Strategize(WorkState::Errored)
         | PlanState::Execute(WorkState::Errored)
-        | PlanState::Apply(ApplyState::Errored) => Some(plan_error(facts, id)),
+        | PlanState::Apply(ApplyState::Errored) => Some(plan_error(details, id)),
         PlanState::Strategize(WorkState::Cancelled)
         | PlanState::Execute(WorkState::Cancelled)
-        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled_error(facts, id)),
+        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled_error(details, id)),
         PlanState::Apply(ApplyState::Constrained) => {
-            let reasons = &facts.plan.constrained_by;
+            let reasons = &details.plan.constrained_by;
             match ConstrainedBy::from_reasons(reasons) {
                 ConstrainedBy::Recheck => return Some(from_engine::recheck(reasons, id)),
                 ConstrainedBy::MovingTree => return Some(from_engine::tree_moving(reasons, id)),
@@ -74,45 +74,45 @@ pub fn failure_of(facts: &PlanDetails, id: &str) -> Option<CommandError> {
             }
             let failure =
                 CommandError::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
-            let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
+            let failure = details.plan.constrained_by.iter().fold(failure, |failure, reason| {
                 failure.line(format!("{}  {}", reason.subject, reason.message))
             });
             Some(failure.hint(hints::SEE_CONFLICTS).plan(id))
         }
         // It was not sent further than to here, and says what it waits for.
         PlanState::Execute(WorkState::Complete)
-            if facts.validations.waits_for_trust() && !is_sent_on(facts) =>
+            if details.validations.waits_for_trust() && !is_sent_on(details) =>
         {
             None
         }
-        PlanState::Execute(WorkState::Complete) if !facts.validations.may_be_applied() => {
-            Some(from_engine::validation(&facts.validations, id))
+        PlanState::Execute(WorkState::Complete) if !details.validations.may_be_applied() => {
+            Some(from_engine::validation(&details.validations, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
     }
 }
 
 /// Returns true if the plan was to reach the user's files by itself.
-pub fn is_sent_on(facts: &PlanDetails) -> bool {
-    let spec = &facts.plan.spec;
+pub fn is_sent_on(details: &PlanDetails) -> bool {
+    let spec = &details.plan.spec;
     spec.apply == GateDecision::Auto || spec.automation.apply == GateDecision::Auto
 }
 
-fn plan_error(facts: &PlanDetails, id: &str) -> CommandError {
-    let phase = facts.plan.state.phase();
-    let Some(record) = facts.errors.last_failure() else {
+fn plan_error(details: &PlanDetails, id: &str) -> CommandError {
+    let phase = details.plan.state.phase();
+    let Some(record) = details.errors.last_failure() else {
         return CommandError::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}")).plan(id);
     };
-    if let Some(command) = raise_command(record, facts, id) {
+    if let Some(command) = raise_command(record, details, id) {
         let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
         return CommandError::new(&codes::LIMIT_REACHED, message)
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
             .field("command", command);
     }
-    let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
+    let code = if asks(details) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
     let failure = CommandError::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
         .detail(json!({ "category": record.error.category(), "phase": phase }))
-        .field("command", command_for(record, facts, id))
+        .field("command", command_for(record, details, id))
         .plan(id);
     let category = record.error.category();
     if category == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
@@ -126,19 +126,23 @@ fn plan_error(facts: &PlanDetails, id: &str) -> CommandError {
         return failure.hint(hints::WORKERS_DIED);
     }
     let failure = failure.hint(hints::SEE_WHAT_FAILED);
-    if asks_for_word(record, facts).is_some() {
+    let failure = match raised_setting(record, details) {
+        Some(setting) => failure.field("setting", setting).hint(hints::RAISE_SETTING),
+        None => failure,
+    };
+    if asks_for_word(record, details).is_some() {
         return failure.hint(hints::SAY_DIFFERENTLY).hint(hints::RESUME_UNCHANGED);
     }
-    failure.hint(match wants_network(record, facts) {
+    failure.hint(match wants_network(record, details) {
         true => hints::ALLOW_NETWORK,
         false => hints::TRY_AGAIN,
     })
 }
 
-fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
+fn cancelled_error(details: &PlanDetails, id: &str) -> CommandError {
     let message = format!("plan {id} was cancelled; its changes so far are stored, your files are untouched");
     let failure = CommandError::new(&codes::CANCELLED, message);
-    match facts.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
+    match details.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
         None => failure.hint(hints::SEE_CHANGES).plan(id),
         Some(dir) => failure
             .line(format!(
@@ -149,8 +153,8 @@ fn cancelled_error(facts: &PlanDetails, id: &str) -> CommandError {
 }
 
 /// Nobody works on the plan, and it is not done.
-pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
-    let phase = facts.plan.state.phase();
+pub fn interrupted_error(details: &PlanDetails, id: &str) -> CommandError {
+    let phase = details.plan.state.phase();
     let message = format!("plan {id} was interrupted in {phase}: the process that worked on it is gone");
     CommandError::new(&codes::PLAN_NOT_READY, message).hint(hints::RESUME_OR_CANCEL).plan(id)
 }
@@ -159,8 +163,8 @@ pub fn interrupted_error(facts: &PlanDetails, id: &str) -> CommandError {
 ///
 /// # Errors
 /// Returns an error if it was.
-pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> {
-    match facts.plan.undone_at {
+pub fn refuse_undone(details: &PlanDetails, id: &str) -> Result<(), CommandError> {
+    match details.plan.undone_at {
         None => Ok(()),
         Some(_) => Err(CommandError::new(
             &codes::PLAN_FINAL,
@@ -172,8 +176,8 @@ pub fn refuse_undone(facts: &PlanDetails, id: &str) -> Result<(), CommandError> 
 }
 
 /// Returns the hint about an error of the plan.
-pub fn hint_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
-    let why = asks_for_word(record, facts);
+pub fn hint_for(record: &ErrorRecord, details: &PlanDetails, id: &str) -> String {
+    let why = asks_for_word(record, details);
     let of_table = if why.is_some() {
         Some(hints::ANOTHER_STRATEGY)
     } else if retained_dir_of(&record.error).is_some() {
@@ -203,33 +207,44 @@ fn not_by_itself(record: &ErrorRecord) -> Option<Hint> {
 }
 
 /// Returns true if the user has to say how the plan continues.
-pub fn asks(facts: &PlanDetails) -> bool {
-    last_error(facts).is_some_and(|record| record.recovery.action == RecoveryAction::Ask)
-        || wants_word(facts).is_some()
+pub fn asks(details: &PlanDetails) -> bool {
+    last_error(details).is_some_and(|record| record.recovery.action == RecoveryAction::Ask)
+        || wants_word(details).is_some()
 }
 
 /// Returns the reason why a plan that failed does not begin again by itself, though another strategy is
 /// called for.
-fn wants_word(facts: &PlanDetails) -> Option<AskReason> {
-    facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
+fn wants_word(details: &PlanDetails) -> Option<AskReason> {
+    details.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
 }
 
 /// Returns the same for one of its errors: the plan stopped only at the last one.
-pub fn asks_for_word(record: &ErrorRecord, facts: &PlanDetails) -> Option<AskReason> {
-    let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
-    wants_word(facts).filter(|_| is_last)
+pub fn asks_for_word(record: &ErrorRecord, details: &PlanDetails) -> Option<AskReason> {
+    let is_last = last_error(details).is_some_and(|last| last.recovery.seq == record.recovery.seq);
+    wants_word(details).filter(|_| is_last)
+}
+
+/// Returns the setting, as KEY=VALUE, that raises the resource limit at which the command failed.
+fn raised_setting(record: &ErrorRecord, details: &PlanDetails) -> Option<String> {
+    let setting = &failed_call(record, details)?.result[RAISED_SETTING];
+    Some(format!("{}={}", setting["key"].as_str()?, setting["value"].as_u64()?))
+}
+
+/// Returns the end of the call that the error is about.
+fn failed_call<'a>(record: &ErrorRecord, details: &'a PlanDetails) -> Option<&'a CallEnd> {
+    let failed = |call: &&ToolCall| Some(call.no) == record.error.tool_call();
+    details.calls.iter().find(failed).and_then(|call| call.end.as_ref())
 }
 
 /// Returns true if the command failed for want of the network, as far as its output shows.
-pub fn wants_network(record: &ErrorRecord, facts: &PlanDetails) -> bool {
-    let failed = |call: &&ToolCall| Some(call.no) == record.error.tool_call();
-    let end = facts.calls.iter().find(failed).and_then(|call| call.end.as_ref());
-    !facts.plan.spec.uses_network() && end.is_some_and(|end| end.result[NETWORK_SUSPECTED] == true)
+pub fn wants_network(record: &ErrorRecord, details: &PlanDetails) -> bool {
+    let end = failed_call(record, details);
+    !details.plan.spec.uses_network() && end.is_some_and(|end| end.result[NETWORK_SUSPECTED] == true)
 }
 
-/// Why a plan was not executed, in the light of its checks: what has done its work and failed a check is
-/// neither well nor to be resumed.
-pub fn not_executed(error: &ExecuteError, facts: &PlanDetails, id: &str) -> CommandError {
+/// Returns the reason why a plan was not executed. A plan that did its work and failed a check has neither
+/// succeeded nor can it be resumed.
+pub fn not_executed(error: &ExecuteError, details: &PlanDetails, id: &str) -> CommandError {
     let failure = from_engine::execute(error, id);
     let is_done = match error {
         ExecuteError::Complete { .. } => true,
@@ -240,12 +255,12 @@ pub fn not_executed(error: &ExecuteError, facts: &PlanDetails, id: &str) -> Comm
         | ExecuteError::Unstored { .. }
         | ExecuteError::NoWorker(_) => false,
     };
-    if !is_done || facts.validations.lets_through() {
+    if !is_done || details.validations.lets_through() {
         return failure;
     }
-    let (what, names) = match facts.validations.failed.as_slice() {
-        [] => ("has not run for its present changes", &facts.validations.not_run),
-        _ => ("failed", &facts.validations.failed),
+    let (what, names) = match details.validations.failed.as_slice() {
+        [] => ("has not run for its present changes", &details.validations.not_run),
+        _ => ("failed", &details.validations.failed),
     };
     let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
     let message = format!("plan {id} has done its work, and a required check {what}: {}", names.join(", "));

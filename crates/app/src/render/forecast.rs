@@ -118,11 +118,11 @@ pub fn write_plans<'a>(
     out: &mut dyn Write,
     plans: impl Iterator<Item = (Map<String, Value>, &'a [OverlappingPlan])>,
 ) -> io::Result<()> {
-    for (no, (facts, mets)) in plans.enumerate() {
+    for (no, (details, mets)) in plans.enumerate() {
         if no > 0 {
             out.write_all(b",")?;
         }
-        write_object_with_list(out, facts, "forecast", |out| {
+        write_object_with_list(out, details, "forecast", |out| {
             for (no, met) in mets.iter().enumerate() {
                 if no > 0 {
                     out.write_all(b",")?;

@@ -5,7 +5,7 @@
 //!    leaves open and how to get the best one.
 //!
 //! # Not here
-//! The rungs themselves: they are stored with each call.
+//! The backends themselves: they are stored with each call.
 
 use domain::ToolCall;
 use serde_json::Value;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::next_steps::{SEE_ALL_NOTES, SEE_DOCTOR};
 use crate::output::escape_control_chars;
 
-/// The names of the rungs, the best first.
-const RUNGS: [&str; 4] = ["namespaces", "bubblewrap", "landlock", "none"];
+/// The names of the backends, the best first.
+const BACKENDS: [&str; 4] = ["namespaces", "bubblewrap", "landlock", "none"];
 /// The number of notes a line has.
 const NOTES_MAX: usize = 3;
 
@@ -33,34 +33,35 @@ pub fn line(used: &Value) -> Option<String> {
     if place(used) == 0 {
         return None;
     }
-    let rung = used.get("rung").and_then(Value::as_str).unwrap_or("unknown");
-    let open = match rung {
+    let backend = used.get("rung").and_then(Value::as_str).unwrap_or("unknown");
+    let open = match backend {
         "bubblewrap" => "as with namespaces",
         "landlock" => "it could see your processes, and names and sizes of all files",
         _ => "it could read and write all that you can",
     };
     let texts = |key: &str| used.get(key).and_then(Value::as_array).into_iter().flatten();
     let notes: Vec<&str> = texts("notes").filter_map(Value::as_str).collect();
-    let mut told: Vec<String> = notes.iter().take(NOTES_MAX).map(|note| escape_control_chars(note)).collect();
+    let mut listed: Vec<String> =
+        notes.iter().take(NOTES_MAX).map(|note| escape_control_chars(note)).collect();
     if notes.len() > NOTES_MAX {
-        told.push(format!("{} more in {SEE_ALL_NOTES}", notes.len() - NOTES_MAX));
+        listed.push(format!("{} more in {SEE_ALL_NOTES}", notes.len() - NOTES_MAX));
     }
-    let told = if told.is_empty() { String::new() } else { format!("; {}", told.join("; ")) };
+    let listed = if listed.is_empty() { String::new() } else { format!("; {}", listed.join("; ")) };
     let why = texts("passed_over").next().and_then(|passed| {
-        let (rung, why) = (passed.get("rung")?.as_str()?, passed.get("why")?.as_str()?);
-        Some(format!(" ({rung}: {})", escape_control_chars(why)))
+        let (backend, why) = (passed.get("rung")?.as_str()?, passed.get("why")?.as_str()?);
+        Some(format!(" ({backend}: {})", escape_control_chars(why)))
     });
     let why = why.unwrap_or_default();
     Some(format!(
-        "  isolation {}: {open}{told}; for namespaces{why} {SEE_DOCTOR}\n",
-        escape_control_chars(rung)
+        "  isolation {}: {open}{listed}; for namespaces{why} {SEE_DOCTOR}\n",
+        escape_control_chars(backend)
     ))
 }
 
 /// Returns the distance from the best rung. An unknown rung counts as the last.
 fn place(used: &Value) -> usize {
-    let rung = used.get("rung").and_then(Value::as_str);
-    RUNGS.iter().position(|known| Some(*known) == rung).unwrap_or(RUNGS.len())
+    let backend = used.get("rung").and_then(Value::as_str);
+    BACKENDS.iter().position(|known| Some(*known) == backend).unwrap_or(BACKENDS.len())
 }
 
 #[cfg(test)]

@@ -9,5 +9,6 @@ pub mod isolation;
 pub mod next_steps;
 pub mod plan;
 pub mod progress;
+pub mod state;
 pub mod timeline;
 pub mod usage;

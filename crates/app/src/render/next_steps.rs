@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use domain::{
     ApplyState, AskReason, ByteText, CommandLine, ErrorCategory, ErrorRecord, LimitReached, Phase, Plan,
-    PlanId, PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
+    PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
 };
 use engine::{PlanDetails, QueuePlace, retained_dir_of};
 use serde_json::{Value, json};
@@ -32,30 +32,30 @@ pub struct NextStep {
 }
 
 /// Returns the commands that are possible for the plan now.
-pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
+pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
     let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
     let again = NextStep {
         why: "do it again, and keep this attempt",
         command: format!("agents plan execute {id} --again"),
     };
-    if facts.owner_is_gone {
+    if details.owner_is_gone {
         return vec![step("continue it", "resume"), step("stop it for good", "cancel")];
     }
-    match facts.plan.state {
+    match details.plan.state {
         PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued)
-            if is_in_queue(facts) =>
+            if is_in_queue(details) =>
         {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(WorkState::Complete) | PlanState::Execute(WorkState::Complete)
-            if facts.goes_on =>
+            if details.goes_on =>
         {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(WorkState::Complete) => {
             let again =
-                NextStep { why: "ask for another strategy", command: say_differently(&facts.plan, id) };
-            let again = facts.plan.spec.strategist.as_ref().map(|_| again);
+                NextStep { why: "ask for another strategy", command: say_differently(&details.plan, id) };
+            let again = details.plan.spec.strategist.as_ref().map(|_| again);
             let steps = [step("see its strategy", "tree"), step("approve the strategy", "execute")];
             steps.into_iter().chain(again).collect()
         }
@@ -68,14 +68,14 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
-            let try_again = match last_error(facts) {
-                Some(record) if wants_network(record, facts) => {
-                    NextStep { why: "do it again with the network", command: with_network(facts) }
+            let try_again = match last_error(details) {
+                Some(record) if wants_network(record, details) => {
+                    NextStep { why: "do it again with the network", command: with_network(details) }
                 }
                 Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
-                    NextStep { why: "ask differently", command: ask_again_command(facts) }
+                    NextStep { why: "ask differently", command: ask_again_command(details) }
                 }
-                Some(record) => match raise_command(record, facts, id) {
+                Some(record) => match raise_command(record, details, id) {
                     Some(command) => NextStep { why: "let it use more and continue", command },
                     None => step("try again", "resume"),
                 },
@@ -83,17 +83,17 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
             };
             vec![step("see why", "errors"), step("see its output", "logs"), try_again]
         }
-        PlanState::Execute(WorkState::Complete) if facts.validations.waits_for_trust() => {
-            let trust = untrusted_root(facts).map(trust_command);
+        PlanState::Execute(WorkState::Complete) if details.validations.waits_for_trust() => {
+            let trust = untrusted_root(details).map(trust_command);
             let trust = trust.map(|command| NextStep { why: "trust the checks of the project", command });
             let unchecked = format!("agents plan apply {id} --unchecked");
             let unchecked = NextStep { why: "apply it without them", command: unchecked };
             [step("see its changes", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
         }
-        PlanState::Execute(WorkState::Complete) if !facts.validations.may_be_applied() => {
+        PlanState::Execute(WorkState::Complete) if !details.validations.may_be_applied() => {
             vec![step("see its output", "logs"), step("see its changes", "diff"), again]
         }
-        PlanState::Execute(WorkState::Complete) if facts.net.is_empty() => {
+        PlanState::Execute(WorkState::Complete) if details.net.is_empty() => {
             vec![step("see its output", "logs"), again]
         }
         PlanState::Execute(WorkState::Complete) => {
@@ -104,7 +104,7 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
             step("try again", "apply"),
         ],
         PlanState::Apply(ApplyState::Errored) => vec![step("see why", "errors"), step("try again", "apply")],
-        PlanState::Apply(ApplyState::Applied) if facts.plan.undone_at.is_some() => {
+        PlanState::Apply(ApplyState::Applied) if details.plan.undone_at.is_some() => {
             vec![step("apply it again", "apply")]
         }
         PlanState::Apply(ApplyState::Applied) => vec![step("undo it", "undo")],
@@ -115,16 +115,16 @@ pub fn next_steps(facts: &PlanDetails, id: &str) -> Vec<NextStep> {
 }
 
 /// The project of the first check that waits for the user's trust.
-fn untrusted_root(facts: &PlanDetails) -> Option<&[u8]> {
-    let plan = &facts.plan;
-    let waits = |check: &&Validation| facts.validations.untrusted.contains(&check.name);
+fn untrusted_root(details: &PlanDetails) -> Option<&[u8]> {
+    let plan = &details.plan;
+    let waits = |check: &&Validation| details.validations.untrusted.contains(&check.name);
     let check = plan.spec.validations.iter().find(waits)?;
     Some(plan.projects.get(usize::from(check.root.0))?.root.as_bytes())
 }
 
 /// Returns whether the plan waits for its turn, and not for a person.
-pub fn is_in_queue(facts: &PlanDetails) -> bool {
-    facts.place.is_some_and(|place| place.is_served || !place.is_held)
+pub fn is_in_queue(details: &PlanDetails) -> bool {
+    details.place.is_some_and(|place| place.is_served || !place.is_held)
 }
 
 /// The slots that a plan waits for, and who comes before it; none when it waits for no slot.
@@ -144,11 +144,11 @@ fn before(place: &QueuePlace) -> String {
 }
 
 /// Returns the reason why a plan waits in the queue; `None` if it waits for a person.
-pub fn queue_words(facts: &PlanDetails) -> Option<String> {
-    let place = facts.place.filter(|_| is_in_queue(facts))?;
+pub fn queue_words(details: &PlanDetails) -> Option<String> {
+    let place = details.place.filter(|_| is_in_queue(details))?;
     Some(match waits_for_slot(&place) {
         Some(words) => words,
-        None if !place.is_served => match wanted_keys(facts) {
+        None if !place.is_served => match wanted_keys(details) {
             None => format!("waiting: no worker is running, {START_WORKER}"),
             Some(keys) => format!("waiting: no running worker has {keys}, {START_WORKER} where it is set"),
         },
@@ -158,42 +158,42 @@ pub fn queue_words(facts: &PlanDetails) -> Option<String> {
 
 /// The variables that a worker must have to take up or over what was left to the workers; none where any will
 /// do.
-pub fn wanted_keys(facts: &PlanDetails) -> Option<String> {
-    let job = facts.live_job.as_ref().filter(|job| !job.is_held() && !job.keys.is_empty())?;
+pub fn wanted_keys(details: &PlanDetails) -> Option<String> {
+    let job = details.live_job.as_ref().filter(|job| !job.is_held() && !job.keys.is_empty())?;
     Some(job.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the reason why a node of the plan waits, if the wait ends by itself, and the time left.
-pub fn waits_words(facts: &PlanDetails, now: WallMs) -> Option<String> {
-    let waits = facts.waits.as_ref()?;
+pub fn waits_words(details: &PlanDetails, now: WallMs) -> Option<String> {
+    let waits = details.waits.as_ref()?;
     let left = waits.left(now).map(|left| format!(" (for {} more)", format_wait(left)));
     Some(waits.why.clone() + &left.unwrap_or_default())
 }
 
 /// The same for programs: what the plan waits for, and what ends the waiting; null when it waits for nothing.
-pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
-    if facts.owner_is_gone {
-        let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
+pub fn waiting(details: &PlanDetails, id: &str) -> Value {
+    if details.owner_is_gone {
+        let command = next_steps(details, id).into_iter().next().map(|step| step.command);
         return json!({ "reason": "the user resumes it", "command": command });
     }
-    if facts.goes_on {
+    if details.goes_on {
         return Value::Null;
     }
-    if let Some(words) = waits_words(facts, now()) {
+    if let Some(words) = waits_words(details, now()) {
         return json!({ "reason": words, "command": null });
     }
-    if let Some(words) = queue_words(facts) {
-        let command = (!facts.place.is_some_and(|place| place.is_served)).then_some("agents worker");
+    if let Some(words) = queue_words(details) {
+        let command = (!details.place.is_some_and(|place| place.is_served)).then_some("agents worker");
         return json!({ "reason": words, "command": command });
     }
-    let reason = match facts.plan.state {
+    let reason = match details.plan.state {
         PlanState::Strategize(WorkState::Complete) | PlanState::Execute(WorkState::Complete) => {
-            if facts.validations.waits_for_trust() {
-                let command = untrusted_root(facts).map(trust_command);
+            if details.validations.waits_for_trust() {
+                let command = untrusted_root(details).map(trust_command);
                 return json!({ "reason": "you trust the checks of the project", "command": command });
             }
-            return match asked_at_gate(facts) {
-                Some(why) => json!({ "reason": why.to_string(), "command": yes_command(facts, id) }),
+            return match asked_at_gate(details) {
+                Some(why) => json!({ "reason": why.to_string(), "command": yes_command(details, id) }),
                 None => Value::Null,
             };
         }
@@ -204,18 +204,18 @@ pub fn waiting(facts: &PlanDetails, id: &str) -> Value {
         PlanState::Apply(ApplyState::Constrained) => "the conflicts are resolved",
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Value::Null,
     };
-    let command = next_steps(facts, id).into_iter().next_back().map(|step| step.command);
+    let command = next_steps(details, id).into_iter().next_back().map(|step| step.command);
     json!({ "reason": reason, "command": command })
 }
 
 /// Returns the reason why a person is asked at the plan's gate, if their yes is all that it waits for.
-pub fn asked_at_gate(facts: &PlanDetails) -> Option<AskReason> {
-    facts.gate?.asks().filter(|why| why.is_settled_by_a_yes())
+pub fn asked_at_gate(details: &PlanDetails) -> Option<AskReason> {
+    details.gate?.asks().filter(|why| why.is_settled_by_a_yes())
 }
 
 /// Returns the command that says yes at that gate.
-fn yes_command(facts: &PlanDetails, id: &str) -> String {
-    match facts.plan.state {
+fn yes_command(details: &PlanDetails, id: &str) -> String {
+    match details.plan.state {
         PlanState::Execute(WorkState::Complete) => format!("agents plan apply {id}"),
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
             format!("agents plan execute {id}")
@@ -224,29 +224,29 @@ fn yes_command(facts: &PlanDetails, id: &str) -> String {
 }
 
 /// Returns the command to type about an error of the plan.
-pub fn command_for(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> String {
-    if facts.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
+pub fn command_for(record: &ErrorRecord, details: &PlanDetails, id: &str) -> String {
+    if details.plan.state.is_final() && retained_dir_of(&record.error).is_some() {
         return "agents doctor".to_owned();
     }
     let once_more = match record.error.phase() {
         Phase::Apply => format!("agents plan apply {id}"),
         Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
     };
-    if asks_for_word(record, facts).is_some() {
-        return say_differently(&facts.plan, id);
+    if asks_for_word(record, details).is_some() {
+        return say_differently(&details.plan, id);
     }
     match record.error.category() {
         // An apply needs no sandbox: what stood in its way is in the project itself.
         ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
         ErrorCategory::Sandbox => "agents doctor".to_owned(),
-        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => ask_again_command(facts),
+        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => ask_again_command(details),
         // Of two nodes of the plan itself: only another attempt is without it.
         ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
             format!("agents plan prompt {id} \"…\" --replan")
         }
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
-        ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
-        ErrorCategory::Budget => raise_command(record, facts, id).unwrap_or(once_more),
+        ErrorCategory::Tool if wants_network(record, details) => with_network(details),
+        ErrorCategory::Budget => raise_command(record, details, id).unwrap_or(once_more),
         ErrorCategory::Tool
         | ErrorCategory::Timeout
         | ErrorCategory::Connection
@@ -269,8 +269,8 @@ pub fn say_differently(plan: &Plan, id: &str) -> String {
 }
 
 /// Returns the command to ask again: the sources of the plan are frozen in it.
-pub fn ask_again_command(facts: &PlanDetails) -> String {
-    let spec = &facts.plan.spec;
+pub fn ask_again_command(details: &PlanDetails) -> String {
+    let spec = &details.plan.spec;
     let actor = spec.sources.iter().find(|source| source.kind == "actor");
     match (&spec.action, actor) {
         (Some(action), _) => format!("agents run {action}"),
@@ -280,8 +280,8 @@ pub fn ask_again_command(facts: &PlanDetails) -> String {
 }
 
 /// The network is frozen in the plan, so only a new plan can have it.
-pub fn with_network(facts: &PlanDetails) -> String {
-    let command = facts.shown.clone();
+pub fn with_network(details: &PlanDetails) -> String {
+    let command = details.shown.clone();
     // What was cut cannot be typed.
     let command = if one_line(&command) == command { command } else { "…".to_owned() };
     format!("agents run --network -- {command}")
@@ -289,28 +289,28 @@ pub fn with_network(facts: &PlanDetails) -> String {
 
 /// Returns the command that lets a plan continue after a limit stopped it, and not just for one call. It asks
 /// for twice as much, or as much more as two calls reserve if that is more. `None` for another error.
-pub fn raise_command(record: &ErrorRecord, facts: &PlanDetails, id: &str) -> Option<String> {
+pub fn raise_command(record: &ErrorRecord, details: &PlanDetails, id: &str) -> Option<String> {
     let kind = LimitReached::kind_in(record.error.detail());
     let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
-    let told = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
-    let wanted = told("used").saturating_add(told("reserved")).saturating_add(told("asked"));
+    let amount = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
+    let wanted = amount("used").saturating_add(amount("reserved")).saturating_add(amount("asked"));
     let scope = record.error.detail().get("scope").and_then(Value::as_str).unwrap_or_default();
     if scope.starts_with("day:") {
-        let more = money::format_dollars(more_than(told("max"), told("asked"), wanted));
+        let more = money::format_dollars(more_than(amount("max"), amount("asked"), wanted));
         return Some(format!("agents config set limits.day_cost={more}"));
     }
-    let max = facts.ledger.account(kind).max.unwrap_or_default();
+    let max = details.ledger.account(kind).max.unwrap_or_default();
     let more = match kind {
         // In whole seconds, and no less than one.
         SpendKind::Time => format_typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
         SpendKind::Steps | SpendKind::ToolCalls => max.max(1).saturating_mul(2).to_string(),
-        SpendKind::Tokens => more_than(max, told("asked"), wanted).to_string(),
-        SpendKind::Cost => money::format_dollars(more_than(max, told("asked"), wanted)),
+        SpendKind::Tokens => more_than(max, amount("asked"), wanted).to_string(),
+        SpendKind::Cost => money::format_dollars(more_than(max, amount("asked"), wanted)),
     };
     Some(format!("agents plan resume {id} --limit {kind}={more}"))
 }
 
-/// Twice the limit, or the limit and twice what was asked for: a call that is settled has used less than it
+/// Twice the limit, or the limit and twice what was asked for. A call that is settled has used less than it
 /// reserved, so there is room for the next ones. Rounded up, so that it can be typed.
 fn more_than(max: u64, asked: u64, wanted: u64) -> u64 {
     let more = max.saturating_mul(2).max(max.saturating_add(asked.saturating_mul(2))).max(wanted);
@@ -344,6 +344,21 @@ pub fn after_apply(id: &str) -> String {
     format!("undo with `agents plan undo {id}`")
 }
 
+/// Returns the step that sends notes to the actor.
+pub fn send_notes(id: &str) -> String {
+    format!("send the open notes with `agents plan revise {id}`")
+}
+
+/// Returns the step from a list of checkpoints.
+pub fn roll_back(id: &str) -> String {
+    format!("return to one with `agents plan rollback {id} --to N`")
+}
+
+/// Returns the step that continues a finished plan.
+pub fn continue_plan(id: &str) -> String {
+    format!("continue it with `agents plan revise {id} \"…\"`")
+}
+
 /// Returns the step after an undo.
 pub fn after_undo(id: &str) -> String {
     format!("apply again with `agents plan apply {id}`")
@@ -364,13 +379,8 @@ pub fn see_status(id: &str) -> String {
     format!("see `agents plan status {id}`")
 }
 
-/// Returns the step that takes a file of the plan in a conflict.
-pub fn take_file(id: &str) -> String {
-    format!("take the plan's file over yours: agents plan apply {id} --take FILE")
-}
-
 /// Returns the steps for a retained sandbox whose plan is not final.
-pub fn capture_or_give_up(plan: PlanId) -> String {
+pub fn capture_or_give_up(plan: &str) -> String {
     format!(
         "capture them with `agents plan resume {plan}`, or give them up with `agents plan cancel {plan}` and `agents plan gc`"
     )

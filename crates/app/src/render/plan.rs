@@ -7,6 +7,7 @@
 //! # Not here
 //! The commands that can be typed next (`next_steps`); errors and their remedies (`failure`).
 
+use domain::text::truncate_chars;
 use domain::{
     ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath, Phase, Plan, PlanState, ToolCall,
     WorkState, latest_apply,
@@ -25,65 +26,68 @@ use super::usage;
 use crate::output::{OutputStyle, Paint, escape_control_chars, one_line};
 use crate::time::{format_duration, now};
 
+/// The characters of a title that a question shows.
+const TITLE_CHARS: usize = 40;
+
 /// The shape that programs read.
-pub fn to_json(facts: &PlanDetails, id: &str) -> Value {
-    let plan = &facts.plan;
-    let rung = facts.sandbox.as_ref().map(|sandbox| sandbox.rung.as_str());
+pub fn to_json(details: &PlanDetails, id: &str) -> Value {
+    let plan = &details.plan;
+    let strategy = details.sandbox.as_ref().map(|sandbox| sandbox.rung.as_str());
     let projects: Vec<Value> = plan
         .projects
         .iter()
         .map(|project| {
             json!({
-                "alias": project.alias, "root": project.root, "read_only": project.read_only, "sandbox": rung,
+                "alias": project.alias, "root": project.root, "read_only": project.read_only, "sandbox": strategy,
             })
         })
         .collect();
-    let steps: Vec<Value> = facts
+    let steps: Vec<Value> = details
         .steps
         .iter()
         .map(|step| {
             json!({
-                "node": step.node, "outcome": outcome_word(step, facts), "tries": step.tries, "duration_ms": step.duration_ms, "changed": step.changed,
+                "node": step.node, "outcome": outcome_word(step, details), "tries": step.tries, "duration_ms": step.duration_ms, "changed": step.changed,
             })
         })
         .collect();
-    let next: Vec<Value> = next_steps(facts, id)
+    let next: Vec<Value> = next_steps(details, id)
         .into_iter()
         .map(|step| json!({ "why": step.why, "command": step.command }))
         .collect();
     json!({
-        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": plan.spec.action, "command": facts.shown,
+        "plan_id": plan.id, "short_id": id, "title": plan.title, "batch": plan.spec.batch, "action": plan.spec.action, "command": details.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
-        "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
+        "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": details.owner_is_gone,
         "automation": plan.spec.automation.name,
-        "queue": facts.place.filter(|_| is_in_queue(facts)).map(|place| json!({
+        "queue": details.place.filter(|_| is_in_queue(details)).map(|place| json!({
             "slots": place.slots, "busy": place.busy, "before": place.before, "served": place.is_served,
         })),
-        "waiting": waiting(facts, id),
+        "waiting": waiting(details, id),
         "steps": steps,
-        "answer": facts.answer,
+        "answer": details.answer,
         "changes": {
-            "files": facts.net.len(), "insertions": facts.insertions, "deletions": facts.deletions,
-            "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
+            "files": details.net.len(), "insertions": details.insertions, "deletions": details.deletions,
+            "ignored": details.not_captured.scratch, "not_captured": details.not_captured,
         },
-        "validations": facts.validations, "checks_at_apply": checks_at_apply(facts),
-        "usage": usage::usage_json(&facts.ledger),
-        "ledger": usage::to_json(&facts.ledger),
-        "error": error_json(facts, id),
+        "validations": details.validations, "checks_at_apply": checks_at_apply(details),
+        "usage": usage::usage_json(&details.ledger),
+        "ledger": usage::to_json(&details.ledger),
+        "error": error_json(details, id),
         "constrained_by": plan.constrained_by,
-        "sandbox": sandbox_json(facts),
-        "isolation": isolation::weakest(&facts.calls),
-        "tree": facts.sandbox.as_ref().and_then(|sandbox| sandbox.tree.as_ref()).map(|tree| json!({
+        "sandbox": sandbox_json(details),
+        "isolation": isolation::weakest(&details.calls),
+        "tree": details.sandbox.as_ref().and_then(|sandbox| sandbox.tree.as_ref()).map(|tree| json!({
             "changed_meanwhile": tree.moved, "more": tree.more, "compared_whole": tree.is_whole,
         })),
-        "times": timeline::to_json(facts),
+        "times": timeline::to_json(details),
         "next": next,
     })
 }
 
 /// Returns the outcome of a step, in the words of [`NodeOutcome`], or that it is at work.
-fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
-    let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone;
+fn outcome_word(step: &StepDetails, details: &PlanDetails) -> &'static str {
+    let is_worked_on = details.live_job.is_some() && !details.owner_is_gone;
     let by_call = match step.state {
         CallState::Ok => NodeOutcome::Succeeded,
         CallState::Failed | CallState::TimedOut | CallState::Refused => NodeOutcome::Failed,
@@ -95,7 +99,7 @@ fn outcome_word(step: &StepDetails, facts: &PlanDetails) -> &'static str {
         None if is_check(&step.node) && step.state != CallState::Running => by_call.as_str(),
         None if is_worked_on => "running",
         None if by_call == NodeOutcome::Failed => by_call.as_str(),
-        None if facts.owner_is_gone => "broken_off",
+        None if details.owner_is_gone => "broken_off",
         None => NodeOutcome::Cancelled.as_str(),
     }
 }
@@ -105,8 +109,8 @@ fn is_check(node: &str) -> bool {
 }
 
 /// Returns the worth of the checks of the present apply; `None` if there is none.
-fn checks_at_apply(facts: &PlanDetails) -> Option<ChecksAtApply> {
-    let apply = latest_apply(&facts.applies).filter(|_| facts.plan.is_applied())?;
+fn checks_at_apply(details: &PlanDetails) -> Option<ChecksAtApply> {
+    let apply = latest_apply(&details.applies).filter(|_| details.plan.is_applied())?;
     serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
 }
 
@@ -120,6 +124,13 @@ pub fn checked_words(checks: &ChecksAtApply) -> Option<&'static str> {
     }
 }
 
+/// A plan by its short id, its title and its projects, for questions.
+pub fn named_words(short: &str, plan: &Plan) -> String {
+    let title = truncate_chars(&escape_control_chars(&one_line(&plan.title)), TITLE_CHARS);
+    let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+    format!("{short} ({title}) of {}", escape_control_chars(&aliases.join(", ")))
+}
+
 /// The projects of a plan, as a person finds them again.
 pub fn projects_words(plan: &Plan) -> String {
     let roots: Vec<String> = plan
@@ -131,36 +142,39 @@ pub fn projects_words(plan: &Plan) -> String {
 }
 
 /// Returns the answer of a plan that changed nothing to its prompt: then that is its result.
-pub fn answer_text(facts: &PlanDetails) -> Option<Vec<u8>> {
-    let is_asked = !facts.plan.spec.prompt.is_empty() && facts.net.is_empty();
-    let is_done = facts.plan.state == PlanState::Execute(WorkState::Complete);
-    let answer = facts.answer.as_deref().filter(|_| is_asked && is_done)?;
+pub fn answer_text(details: &PlanDetails) -> Option<Vec<u8>> {
+    let is_asked = !details.plan.spec.prompt.is_empty() && details.net.is_empty();
+    let is_done = details.plan.state == PlanState::Execute(WorkState::Complete);
+    let answer = details.answer.as_deref().filter(|_| is_asked && is_done)?;
     Some(format!("\n{}\n", answer.trim_end()).into_bytes())
 }
 
-fn sandbox_json(facts: &PlanDetails) -> Value {
-    let Some(sandbox) = &facts.sandbox else { return Value::Null };
+fn sandbox_json(details: &PlanDetails) -> Value {
+    let Some(sandbox) = &details.sandbox else { return Value::Null };
     let passed: Vec<Value> =
-        sandbox.passed_over.iter().map(|(rung, why)| json!({ "rung": rung, "why": why })).collect();
+        sandbox.passed_over.iter().map(|(strategy, why)| json!({ "rung": strategy, "why": why })).collect();
     json!({ "rung": sandbox.rung, "passed_over": passed })
 }
 
 /// Returns a line for the gate that a plan waits at after its strategy is complete.
-fn gate_line(facts: &PlanDetails) -> Option<String> {
-    let is_thought_out = facts.plan.state == PlanState::Strategize(WorkState::Complete) && !facts.goes_on;
-    let why = asked_at_gate(facts).filter(|_| is_thought_out)?;
+fn gate_line(details: &PlanDetails) -> Option<String> {
+    let is_thought_out = details.plan.state == PlanState::Strategize(WorkState::Complete) && !details.goes_on;
+    let why = asked_at_gate(details).filter(|_| is_thought_out)?;
     Some(format!("  waiting: {why}\n"))
 }
 
 /// The plan for people: a head, a line for each phase, the way on.
-pub fn to_text(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
-    body(facts, id, look) + &next_line(facts, id, look.paint)
+pub fn to_text(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    body(details, id, style) + &next_line(details, id, style.paint)
 }
 
 /// Returns the same with its times and its usage, for `agents plan status`.
-pub fn to_text_with_times(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
-    let used = usage::used_line(&facts.ledger, look.paint);
-    body(facts, id, look) + &timeline::to_text(facts, look.paint) + &used + &next_line(facts, id, look.paint)
+pub fn to_text_with_times(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    let used = usage::used_line(&details.ledger, style.paint);
+    body(details, id, style)
+        + &timeline::to_text(details, style.paint)
+        + &used
+        + &next_line(details, id, style.paint)
 }
 
 /// The line about a command that had the network of this machine itself; `None` if none had.
@@ -174,9 +188,9 @@ fn shared_network(calls: &[ToolCall]) -> Option<String> {
     ))
 }
 
-fn body(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
-    let paint = look.paint;
-    let plan = &facts.plan;
+fn body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    let paint = style.paint;
+    let plan = &details.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
     let mut head = format!(
         "plan {}  {} on {}",
@@ -184,37 +198,37 @@ fn body(facts: &PlanDetails, id: &str, look: &OutputStyle) -> String {
         escape_control_chars(&one_line(&plan.title)),
         aliases.join(", ")
     );
-    if let Some(sandbox) = &facts.sandbox {
+    if let Some(sandbox) = &details.sandbox {
         head.push_str(&format!("   sandbox {}", sandbox.rung));
     }
     if plan.spec.uses_network() {
         head.push_str(", network on");
     }
     let mut text = head + "\n";
-    text.extend(isolation::weakest(&facts.calls).and_then(isolation::line));
-    text.extend(shared_network(&facts.calls).map(|line| paint.red(&line) + "\n"));
-    for line in phase_lines(facts, look) {
+    text.extend(isolation::weakest(&details.calls).and_then(isolation::line));
+    text.extend(shared_network(&details.calls).map(|line| paint.red(&line) + "\n"));
+    for line in phase_lines(details, style) {
         text.push_str(&line);
     }
-    text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
-    text.extend(gate_line(facts));
+    text.extend(queue_words(details).map(|words| format!("  {words}\n")));
+    text.extend(gate_line(details));
     text.extend(
-        waits_words(facts, now())
+        waits_words(details, now())
             .map(|why| format!("  waiting: {}\n", escape_control_chars(&why.replace('\n', " ")))),
     );
-    text.push_str(&broken_line(facts));
-    text.push_str(&error_lines(facts, id));
+    text.push_str(&broken_line(details));
+    text.push_str(&error_lines(details, id));
     for reason in &plan.constrained_by {
         text.push_str(&reason_line(reason));
     }
-    text.push_str(&left_out_line(&facts.not_captured));
-    text.extend(tree_words(facts).map(|words| format!("  {}\n", paint.red(&words))));
+    text.push_str(&left_out_line(&details.not_captured));
+    text.extend(tree_words(details).map(|words| format!("  {}\n", paint.red(&words))));
     text
 }
 
 /// Returns words about changes in the user's tree that happened while the plan ran, and not by it.
-pub fn tree_words(facts: &PlanDetails) -> Option<String> {
-    let tree = facts.sandbox.as_ref()?.tree.as_ref().filter(|tree| tree.has_moved())?;
+pub fn tree_words(details: &PlanDetails) -> Option<String> {
+    let tree = details.sandbox.as_ref()?.tree.as_ref().filter(|tree| tree.has_moved())?;
     let named =
         tree.moved.iter().map(|path| escape_control_chars(&one_line(path))).collect::<Vec<_>>().join(", ");
     let more = if tree.more > 0 { format!(" and {} more", tree.more) } else { String::new() };
@@ -222,11 +236,11 @@ pub fn tree_words(facts: &PlanDetails) -> Option<String> {
     Some(format!("your tree changed while the plan ran, and not by it: {named}{more}{whole}"))
 }
 
-fn broken_line(facts: &PlanDetails) -> String {
-    if !facts.owner_is_gone {
+fn broken_line(details: &PlanDetails) -> String {
+    if !details.owner_is_gone {
         return String::new();
     }
-    let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} resumes it"));
+    let keys = wanted_keys(details).map(|keys| format!("; a worker that has {keys} resumes it"));
     let keys = keys.unwrap_or_default();
     format!(
         "  interrupted: the process that ran it is gone; finished steps are stored, the running one starts again{keys}\n"
@@ -237,58 +251,58 @@ fn reason_line(reason: &ConstraintReason) -> String {
     format!("  {}  {}\n", escape_control_chars(&reason.subject), escape_control_chars(&reason.message))
 }
 
-fn next_line(facts: &PlanDetails, id: &str, paint: Paint) -> String {
-    let steps: Vec<String> = next_steps(facts, id).into_iter().map(|step| step.command).collect();
+fn next_line(details: &PlanDetails, id: &str, paint: Paint) -> String {
+    let steps: Vec<String> = next_steps(details, id).into_iter().map(|step| step.command).collect();
     format!("{}  {}\n", paint.dim("next"), steps.join("     "))
 }
 
-fn phase_lines(facts: &PlanDetails, look: &OutputStyle) -> Vec<String> {
+fn phase_lines(details: &PlanDetails, style: &OutputStyle) -> Vec<String> {
     let mut lines = Vec::new();
     let line = |phase: &str, state: String, time: String, rest: String| {
         let text =
-            format!("  {phase:<10}  {}  {time:>9}  {rest}", coloured(&format!("{state:<10}"), look.paint));
+            format!("  {phase:<10}  {}  {time:>9}  {rest}", coloured(&format!("{state:<10}"), style.paint));
         format!("{}\n", text.trim_end())
     };
-    let state = facts.plan.state;
+    let state = details.plan.state;
     let strategize = match state {
-        PlanState::Strategize(work) => work_word(work, facts).to_owned(),
+        PlanState::Strategize(work) => work_word(work, details).to_owned(),
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
-    let worked = |phase| timeline::worked(facts, phase).map(format_duration).unwrap_or_default();
-    let steps = match (&facts.plan.spec.strategist, facts.plan.spec.steps.len()) {
+    let worked = |phase| timeline::worked(details, phase).map(format_duration).unwrap_or_default();
+    let steps = match (&details.plan.spec.strategist, details.plan.spec.steps.len()) {
         (Some(strategist), _) => format!("by {}", escape_control_chars(&one_line(&strategist.name))),
         (None, 1) => "one step".to_owned(),
         (None, many) => format!("{many} steps"),
     };
     lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
-    let command = look.cut(&escape_control_chars(&one_line(&facts.shown)), 50);
+    let command = style.cut(&escape_control_chars(&one_line(&details.shown)), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
-        PlanState::Execute(work) => Some(work_word(work, facts).to_owned()),
+        PlanState::Execute(work) => Some(work_word(work, details).to_owned()),
         PlanState::Apply(_) => Some("done".to_owned()),
     };
     if let Some(word) = execute {
         let mut rest = command;
-        if !facts.net.is_empty() || state == PlanState::Execute(WorkState::Complete) {
-            let files = counted(facts.net.len(), "file");
-            rest.push_str(&format!("   {files}  +{} -{}", facts.insertions, facts.deletions));
+        if !details.net.is_empty() || state == PlanState::Execute(WorkState::Complete) {
+            let files = counted(details.net.len(), "file");
+            rest.push_str(&format!("   {files}  +{} -{}", details.insertions, details.deletions));
         }
         lines.push(line("execute", word, worked(Phase::Execute), rest));
-        lines.extend(validate_line(facts, line));
+        lines.extend(validate_line(details, line));
     }
     if let PlanState::Apply(apply) = state {
         let word = match apply {
             ApplyState::Queued => "queued",
-            ApplyState::Processing if facts.owner_is_gone => "interrupted",
+            ApplyState::Processing if details.owner_is_gone => "interrupted",
             ApplyState::Processing => "running",
-            ApplyState::Applied if facts.plan.undone_at.is_some() => "undone",
+            ApplyState::Applied if details.plan.undone_at.is_some() => "undone",
             ApplyState::Applied => "applied",
             ApplyState::Constrained => "refused",
             ApplyState::Errored => "failed",
             ApplyState::Cancelled => "cancelled",
         };
         // Of checks that did not run nothing is said here: the line above names them.
-        let checked = checks_at_apply(facts).filter(|_| facts.validations.lets_through());
+        let checked = checks_at_apply(details).filter(|_| details.validations.lets_through());
         let rest = checked.as_ref().and_then(checked_words).unwrap_or_default().to_owned();
         lines.push(line("apply", word.to_owned(), worked(Phase::Apply), rest));
     }
@@ -296,16 +310,16 @@ fn phase_lines(facts: &PlanDetails, look: &OutputStyle) -> Vec<String> {
 }
 
 fn validate_line(
-    facts: &PlanDetails,
+    details: &PlanDetails,
     line: impl Fn(&str, String, String, String) -> String,
 ) -> Option<String> {
-    let summary = &facts.validations;
-    let is_over = matches!(facts.plan.state, PlanState::Execute(WorkState::Complete) | PlanState::Apply(_));
+    let summary = &details.validations;
+    let is_over = matches!(details.plan.state, PlanState::Execute(WorkState::Complete) | PlanState::Apply(_));
     if summary.verdict == "none" {
         return is_over
             .then(|| line("validate", "none".to_owned(), String::new(), "no validations".to_owned()));
     }
-    if !is_over && facts.results.is_empty() {
+    if !is_over && details.results.is_empty() {
         return None;
     }
     let mut rest = format!("{} of {} required", summary.passed, summary.required);
@@ -322,7 +336,7 @@ fn validate_line(
         rest.push_str(&format!("; trusted since, apply runs: {}", names(&summary.trusted_since)));
     }
     let verdict = summary.verdict.replace('_', " ");
-    Some(line("validate", verdict, check_time(facts), rest))
+    Some(line("validate", verdict, check_time(details), rest))
 }
 
 fn names(checks: &[String]) -> String {
@@ -330,15 +344,15 @@ fn names(checks: &[String]) -> String {
 }
 
 /// Returns the time of the checks that have ended. It is a part of the phase that they run in.
-fn check_time(facts: &PlanDetails) -> String {
-    let steps = facts.steps.iter().filter(|step| is_check(&step.node) && step.state != CallState::Running);
+fn check_time(details: &PlanDetails) -> String {
+    let steps = details.steps.iter().filter(|step| is_check(&step.node) && step.state != CallState::Running);
     let times: Vec<u64> = steps.filter_map(|step| step.duration_ms).collect();
     if times.is_empty() { String::new() } else { format_duration(times.iter().sum()) }
 }
 
-fn work_word(work: WorkState, facts: &PlanDetails) -> &'static str {
+fn work_word(work: WorkState, details: &PlanDetails) -> &'static str {
     match work {
-        WorkState::Processing if facts.owner_is_gone => "interrupted",
+        WorkState::Processing if details.owner_is_gone => "interrupted",
         WorkState::Queued => "queued",
         WorkState::Processing => "running",
         WorkState::Complete => "done",

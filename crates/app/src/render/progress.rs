@@ -36,14 +36,14 @@ enum ProgressMode {
 
 impl ProgressPrinter {
     /// The progress of the plan with this short name.
-    pub fn new(look: &OutputStyle, quiet: bool, short: &str) -> Self {
-        let how = match look.format {
+    pub fn new(style: &OutputStyle, quiet: bool, short: &str) -> Self {
+        let how = match style.format {
             _ if quiet => ProgressMode::Nothing,
             Format::Json | Format::Yaml => ProgressMode::Nothing,
-            Format::Rich if look.is_live => ProgressMode::Live,
+            Format::Rich if style.is_live => ProgressMode::Live,
             Format::Rich | Format::Plain => ProgressMode::Lines,
         };
-        let width = look.width.unwrap_or(WIDTH_DEFAULT);
+        let width = style.width.unwrap_or(WIDTH_DEFAULT);
         Self { how, short: short.to_owned(), what: "starting".to_owned(), since: Instant::now(), width }
     }
 

@@ -12,18 +12,18 @@ use crate::output::Paint;
 use crate::time::{local, stamp};
 
 /// Returns the working time of the phase in its newest attempt; `None` before it ended once.
-pub fn worked(facts: &PlanDetails, phase: Phase) -> Option<u64> {
-    newest(facts, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
+pub fn worked(details: &PlanDetails, phase: Phase) -> Option<u64> {
+    newest(details, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
 }
 
-fn newest(facts: &PlanDetails, phase: Phase) -> Option<&PhaseTime> {
-    facts.phases.iter().rev().find(|time| time.phase == phase)
+fn newest(details: &PlanDetails, phase: Phase) -> Option<&PhaseTime> {
+    details.phases.iter().rev().find(|time| time.phase == phase)
 }
 
 /// The times as programs read them.
-pub fn to_json(facts: &PlanDetails) -> Value {
-    let plan = &facts.plan;
-    let phases: Vec<Value> = facts.phases.iter().map(phase_json).collect();
+pub fn to_json(details: &PlanDetails) -> Value {
+    let plan = &details.plan;
+    let phases: Vec<Value> = details.phases.iter().map(phase_json).collect();
     json!({
         "created": stamp(plan.created), "updated": stamp(plan.updated), "undone": plan.undone_at.map(stamp),
         "phases": phases,
@@ -38,17 +38,17 @@ fn phase_json(time: &PhaseTime) -> Value {
 }
 
 /// The times on one line.
-pub fn to_text(facts: &PlanDetails, paint: Paint) -> String {
-    let mut told = TimelineWriter { day: String::new() };
-    let mut parts = vec![format!("made {}", told.moment(facts.plan.created))];
-    for time in Phase::ALL.into_iter().filter_map(|phase| newest(facts, phase)) {
-        let started = told.moment(time.started);
+pub fn to_text(details: &PlanDetails, paint: Paint) -> String {
+    let mut writer = TimelineWriter { day: String::new() };
+    let mut parts = vec![format!("made {}", writer.moment(details.plan.created))];
+    for time in Phase::ALL.into_iter().filter_map(|phase| newest(details, phase)) {
+        let started = writer.moment(time.started);
         parts.push(match time.finished {
-            Some(finished) => format!("{} {started} to {}", time.phase, told.moment(finished)),
+            Some(finished) => format!("{} {started} to {}", time.phase, writer.moment(finished)),
             None => format!("{} since {started}", time.phase),
         });
     }
-    parts.extend(facts.plan.undone_at.map(|at| format!("undone {}", told.moment(at))));
+    parts.extend(details.plan.undone_at.map(|at| format!("undone {}", writer.moment(at))));
     format!("{}  {}\n", paint.dim("times"), parts.join(", "))
 }
 
@@ -80,9 +80,9 @@ mod tests {
     fn a_day_is_told_once() {
         const HOUR: u64 = 3_600_000;
         let noon = WallMs(20_000 * 24 * HOUR + 12 * HOUR);
-        let mut told = TimelineWriter { day: String::new() };
+        let mut writer = TimelineWriter { day: String::new() };
         let (first, second, third) =
-            (told.moment(noon), told.moment(noon), told.moment(WallMs(noon.0 + 24 * HOUR)));
+            (writer.moment(noon), writer.moment(noon), writer.moment(WallMs(noon.0 + 24 * HOUR)));
         assert_eq!(first, local(noon));
         assert_eq!(first, format!("{} {second}", first.split(' ').next().unwrap()));
         assert!(third.len() == first.len() && third != first, "{third}");

@@ -80,17 +80,17 @@ pub async fn choose(
     replayed: Option<&ReplayedRecording>,
 ) -> Result<Option<OutputNote>, CommandError> {
     if let Some(actor) = replayed.and_then(ReplayedRecording::actor) {
-        let told = format!("actor: {actor} (as recorded; choose another with `--actor`)");
-        return Ok(Some(OutputNote::info(told)));
+        let note = format!("actor: {actor} (as recorded; choose another with `--actor`)");
+        return Ok(Some(OutputNote::info(note)));
     }
     if surroundings.actor.is_some() {
         return Ok(None);
     }
     if let Some(actor) = surroundings.actor_default.as_ref().map(|chosen| &chosen.name) {
-        let told = |of: String| {
+        let note = |of: String| {
             OutputNote::info(format!("actor: {actor} (`actor.default` {of}; choose another with `--actor`)"))
         };
-        return Ok(of_project(settings, SettingKey::ActorDefault).map(told));
+        return Ok(of_project(settings, SettingKey::ActorDefault).map(note));
     }
     let providers = paths::providers(settings.providers.clone(), env);
     let offers = offers(&providers, &|name| env.get(name).cloned());

@@ -74,7 +74,7 @@ fn chosen(settings: &Settings, key: SettingKey, name: String) -> ChosenActor {
 }
 
 /// Puts who was in a recorded run in the place of whom the settings name, as far as the recording says.
-pub fn cast(surroundings: &mut FreezeOptions, cast: &Participants) {
+pub fn set_participants(surroundings: &mut FreezeOptions, cast: &Participants) {
     let Participants { asked: _, actor, model, strategist } = cast.clone();
     let actor = actor.map(|name| ChosenActor::by_user(&name));
     surroundings.actor_default = actor.or(surroundings.actor_default.take());

@@ -52,7 +52,7 @@ fn read(root: &Path) -> Result<Option<(String, Option<String>)>, String> {
         return Err("it leads out of the project".to_owned());
     }
     if !place.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let opened = File::open(&place).map_err(|error| error.to_string())?;

@@ -89,7 +89,7 @@ pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, CommandError> {
         None => Ok(DataDirState::Empty),
         Some(_) => {
             let message = format!(
-                "{} is no data directory of this program: it holds other files; nothing was changed",
+                "{} is not a data directory of this program: it holds other files; nothing was changed",
                 dir.display()
             );
             Err(CommandError::new(&codes::DATA_DIR_FOREIGN, message))

@@ -81,7 +81,7 @@ pub fn root_of(dir: &Path) -> Result<PathBuf, CommandError> {
     };
     let real = fs::canonicalize(dir).map_err(|error| cannot(&format!("cannot be entered: {error}")))?;
     if !real.is_dir() {
-        return Err(cannot("is no directory"));
+        return Err(cannot("is not a directory"));
     }
     let marked = real.ancestors().find(|place| is_marked(place));
     Ok(marked.map_or_else(|| real.clone(), Path::to_owned))

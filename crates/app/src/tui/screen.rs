@@ -5,10 +5,15 @@
 //! 1. The terminal is as it was before when a [`Screen`] is dropped, however that comes about.
 //! 2. No key is read unless a caller waits for it: keys typed after the last wait belong to the next one.
 
+use std::future::Future;
 use std::io::{self, Stderr};
 use std::sync::mpsc as blocking;
 
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
+use crossterm::cursor::Show;
+use crossterm::event::{
+    DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+    MouseButton, MouseEvent, MouseEventKind, read,
+};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::backend::CrosstermBackend;
@@ -38,6 +43,51 @@ pub enum KeyPress {
     Interrupt,
 }
 
+/// Something that a person did at the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminalInput {
+    /// A key that all screens know.
+    Key(KeyPress),
+    /// A key that moves about.
+    Move(MoveKey),
+    /// The mouse.
+    Mouse(MouseInput),
+}
+
+impl From<KeyPress> for TerminalInput {
+    fn from(press: KeyPress) -> TerminalInput {
+        TerminalInput::Key(press)
+    }
+}
+
+/// A key that moves about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveKey {
+    /// Cursor left.
+    Left,
+    /// Cursor right.
+    Right,
+    /// To the first.
+    Home,
+    /// To the last.
+    End,
+    /// Tab.
+    Tab,
+    /// Tab with shift.
+    BackTab,
+}
+
+/// The event of the mouse and its place: column and row from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MouseInput {
+    /// A click with the left button.
+    Click(u16, u16),
+    /// The wheel, up.
+    WheelUp(u16, u16),
+    /// The wheel, down.
+    WheelDown(u16, u16),
+}
+
 /// The error output's terminal, painted as a whole until this is dropped.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
@@ -53,6 +103,30 @@ impl Screen {
     pub fn enter() -> io::Result<Screen> {
         let raw = Raw::enter()?;
         Ok(Screen { terminal: Terminal::new(CrosstermBackend::new(io::stderr()))?, _raw: raw })
+    }
+
+    /// Asks the terminal to report the mouse, or not to.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn report_mouse(&mut self, on: bool) -> io::Result<()> {
+        match on {
+            true => execute!(io::stderr(), EnableMouseCapture),
+            false => execute!(io::stderr(), DisableMouseCapture),
+        }
+    }
+
+    /// Gives the terminal back while `run` runs, and takes it again.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub async fn lend<T>(&mut self, run: impl Future<Output = T>) -> io::Result<T> {
+        Raw::leave();
+        let result = run.await;
+        Raw::take()?;
+        // What is on the screen now is not known: all of it is painted again.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stderr()))?;
+        Ok(result)
     }
 
     /// Paints it; what is there already is not painted again.
@@ -101,6 +175,18 @@ impl Keys {
     /// # Errors
     /// The terminal cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<KeyPress>> {
+        Ok(press_of(&self.next_event().await?))
+    }
+
+    /// The same for a screen that knows more keys, and the mouse.
+    ///
+    /// # Errors
+    /// The terminal cannot be read.
+    pub async fn next_input(&mut self) -> io::Result<Option<TerminalInput>> {
+        Ok(input_of(&self.next_event().await?))
+    }
+
+    async fn next_event(&mut self) -> io::Result<Event> {
         let gone = || io::Error::other("the thread that reads the terminal has ended");
         if !self.is_asked {
             self.wanted.send(()).map_err(|_| gone())?;
@@ -108,7 +194,7 @@ impl Keys {
         }
         let event = self.read.recv().await.ok_or_else(gone)?;
         self.is_asked = false;
-        Ok(press_of(&event?))
+        event
     }
 }
 
@@ -117,18 +203,54 @@ struct Raw;
 
 impl Raw {
     fn enter() -> io::Result<Raw> {
-        enable_raw_mode()?;
         let raw = Raw;
-        execute!(io::stderr(), EnterAlternateScreen)?;
+        Raw::take()?;
         Ok(raw)
+    }
+
+    fn take() -> io::Result<()> {
+        enable_raw_mode()?;
+        execute!(io::stderr(), EnterAlternateScreen)
+    }
+
+    fn leave() {
+        // If this fails, the terminal is gone, and the error cannot be shown.
+        let _ = execute!(io::stderr(), DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // If this fails, the terminal is gone, and the error cannot be shown.
-        let _ = execute!(io::stderr(), LeaveAlternateScreen);
-        let _ = disable_raw_mode();
+        Raw::leave();
+    }
+}
+
+/// The keys that all screens know, the other keys that move, and the mouse.
+#[expect(clippy::wildcard_enum_match_arm, reason = "of all events there are, these are ours")]
+fn input_of(event: &Event) -> Option<TerminalInput> {
+    if let Some(press) = press_of(event) {
+        return Some(TerminalInput::Key(press));
+    }
+    match event {
+        Event::Key(KeyEvent { code, kind, .. }) if *kind != KeyEventKind::Release => {
+            Some(TerminalInput::Move(match code {
+                KeyCode::Left => MoveKey::Left,
+                KeyCode::Right => MoveKey::Right,
+                KeyCode::Home => MoveKey::Home,
+                KeyCode::End => MoveKey::End,
+                KeyCode::Tab => MoveKey::Tab,
+                KeyCode::BackTab => MoveKey::BackTab,
+                _ => return None,
+            }))
+        }
+        Event::Mouse(MouseEvent { kind, column, row, .. }) => Some(TerminalInput::Mouse(match kind {
+            MouseEventKind::Down(MouseButton::Left) => MouseInput::Click(*column, *row),
+            MouseEventKind::ScrollUp => MouseInput::WheelUp(*column, *row),
+            MouseEventKind::ScrollDown => MouseInput::WheelDown(*column, *row),
+            _ => return None,
+        })),
+        _ => None,
     }
 }
 
@@ -167,5 +289,21 @@ mod tests {
         assert_eq!(key(KeyCode::Esc, KeyModifiers::NONE), Some(KeyPress::Escape));
         assert_eq!(key(KeyCode::F(1), KeyModifiers::NONE), None);
         assert_eq!(press_of(&Event::Resize(1, 1)), None);
+    }
+
+    #[test]
+    fn arrows_and_the_mouse_are_input_too() {
+        let key = |code| input_of(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        assert_eq!(key(KeyCode::Char('j')), Some(TerminalInput::Key(KeyPress::Char('j'))));
+        assert_eq!(key(KeyCode::Left), Some(TerminalInput::Move(MoveKey::Left)));
+        assert_eq!(key(KeyCode::F(1)), None);
+        let mouse = |kind| {
+            let modifiers = KeyModifiers::NONE;
+            input_of(&Event::Mouse(MouseEvent { kind, column: 3, row: 7, modifiers }))
+        };
+        let click = MouseEventKind::Down(MouseButton::Left);
+        assert_eq!(mouse(click), Some(TerminalInput::Mouse(MouseInput::Click(3, 7))));
+        assert_eq!(mouse(MouseEventKind::ScrollUp), Some(TerminalInput::Mouse(MouseInput::WheelUp(3, 7))));
+        assert_eq!(mouse(MouseEventKind::Moved), None);
     }
 }

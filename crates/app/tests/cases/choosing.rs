@@ -283,3 +283,30 @@ fn who_stands_before_the_host_of_an_address_is_shown_nowhere() {
     let logs = person.agents(&["plan", "logs", "@last"]).stdout;
     assert!(logs.contains("the word is [REDACTED:known:") && !logs.contains(word), "{logs}");
 }
+
+#[test]
+fn the_doctor_asks_servers_of_this_machine_and_shows_the_space_that_data_takes() {
+    let person = person();
+    settings(&person, &server(&["qwen3-coder"]), "");
+    person.plan("head -c 300000 /dev/urandom > big");
+    let said = person.json(&["doctor"]);
+    let of = |name: &str| {
+        let all = said.data()["providers"].as_array().unwrap().clone();
+        all.into_iter().find(|provider| provider["name"] == name).unwrap()
+    };
+    assert_eq!(
+        (&of("ollama")["answers"], &of("ollama")["first_model"]),
+        (&json!(true), &json!("qwen3-coder"))
+    );
+    assert_eq!(of("llamacpp")["answers"], json!(false), "nothing listens there");
+    assert_eq!(of("openai")["answers"], json!(null), "another machine is not asked");
+    let text = person.agents(&["doctor"]).stdout;
+    assert!(text.contains("  no  llamacpp ") && text.contains("answers, has qwen3-coder"), "{text}");
+    let used = said.data()["disk_use"].clone();
+    assert!(used["bytes"].as_u64().unwrap() > 300_000, "{used}");
+    let data = person.home().join("data").display().to_string();
+    assert!(
+        text.contains(&format!("data directory\n  {data}\n  ")) && text.contains("store of plans "),
+        "{text}"
+    );
+}

@@ -246,11 +246,7 @@ fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
         "cat mine {dir}/secret {dir}/group {dir}/public {dir}/closed/inside /etc/shadow; echo x >> mine; stat -c %u mine"
     );
     let plain = person.command(&person.project(), &["run", "--", "sh", "-c", &script]);
-    let mut command = Command::new("setpriv");
-    command.args(["--groups", "0,4,42"]).arg(plain.get_program()).args(plain.get_args());
-    command.current_dir(person.project()).env_clear().stdin(Stdio::null());
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = answer(&mut command);
+    let ran = answer(&mut through(&["setpriv", "--groups", "0,4,42"], &plain));
     assert_eq!(ran.exit, 0, "{ran:?}");
     let said = person.agents(&["plan", "logs", "@last", "--call", "1"]).stdout;
     let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("cat: ")).collect();
@@ -267,6 +263,83 @@ fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
     assert_eq!(said.exit, 0, "{said:?}");
     let said = answer(&mut person.command(&deep, &["plan", "logs", "@last", "--call", "1"])).stdout;
     assert_eq!(said, "project\n");
+}
+
+/// The same command, started by the words of another.
+fn through(words: &[&str], plain: &Command) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(plain.get_current_dir().unwrap()).env_clear().stdin(Stdio::null());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
+#[test]
+fn root_that_may_not_act_as_another_user_shows_nothing_of_its_own_either_and_says_so() {
+    if !is_root() {
+        return;
+    }
+    let (person, outside) = (person(), outside());
+    let closed = outside.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::write(closed.join("inside"), "inside\n").unwrap();
+    for (path, mode) in [(outside.path().join("secret"), 0o600), (outside.path().join("public"), 0o644)] {
+        fs::write(&path, "read\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let dir = outside.path().display();
+    let script = format!(
+        "cat {dir}/secret /etc/shadow; ls -A {dir}/closed; cat {dir}/closed/inside {dir}/public; true"
+    );
+    for without in ["-setuid", "-setgid", "-setuid,-setgid,-sys_admin"] {
+        let plain = person.command(&person.project(), &["run", "--", "sh", "-c", &script]);
+        let ran = answer(&mut through(&["setpriv", "--bounding-set", without], &plain));
+        assert_eq!(ran.exit, 0, "{without}: {ran:?}");
+        let logs = person.agents(&["plan", "logs", "@last", "--call", "1"]).stdout;
+        let lines: Vec<&str> = logs.lines().filter(|line| !line.starts_with("cat: ")).collect();
+        assert_eq!(lines, ["read"], "{without}: {logs}");
+        let notes = person.agents(&["plan", "logs", "@last", "--format", "json"]).stdout;
+        assert!(notes.contains("root's rights cannot be given up"), "{without}: {notes}");
+    }
+}
+
+#[test]
+fn a_mount_that_hides_something_hides_it_from_commands_too() {
+    if !is_root() {
+        return;
+    }
+    let (person, outside) = (person(), outside());
+    for name in ["by-device", "by-closed-file", "by-open-file", "covering", "by-directory/inside"] {
+        let path = outside.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("{name}\n")).unwrap();
+    }
+    fs::create_dir(outside.path().join("processes")).unwrap();
+    fs::create_dir(outside.path().join("empty")).unwrap();
+    let script = "cd \"$0\" && mount --bind /dev/null by-device \
+        && mount --bind covering by-open-file && mount --bind empty by-directory \
+        && mount -t tmpfs -o mode=700 none empty && touch empty/file && chmod 0 empty/file \
+        && mount --bind empty/file by-closed-file && mount -t proc none processes \
+        && mount -t tmpfs none /sys/fs/cgroup && echo below > /sys/fs/cgroup/below && cd \"$OLDPWD\" && exec \"$@\"";
+    let dir = outside.path().to_str().unwrap();
+    let look = format!(
+        "cd {dir}; cat by-device by-closed-file by-open-file by-directory/inside; ls processes; cat /sys/fs/cgroup/below; ls -d /sys/kernel"
+    );
+    let plain = person.command(&person.project(), &["run", "--", "sh", "-c", &look]);
+    let ran = answer(&mut through(&["unshare", "--mount", "sh", "-c", script, dir], &plain));
+    assert_eq!(ran.exit, 0, "{ran:?}");
+    let logs = person.agents(&["plan", "logs", "@last", "--call", "1"]).stdout;
+    let lines: Vec<&str> = logs.lines().filter(|line| !line.starts_with("cat: ")).collect();
+    assert_eq!(lines, ["covering", "/sys/kernel"], "{logs}");
+}
+
+#[test]
+fn commands_end_where_the_ends_of_children_are_ignored() {
+    let person = person();
+    let plain = person.command(&person.project(), &["run", "--", "sh", "-c", "true; exit 3"]);
+    let ran = answer(&mut through(&["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"], &plain));
+    assert!(ran.stderr.contains("exited with status 3"), "{ran:?}");
 }
 
 #[test]

@@ -390,7 +390,7 @@ fn who_is_given_fewer_tokens_than_they_asked_for_is_told_why() {
     let said = person.agents(&["context", "assemble", QUERY, "--budget", "200"]);
     assert_eq!((said.exit, said.stdout.as_str()), (0, ""), "{said:?}");
     assert!(
-        said.stderr.contains("200 tokens were asked for, and `context.max_tokens` allows 0 here"),
+        said.stderr.contains("200 tokens were requested, but `context.max_tokens` allows 0 here"),
         "{said:?}"
     );
     let said = person.agents(&["context", "assemble", QUERY]);
@@ -521,12 +521,12 @@ fn an_index_that_cannot_be_used_costs_a_note_and_nothing_else() {
     fs::write(person.home().join("data/index"), "in the way").unwrap();
     let said = person.json(&["context", "assemble", QUERY]);
     assert_eq!((said.exit, &said.data()["text"]), (0, &json!(whole)), "{said:?}");
-    assert!(notes(&said).contains("the index is kept in memory"), "{said:?}");
+    assert!(notes(&said).contains("the index is only in memory"), "{said:?}");
     // Nor where nothing at all can be kept.
     fs::write(person.home().join("no-folder"), "").unwrap();
     let said = person.json(&["context", "assemble", QUERY, "--data-dir", "../no-folder/data"]);
     assert_eq!((said.exit, &said.data()["text"]), (0, &json!(whole)), "{said:?}");
-    assert!(notes(&said).contains("the index is kept in memory"), "{said:?}");
+    assert!(notes(&said).contains("the index is only in memory"), "{said:?}");
 }
 
 #[test]
@@ -571,7 +571,7 @@ fn processes_that_index_at_once_agree() {
     for one in &said {
         assert_eq!((one.exit, &one.stdout), (0, &said[0].stdout), "{one:?}");
         // A part of it may be, where the others are busy for long.
-        assert!(!one.stderr.contains("note: the index is kept in memory"), "all share the file: {one:?}");
+        assert!(!one.stderr.contains("note: the index is only in memory"), "all share the file: {one:?}");
     }
     assert!(said[0].stdout.contains("pub fn step_"), "{}", said[0].stdout);
     let verified = person.agents(&["context", "index", "--verify"]);

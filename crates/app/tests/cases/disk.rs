@@ -126,7 +126,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
             assert_eq!((ran.exit, kept.len()), (6, 1), "{strategy}: {ran:?}");
             let said = told(&ran);
             assert!(said.contains("No space left on device"), "{said}");
-            assert!(said.contains(&format!("kept in {}", kept[0].display())), "{said}");
+            assert!(said.contains(&format!("retained in {}", kept[0].display())), "{said}");
             assert!(said.contains("agents plan resume"), "{said}");
             let token = fs::read(find(&kept[0], "token").unwrap()).unwrap();
 
@@ -141,7 +141,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
                 (6, "PLAN_ASKS".to_owned(), kept.clone()),
                 "{again:?}"
             );
-            assert!(told(&again).contains("kept in"), "{again:?}");
+            assert!(told(&again).contains("retained in"), "{again:?}");
 
             resize_disk(&data(&person), 64);
             let resumed = person.json(&["plan", "resume", "@last"]);
@@ -315,7 +315,7 @@ fn an_index_that_fills_the_disk_goes_and_what_needs_the_disk_goes_on() {
         for _ in 0..2 {
             let indexed = person.agents(&["context", "index"]);
             assert_eq!(indexed.exit, 0, "{indexed:?}");
-            assert!(told(&indexed).contains("kept in memory: the disk is full"), "{indexed:?}");
+            assert!(told(&indexed).contains("only in memory: the disk is full"), "{indexed:?}");
         }
         let ran = person.agents(&["run", "--", "sh", "-c", "echo two > b"]);
         assert_eq!(ran.exit, 0, "{ran:?}");

@@ -135,7 +135,7 @@ fn an_agent_that_is_to_write_nothing_cannot() {
     let script = prompted()
         + &format!("printf '%s\\n' '{asked}'\n{READ}")
         + "(touch c.txt) 2> /dev/null && own=written || own=refused\n"
-        + "case \"$line\" in *'not to be written'*) ours=refused;; *) ours=written;; esac\n"
+        + "case \"$line\" in *'cannot be written: this node is read-only'*) ours=refused;; *) ours=written;; esac\n"
         + &format!("printf '{back}' \"$own $ours\"\n")
         + &stops("end_turn")
         + STAY;
@@ -157,7 +157,7 @@ fn an_agent_that_fails_is_told_by_its_kind_and_what_it_changed_is_kept() {
         (
             prompted() + half + "echo no model >&2; exit 3\n",
             "connection",
-            "went away in session/prompt; it ended with exit status: 3; it complained: no model",
+            "disconnected in session/prompt; it ended with exit status: 3; its error output: no model",
         ),
         // It says what nobody understands.
         (
@@ -174,11 +174,7 @@ fn an_agent_that_fails_is_told_by_its_kind_and_what_it_changed_is_kept() {
         // It works for ever.
         (prompted() + half + "sleep 600\n", "timeout", "did not answer within 2 s in session/prompt"),
         // It wants somebody to log in.
-        (
-            half.to_owned() + READ + &ready + READ + login + "\n" + STAY,
-            "auth",
-            "wants somebody to log in first",
-        ),
+        (half.to_owned() + READ + &ready + READ + login + "\n" + STAY, "auth", "requires a login"),
         // Its model refuses.
         (
             prompted() + half + &text("I will not.") + &stops("refusal") + STAY,

@@ -393,7 +393,7 @@ fn a_pipe_among_the_packs_of_a_repository_is_named_before_git_waits_for_it() {
         assert_eq!(trap.agents(&["run", "--", "sh", "-c", "echo y > new.txt"]).exit, 0, "{name}");
         let said = trap.agents(&["plan", "apply", "@last", "--yes", "--commit"]);
         assert_ne!(said.exit, 0, "{name} {said:?}");
-        let told = format!("git is not asked, because {} is a pipe", place.display());
+        let told = format!("git was not run, because {} is a pipe", place.display());
         assert!(said.stderr.contains(&told), "{name} {said:?}");
         assert_eq!(gits(&trap), 0, "{name}");
     }

@@ -194,8 +194,8 @@ fn a_plan_whose_strategist_says_nothing_of_use_begins_again_once_and_then_asks()
 fn a_strategy_that_says_wrongly_how_sure_it_is_passes_no_gate() {
     let profile = "[automation.careful]\nask_below = 0.6\nreplan = \"ask\"\n";
     for (said, why) in [
-        (json!({ "chosen": "made", "confidence": 40 }), "its confidence is not from 0 to 1, but 40"),
-        (json!({ "chosen": "made", "confidence": "low" }), "it is none"),
+        (json!({ "chosen": "made", "confidence": 40 }), "its confidence is 40, and not from 0 to 1"),
+        (json!({ "chosen": "made", "confidence": "low" }), "it is not a decision"),
         (json!({ "question": "Which?", "confidence": 0.1 }), "missing field `chosen`"),
     ] {
         let person = person_who_thinks(0.9);

@@ -476,7 +476,10 @@ fn only_where_both_changed_the_same_lines_a_person_is_asked() {
     assert_eq!(answer.exit, 6, "{answer:?}");
     let error = answer.data()["error"].clone();
     let told = error["message"].as_str().unwrap();
-    assert!(told.contains("a cannot be done again: another node has changed f since"), "{told}");
+    assert!(
+        told.contains("a cannot run again: another node has since changed the same place in f"),
+        "{told}"
+    );
     assert!(error["command"].as_str().unwrap().ends_with("--replan"), "{error}");
     // What is typed then begins with neither of them.
     let place = outside(&person);

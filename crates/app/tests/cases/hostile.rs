@@ -76,7 +76,7 @@ fn what_a_program_puts_in_the_place_of_its_output_leads_to_nothing_that_it_may_n
         let said = person.json(&["run", "a task", "--actor", "reaches"]);
         assert_ne!(said.exit, 0, "{puts}: {said:?}");
         let error = said.data()["error"]["message"].as_str().unwrap_or_default().to_owned();
-        assert!(error.contains("wrote to $AGENTS_OUTPUT what cannot be used"), "{puts}: {error}");
+        assert!(error.contains("wrote something to $AGENTS_OUTPUT that cannot be used"), "{puts}: {error}");
         let diff = person.agents(&["plan", "diff", "@last"]).stdout;
         assert!(!diff.contains("hidden-from-it"), "{puts}: {diff}");
     }
@@ -99,7 +99,7 @@ fn more_checks_than_a_plan_may_have_are_refused_with_the_bound_wherever_they_com
     let said = person.json(&["run", "--", "touch", "ran"]);
     assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
     let message = said.envelope()["messages"][0]["message"].as_str().unwrap().to_owned();
-    assert_eq!(message, "600 checks are more than 500");
+    assert_eq!(message, "there are 600 checks, at most 500 are allowed");
     std::fs::remove_file(person.config_file()).unwrap();
     std::fs::remove_file(person.project().join(".cleveragents/config.toml")).unwrap();
     let checks: String = (0..501).map(|no| format!("- 'true {no}'\n")).collect();
@@ -109,5 +109,5 @@ fn more_checks_than_a_plan_may_have_are_refused_with_the_bound_wherever_they_com
     );
     let said = person.json(&["run", "many"]);
     let text = format!("{:?}", said.envelope()["messages"]);
-    assert!(said.exit != 0 && text.contains("501 checks are more than 500"), "{text}");
+    assert!(said.exit != 0 && text.contains("there are 501 checks, at most 500 are allowed"), "{text}");
 }

@@ -325,7 +325,9 @@ fn a_choice_whose_process_died_waiting_is_replaced_by_the_next() {
     let child = waiting_apply(&person, &["plan", "apply", &id, "--only", "a", "--yes"]);
     let busy = person.json(&["plan", "apply", &id, "--only", "b", "--yes"]);
     assert_eq!((busy.exit, busy.code()), (4, "PLAN_BUSY".to_owned()), "{busy:?}");
-    assert!(busy.stdout.contains("with another choice by worker") && busy.stdout.contains("which lives"));
+    assert!(
+        busy.stdout.contains("with another choice by worker") && busy.stdout.contains("which is running")
+    );
     assert!(busy.stdout.contains("`agents plan cancel "), "{busy:?}");
     kill_hard(child);
     drop(held);

@@ -94,7 +94,7 @@ fn a_rule_that_is_none_is_refused_with_its_place() {
     assert_eq!(said.exit, 2, "{said:?}");
     assert!(said.stderr.contains("CONFIG_VALUE_INVALID"), "{}", said.stderr);
     assert!(
-        said.stderr.contains("config.toml:3") && said.stderr.contains("`a[` is no glob"),
+        said.stderr.contains("config.toml:3") && said.stderr.contains("`a[` is not a glob"),
         "{}",
         said.stderr
     );
@@ -170,7 +170,7 @@ fn no_check_takes_the_name_of_a_rule() {
     );
     let said = person.agents(&["run", "x"]);
     assert!(said.exit == 2 && said.stderr.contains("x.yaml:4"), "{said:?}");
-    assert!(said.stderr.contains("the name of a check does not begin with `invariant: `"), "{}", said.stderr);
+    assert!(said.stderr.contains("the name of a check cannot begin with `invariant: `"), "{}", said.stderr);
     let said = person.json(&["run", "--check", name, "--", "true"]);
     assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
 }

@@ -47,7 +47,7 @@ fn holds(dir: &Path, name: &str, content: &str) -> bool {
 fn told_errors(person: &TestUser) -> Vec<Value> {
     let errors = person.json(&["plan", "errors", "@last"]).data();
     let records = errors["records"].as_array().unwrap();
-    let kept = records.iter().filter(|record| record["message"].as_str().unwrap().contains("is kept in"));
+    let kept = records.iter().filter(|record| record["message"].as_str().unwrap().contains("is retained in"));
     kept.cloned().collect()
 }
 

@@ -183,10 +183,10 @@ fn limits_come_from_the_settings_and_a_project_may_only_tighten_them() {
 fn a_limit_that_cannot_be_is_refused_before_anything_is_stored() {
     let person = TestUser::new();
     for (limit, words) in [
-        ("step=3", "there is no limit `step`; there are time, steps, tool_calls"),
+        ("step=3", "there is no limit `step`; the limits are time, steps, tool_calls"),
         ("steps", "a limit is set as NAME=VALUE, like steps=300"),
-        ("steps=-1", "`-1` is no limit of steps"),
-        ("time=5", "`5` is no limit of time: it takes a duration from 1s to 30d"),
+        ("steps=-1", "`-1` is not a limit of steps"),
+        ("time=5", "`5` is not a limit of time: it takes a duration from 1s to 30d"),
     ] {
         let said = person.agents(&["run", "--limit", limit, "--", "true"]);
         assert!(said.exit == 2 && said.stderr.contains(words), "{said:?}");

@@ -177,7 +177,7 @@ fn what_is_wrong_with_a_call_is_told() {
     let wrong = client.call("run_plan", &json!({ "task": "-" }));
     assert!(told(&wrong).starts_with("the arguments of run_plan are not valid: `task`"), "{wrong}");
     let wrong = client.call("run_plan", &json!({ "command": ["x"], "network": true }));
-    assert!(told(&wrong).contains("`network` is no field"), "{wrong}");
+    assert!(told(&wrong).contains("`network` is not a field"), "{wrong}");
     let unknown = client.call("drop_everything", &json!({}));
     assert!(unknown["raised"].as_str().unwrap().contains("there is no tool `drop_everything`"), "{unknown}");
     client.end();

@@ -35,7 +35,7 @@ fn a_refused_apply_tells_the_command_with_all_that_was_typed() {
     let typed = format!("`agents plan apply {id} --commit --message 'a b' --reject a.txt#1`");
     assert!(said.exit == 4 && said.stderr.contains(&typed), "{said:?}");
     let said = person.agents(&["plan", "apply", "@last", "--yes", "--branch", "b"]);
-    assert!(said.stderr.contains(&format!("`agents plan apply {id} --branch b --take a.txt`")), "{said:?}");
+    assert!(said.stderr.contains(&format!("`agents plan apply {id} --branch b --take a.txt#1`")), "{said:?}");
 }
 
 #[test]

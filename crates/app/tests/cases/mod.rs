@@ -1,15 +1,18 @@
 //! The cases, by what they are about.
 //!
-//! Index: `capture_bounds`, `choosing`, `command_walls`, `conflicting_plans`, `content_copies`, `context`,
-//! `context_bounds`, `data_files`, `decision_tree`, `definitions`, `disk`, `exact`, `external`, `file_parts`,
-//! `first_day`, `for_each`, `foreign_git`, `frozen_worker`, `gates`, `git_fails`, `graph`, `holes`, `home`,
-//! `hostile`, `interrupted_runs`, `invariants`, `late_writes`, `limits`, `man_and_completions`, `many`,
-//! `mcp`, `messages`, `model_context`, `model_faults`, `model_plans`, `model_world`, `models`, `moved_base`,
-//! `network`, `open_files`, `peers`, `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`,
-//! `recheck`, `refusals`, `scripted`, `secrets`, `servers`, `settings`, `signals`, `steps`, `store_faults`,
-//! `store_space`, `streamed`, `support`, `survive`, `survive_changes`, `survive_plans`, `survive_top`,
-//! `terminal`, `tools`, `top`, `trust`, `usage`, `using_with`, `worker_keys`, `workers`, `writers`.
+//! Index: `batches`, `capture_bounds`, `choosing`, `command_walls`, `conflicting_plans`,
+//! `content_copies`, `context`, `context_bounds`, `data_files`, `decision_tree`, `definitions`, `disk`,
+//! `exact`, `external`, `file_parts`, `first_day`, `for_each`, `foreign_git`, `frozen_worker`, `gates`,
+//! `git_fails`, `graph`, `holes`, `home`, `hostile`, `interrupted_runs`, `invariants`, `late_writes`,
+//! `limits`, `man_and_completions`, `many`, `mcp`, `messages`, `model_context`, `model_faults`,
+//! `model_plans`, `model_world`, `models`, `moved_base`, `names`, `network`, `open_files`, `peers`,
+//! `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`, `recheck`, `refusals`,
+//! `review_screen`, `revise`, `scripted`, `secrets`, `servers`, `settings`, `signals`, `steps`,
+//! `store_faults`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`, `survive_plans`,
+//! `survive_top`, `terminal`, `tools`, `top`, `trust`, `usage`, `using_with`, `worker_keys`, `workers`,
+//! `writers`.
 
+mod batches;
 mod capture_bounds;
 mod choosing;
 mod command_walls;
@@ -48,6 +51,7 @@ mod model_plans;
 mod model_world;
 mod models;
 mod moved_base;
+mod names;
 mod network;
 mod open_files;
 mod plan_output;
@@ -57,6 +61,8 @@ mod raw_text;
 mod read_only_nodes;
 mod recheck;
 mod refusals;
+mod review_screen;
+mod revise;
 mod secrets;
 mod servers;
 mod settings;

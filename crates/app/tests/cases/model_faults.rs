@@ -129,11 +129,11 @@ fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
     assert!(message.contains("500 from scripted") && !message.contains("rest"), "{message}");
     assert_eq!(world.errors(), ["overloaded", "overloaded"]);
     let watched = world.person.agents(&["plan", "watch"]).stdout;
-    let waits = "waits: scripted failed too often and is given a rest; ";
+    let waits = "waits: scripted failed too often and is skipped for now; ";
     assert!(
         watched.contains(waits)
             && watched.contains(" s)")
-            && watched.contains("it failed with: 500 from scripted"),
+            && watched.contains("its last error: 500 from scripted"),
         "{watched}"
     );
 }
@@ -168,7 +168,7 @@ fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
     assert!(waits.is_some(), "it is told");
     let status = world.person.json(&["plan", "status"]).data();
     let reason = status["waiting"]["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("it failed with: 500 from scripted"), "{status}");
+    assert!(reason.contains("its last error: 500 from scripted"), "{status}");
     let text = world.person.agents(&["plan", "status"]).stdout;
     assert!(text.contains("  waiting: scripted failed too often"), "{text}");
     // What is left of it, and not what was left when it began.
@@ -196,7 +196,7 @@ fn a_model_whose_time_is_up_is_ended_in_the_middle_of_its_call_and_fails_by_its_
     let (category, message) = world.error();
     assert_eq!(category, "timeout", "{message}");
     assert!(
-        message.ends_with("scripted/m-1 took longer than its time limit of 1 s and was ended"),
+        message.ends_with("scripted/m-1 took longer than its time limit of 1 s and was stopped"),
         "{message}"
     );
     world.server.asked();
@@ -304,7 +304,7 @@ fn a_model_that_does_nothing_but_wrong_calls_does_not_fill_the_history() {
     let errors = world.person.json(&["plan", "errors"]).data();
     assert_eq!(errors["recorded"], 25, "{errors}");
     let last = errors["records"][24]["message"].as_str().unwrap().to_owned();
-    assert!(last.ends_with("(what else goes wrong in this node is told by its calls alone)"), "{last}");
+    assert!(last.ends_with("(further failures of this node are recorded only in its calls)"), "{last}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn an_answer_that_had_to_be_asked_for_again_is_in_the_history() {
     assert_eq!(said.exit, 0, "{said:?}");
     let errors = world.person.json(&["plan", "errors"]).data();
     let message = errors["records"][0]["message"].as_str().unwrap();
-    assert!(message.starts_with("its answer does not fit `output`"), "{errors}");
+    assert!(message.starts_with("its answer does not match `output`"), "{errors}");
     assert_eq!(errors["recorded"], 1);
 }
 
@@ -398,7 +398,7 @@ fn a_model_has_as_many_turns_as_it_was_given() {
     assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
-    assert!(message.contains("asked 2 times and is not done"), "{message}");
+    assert!(message.contains("is not done after 2 turns"), "{message}");
     world.server.asked();
     world.server.asked();
     world.server.was_not_asked_again();

@@ -198,7 +198,7 @@ fn nothing_is_recorded_where_a_model_would_be_shown_it() {
     std::fs::rename(world.person.home().join("run.jsonl"), world.person.project().join("run.jsonl")).unwrap();
     let words = ["run", "Make the tests pass", "--actor", "mender", "--replay", "run.jsonl"];
     let said = world.person.agents(&words);
-    assert!(said.stderr.contains("lies in the project shop"), "{said:?}");
+    assert!(said.stderr.contains("is inside the project shop"), "{said:?}");
 }
 
 #[test]
@@ -216,12 +216,9 @@ fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
     assert_eq!(category, "invalid_input");
     assert!(message.contains("call 1 is not what was recorded: the system prompt"), "{message}");
     assert!(message.contains("Be quick."), "{message}");
-    assert!(
-        message.ends_with("if the plan is resumed without `--replay`, it asks the model itself"),
-        "{message}"
-    );
+    assert!(message.ends_with("if the plan is resumed without `--replay`, it calls the model"), "{message}");
     let told = said.envelope()["messages"].to_string();
-    assert!(told.contains("4 recorded calls of a model were not asked for"), "{told}");
+    assert!(told.contains("4 recorded calls of a model were not used"), "{told}");
 }
 
 #[test]
@@ -250,7 +247,7 @@ fn a_plan_that_needs_a_model_and_may_use_nothing_of_it_is_refused_before_it_runs
     for kind in ["tokens", "cost"] {
         let said = world.run(&["--limit", &format!("{kind}=0")]);
         assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
-        let words = format!("limits.{kind} is 0: node main could not ask scripted/m-1");
+        let words = format!("limits.{kind} is 0: node main could not call scripted/m-1");
         assert!(said.stdout.contains(&words), "{said:?}");
     }
     assert_eq!(world.person.json(&["plan", "list"]).data()["total"], json!(0));
@@ -347,7 +344,11 @@ fn the_doctor_tells_which_providers_can_be_asked_and_what_to_set() {
         all.iter().find(|provider| provider["name"] == name).cloned().unwrap_or_else(|| panic!("{providers}"))
     };
     let url = format!("{}/v1", world.server.url);
-    let scripted = json!({"name": "scripted", "url": url, "local": true, "has_key": true, "lacks": null});
+    // It was asked for its models, and has no answer to that.
+    let scripted = json!({
+        "name": "scripted", "url": url, "local": true, "has_key": true, "lacks": null, "answers": false,
+        "first_model": null,
+    });
     assert_eq!(of("scripted"), scripted);
     assert_eq!(of("half")["lacks"], "its settings lack `url`");
     assert_eq!(of("openai")["lacks"], "the key is missing: set the environment variable OPENAI_API_KEY");
@@ -367,13 +368,13 @@ fn an_answer_that_is_to_be_json_gets_one_more_turn_and_then_fails() {
     world.server.asked();
     let second = world.server.asked().body;
     let told = second["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
-    assert!(told.starts_with("Your answer cannot be used: it is no JSON"), "{told}");
+    assert!(told.starts_with("Your answer cannot be used: it is not JSON"), "{told}");
     let scripts = Wire::Openai.scripts(&[wrong(), says("{\"ok\": 1}")]);
     let world = ModelFixture::with(Wire::Openai, scripts, output);
     assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
-    assert!(message.contains("does not fit `output`: `ok`"), "{message}");
+    assert!(message.contains("does not match `output`: `ok`"), "{message}");
 }
 
 #[test]

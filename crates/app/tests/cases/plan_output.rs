@@ -179,7 +179,7 @@ fn a_key_that_is_refused_is_named_and_the_plan_goes_on_with_a_better_one() {
     let world = ModelFixture::new(Wire::Openai, vec![refused(), Wire::Openai.script(0, &says("Done."))]);
     let said = world.run(&[]);
     let (error, id) = (said.data()["error"].clone(), said.data()["short_id"].clone());
-    assert!(text(&error["message"]).ends_with("bad key (asked with the key from SCRIPTED_KEY)"), "{error}");
+    assert!(text(&error["message"]).ends_with("bad key (with the key from SCRIPTED_KEY)"), "{error}");
     assert_eq!(error["command"], format!("agents plan resume {}", text(&id)));
     assert!(!said.stdout.contains("agents doctor"), "{said:?}");
     assert_eq!(world.agents(&["plan", "resume", "@last"]).exit, 0);
@@ -233,7 +233,7 @@ fn what_there_is_not_to_apply_or_to_record_is_said() {
     assert!(said.stderr.contains("nothing to apply"), "{said:?}");
     let said = person.agents(&["run", "--record", "../tape.jsonl", "--", "true"]);
     assert_eq!(said.exit, 0, "{said:?}");
-    assert!(said.stderr.contains("no model was asked, so nothing was recorded"), "{said:?}");
+    assert!(said.stderr.contains("no model was called, so nothing was recorded"), "{said:?}");
     assert!(!person.home().join("tape.jsonl").exists());
 }
 

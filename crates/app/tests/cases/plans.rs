@@ -21,7 +21,7 @@ fn a_plan_is_run_shown_applied_and_undone() {
         person.agents(&["run", "--", "sh", "-c", "sed -i s/two/2/ a.txt; echo new > b.txt; echo hello"]);
     assert_eq!(said.exit, 0, "{said:?}");
     let lines: Vec<&str> = said.stdout.lines().collect();
-    assert!(lines[0].starts_with("plan 0") && lines[0].contains(" on shop   sandbox "), "{}", said.stdout);
+    assert!(lines[0].starts_with("plan ") && lines[0].contains(" on shop   sandbox "), "{}", said.stdout);
     assert!(lines[1].starts_with("  strategize  done"), "{}", said.stdout);
     assert!(
         lines[2].starts_with("  execute     done") && lines[2].ends_with("2 files  +2 -1"),
@@ -33,7 +33,8 @@ fn a_plan_is_run_shown_applied_and_undone() {
         "{}",
         said.stdout
     );
-    assert!(lines[4].starts_with("next  agents plan diff 0"), "{}", said.stdout);
+    let id = person.json(&["plan", "status"]).data()["short_id"].as_str().unwrap().to_owned();
+    assert!(lines[4].starts_with(&format!("next  agents plan diff {id} ")), "{}", said.stdout);
     assert_eq!(
         (person.read("a.txt").as_str(), person.project().join("b.txt").exists()),
         ("one\ntwo\n", false)
@@ -52,7 +53,8 @@ fn a_plan_is_run_shown_applied_and_undone() {
     let applied = person.agents(&["plan", "apply", "@last", "--yes"]);
     assert_eq!(applied.exit, 0, "{applied:?}");
     assert!(
-        applied.stdout.starts_with("applied 0") && applied.stdout.contains("2 files (+2 -1), no validations"),
+        applied.stdout.starts_with(&format!("applied {id} "))
+            && applied.stdout.contains("2 files (+2 -1), no validations"),
         "{applied:?}"
     );
     assert_eq!((person.read("a.txt").as_str(), person.read("b.txt").as_str()), ("one\n2\n", "new\n"));
@@ -63,7 +65,7 @@ fn a_plan_is_run_shown_applied_and_undone() {
     assert_eq!((asked.exit, asked.code()), (6, "CONFIRMATION_NEEDED".to_owned()));
     let undone = person.agents(&["plan", "undo", "@last", "--yes"]);
     assert_eq!(undone.exit, 0, "{undone:?}");
-    assert!(undone.stdout.starts_with("undone 0"), "{}", undone.stdout);
+    assert!(undone.stdout.starts_with(&format!("undone {id} ")), "{}", undone.stdout);
     assert_eq!(
         (person.read("a.txt").as_str(), person.project().join("b.txt").exists()),
         ("one\ntwo\n", false)
@@ -227,7 +229,7 @@ fn plans_are_listed_newest_first_and_by_filter() {
     let text = person.agents(&["plan", "list", "--limit", "1"]).stdout;
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].starts_with("PLAN") && lines[1].contains("complete") && lines[2].starts_with("1 of 2 plans"),
+        lines[0].starts_with("TITLE") && lines[1].contains("ready") && lines[2].starts_with("1 of 2 plans"),
         "{text}"
     );
     let elsewhere = person.home().join("other");
@@ -291,7 +293,8 @@ fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
     let again = person.agents(&["plan", "cancel", "@last"]);
     assert!(again.exit == 0 && again.stdout.ends_with("was cancelled already\n"), "{again:?}");
     let said = person.json(&["plan", "apply", "@last", "--yes"]);
-    assert_eq!((said.exit, said.code()), (4, "PLAN_FINAL".to_owned()));
+    assert_eq!((said.exit, said.code()), (4, "PLAN_NOT_READY".to_owned()));
+    assert!(said.stdout.contains("--partial"), "{said:?}");
 }
 
 #[test]

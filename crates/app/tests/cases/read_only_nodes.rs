@@ -81,7 +81,7 @@ fn a_node_that_may_only_look_and_wrote_has_failed_and_nothing_of_it_is_kept() {
     let said = run(&person, yaml);
     assert_ne!(said.exit, 0, "{said:?}");
     let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
-    assert!(errors.contains("NODE_WROTE: node look may only look, and it changed a.txt, made"), "{errors}");
+    assert!(errors.contains("NODE_WROTE: node look is read-only, but it changed a.txt, made"), "{errors}");
     let logs = person.json(&["plan", "logs", "@last"]).envelope().to_string();
     assert!(logs.contains("\"rung\":\"none\"") || logs.contains("none"), "{logs}");
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
@@ -140,7 +140,7 @@ fn a_server_that_may_only_look_and_wrote_fails_its_node_whenever_it_did() {
         let said = run(&person, yaml);
         assert_ne!(said.exit, 0, "{file}: {said:?}");
         let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
-        let says = format!("NODE_WROTE: node look may only look, and it changed {file}");
+        let says = format!("NODE_WROTE: node look is read-only, but it changed {file}");
         assert!(errors.contains(&says), "{file}: {errors}");
         assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "", "{file}");
         assert!(!person.project().join(file).exists(), "{file}");
@@ -164,7 +164,7 @@ fn what_a_server_wrote_that_may_only_look_is_nobody_elses_change() {
         let words = ["run", "--format", "json", "--actor", "mender", "Make the tests pass"];
         let said = filtered(person, person.command(&person.project(), &words).env("SCRIPTED_KEY", KEY));
         assert_ne!(said.exit, 0, "{start} {call}: {said:?}");
-        assert!(said.stdout.contains("NODE_WROTE: node main may only look"), "{start} {call}: {said:?}");
+        assert!(said.stdout.contains("NODE_WROTE: node main is read-only"), "{start} {call}: {said:?}");
         assert!(!changed(person).contains(&"sneaked".to_owned()), "{start} {call}");
     }
 }

@@ -81,7 +81,7 @@ fn a_secret_in_the_name_of_a_file_is_not_shown() {
     }
     let patch = person.agents(&["plan", "diff", "@last"]);
     assert!(patch.stdout.contains("dir-[REDACTED:known:"), "{patch:?}");
-    assert!(patch.stderr.contains("no patch to apply"), "{patch:?}");
+    assert!(patch.stderr.contains("not a patch to apply"), "{patch:?}");
     // A mark chooses nothing, and least of all what it would fit as a pattern.
     let names = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
     let marked = names.lines().find(|name| name.ends_with(".txt")).unwrap();

@@ -165,7 +165,7 @@ fn what_goes_wrong_with_a_call_is_told_to_the_model_and_the_plan_goes_on() {
     let failed = json!({ "content": [{ "type": "text", "text": "no such row" }], "isError": true });
     let one = json!([tool("t")]);
     let cases = [
-        (server(&one, "read -r asked; echo out of memory >&2; exit 7\n"), "went away"),
+        (server(&one, "read -r asked; echo out of memory >&2; exit 7\n"), "disconnected"),
         (server(&one, "read -r asked; sleep 600\n"), " 1 s"),
         (server(&json!([lying]), &called(2, "", &lies)), "BAD_OUTPUT"),
         (server(&one, &called(2, "", &failed)), "no such row"),
@@ -197,7 +197,7 @@ fn a_server_that_went_away_is_started_again_for_the_next_call_and_not_for_ever()
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();
-    let again = "; its server is started again with the next call";
+    let again = "; the next call starts its server again";
     let no_more = "; its server was started 3 times and is not started again";
     for says_so in ["here", again, "here", again, "here", no_more, no_more] {
         let told = told(&world);
@@ -258,7 +258,7 @@ fn a_server_that_does_not_start_fails_the_node_by_its_kind() {
     let unusable = json!({ "name": "u", "inputSchema": { "type": "object", "pattern": 7 } });
     let cases = [
         ("[box.*]", "sleep 600\n".to_owned(), "timeout", "box did not answer within 1 s in initialize"),
-        ("[box.*]", "echo no key >&2; exit 2\n".to_owned(), "connection", "it complained: no key"),
+        ("[box.*]", "echo no key >&2; exit 2\n".to_owned(), "connection", "its error output: no key"),
         ("[box.*]", "echo Welcome to Box\ncat > /dev/null\n".to_owned(), "timeout", "Welcome to Box"),
         ("[box.u]", server(&json!([tool("t"), unusable]), ""), "invalid_input", "box.u is left out"),
     ];
@@ -337,8 +337,7 @@ fn a_strategist_may_call_what_only_reads_and_its_servers_cannot_write() {
     let offered = world.server.asked().body["tools"].to_string();
     assert!(offered.contains("box_look") && !offered.contains("box_make"), "{offered}");
     assert!(told(&world).contains("refused"));
-    let why =
-        "NOT_ALLOWED: box.make is not allowed: while the plan is being strategized, files are only read";
+    let why = "NOT_ALLOWED: box.make is not allowed: files are read-only in strategize";
     assert!(told(&world).contains(why));
     assert_eq!(changed(person), ["told.txt"]);
     assert!(!person.project().join("sneaked").exists());
@@ -376,7 +375,7 @@ fn a_server_that_nobody_described_is_found_before_anything_runs() {
     let said = checked(&world.person);
     assert_eq!((said.exit, said.code()), (2, "DEFINITION_INVALID".to_owned()), "{said:?}");
     assert!(
-        said.stdout.contains("your settings describe no server `bux` ([mcp.bux]); did you mean `box`?"),
+        said.stdout.contains("your settings define no server `bux` ([mcp.bux]); did you mean `box`?"),
         "{said:?}"
     );
     assert_eq!(world.run(&[]).exit, 2);

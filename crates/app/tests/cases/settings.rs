@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::support::{TestUser, answer};
+use super::terminal::Terminal;
 
 #[test]
 fn a_setting_is_set_and_read_back() {
@@ -161,7 +162,7 @@ fn a_slip_in_a_variable_is_told() {
     let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
     let said = answer(command.env("CLEVERAGENTS_PLAN_CONCURENCY", "2"));
     assert_eq!((said.exit, said.stdout.as_str()), (0, "4\n"));
-    assert!(said.stderr.contains("CLEVERAGENTS_PLAN_CONCURENCY is no setting"), "{}", said.stderr);
+    assert!(said.stderr.contains("CLEVERAGENTS_PLAN_CONCURENCY is not a setting"), "{}", said.stderr);
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn what_is_wrong_with_a_typed_value_is_told_as_typed_and_in_full() {
         "{said:?}"
     );
     let said = person.agents(&["config", "set", "invariants=never=x["]);
-    assert!(said.exit == 2 && said.stderr.contains("`x[` is no glob"), "{said:?}");
+    assert!(said.exit == 2 && said.stderr.contains("`x[` is not a glob"), "{said:?}");
     // What stands in the file already is told with its line, and can be mended.
     fs::write(person.config_file(), "# mine\nautomation = \"zzz\"\n").unwrap();
     let said = person.agents(&["config", "set", "plan.concurrency=3"]);
@@ -247,4 +248,88 @@ fn the_examples_of_a_duration_are_within_its_bound() {
     assert_ne!(said.exit, 0, "{said:?}");
     assert!(said.stderr.contains("a duration from 0s to 5m, like 30s"), "{said:?}");
     assert!(!said.stderr.contains("2h"), "{said:?}");
+}
+
+#[test]
+fn a_setting_is_set_in_two_words_and_removed_again() {
+    let person = TestUser::new();
+    let said = person.agents(&["config", "set", "plan.concurrency", "8"]);
+    assert_eq!((said.exit, said.stdout.as_str()), (0, "plan.concurrency = 8\n"));
+    let said = person.agents(&["config", "set", "prices.box/m.input=3", "prices.box/m.output=15"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let said = person.agents(&["config", "unset", "plan.concurrency", "prices.box/m", "limits.time"]);
+    let file = person.config_file();
+    assert_eq!(
+        (said.exit, said.stdout.as_str()),
+        (
+            0,
+            &*format!(
+                "plan.concurrency is no longer set\nprices.box/m is no longer set\nlimits.time was not set in {}\n",
+                file.display()
+            )
+        )
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    assert_eq!(person.json(&["config", "get", "plan.concurrency"]).data()["origin"], "default");
+    assert_eq!(person.json(&["config", "unset", "plan.concurency"]).code(), "CONFIG_KEY_UNKNOWN");
+    assert_eq!(person.agents(&["config", "path"]).stdout, format!("{}\n", file.display()));
+}
+
+#[test]
+fn the_file_of_a_project_is_set_by_its_flag_and_not_with_what_protects_the_user() {
+    let person = TestUser::new();
+    assert_eq!(person.agents(&["config", "set", "--project", "capture.max_file_mb", "20"]).exit, 0);
+    assert_eq!(person.read(".cleveragents/config.toml"), "[capture]\nmax_file_mb = 20\n");
+    assert!(!person.config_file().exists());
+    assert_eq!(person.json(&["config", "get", "capture.max_file_mb"]).data()["origin"], "project");
+    let said = person.json(&["config", "set", "--project", "policy.trust=all"]);
+    assert_eq!((said.exit, said.code()), (2, "CONFIG_NOT_ALLOWED_HERE".to_owned()), "{said:?}");
+    let path = person.agents(&["config", "path", "--project"]).stdout;
+    assert_eq!(path, format!("{}\n", person.project().join(".cleveragents/config.toml").display()));
+    assert_eq!(person.agents(&["config", "unset", "--project", "capture.max_file_mb"]).exit, 0);
+    assert_eq!(person.read(".cleveragents/config.toml"), "");
+    // A link that leads out of the project is not written through.
+    let outside = person.home().join("outside.toml");
+    fs::write(&outside, "").unwrap();
+    fs::remove_file(person.project().join(".cleveragents/config.toml")).unwrap();
+    std::os::unix::fs::symlink(&outside, person.project().join(".cleveragents/config.toml")).unwrap();
+    let said = person.json(&["config", "set", "--project", "capture.max_file_mb=3"]);
+    assert_eq!((said.exit, said.code()), (2, "CONFIG_FILE_INVALID".to_owned()), "{said:?}");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "");
+}
+
+#[test]
+fn settings_are_listed_by_their_beginning_within_80_columns() {
+    let person = TestUser::new();
+    person.agents(&["config", "set", "limits.time=30m"]);
+    let said = person.agents(&["config", "list", "limits"]);
+    assert!(said.stdout.contains("limits.time = 30m  (user)\n    "), "{said:?}");
+    assert!(!said.stdout.contains("plan.concurrency"), "{said:?}");
+    let all = person.agents(&["config", "list"]).stdout;
+    let long: Vec<&str> =
+        all.lines().filter(|line| line.starts_with(' ') && line.chars().count() > 80).collect();
+    assert!(long.is_empty(), "{long:?}");
+    assert!(all.contains("plan.concurrency = 4\n"), "{all}");
+    assert_eq!(
+        person.agents(&["config", "list", "--set"]).stdout.lines().next(),
+        Some("limits.time = 30m  (user)")
+    );
+    assert_eq!(person.json(&["config", "list", "nosuch"]).code(), "CONFIG_KEY_UNKNOWN");
+}
+
+#[test]
+fn an_edited_file_is_checked_and_stays_as_the_editor_left_it() {
+    let person = TestUser::new();
+    assert_eq!(person.json(&["config", "edit"]).code(), "CONFIRMATION_NEEDED", "there is no terminal");
+    for (editor, exit, words) in [
+        ("printf 'plan.concurrency = 3\\n' >", 0, "is valid"),
+        ("printf 'plan.concurrency = \\n' >", 2, "CONFIG_FILE_INVALID"),
+        ("false", 1, "the editor `false` failed"),
+    ] {
+        let mut command = person.command(&person.project(), &["config", "edit"]);
+        let terminal = Terminal::start(command.env("EDITOR", editor));
+        terminal.sees(words);
+        assert_eq!(terminal.ends().exit, Some(exit), "{editor}");
+    }
+    assert_eq!(fs::read_to_string(person.config_file()).unwrap(), "plan.concurrency = \n");
 }

@@ -172,7 +172,7 @@ fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
 
     for (node, why) in [
         ("{ tool: edit, with: { path: a.txt, old: two, new: x } }", "2 times"),
-        ("{ tool: edit, with: { path: a.txt, old: three, new: x } }", "does not have the text"),
+        ("{ tool: edit, with: { path: a.txt, old: three, new: x } }", "does not contain the text to replace"),
         ("{ tool: edit, with: { path: none, old: a, new: b } }", "none cannot be read"),
         ("{ tool: write, with: { path: .git/config, text: x } }", "protected"),
         ("{ tool: write, with: { path: .GIT/config, text: x } }", "protected"),

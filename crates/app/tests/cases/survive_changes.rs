@@ -164,7 +164,7 @@ fn what_a_servers_tool_wrote_before_it_went_wrong_is_captured_with_its_call() {
     );
     let cases = [
         ("fails", server(&one, &called(2, wrote, &failed)), "no such row"),
-        ("dies", server(&one, &format!("read -r asked; {wrote}; exit 7\n")), "went away"),
+        ("dies", server(&one, &format!("read -r asked; {wrote}; exit 7\n")), "disconnected"),
         ("hangs", server(&one, &format!("read -r asked; {wrote}; sleep 600\n")), "within 1 s"),
         (
             "says garbage",

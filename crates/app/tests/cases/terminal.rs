@@ -18,7 +18,7 @@ use super::support::{TestUser, alive};
 
 pub(super) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
-const ENTER: &str = "\r";
+pub(super) const ENTER: &str = "\r";
 
 /// After so long nothing more is going to be shown.
 const STUCK: Duration = Duration::from_secs(120);

@@ -88,14 +88,14 @@ fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
     top.types("q");
     top.shows("q quit");
     top.types("a");
-    top.shows("2 of 2 files taken");
+    top.shows("2 of 2 hunks taken");
     top.types("q");
     top.shows("nothing was applied");
     assert_eq!(person.read("a"), "old\n");
     top.types("a");
-    top.shows("2 of 2 files taken");
+    top.shows("2 of 2 hunks taken");
     top.types("nr");
-    top.shows("1 of 2 files taken");
+    top.shows("1 of 2 hunks taken");
     top.types(ENTER);
     top.shows("left out: b");
     assert_eq!((person.read("a").as_str(), person.project().join("b").exists()), ("new\n", false));

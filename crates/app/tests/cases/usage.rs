@@ -11,7 +11,7 @@ use super::support::{TestUser, answer};
 fn without_a_word_the_three_most_useful_commands_are_shown() {
     let said = TestUser::new().agents::<&str>(&[]);
     assert_eq!((said.exit, said.stderr.as_str()), (0, ""));
-    for command in ["agents run -- COMMAND", "agents plan diff", "agents plan apply @last", "agents --help"] {
+    for command in ["agents run -- COMMAND", "agents diff", "agents apply", "agents --help"] {
         assert!(said.stdout.contains(command), "{command}");
     }
     assert!(said.stdout.lines().count() <= 10);
@@ -35,7 +35,7 @@ fn a_wrong_word_is_told_with_what_was_meant() {
     let said = person.agents(&["plan", "aply"]);
     assert_eq!((said.exit, said.stdout.as_str()), (2, ""));
     assert!(said.stderr.starts_with("error[USAGE]: there is no command 'aply'\n"), "{}", said.stderr);
-    assert!(said.stderr.contains("hint: did you mean `apply`?"), "{}", said.stderr);
+    assert!(said.stderr.contains("hint: did you mean `agents plan apply`?"), "{}", said.stderr);
 }
 
 #[test]
@@ -53,14 +53,14 @@ fn usage_is_told_in_the_format_that_was_asked_for() {
 }
 
 #[test]
-fn an_envelope_has_six_keys_whatever_happened() {
+fn an_envelope_has_seven_keys_whatever_happened() {
     let person = TestUser::new();
     for (args, exit) in [(vec!["config", "list"], 0), (vec!["config", "get", "no.such"], 2)] {
         let said = person.json(&args);
         assert_eq!((said.exit, said.stderr.as_str()), (exit, ""));
         let Value::Object(envelope) = said.envelope() else { panic!("{said:?}") };
         let keys: Vec<&str> = envelope.keys().map(String::as_str).collect();
-        let mut expected = ["command", "status", "exit_code", "data", "timing", "messages"];
+        let mut expected = ["v", "command", "status", "exit_code", "data", "timing", "messages"];
         expected.sort_unstable();
         let mut keys = keys;
         keys.sort_unstable();

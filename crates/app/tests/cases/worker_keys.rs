@@ -30,9 +30,7 @@ fn a_plan_whose_key_no_living_worker_has_gets_a_worker_that_has_it() {
     let left = world.run(&["--detach"]);
     assert_eq!((left.exit, &left.data()["worker_started"]), (0, &json!(true)), "{left:?}");
     assert!(
-        left.envelope()["messages"]
-            .to_string()
-            .contains("no worker that lived was started with SCRIPTED_KEY"),
+        left.envelope()["messages"].to_string().contains("no running worker was started with SCRIPTED_KEY"),
         "{left:?}"
     );
     let status = at_rest(&world);

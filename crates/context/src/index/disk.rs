@@ -32,7 +32,7 @@ use super::image::{self, ReadImage};
 use super::lock::{hold_shared, take_lock};
 use super::outline::{OUTLINE_VERSION, Outline};
 use super::parts::PARTS_VERSION;
-use super::unread_files::before_reading;
+use super::path_only_files::before_reading;
 use super::{ContentParts, Encoded, Facts, File, Language};
 
 /// Says whose file it is: `agix`.
@@ -80,7 +80,7 @@ pub(crate) enum DiskError {
     #[error("it is damaged or of another version")]
     Unusable,
     /// Other processes held it for too long.
-    #[error("another process keeps it busy")]
+    #[error("another process is using it")]
     Busy,
     /// There is no room left.
     #[error("the disk is full")]
@@ -163,7 +163,7 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
             let connection = connect(path)?;
             lock.unlock()?;
             let lock = take_lock(lock, path, OsFile::try_lock_shared)?.ok_or(DiskError::Busy)?;
-            let note = Some("the index was damaged or of another version, and was made anew".to_owned());
+            let note = Some("the index was damaged or of another version, and was rebuilt".to_owned());
             let disk = DiskIndex { connection, _lock: lock };
             Ok(OpenedDisk { disk, rows: Vec::new(), beside_image: None, note })
         }
@@ -573,7 +573,7 @@ fn put_beside_facts(
     Ok(())
 }
 
-/// Binds a body to the key that it is stored under, or frees it again: its sum is right only with this key,
+/// Binds a body to the key that it is stored under, or frees it again. Its sum is right only with this key,
 /// so that what damage puts under another key is not taken for that one's.
 fn bind(body: &mut [u8], key: Option<&[u8; 32]>) {
     let key = key.into_iter().flatten();

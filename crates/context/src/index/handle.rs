@@ -5,7 +5,7 @@
 //! 2. One update at a time has the writer. Another update waits for it until its own deadline, then continues
 //!    with the published snapshot.
 //! 3. Three locks, never two at once, and only for a clone, a swap, a hand-over or to lay changes over a
-//!    snapshot: no file is read under any.
+//!    snapshot. No file is read under any.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

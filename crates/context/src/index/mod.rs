@@ -8,7 +8,7 @@
 //! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest
 //!   commits.
 //! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `image`, `evict`),
-//!   with the commits (`history`); `changed` lays over it what a plan changed; [`IndexCache`] holds those of
+//!   with the commits (`history`). `changed` lays over it what a plan changed; [`IndexCache`] holds those of
 //!   all projects.
 //!
 //! # Invariants
@@ -34,12 +34,12 @@ mod lock;
 pub(crate) mod outline;
 mod overlay_snapshot;
 mod parts;
+mod path_only_files;
 pub(crate) mod scan;
 mod snapshot;
 pub(crate) mod spans;
 mod stemmer;
 pub mod terms;
-mod unread_files;
 mod update;
 mod writer;
 
@@ -56,7 +56,7 @@ pub use outline::{
     SIGNATURE_LINES_MAX, outline, scanned_outline,
 };
 pub use parts::{ContentPart, ContentParts};
+pub use path_only_files::{PathOnly, before_reading, is_secret};
 pub use scan::{Scanner, scan};
 pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};
 pub use spans::{LineSpan, SPAN_LINES_MAX, SpanKind, WINDOW_LINES, spans};
-pub use unread_files::{PathOnly, before_reading, is_secret};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use domain::{Hash, RelPath};
 
-use super::unread_files::{PathOnly, before_reading};
+use super::path_only_files::{PathOnly, before_reading};
 use super::{Facts, File, Language, Scanner, Snapshot};
 use crate::ports::FileTree;
 

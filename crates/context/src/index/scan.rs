@@ -1,7 +1,7 @@
 //! One pass over a file's bytes: its words, its identifiers, its definitions.
 //!
 //! # How it is fast
-//! An identifier is hashed while it is passed over and counted under that hash; only the distinct ones, a
+//! An identifier is hashed while it is passed over and counted under that hash. Only the distinct ones, a
 //! tenth of all, are split into words, stemmed and hashed again. Definitions are looked for once per line,
 //! and most lines say with their first byte that they hold none. Which words stand in which part is counted
 //! from the numbers of the identifiers in their order, without another look at the bytes.
@@ -20,12 +20,12 @@ use super::definitions::Definitions;
 use super::facts::{Def, Facts, ScanResult};
 use super::language::Language;
 use super::parts::ContentParts;
+use super::path_only_files::{PathOnly, has_long_lines, is_binary, is_generated};
 use super::spans::{partition, starts};
 use super::terms::{
     ByteClass, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class,
     merged, words,
 };
-use super::unread_files::{PathOnly, has_long_lines, is_binary, is_generated};
 
 /// The shortest identifier that is worth following.
 const IDENT_BYTES_MIN: u16 = 3;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use domain::{Hash, RelPath};
 
-use super::unread_files::{PathOnly, before_reading};
+use super::path_only_files::{PathOnly, before_reading};
 use super::{Facts, Language, Scanner};
 
 /// The length of the longest file that is read by default.

@@ -27,7 +27,7 @@ use sync::contained;
 use super::config::IndexConfig;
 use super::disk::{IndexRow, RowContent};
 use super::history::{KnownHistory, refresh};
-use super::unread_files::{PathOnly, before_reading};
+use super::path_only_files::{PathOnly, before_reading};
 use super::writer::{IndexWriter, KnownFacts, Rows};
 use super::{File, Language, Scanner};
 use crate::StopCheck;
@@ -103,9 +103,9 @@ pub(super) fn update(writer: &mut IndexWriter, work: &UpdateInputs<'_>) -> Updat
         }
         Some(Ok(None)) | None => {}
         Some(Err(why)) if writer.history.commits.is_empty() => {
-            done.notes.push(format!("history is left out: {why}"));
+            done.notes.push(format!("the history is left out: {why}"));
         }
-        Some(Err(why)) => done.notes.push(format!("history is that of before: {why}")),
+        Some(Err(why)) => done.notes.push(format!("the history is not up to date: {why}")),
     }
     done
 }
@@ -117,7 +117,7 @@ fn newer_history(
 ) -> Result<Option<KnownHistory>, PortError> {
     contained(|| refresh(history, known, work.config.history_commits, work.stop)).unwrap_or_else(|panicked| {
         Err(PortError {
-            message: format!("git's answer was not understood: {}", panicked.message),
+            message: format!("git's answer cannot be parsed: {}", panicked.message),
             source: None,
         })
     })
@@ -190,7 +190,7 @@ fn walk(rows: &Rows, work: &UpdateInputs<'_>, done: &mut UpdateSummary) -> (Vec<
     }
     if !walked.complete {
         (done.is_partial, done.is_unfinished) = (true, true);
-        done.notes.push("there was no time to list all files: only those met so far are known".to_owned());
+        done.notes.push("there was no time to list all files: only those found so far are known".to_owned());
     }
     if let Some(first) = walked.unread.first() {
         done.is_partial = true;
@@ -198,7 +198,7 @@ fn walk(rows: &Rows, work: &UpdateInputs<'_>, done: &mut UpdateSummary) -> (Vec<
             0 => String::new(),
             others => format!(" and {others} more"),
         };
-        done.notes.push(format!("the folder `{first}`{others} cannot be read: what is in it is not known"));
+        done.notes.push(format!("the folder `{first}`{others} cannot be read: its files are not known"));
     }
     (met, walked)
 }

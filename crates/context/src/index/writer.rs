@@ -123,7 +123,7 @@ impl IndexWriter {
 
     /// Goes on in memory.
     fn give_up(&mut self, why: &DiskError) {
-        self.notes.push(format!("the index is kept in memory: {why}"));
+        self.notes.push(format!("the index is only in memory: {why}"));
         self.place = IndexLocation::Nowhere;
     }
 
@@ -287,7 +287,7 @@ impl IndexWriter {
         match act(disk) {
             Ok(()) => true,
             Err(DiskError::Busy) => {
-                let note = "part of the index is kept in memory: another process keeps the file busy";
+                let note = "part of the index is only in memory: another process is using the file";
                 if !self.notes.iter().any(|known| known == note) {
                     self.notes.push(note.to_owned());
                 }
@@ -328,7 +328,7 @@ impl IndexWriter {
         if !remove(&path) {
             return self.give_up(&DiskError::Unusable);
         }
-        self.notes.push("the index was damaged: it is made anew the next time".to_owned());
+        self.notes.push("the index was damaged: it is rebuilt the next time".to_owned());
         self.unsaved = self.rows.keys().cloned().collect();
         self.is_history_unsaved = true;
         self.since_image = None;
@@ -358,7 +358,7 @@ mod tests {
         };
         writer.put((0..2000).map(row).collect(), 1);
         assert_eq!(writer.rows.len(), 2000);
-        assert_eq!(writer.notes(), ["the index is kept in memory: the disk is full"]);
+        assert_eq!(writer.notes(), ["the index is only in memory: the disk is full"]);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing of it stays");
     }
 }

@@ -143,7 +143,7 @@ pub struct ContextItem {
     pub outline: Arc<Outline>,
     /// Its lines as they may be shown.
     pub lines: Arc<LineIndex>,
-    /// The hash of the bytes that were read, or the one in the index if the file was not opened; `None` if it
+    /// The hash of the bytes that were read, or the one in the index if the file was not opened. `None` if it
     /// was never read.
     pub hash: Option<Hash>,
     /// True if its lines are those of the file, without a mark or a replaced byte.

@@ -156,9 +156,9 @@ fn refusal(name: &Name, wanted: &StrategyPreferences<'_>) -> Option<SkipReason> 
 fn confidence(strategy: &Arc<dyn ContextStrategy>, prepared: &RequestInputs) -> Result<f32, String> {
     match contained(|| strategy.confidence(prepared)) {
         Ok(Confidence::Of(confidence)) if confidence > 0.0 => Ok(confidence.min(1.0)),
-        Ok(Confidence::Of(_)) => Err("it is not sure of anything".to_owned()),
+        Ok(Confidence::Of(_)) => Err("it has no confidence in any result".to_owned()),
         Ok(Confidence::None(why)) => Err(why),
-        Err(panicked) => Err(format!("it panicked when asked how sure it is: {}", panicked.message)),
+        Err(panicked) => Err(format!("it panicked while it computed its confidence: {}", panicked.message)),
     }
 }
 

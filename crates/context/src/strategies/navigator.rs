@@ -20,7 +20,7 @@ const NAMED_COUNTS: f32 = 2.0;
 /// The probability that a walk restarts.
 const RESTART: f32 = 0.5;
 const ROUNDS_MAX: usize = 30;
-/// The walk has settled when all files together changed by less: half of what is left moves each round, and
+/// The walk has settled when all files together changed by less. Half of what is left moves each round, and
 /// only the order of the best is asked for.
 const SETTLED: f32 = 0.01;
 /// The walk does not continue from a file with less probability than this.

@@ -7,7 +7,7 @@
 //! bytes. A test makes them from the vocabularies and compares, or writes them.
 //!
 //! # Invariants
-//! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times; of what is
+//! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times. Of what is
 //!    not in the others, a part passes, which makes a count higher and never lower.
 //! 2. The file depends on the vocabularies alone.
 //!

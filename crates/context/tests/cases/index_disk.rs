@@ -65,7 +65,7 @@ fn spoiled(spoil: impl Fn(&Path)) -> (Rig, MemTree, tempfile::TempDir, PathBuf) 
     (rig, tree, dir, file)
 }
 
-const ANEW: &str = "the index was damaged or of another version, and was made anew";
+const ANEW: &str = "the index was damaged or of another version, and was rebuilt";
 
 #[test]
 fn a_file_that_cannot_be_used_is_made_anew_and_the_answer_is_the_same() {
@@ -171,7 +171,7 @@ fn where_there_can_be_no_file_the_index_is_kept_in_memory() {
         let index = rig.in_file(&dir.path().join(place));
         let updated = rig.update(&index, &tree);
         assert_eq!(*updated.snapshot, tree.rebuilt());
-        assert!(updated.notes[0].starts_with("the index is kept in memory: "), "{:?}", updated.notes);
+        assert!(updated.notes[0].starts_with("the index is only in memory: "), "{:?}", updated.notes);
         tree.write("a.rs", format!("fn at_{}() {{}}\n", place.len()).as_bytes());
         let again = rig.update(&index, &tree);
         assert_eq!((again.changed, again.notes.len()), (1, 0));
@@ -193,7 +193,7 @@ fn what_another_process_keeps_busy_is_written_later() {
     rig.wall.pass(10);
     let kept = rig.update(&index, &tree);
     assert_eq!(*kept.snapshot, tree.rebuilt());
-    assert_eq!(kept.notes, ["part of the index is kept in memory: another process keeps the file busy"]);
+    assert_eq!(kept.notes, ["part of the index is only in memory: another process is using the file"]);
     other.execute_batch("COMMIT").expect("it ends");
     assert_eq!(rig.update(&index, &tree).notes, Vec::<String>::new());
     drop(index);
@@ -295,7 +295,7 @@ fn a_child_of_other_tests_does_its_part() {
     assert!(!updated.snapshot.partial());
     if role == "read-only" {
         assert_eq!(*updated.snapshot, rebuilt(Path::new(dir)));
-        assert!(updated.notes[0].starts_with("the index is kept in memory: "), "{:?}", updated.notes);
+        assert!(updated.notes[0].starts_with("the index is only in memory: "), "{:?}", updated.notes);
     }
 }
 
@@ -562,7 +562,7 @@ fn an_outline_is_made_once_a_content() {
     rig.update(&index, &tree);
     let found = index.outlines(&[(hash, "", &facts)], &rig.stop());
     assert_eq!(found, made);
-    // That of a content which no file has is not kept.
+    // That of a content which no file has is not stored.
     let other = "pub fn of_a_plan() {}\n";
     index.outlines(&[(Hash::from_content(other.as_bytes()), other, &facts)], &rig.stop());
     drop(index);

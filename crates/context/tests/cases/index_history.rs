@@ -156,10 +156,10 @@ fn a_git_that_fails_is_a_note_and_what_is_known_stays() {
     rig.update_with(&index, &tree, Some(&history));
     *history.is_broken.lock().expect("not poisoned") = true;
     let updated = rig.update_with(&index, &tree, Some(&history));
-    assert_eq!(updated.notes, ["history is that of before: git is broken"]);
+    assert_eq!(updated.notes, ["the history is not up to date: git is broken"]);
     assert_eq!(subjects(updated.snapshot.commits()), [(0, "first")]);
     let none = rig.update_with(&rig.in_memory(), &tree, Some(&history));
-    assert_eq!(none.notes, ["history is left out: git is broken"]);
+    assert_eq!(none.notes, ["the history is left out: git is broken"]);
 }
 
 #[test]

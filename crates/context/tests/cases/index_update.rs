@@ -185,7 +185,7 @@ fn an_incomplete_walk_forgets_no_file() {
         (paths(&partial.snapshot), partial.snapshot.partial()),
         (vec!["a.rs".into(), "b.rs".into()], true)
     );
-    assert_eq!(partial.notes, ["there was no time to list all files: only those met so far are known"]);
+    assert_eq!(partial.notes, ["there was no time to list all files: only those found so far are known"]);
     *tree.end.lock().expect("not poisoned") = WalkSummary::all();
     assert_eq!(*rig.update(&index, &tree).snapshot, tree.rebuilt());
 }
@@ -207,7 +207,7 @@ fn what_is_gone_is_forgotten_though_a_folder_cannot_be_read_or_there_are_too_man
         (paths(&seen.snapshot), seen.snapshot.partial()),
         (vec!["b.rs".into(), "locked/x.rs".into(), "z.rs".into()], true)
     );
-    assert_eq!(seen.notes, ["the folder `locked` cannot be read: what is in it is not known"]);
+    assert_eq!(seen.notes, ["the folder `locked` cannot be read: its files are not known"]);
     // A file that cannot be read is not looked at again at once.
     tree.write("c.rs", b"fn c() {}\n");
     assert_eq!(index.update(&tree, None, &rig.stop()).expect("nobody cancels").changed, 0);
@@ -266,7 +266,7 @@ fn a_listing_that_takes_longer_than_there_is_time_leaves_time_to_read_some() {
     for known in [313, 469, 547, 586, 600] {
         let updated = rig.update(&index, &tree);
         assert_eq!((updated.snapshot.files().len(), updated.snapshot.partial()), (known, known < 600));
-        let note = "there was no time to list all files: only those met so far are known";
+        let note = "there was no time to list all files: only those found so far are known";
         assert_eq!(updated.notes, [note][..usize::from(known < 600)]);
     }
 }
@@ -301,7 +301,7 @@ fn a_listing_that_tells_nothing_ends_at_the_deadline() {
     let tree = Empty(rig.clock.clone(), AtomicUsize::new(0));
     let updated = rig.update(&rig.in_memory(), &tree);
     assert_eq!((tree.1.into_inner(), updated.snapshot.partial()), (10, true));
-    assert_eq!(updated.notes, ["there was no time to list all files: only those met so far are known"]);
+    assert_eq!(updated.notes, ["there was no time to list all files: only those found so far are known"]);
 }
 
 #[test]

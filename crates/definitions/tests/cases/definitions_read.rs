@@ -96,12 +96,12 @@ fn all_faults_of_a_file_are_told_at_once_in_its_order() {
 #[test]
 fn what_is_no_yaml_says_where() {
     one(Kind::Action, "description: a\nargs:\n\tfrom: {}\n", "3:1", "a tab cannot indent a line in YAML");
-    one(Kind::Action, "description: [a\n", "1:14", "no YAML");
+    one(Kind::Action, "description: [a\n", "1:14", "not valid YAML");
     one(
         Kind::Action,
         "description: a\nprompt: b\ndescription: c\n",
         "3:1",
-        "the key `description` stands here twice",
+        "the key `description` is given twice",
     );
     one(Kind::Action, "- a\n", "1:1", "an action is a map of keys, this is a list");
     assert!(!faults(Kind::Action, "").is_empty(), "an empty file is no action");
@@ -116,11 +116,11 @@ fn what_is_no_yaml_says_where() {
 fn faults_of_an_action_are_told_with_what_is_allowed() {
     let with = |rest: &str| format!("description: a\n{rest}\n");
     for (rest, at, words) in [
-        ("args: {Bad: {}}", "2:8", "no name of an argument"),
-        ("args: {prompt: {}}", "2:8", "cannot be called `prompt`"),
+        ("args: {Bad: {}}", "2:8", "not a valid name for an argument"),
+        ("args: {prompt: {}}", "2:8", "cannot be named `prompt`"),
         ("args: {a-b: {}, a_b: {}}", "2:17", "would both be $ARG_A_B"),
         ("args: {a: {default: 7}}", "2:11", "`default` cannot be `7`: it has to be a string"),
-        ("args: {a: {pattern: '('}}", "2:11", "no regular expression"),
+        ("args: {a: {pattern: '('}}", "2:11", "not a regular expression"),
         ("args: {a: {choices: x}}", "2:21", "takes a list"),
         ("prompt: Use {{form}}", "2:13", "there is no value `form`"),
         ("args: {from: }\nprompt: Use {{form}}", "3:13", "did you mean `from`?"),
@@ -130,16 +130,16 @@ fn faults_of_an_action_are_told_with_what_is_allowed() {
         ("validations: [{name: a}]", "2:15", "needs `run`"),
         ("validations: [{run: make, mode: strict}]", "2:33", "required, informational"),
         ("validations: [{run: make, timeout: soon}]", "2:36", "a duration from 1s to 1d"),
-        ("validations: ['echo {{a}}']", "2:21", "has no placeholders"),
+        ("validations: ['echo {{a}}']", "2:21", "cannot have placeholders"),
         ("validations: [{run: [echo, '{{a}}']}]", "2:29", "there is no value `a`"),
-        ("invariants: [{never: ['a[']}]", "2:14", "is no glob"),
+        ("invariants: [{never: ['a[']}]", "2:14", "is not a glob"),
         ("invariants: [{never: [a], only: [b]}]", "2:14", "one rule"),
         ("invariants: [{}]", "2:14", "is a sentence, or has one of"),
         ("invariants: [{max_files: -1}]", "2:26", "whole number"),
         ("automation: yolo", "2:13", "manual, review, auto"),
         ("limits: {cost: free}", "2:16", "takes a number"),
         ("limits: {parallel: 33}", "2:20", "from 1 to 32"),
-        ("actor: Not A Name", "2:8", "no name of an actor"),
+        ("actor: Not A Name", "2:8", "not a valid name for an actor"),
         ("strategist: [a]", "2:13", "an actor is a map of keys"),
     ] {
         let text = with(rest);
@@ -149,31 +149,31 @@ fn faults_of_an_action_are_told_with_what_is_allowed() {
         assert!(is_told, "{text}wanted {at} {words}\nfound {faults:#?}");
     }
     one(Kind::Action, "prompt: a\n", "1:1", "needs a `description`");
-    one(Kind::Action, &format!("description: {}\n", "x".repeat(201)), "1:14", "1 to 200 letters");
+    one(Kind::Action, &format!("description: {}\n", "x".repeat(201)), "1:14", "1 to 200 characters");
     one(Kind::Action, "description: |\n  a\n  b\n", "2:3", "one line");
 }
 
 #[test]
 fn faults_of_an_actor_are_told_with_what_is_allowed() {
     for (text, at, words) in [
-        ("nodes: {}", "1:8", "there is no node"),
+        ("nodes: {}", "1:8", "an actor needs at least one node"),
         ("description: a", "1:1", "has `nodes`, or is one node"),
         ("nodes: {a: {}}", "1:12", "node `a` does nothing"),
         ("nodes: {a: {run: x, tool: read}}", "1:12", "both `tool` and `run`"),
-        ("nodes: {'a b': {run: x}}", "1:9", "`a b` is no name for a node"),
+        ("nodes: {'a b': {run: x}}", "1:9", "`a b` is not a valid name for a node"),
         ("nodes: {a: {run: x, colour: red}}", "1:21", "no key `colour`"),
         ("nodes: {a: {run: x, nedes: [a]}}", "1:21", "did you mean `needs`?"),
-        ("nodes: {a: {run: x, needs: [c]}}", "1:29", "needs `c`, which is no node"),
+        ("nodes: {a: {run: x, needs: [c]}}", "1:29", "needs `c`, which is not a node"),
         ("nodes: {a: {run: x, needs: [b]}, b: {run: x, needs: [a]}}", "1:9", "in a circle: a → b → a"),
         ("nodes: {a: {run: x, needs: a}}", "1:28", "takes a list of texts"),
         ("nodes: {a: {run: x, on: fail}}", "1:25", "success, failure, always"),
         ("nodes: {a: {run: x, retries: 101}}", "1:30", "from 0 to 100"),
         ("nodes: {a: {run: x, timeout: 25h}}", "1:30", "from 1s to 1d"),
-        ("nodes: {a: {run: x, repeat: {until: 'true'}}}", "1:29", "a loop needs its bound"),
+        ("nodes: {a: {run: x, repeat: {until: 'true'}}}", "1:29", "a loop needs a bound"),
         ("nodes: {a: {run: x, repeat: {until: 'true', max: 21}}}", "1:50", "from 1 to 20"),
-        ("nodes: {a: {run: x, if: 'a ='}}", "1:25", "at letter 3"),
+        ("nodes: {a: {run: x, if: 'a ='}}", "1:25", "at character 3"),
         ("nodes: {a: {run: x}, b: {run: x, if: nodes.a.exit_code == 0}}", "1:38", "name it in `needs`"),
-        ("nodes: {a: {run: 'echo {{task}}'}}", "1:24", "no placeholders"),
+        ("nodes: {a: {run: 'echo {{task}}'}}", "1:24", "cannot have placeholders"),
         ("nodes: {a: {run: [echo, 5]}}", "1:25", "put it in quotes"),
         ("nodes: {a: {run: []}}", "1:18", "names no program"),
         ("nodes: {a: {run: x, cwd: ../up}}", "1:26", "a directory of the project"),
@@ -188,7 +188,7 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         (
             "nodes: {a: {tool: write_file, with: {path: 3}}}",
             "1:37",
-            "write_file does not take this: `path`: it is not",
+            "the arguments of write_file are not valid: `path`: it is not",
         ),
         ("nodes: {a: {tool: write_file, with: {path: b}}}", "1:37", "`content` is missing"),
         (
@@ -206,11 +206,11 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         (
             "nodes: {a: {actor: other, repeat: {until: 'true', max: 2}}}",
             "1:27",
-            "stands for an actor: write it at the node of that actor",
+            "is an actor, which cannot have `repeat`: put it on the node of that actor",
         ),
-        ("nodes: {a: {run: x}}\nfix: b", "2:6", "`fix` names `b`, which is no node"),
+        ("nodes: {a: {run: x}}\nfix: b", "2:6", "`fix` names `b`, which is not a node"),
         ("nodes: {a: {run: x}}\nresult: b", "2:9", "`result` names `b`"),
-        ("nodes: {a: {actor: other}}\nfix: b/x", "2:6", "`fix` names `b`, which is no node"),
+        ("nodes: {a: {actor: other}}\nfix: b/x", "2:6", "`fix` names `b`, which is not a node"),
         ("run: make\nnods: {}", "2:1", "did you mean `nodes`?"),
         ("rnu: make", "1:1", "did you mean `run`?"),
         ("nodes: {a: {model: default, output: {ok: int}}}", "1:42", "did you mean `integer`?"),
@@ -246,10 +246,10 @@ fn a_fault_within_a_text_is_told_where_it_stands() {
 fn one_fault_hides_no_other() {
     let circle = "nodes:\n  a: {run: x, needs: [b], if: 'a ='}\n  b: {run: x, needs: [a], env: {A: '{{nodes.c.text}}'}}\n  c: {rnu: x}\n";
     let faults = faults(Kind::Actor, circle);
-    for words in ["in a circle", "at letter 3", "node `c` is not settled by then", "did you mean `run`?"] {
+    for words in ["in a circle", "at character 3", "node `c` is not settled by then", "did you mean `run`?"] {
         assert!(faults.iter().any(|fault| fault.contains(words)), "{words}: {faults:#?}");
     }
-    assert!(!faults.iter().any(|fault| fault.contains("which is no node")), "{faults:#?}");
+    assert!(!faults.iter().any(|fault| fault.contains("which is not a node")), "{faults:#?}");
 
     let place = ProjectDir::new();
     place.write(
@@ -270,7 +270,7 @@ fn one_fault_hides_no_other() {
         [
             "2:14: `nobody/x`: there is no provider `nobody` ([providers.nobody]); there are openai",
             "2:32: there is no tool `raed`; did you mean `read`?",
-            "2:38: `bux.look`: your settings describe no server `bux` ([mcp.bux]); did you mean `box`?",
+            "2:38: `bux.look`: your settings define no server `bux` ([mcp.bux]); did you mean `box`?",
             "3:14: there is no actor `codx`; did you mean `codex`?",
         ]
     );
@@ -289,10 +289,10 @@ fn a_list_tells_of_actors_that_cannot_be_put_together() {
         let line = listed.into_iter().find(|line| line.name == name).unwrap();
         line.findings.first().map(|finding| finding.message.clone()).unwrap_or_default()
     };
-    assert_eq!(told(Kind::Actor, "ping"), "actors are made of each other: ping → pong → ping");
-    assert_eq!(told(Kind::Actor, "pong"), "actors are made of each other: pong → ping → pong");
+    assert_eq!(told(Kind::Actor, "ping"), "actors contain each other: ping → pong → ping");
+    assert_eq!(told(Kind::Actor, "pong"), "actors contain each other: pong → ping → pong");
     assert_eq!(told(Kind::Actor, "lost"), "there is no actor `nobody`");
-    assert_eq!(told(Kind::Action, "act"), "actors are made of each other: ping → pong → ping");
+    assert_eq!(told(Kind::Action, "act"), "actors contain each other: ping → pong → ping");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_definition_is_bounded_before_it_is_read() {
     assert!(place.library().action("bytes").unwrap_err().to_string().contains("UTF-8"));
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    assert!(place.library().action("bytes").unwrap_err().to_string().contains("no file"));
+    assert!(place.library().action("bytes").unwrap_err().to_string().contains("not a regular file"));
 }
 
 #[test]

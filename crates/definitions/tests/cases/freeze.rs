@@ -332,11 +332,11 @@ fn who_mends_in_an_actor_made_of_others_is_who_mends_there_or_whom_it_names() {
     for (actor, words) in [
         (
             "nodes: {deep: {actor: nobody}}, fix: deep",
-            "an actor in which nobody mends: name one of its nodes",
+            "an actor without a `fix` of its own: name one of its nodes",
         ),
-        ("nodes: {deep: {actor: nobody}}, fix: deep/x", "no node; `deep` has a, b"),
+        ("nodes: {deep: {actor: nobody}}, fix: deep/x", "not a node; `deep` has a, b"),
         ("nodes: {deep: {actor: alias}}, fix: deep/mian", "did you mean `deep/main`?"),
-        ("nodes: {a: {run: make}}, fix: a/x", "node `a` has no nodes: it is no actor"),
+        ("nodes: {a: {run: make}}, fix: a/x", "node `a` has no nodes: it is not an actor"),
     ] {
         let error = frozen(actor).unwrap_err().to_string();
         assert!(error.contains(words), "{actor}: {error}");

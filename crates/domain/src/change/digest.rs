@@ -1,7 +1,7 @@
 //! The digest of a changeset: one hash that two holders of the same entries agree upon.
 //!
 //! # Invariants
-//! The encoding is injective: every field is of fixed width, tagged or length-prefixed, so different entries
+//! The encoding is injective. Every field is of fixed width, tagged or length-prefixed, so different entries
 //! are different bytes, and the hash is keyed to this one use.
 
 use super::file_state::{FileState, Hash, Kind};

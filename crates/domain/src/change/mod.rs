@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. The states before and after alone say what happened; names of tools play no part.
-//!    [`ChangeDraft::between`] and [`pair_renames`] are the only makers of a draft.
+//!    [`ChangeDraft::between`] and [`pair_renames`] are the only makers of a draft; an entry can be
+//!    recorded again.
 //! 2. A rename has the content of its source, unedited. With edits it stays a delete and a create.
 //!
 //! # Not here
@@ -251,6 +252,12 @@ impl ChangeEntry {
         let NewChange { id, call, root, base, draft } = change;
         let ChangeDraft { path, op, before, after } = draft;
         ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base }
+    }
+
+    /// Returns the same change, to be recorded once more under another name.
+    pub fn recorded_again(&self, id: ChangeId) -> NewChange {
+        let ChangeEntry { call, root, path, op, before, after, base, .. } = self.clone();
+        NewChange { id, call, root, base, draft: ChangeDraft { path, op, before, after } }
     }
 
     /// Returns whether `change` is what was recorded here: the same name and the same content.

@@ -4,8 +4,8 @@
 //! 1. Neither the request nor the receipt has more than [`CONTEXT_JSON_BYTES_MAX`] bytes, whatever was asked
 //!    and found. Of a receipt the files that were left out go first, the least of them before the others;
 //!    what is counted stays.
-//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing;
-//!    files that are in are counted among `included_more`, so that the tokens add up.
+//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing.
+//!    Files that are in are counted among `included_more`, so that the tokens add up.
 //!
 //! # Not here
 //! Storing it: the stores. Whether it may be stored: the claim of the plan's owner.

@@ -6,7 +6,7 @@
 //! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no
 //!    circles.
 //! 3. Texts are bounded; what is longer is cut, and ends in `…`.
-//! 4. The name of a decision follows from its plan, its number and its time: no caller has to make one up,
+//! 4. The name of a decision follows from its plan, its number and its time. No caller has to make one up,
 //!    and decisions that were stored before decisions had names have theirs too.
 //! 5. A decision that was superseded stays as it was, and says by which.
 //!
@@ -54,6 +54,8 @@ pub enum DecisionKind {
     Recovery,
     /// A message of a person during the work.
     Guidance,
+    /// A comment of a person on a place in the changes; the question is the place, the rationale its lines.
+    Note,
     /// Back to strategize.
     Reversion,
     /// A plan below this one.
@@ -160,21 +162,21 @@ impl NewDecision {
         }
     }
 
-    /// Checks that it may be recorded under the number `seq`. `stands` returns, for a lower number from 2 on,
-    /// whether that decision was not superseded; the prompt is never superseded.
+    /// Checks that it may be recorded under the number `seq`. `is_live` returns, for a lower number from 2
+    /// on, true if that decision was not superseded. The prompt is never superseded.
     ///
     /// # Errors
-    /// Returns an error if it may not be recorded, or if `stands` fails.
+    /// Returns an error if it may not be recorded, or if `is_live` fails.
     pub fn check<E: From<DecisionInvalid>>(
         &self,
         seq: u32,
-        mut stands: impl FnMut(u32) -> Result<bool, E>,
+        mut is_live: impl FnMut(u32) -> Result<bool, E>,
     ) -> Result<(), E> {
         let mut is_before = |other: u32| match other {
             0 => Ok(false),
             1 => Ok(seq > 1),
             _ if other >= seq => Ok(false),
-            _ => stands(other),
+            _ => is_live(other),
         };
         if self.confidence.is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) {
             return Err(DecisionInvalid::Confidence.into());
@@ -199,7 +201,7 @@ impl NewDecision {
     /// Returns the decision as it is stored under the number `seq`.
     fn bounded(self, seq: u32) -> NewDecision {
         let chosen_chars_max = match self.kind {
-            DecisionKind::Guidance => GUIDANCE_CHARS_MAX,
+            DecisionKind::Guidance | DecisionKind::Note => GUIDANCE_CHARS_MAX,
             DecisionKind::Prompt
             | DecisionKind::Invariants
             | DecisionKind::Strategy

@@ -16,9 +16,10 @@ use std::ops::Range;
 
 use crate::change::file_state::{FileState, Kind};
 use crate::change::net::NetChange;
+use crate::change::selection::{ChangeChoice, TakenShare};
 use crate::merge::Region;
 
-use super::lines::{LineChange, line_changes, lines_in, push_lines, split_lines};
+use super::lines::{LineChange, line_changes, lines_in, split_lines};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: u32 = 3;
@@ -82,7 +83,7 @@ pub struct LinesChanged {
     pub deletions: u64,
 }
 
-/// The hunks of `change`, whose contents are `before` and `after`; a content that is not at hand is none, and
+/// The hunks of `change`, whose contents are `before` and `after`. A content that is not at hand is none, and
 /// the change then is whole and shows no lines.
 ///
 /// ```
@@ -112,35 +113,98 @@ pub fn hunks(before: Option<&[u8]>, after: Option<&[u8]>, change: &NetChange) ->
     }
 }
 
-/// The chosen hunks of lines applied to `before`. Numbers that no hunk has play no part.
-pub fn apply_hunks(before: &[u8], after: &[u8], chosen: &BTreeSet<u32>) -> Vec<u8> {
+/// The chosen lines applied to `before`. A removed line that is not chosen stays; an added line that is not
+/// chosen does not come.
+pub fn apply_hunks(before: &[u8], after: &[u8], choice: &ChangeChoice) -> Vec<u8> {
     let (old, new) = (split_lines(before), split_lines(after));
     let mut out = Vec::with_capacity(before.len().max(after.len()));
     let mut done = 0;
     for (group, number) in groups(line_changes(before, after)).iter().zip(1_u32..) {
-        if !chosen.contains(&number) {
-            continue;
+        match choice.hunk(number) {
+            TakenShare::None => continue,
+            TakenShare::All | TakenShare::Some => {}
         }
+        let mut line = 1;
         for change in group {
-            push_lines(&mut out, &old, done..change.before.start);
-            push_lines(&mut out, &new, change.after.clone());
-            done = change.before.end;
+            push_whole(&mut out, lines_in(&old, done..change.before.start));
+            let (removed, added) =
+                (lines_in(&old, change.before.clone()), lines_in(&new, change.after.clone()));
+            let (first_added, next) = (line + count_of(removed), line + count_of(removed) + count_of(added));
+            let kept = removed.iter().zip(line..).map(|(text, no)| (*text, !choice.is_taken(number, no)));
+            let come = added.iter().zip(first_added..).map(|(text, no)| (*text, choice.is_taken(number, no)));
+            if removed.len() == added.len() {
+                // Each new line stands where the old one did.
+                let pairs = kept.zip(come).flat_map(|(old, new)| [old, new]);
+                push_chosen(&mut out, pairs);
+            } else {
+                push_chosen(&mut out, kept.chain(come));
+            }
+            (done, line) = (change.before.end, next);
         }
     }
-    push_lines(&mut out, &old, done..u32::MAX);
+    push_whole(&mut out, lines_in(&old, done..u32::MAX));
+    out
+}
+
+fn count_of(lines: &[&[u8]]) -> u32 {
+    u32::try_from(lines.len()).unwrap_or(u32::MAX)
+}
+
+fn push_whole(out: &mut Vec<u8>, lines: &[&[u8]]) {
+    push_chosen(out, lines.iter().map(|line| (*line, true)));
+}
+
+/// Adds the lines that are wanted. A last line without a line end gets one if another line follows.
+fn push_chosen<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = (&'a [u8], bool)>) {
+    for (line, _) in lines.filter(|(_, is_wanted)| *is_wanted) {
+        if out.last().is_some_and(|byte| *byte != b'\n') {
+            out.push(b'\n');
+        }
+        out.extend_from_slice(line);
+    }
+}
+
+/// The new text of a hunk: its lines but those that it removes.
+pub fn new_text(hunk: &Hunk) -> Vec<u8> {
+    let lines = hunk.lines.iter().filter(|line| line.tag != LineTag::Removed);
+    lines.flat_map(|line| line.bytes.iter().copied()).collect()
+}
+
+/// The content `after` with another text in place of the new text of a hunk. The text gets a line end if lines
+/// follow it.
+pub fn with_new_text(after: &[u8], hunk: &Hunk, text: &[u8]) -> Vec<u8> {
+    let lines = split_lines(after);
+    let start = if hunk.new_lines > 0 { hunk.new_start.saturating_sub(1) } else { hunk.new_start };
+    let rest = lines_in(&lines, start.saturating_add(hunk.new_lines)..u32::MAX);
+    let mut out = lines_in(&lines, 0..start).concat();
+    push_chosen(&mut out, std::iter::once((text, !text.is_empty())));
+    push_whole(&mut out, rest);
+    let had_end = after.last().is_some_and(|byte| *byte == b'\n');
+    if had_end && out.last().is_some_and(|byte| *byte != b'\n') {
+        out.push(b'\n');
+    }
     out
 }
 
 /// The numbers of the hunks that have a part in these conflicts of a merge upon `before`.
 pub fn hunks_in_conflict(before: &[u8], after: &[u8], conflicts: &[Region]) -> BTreeSet<u32> {
-    let meets = |change: &LineChange, region: &Region| {
-        change.before.start <= region.base.end && region.base.start <= change.before.end
-    };
-    let in_conflict = |group: &[LineChange]| {
-        group.iter().any(|change| conflicts.iter().any(|region| meets(change, region)))
-    };
+    hunks_by_conflict(before, after, conflicts).into_iter().flatten().collect()
+}
+
+/// The same for each of the conflicts.
+pub fn hunks_by_conflict(before: &[u8], after: &[u8], conflicts: &[Region]) -> Vec<BTreeSet<u32>> {
     let groups = groups(line_changes(before, after));
-    groups.iter().zip(1_u32..).filter(|(group, _)| in_conflict(group)).map(|(_, number)| number).collect()
+    let meets = |group: &[LineChange], region: &Region| {
+        let touches = |change: &LineChange| {
+            change.before.start <= region.base.end && region.base.start <= change.before.end
+        };
+        group.iter().any(touches)
+    };
+    let numbers = |region: &Region| {
+        let met = groups.iter().zip(1_u32..).filter(|(group, _)| meets(group, region));
+        met.map(|(_, number)| number).collect()
+    };
+    conflicts.iter().map(numbers).collect()
 }
 
 /// The lines that the hunks add and remove.

@@ -7,11 +7,14 @@ pub(crate) mod hunks;
 pub(crate) mod lines;
 pub(crate) mod select_hunks;
 pub(crate) mod unified;
+pub(crate) mod words;
 
 mod quote;
 
 pub use hunks::{
-    Hunk, HunkLine, HunkPart, LineTag, LinesChanged, apply_hunks, hunks, hunks_in_conflict, lines_changed,
+    Hunk, HunkLine, HunkPart, LineTag, LinesChanged, apply_hunks, hunks, hunks_by_conflict,
+    hunks_in_conflict, lines_changed, new_text, with_new_text,
 };
 pub use select_hunks::{NarrowedChange, narrow};
 pub use unified::{unified, unified_from};
+pub use words::{ChangedWords, changed_words};

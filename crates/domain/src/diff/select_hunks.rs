@@ -1,16 +1,15 @@
-//! A change cut down to some of its hunks.
+//! A change cut down to some of its hunks and lines.
 //!
 //! # Invariants
-//! The hunks that are left out stay as they were before; those that are taken are as the plan made them.
-
-use std::collections::BTreeSet;
+//! What is left out stays as it was before; what is taken is as the plan made it.
 
 use crate::change::file_state::FileState;
 use crate::change::net::NetChange;
+use crate::change::selection::{ChangeChoice, TakenShare};
 
-use super::hunks::{HunkPart, apply_hunks, hunks};
+use super::hunks::{HunkPart, apply_hunks, hunks, in_lines};
 
-/// The rest of a change of which only some hunks are taken.
+/// The rest of a change of which only some hunks or lines are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NarrowedChange {
     /// None was taken.
@@ -26,31 +25,32 @@ pub enum NarrowedChange {
     },
 }
 
-/// Cuts `change`, whose contents are `before` and `after`, down to the hunks with the `chosen` numbers.
+/// Cuts `change`, whose contents are `before` and `after`, down to what is taken of it.
 pub fn narrow(
     change: &NetChange,
     before: Option<&[u8]>,
     after: Option<&[u8]>,
-    chosen: &BTreeSet<u32>,
+    choice: &ChangeChoice,
 ) -> NarrowedChange {
-    let hunks = hunks(before, after, change);
-    let taken = hunks.iter().filter(|hunk| chosen.contains(&hunk.number)).count();
-    if taken == 0 {
-        return NarrowedChange::Nothing;
+    match choice.share() {
+        TakenShare::None => return NarrowedChange::Nothing,
+        TakenShare::All => return NarrowedChange::Whole,
+        TakenShare::Some => {}
     }
-    let (Some(old_state), Some(new_state), Some(before), Some(after)) =
-        (change.before, change.after, before, after)
-    else {
-        return NarrowedChange::Whole;
-    };
-    if taken == hunks.len() {
-        return NarrowedChange::Whole;
-    }
-    let content = apply_hunks(before, after, chosen);
-    let mode_hunk = hunks.iter().find(|hunk| hunk.part == HunkPart::Mode);
-    let mode = match mode_hunk {
-        Some(hunk) if chosen.contains(&hunk.number) => new_state.mode,
-        Some(_) | None => old_state.mode,
+    let (content, mode) = match (change.before, change.after, before, after) {
+        (Some(old_state), Some(new_state), Some(before), Some(after)) => {
+            let hunks = hunks(Some(before), Some(after), change);
+            let mode_hunk = hunks.iter().find(|hunk| hunk.part == HunkPart::Mode);
+            let mode = match mode_hunk {
+                Some(hunk) if choice.hunk(hunk.number) == TakenShare::All => new_state.mode,
+                Some(_) | None => old_state.mode,
+            };
+            (apply_hunks(before, after, choice), mode)
+        }
+        (None, Some(new_state), _, Some(after)) if in_lines(&new_state) => {
+            (apply_hunks(&[], after, choice), new_state.mode)
+        }
+        (_, _, _, _) => return NarrowedChange::Whole,
     };
     let state = FileState::file(&content, mode);
     NarrowedChange::Part { change: NetChange { after: Some(state), ..change.clone() }, content }

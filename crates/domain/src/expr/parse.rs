@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
                 self.at += end;
                 Ok(Expr::Literal(Value::Number(number)))
             }
-            None => Err(self.flaw(format!("`{text}` is no number"))),
+            None => Err(self.flaw(format!("`{text}` is not a number"))),
         }
     }
 

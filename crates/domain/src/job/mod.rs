@@ -57,7 +57,7 @@ pub enum JobState {
     /// `not_before` has come and a slot is free; anyone by cancelling it, which is acknowledged at once.
     Queued,
     /// In by a claim. Its owner takes it out by succeeding, failing, acknowledging a cancel or releasing it.
-    /// If the owner dies, a worker takes it over when the lease is dead, and it stays in; on the fourth death
+    /// If the owner dies, a worker takes it over when the lease is dead, and it stays in. On the fourth death
     /// it is given up.
     Running,
     /// In when its owner finished the phase and no cancel was requested before. Final.
@@ -65,7 +65,7 @@ pub enum JobState {
     /// In when its owner could not finish the phase, or when its workers died four times. Final.
     Failed,
     /// In when a queued job is cancelled, or when the owner of a running one has stopped everything after a
-    /// requested cancel: this is the acknowledgement, after which the plan has no further effect. Final.
+    /// requested cancel. This is the acknowledgement, after which the plan has no further effect. Final.
     Cancelled,
 }
 
@@ -100,11 +100,11 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The reason of a cancel that stops a job so that its plan can begin again with another strategy: the plan
+/// The reason of a cancel that stops a job so that its plan can begin again with another strategy. The plan
 /// has failed by it, and is not cancelled.
 pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
 
-/// The reason of a cancel that stops an apply because the person who asked for it does not want it now: the
+/// The reason of a cancel that stops an apply because the person who asked for it does not want it now. The
 /// plan is as it was.
 pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
 

@@ -51,7 +51,7 @@ pub enum MergePlacement {
 }
 
 impl MergeSides {
-    /// The sides of `change`. `now` is the state at the path that it was made upon; `there`, which counts for
+    /// The sides of `change`. `now` is the state at the path that it was made upon. `there`, which counts for
     /// a move only, is the state at the path that it moves to.
     pub fn from_change(change: &NetChange, now: Option<FileState>, there: Option<FileState>) -> MergeSides {
         let place =

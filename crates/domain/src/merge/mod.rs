@@ -48,6 +48,11 @@ pub enum Merge {
 /// assert!(matches!(merge(base, b"a\nx\nc\n", b"a\ny\nc\n"), Merge::Conflict(_)));
 /// ```
 pub fn merge(base: &[u8], now: &[u8], plan: &[u8]) -> Merge {
+    merge_taking(base, now, plan, |_| false)
+}
+
+/// The same, with the plan's lines wherever both changed the same lines and `is_taken` says so.
+pub fn merge_taking(base: &[u8], now: &[u8], plan: &[u8], is_taken: impl Fn(&Region) -> bool) -> Merge {
     if now == plan || base == plan {
         return Merge::Same;
     }
@@ -69,7 +74,14 @@ pub fn merge(base: &[u8], now: &[u8], plan: &[u8]) -> Merge {
             {
                 push_lines(&mut merged, &now_lines, now);
             }
-            (Some(now), Some(plan)) => conflicts.push(Region { base: cluster.base, now, plan }),
+            (Some(now), Some(plan)) => {
+                let region = Region { base: cluster.base, now, plan };
+                if is_taken(&region) {
+                    push_lines(&mut merged, &plan_lines, region.plan);
+                } else {
+                    conflicts.push(region);
+                }
+            }
             (None, None) => {}
         }
     }

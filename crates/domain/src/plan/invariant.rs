@@ -91,7 +91,7 @@ pub struct InvariantViolation {
 }
 
 impl Invariant {
-    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules,
+    /// Reads what a person typed. `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules,
     /// whatever the case and the spaces round the word; all else is a sentence.
     ///
     /// # Errors
@@ -99,8 +99,9 @@ impl Invariant {
     /// its word.
     pub fn parse(text: &str, scope: InvariantScope) -> Result<Invariant, String> {
         let text = text.trim();
-        let count =
-            |digits: &str| digits.trim().parse::<u64>().map_err(|_| format!("`{digits}` is no whole number"));
+        let count = |digits: &str| {
+            digits.trim().parse::<u64>().map_err(|_| format!("`{digits}` is not a whole number"))
+        };
         let said = text.split_once('=').map(|(word, value)| (word.trim().to_lowercase(), value));
         let rule = match said.as_ref().map(|(word, value)| (word.as_str(), *value)) {
             Some(("never", globs)) => Some(InvariantRule::Never(split_globs(globs))),
@@ -109,7 +110,7 @@ impl Invariant {
             Some(("max_lines", digits)) => Some(InvariantRule::MaxLines(count(digits)?)),
             // A rule that only models would read prevents nothing.
             Some((word, _)) => match nearest(&word.replace(['-', ' '], "_"), RULES) {
-                Some(meant) => return Err(format!("`{word}=` is no rule; did you mean `{meant}=`?")),
+                Some(meant) => return Err(format!("`{word}=` is not a rule; did you mean `{meant}=`?")),
                 None => None,
             },
             None => None,
@@ -179,9 +180,10 @@ impl InvariantRule {
     pub fn flaws(&self) -> Vec<String> {
         let globs = self.globs();
         let wrong = globs.iter().filter_map(|glob| Some((glob, InvariantGlob::parse(glob, None).err()?)));
-        let mut flaws: Vec<String> = wrong.map(|(glob, why)| format!("`{glob}` is no glob: {why}")).collect();
+        let mut flaws: Vec<String> =
+            wrong.map(|(glob, why)| format!("`{glob}` is not a glob: {why}")).collect();
         if globs.is_empty() && matches!(self, InvariantRule::Never(_) | InvariantRule::Only(_)) {
-            flaws.push("there is no glob".to_owned());
+            flaws.push("there is not a glob".to_owned());
         }
         flaws
     }

@@ -8,7 +8,9 @@
 //! 4. A move that is asked for again is known by its job, and done once.
 //! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A
 //!    revert is always decided by a reversion, to which all decisions before it but the prompt give way.
-//! 6. A plan is not moved while an apply of it is sealed and has not ended: the process that writes the files
+//! 6. Changes that come with a move are recorded in its step, as one ended call of the attempt that it leads
+//!    to: a revision starts with the changes of the last attempt, a person rolls changes back or edits them.
+//! 7. A plan is not moved while an apply of it is sealed and has not ended. The process that writes the files
 //!    may be slow, or be taken for dead, and comes to an end all the same.
 //!
 //! # Not here
@@ -21,9 +23,12 @@ use serde_json::Value;
 
 use super::phase::Phase;
 use super::{BadTransition, Initiator, Plan, PlanEvent, PlanTransitionRejection};
+use crate::change::NewChange;
+use crate::change::changeset::ChangesetError;
 use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
-use crate::id::PlanId;
+use crate::id::{CallNumber, ChangesetId, PlanId};
 use crate::job::{Job, JobTransitionRejection, NewJob};
+use crate::record::tool_call::{CallEnd, NewCall, ToolCall};
 use crate::time::{Ms, WallMs};
 
 /// The reason why a plan was not made or not moved.
@@ -45,11 +50,14 @@ pub enum PlanMoveError {
     #[error(transparent)]
     Job(#[from] JobTransitionRejection),
     /// The id names another plan already.
-    #[error("plan {plan} exists already and was asked to do something else")]
+    #[error("plan {plan} already exists with another task")]
     IdTaken {
         /// The id.
         plan: PlanId,
     },
+    /// The changes that come with it cannot be recorded.
+    #[error(transparent)]
+    Changes(#[from] ChangesetError),
 }
 
 impl From<DecisionInvalid> for PlanMoveError {
@@ -63,7 +71,7 @@ impl From<DecisionInvalid> for PlanMoveError {
 pub struct ManualTransition {
     /// The version that the mover has seen.
     pub version: u64,
-    /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
+    /// Advance, Reapply, Retry, Again, Revert, Revise, Amend, Accept; or Cancel of a plan without a live job.
     pub event: PlanEvent,
     /// The job that the move queues.
     pub job: Option<NewJob>,
@@ -71,6 +79,30 @@ pub struct ManualTransition {
     pub request: Value,
     /// The decisions that go with the move: a reversion, a person's guidance.
     pub decisions: Vec<NewDecision>,
+    /// The changes that go with the move.
+    pub record: Option<MoveRecord>,
+}
+
+/// Changes that are recorded with a move, as a call that has ended. No job makes them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoveRecord {
+    /// The name of their changeset, which is new.
+    pub changeset: ChangesetId,
+    /// The call; its attempt is the one that the move leads to.
+    pub call: NewCall,
+    /// The end of the call.
+    pub end: CallEnd,
+    /// The changes, in order; their call is the one that is recorded.
+    pub changes: Vec<NewChange>,
+}
+
+impl MoveRecord {
+    /// Returns the call under its number, and the changes as they are recorded for the moved plan.
+    pub fn resolve(&self, moved: &Plan, no: CallNumber, wall: WallMs) -> (ToolCall, Vec<NewChange>) {
+        let call = NewCall { attempt: moved.attempt, ..self.call.clone() };
+        let changes = self.changes.iter().cloned().map(|change| NewChange { call: no, ..change });
+        (ToolCall::ended(moved.id, no, call, self.end.clone(), wall), changes.collect())
+    }
 }
 
 /// The decisions that come with a transition.
@@ -172,7 +204,10 @@ impl ManualTransition {
             | PlanEvent::Withdraw
             | PlanEvent::Retry
             | PlanEvent::Again
-            | PlanEvent::Revert => JobTransitionRejection::Sealed,
+            | PlanEvent::Revert
+            | PlanEvent::Revise
+            | PlanEvent::Amend
+            | PlanEvent::Accept => JobTransitionRejection::Sealed,
         }
     }
 }
@@ -186,6 +221,9 @@ impl PlanEvent {
             | PlanEvent::Retry
             | PlanEvent::Again
             | PlanEvent::Revert
+            | PlanEvent::Revise
+            | PlanEvent::Amend
+            | PlanEvent::Accept
             | PlanEvent::Cancel => true,
             PlanEvent::Start
             | PlanEvent::Release

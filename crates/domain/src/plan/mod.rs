@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.
 //! 2. `version` grows by one with every move and every undo; `attempt` = 1 + reversions + times executed
-//!    again.
+//!    again + revisions.
 //! 3. A plan is reverted at most [`REVERSIONS_MAX`] times.
 //! 4. What a plan was asked to do never changes after it was created.
 //!
@@ -33,7 +33,9 @@ pub mod validation;
 
 pub use initiator::Initiator;
 pub use job_effects::follow;
-pub use manual_transition::{ManualTransition, PlanMoveError, TransitionDecisions, TransitionResult};
+pub use manual_transition::{
+    ManualTransition, MoveRecord, PlanMoveError, TransitionDecisions, TransitionResult,
+};
 pub use node_path::NodePath;
 pub use spec::{
     ByteText, CommandLine, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, IsolationOptions,
@@ -115,7 +117,7 @@ pub struct Plan {
     pub projects: Vec<ProjectLink>,
     /// Its state.
     pub state: PlanState,
-    /// Counted from 1; a new one with each revert and each execution again.
+    /// Counted from 1; a new one with each revert, revision and execution again.
     pub attempt: u32,
     /// The number of its reversions to strategize.
     pub reversions: u8,
@@ -203,7 +205,7 @@ impl Plan {
     ) -> Result<Plan, PlanTransitionRejection> {
         let state = self.state.next(event)?;
         let (attempts, reversions) = match event {
-            PlanEvent::Again => (1, 0),
+            PlanEvent::Again | PlanEvent::Revise => (1, 0),
             PlanEvent::Revert if self.reversions >= REVERSIONS_MAX => {
                 return Err(PlanTransitionRejection::ReversionsSpent);
             }
@@ -218,7 +220,9 @@ impl Plan {
             | PlanEvent::Reapply
             | PlanEvent::Withdraw
             | PlanEvent::Retry
-            | PlanEvent::Cancel => (0, 0),
+            | PlanEvent::Cancel
+            | PlanEvent::Amend
+            | PlanEvent::Accept => (0, 0),
         };
         Ok(Plan {
             state,

@@ -320,6 +320,9 @@ pub struct PlanSpec {
     /// values.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub keys: BTreeSet<String>,
+    /// The name of the batch that it was made with; `None` if it was made alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
 }
 
 /// The instructions of a project for its agents: its `AGENTS.md`.

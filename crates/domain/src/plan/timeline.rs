@@ -92,7 +92,7 @@ mod tests {
         let (mut state, mut attempt) = (PlanState::FIRST, 1);
         for (n, event) in (1..).zip(events) {
             let to = state.next(*event).unwrap();
-            attempt += u32::from(matches!(event, PlanEvent::Again | PlanEvent::Revert));
+            attempt += u32::from(matches!(event, PlanEvent::Again | PlanEvent::Revert | PlanEvent::Revise));
             let data = json!({ "from": state.to_string(), "to": to.to_string(), "attempt": attempt });
             records.push(EventRecord { n, at: WallMs(n * 1_000), kind: EventKind::PlanMoved, data });
             state = to;

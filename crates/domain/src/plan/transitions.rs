@@ -1,9 +1,11 @@
 //! The events that move a plan, and the state to which each leads: the one transition table of plans.
 //!
 //! # Invariants
-//! 1. `applied` and `cancelled` are final: no event leaves them.
-//! 2. The only way back is [`PlanEvent::Revert`], to the beginning of strategize; and
-//!    [`PlanEvent::Withdraw`], by which an apply that wrote nothing has never been asked for.
+//! 1. `applied` is final: no event leaves it. `cancelled` is final for the run; the changes that it left
+//!    can be continued ([`PlanEvent::Revise`]) or taken as they are ([`PlanEvent::Accept`]).
+//! 2. The ways back are [`PlanEvent::Revert`], to the beginning of strategize; [`PlanEvent::Revise`], to
+//!    a new attempt of execute on top of the changes so far; and [`PlanEvent::Withdraw`], by which an
+//!    apply that wrote nothing has never been asked for.
 //!
 //! # Not here
 //! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan)
@@ -42,6 +44,12 @@ pub enum PlanEvent {
     Revert,
     /// Stopped for good.
     Cancel,
+    /// Execute once more, as a new attempt that starts from the changes of the last one.
+    Revise,
+    /// A person changed the result without running the plan: rolled changes back, or edited them.
+    Amend,
+    /// A person takes the changes of a run that failed or was stopped as they are.
+    Accept,
 }
 
 /// An event that the plan's state does not allow.
@@ -94,7 +102,17 @@ const fn in_strategize(work: WorkState, event: PlanEvent) -> Option<PlanState> {
             WorkState::Cancelled,
             E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert | E::Cancel,
         )
-        | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw | E::Again) => None,
+        | (
+            _,
+            E::Applied
+            | E::Constrain
+            | E::Reapply
+            | E::Withdraw
+            | E::Again
+            | E::Revise
+            | E::Amend
+            | E::Accept,
+        ) => None,
     }
 }
 
@@ -107,7 +125,13 @@ const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
         (WorkState::Processing, E::Complete) => Some(Execute(WorkState::Complete)),
         (WorkState::Processing, E::Fail) => Some(Execute(WorkState::Errored)),
         (WorkState::Complete, E::Advance) => Some(Apply(ApplyState::Queued)),
-        (WorkState::Complete, E::Again) | (WorkState::Errored, E::Retry) => Some(Execute(WorkState::Queued)),
+        (WorkState::Complete, E::Again)
+        | (WorkState::Errored, E::Retry)
+        | (WorkState::Complete | WorkState::Errored | WorkState::Cancelled, E::Revise) => {
+            Some(Execute(WorkState::Queued))
+        }
+        (WorkState::Complete | WorkState::Errored | WorkState::Cancelled, E::Amend) => Some(Execute(work)),
+        (WorkState::Errored | WorkState::Cancelled, E::Accept) => Some(Execute(WorkState::Complete)),
         (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
         (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
             Some(Execute(WorkState::Cancelled))
@@ -131,6 +155,8 @@ const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
             | E::Revert
             | E::Cancel,
         )
+        | (WorkState::Queued | WorkState::Processing, E::Revise | E::Amend)
+        | (WorkState::Queued | WorkState::Processing | WorkState::Complete, E::Accept)
         | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw) => None,
     }
 }
@@ -148,6 +174,11 @@ const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
         (A::Processing, E::Constrain) => Some(Apply(A::Constrained)),
         (A::Processing, E::Fail) => Some(Apply(A::Errored)),
         (A::Constrained | A::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
+        (A::Constrained | A::Errored | A::Cancelled, E::Revise) => Some(Execute(WorkState::Queued)),
+        (A::Constrained | A::Errored, E::Amend) | (A::Cancelled, E::Accept) => {
+            Some(Execute(WorkState::Complete))
+        }
+        (A::Cancelled, E::Amend) => Some(Apply(A::Cancelled)),
         (A::Queued | A::Processing, E::Withdraw) => Some(Execute(WorkState::Complete)),
         (A::Queued | A::Processing | A::Constrained | A::Errored, E::Cancel) => Some(Apply(A::Cancelled)),
         (A::Queued, E::Release | E::Fail | E::Applied | E::Constrain | E::Reapply | E::Retry | E::Revert)
@@ -167,13 +198,15 @@ const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
             | E::Cancel,
         )
         | (A::Constrained | A::Errored | A::Applied | A::Cancelled, E::Withdraw)
+        | (A::Queued | A::Processing | A::Applied, E::Revise | E::Amend)
+        | (A::Queued | A::Processing | A::Applied | A::Constrained | A::Errored, E::Accept)
         | (_, E::Complete | E::Advance | E::Again) => None,
     }
 }
 
 impl PlanEvent {
     /// All of them.
-    pub const ALL: [PlanEvent; 13] = [
+    pub const ALL: [PlanEvent; 16] = [
         PlanEvent::Start,
         PlanEvent::Release,
         PlanEvent::Complete,
@@ -187,6 +220,9 @@ impl PlanEvent {
         PlanEvent::Again,
         PlanEvent::Revert,
         PlanEvent::Cancel,
+        PlanEvent::Revise,
+        PlanEvent::Amend,
+        PlanEvent::Accept,
     ];
 
     /// The event with this name.
@@ -210,6 +246,9 @@ impl PlanEvent {
             PlanEvent::Again => "again",
             PlanEvent::Revert => "revert",
             PlanEvent::Cancel => "cancel",
+            PlanEvent::Revise => "revise",
+            PlanEvent::Amend => "amend",
+            PlanEvent::Accept => "accept",
         }
     }
 }

@@ -4,9 +4,13 @@ use super::apply::ApplyRecord;
 use super::decisions::PriorDecisions;
 use super::event_draft;
 use super::{PlanRecord, wall};
+use crate::change::changeset::{ChangesetEnding, ChangesetError, Changesets, ClosedChangeset};
 use crate::decision::{Decision, NewDecision};
 use crate::job::{JobTransitionRejection, NewJob};
-use crate::plan::{Initiator, ManualTransition, NewPlan, Plan, PlanEvent, PlanMoveError, TransitionResult};
+use crate::plan::{
+    Initiator, ManualTransition, MoveRecord, NewPlan, Plan, PlanEvent, PlanMoveError, TransitionResult,
+};
+use crate::record::tool_call::ToolCall;
 use crate::time::Ms;
 
 impl PlanRecord {
@@ -43,7 +47,7 @@ impl PlanRecord {
         Ok(plan)
     }
 
-    /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for; the same
+    /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for. The same
     /// again returns the present plan.
     ///
     /// # Errors
@@ -64,14 +68,44 @@ impl PlanRecord {
             TransitionResult::Now { plan, job } => {
                 let decided = asked.decisions(&plan, by);
                 let made = self.prepare_manual_decisions(plan.id, &decided, now)?;
+                let recorded = match &asked.record {
+                    Some(record) => Some(self.prepare_record(&plan, record, now)?),
+                    None => None,
+                };
                 self.keep_moved((*plan).clone(), asked.event, by, now);
                 self.keep_by_hand(&decided, &made, now);
+                if let Some(recorded) = recorded {
+                    self.keep_record(recorded, now);
+                }
                 if let Some(job) = job {
                     self.keep_queued(job, now);
                 }
                 Ok(*plan)
             }
         }
+    }
+
+    /// Returns the changesets with what comes with a move, without storing it.
+    fn prepare_record(
+        &self,
+        moved: &Plan,
+        record: &MoveRecord,
+        now: Ms,
+    ) -> Result<(Changesets, ToolCall, ClosedChangeset), ChangesetError> {
+        let (call, changes) = record.resolve(moved, self.next_call(moved.attempt), wall(now));
+        let mut changesets = self.changesets.clone();
+        changesets.start_in(moved.attempt, record.changeset)?;
+        changesets.record_all(record.changeset, changes)?;
+        let closed = changesets.close(record.changeset)?;
+        Ok((changesets, call, closed))
+    }
+
+    fn keep_record(&mut self, (changesets, call, closed): (Changesets, ToolCall, ClosedChangeset), now: Ms) {
+        self.changesets = changesets;
+        self.tell([event_draft::tool_started(&call)], now);
+        self.tell(event_draft::tool_finished(&call, closed.entries as usize), now);
+        self.tell([event_draft::changeset_closed(&closed, ChangesetEnding::Closed)], now);
+        self.calls.insert((call.new.attempt, call.no), call);
     }
 
     /// Stores the plan after `event`.

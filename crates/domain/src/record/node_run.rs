@@ -1,9 +1,9 @@
 //! A node's run: how one node of an actor's graph ended, and what it left for those that need it.
 //!
 //! # Invariants
-//! 1. Of one plan there is at most one run for an attempt, a phase and a path: it is written when the node
+//! 1. Of one plan there is at most one run for an attempt, a phase and a path. It is written when the node
 //!    has settled, in the step that ends its last call.
-//! 2. A run that succeeded or was skipped stays as it is; a plan that is resumed does the others again, and
+//! 2. A run that succeeded or was skipped stays as it is. A plan that is resumed does the others again, and
 //!    their new run takes the place of the old one.
 //! 3. `text` has at most [`NODE_TEXT_BYTES_MAX`] bytes: its head and its tail.
 //!

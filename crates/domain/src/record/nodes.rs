@@ -9,7 +9,7 @@ use crate::job::LeaseLost;
 use crate::time::Ms;
 
 impl PlanRecord {
-    /// Stores the ends of nodes of the owner; of a node that ended before in the same attempt and phase, the
+    /// Stores the ends of nodes of the owner. Of a node that ended before in the same attempt and phase, the
     /// new run takes the place of the old one.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub enum ReserveError {
     #[error(transparent)]
     Limit(#[from] LimitReached),
     /// The id names another spend already.
-    #[error("{spend} names something else that was spent")]
+    #[error("the spend {spend} already exists with other values")]
     IdTaken {
         /// The id.
         spend: SpendId,

@@ -11,7 +11,7 @@ use super::{MarkLayout, Redactor, text_of};
 impl Redactor {
     /// Redacts the lines of `hunks` of `change`, whose contents are `before` and `after`, and says whether
     /// there was a secret in any. Secrets are found in the whole contents, so that those are seen too that
-    /// begin outside of a hunk; each hunk retains its lines, however many a secret has.
+    /// begin outside of a hunk. Each hunk retains its lines, however many a secret has.
     pub fn redact_hunks(
         &self,
         change: &NetChange,

@@ -21,7 +21,7 @@ const SECRET_KEYS: [&str; 8] =
 /// Such a key to its end, and the separator between it and its value.
 const KEY_AND_SEPARATOR: &str = r#"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
 
-/// Limits how far a list is read, and how far a line is looked at for a bare value: a whole file may be one
+/// Limits how far a list is read, and how far a line is looked at for a bare value. A whole file may be one
 /// line.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 const LINE_BYTES_MAX: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Secrets are not shown: each is replaced by a mark, and a mark is replaced by its secret again when the
+//! Secrets are not shown. Each is replaced by a mark, and a mark is replaced by its secret again when the
 //! text is written back to the file that has it.
 //!
 //! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.
-//! 2. The same secret has the same mark under the same key, so texts can still be compared; without the key
-//!    a mark discloses nothing of its secret.
+//! 2. The same secret has the same mark under the same key, so texts can still be compared. Without the key a
+//!    mark discloses nothing of its secret.
 //! 3. `restore` gives back exactly what `redact` took, or fails: no mark is ever written over a secret.
 //!
 //! # Not here

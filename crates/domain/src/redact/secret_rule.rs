@@ -1,7 +1,7 @@
 //! Patterns of secrets that are compiled when a text first calls for them.
 //!
 //! Compiling all patterns takes milliseconds, as long as the rest of a short command. A short text is
-//! therefore looked at for words first: a pattern is compiled only if one of the words is there without which
+//! therefore looked at for words first. A pattern is compiled only if one of the words is there without which
 //! it cannot match. A long text is searched for all patterns at once.
 //!
 //! # Invariants

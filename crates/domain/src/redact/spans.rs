@@ -17,7 +17,7 @@ impl SecretSpan {
     }
 }
 
-/// Rising and apart. Those that overlap become one, so that no rest of a secret stays; it has the kind of the
+/// Rising and apart. Those that overlap become one, so that no rest of a secret stays. It has the kind of the
 /// first, of the longer of two that begin together, of the one found first of two alike.
 pub(super) fn join_spans(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
     spans.sort_by_key(|span| (span.range.start, std::cmp::Reverse(span.range.end)));

@@ -6,7 +6,7 @@
 //! # Invariants
 //! 1. One pass: a value is put in as it is, whatever it holds.
 //! 2. What [`Template`] prints is read back as the same template.
-//! 3. A value is never taken for an option: a word of an argv that begins with a placeholder and becomes one
+//! 3. A value is never taken for an option. A word of an argv that begins with a placeholder and becomes one
 //!    that begins with `-` is refused, unless `--` comes before it.
 //!
 //! # Not here
@@ -74,7 +74,7 @@ pub enum ExpandError {
     #[error(transparent)]
     Flaw(#[from] TemplateFlaw),
     /// Bytes that are no text cannot hold a placeholder.
-    #[error("an argument is no text")]
+    #[error("an argument is not a text")]
     NoText,
 }
 

@@ -22,7 +22,7 @@ pub enum PathFlaw {
     #[error("names no value")]
     Empty,
     /// A letter that no path has.
-    #[error("is no path of a value: names have letters, digits, `_` and `-`, with `.` between them")]
+    #[error("is not a path of a value: names have letters, digits, `_` and `-`, with `.` between them")]
     Letter,
     /// Longer than any path.
     #[error("is too long for the path of a value")]

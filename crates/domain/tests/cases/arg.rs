@@ -107,12 +107,12 @@ fn a_default_is_taken_and_held_to_the_rules() {
 #[test]
 fn a_declaration_that_makes_no_sense_says_why() {
     for (arg, why) in [
-        (Arg { pattern: Some("(".to_owned()), ..Arg::default() }, "no regular expression"),
+        (Arg { pattern: Some("(".to_owned()), ..Arg::default() }, "not a regular expression"),
         (Arg { pattern: Some("a".to_owned()), ..of(ArgType::Number) }, "for a string or a list"),
         (Arg { min: Some(2.0), max: Some(1.0), ..Arg::default() }, "above"),
         (Arg { min: Some(2.0), ..of(ArgType::Boolean) }, "not for a boolean"),
         (Arg { choices: vec![json!("a")], ..of(ArgType::Integer) }, "a choice"),
-        (Arg { pattern: Some("x{9999}{9999}".to_owned()), ..Arg::default() }, "no regular expression"),
+        (Arg { pattern: Some("x{9999}{9999}".to_owned()), ..Arg::default() }, "not a regular expression"),
     ] {
         let flaws = arg.flaws();
         assert!(matches!(&flaws[..], [flaw] if flaw.contains(why)), "{why}: {flaws:?}");

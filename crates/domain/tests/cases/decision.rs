@@ -176,6 +176,7 @@ fn a_revert_is_decided_and_all_but_the_prompt_gives_way_to_it() {
     let fence = claim.fence;
     record.apply_job_event(claim.job, &JobEvent::Succeed { fence }, Ms(4)).unwrap();
     let revert = |record: &PlanRecord, job: u128, decisions: Vec<NewDecision>| ManualTransition {
+        record: None,
         version: record.row().unwrap().version,
         event: PlanEvent::Revert,
         job: Some(NewJob {

@@ -100,7 +100,7 @@ fn what_is_no_condition_says_where_and_what_was_meant() {
         ("1 < n < 5", 7, "do not follow each other"),
         ("'abc", 0, "does not end"),
         ("'a\\x'", 0, "no escape"),
-        ("1.2.3", 0, "no number"),
+        ("1.2.3", 0, "not a number"),
         ("a..b", 0, "names no value"),
         ("[1 2]", 3, "`,` is missing"),
     ] {

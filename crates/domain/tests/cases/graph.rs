@@ -238,8 +238,8 @@ fn what_is_no_graph_says_why() {
     assert_eq!(
         flaws(&[step("survey", &[], on), step("code", &["surve"], on), step("z", &["what"], on)]),
         [
-            "node `code` needs `surve`, which is no node; did you mean `survey`?",
-            "node `z` needs `what`, which is no node"
+            "node `code` needs `surve`, which is not a node; did you mean `survey`?",
+            "node `z` needs `what`, which is not a node"
         ]
     );
     assert_eq!(

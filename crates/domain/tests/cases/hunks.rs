@@ -43,6 +43,93 @@ fn shown(hunk: &Hunk) -> String {
     text
 }
 
+/// The choice of the hunks with these numbers, all lines of them.
+fn only_hunks(lines: &[u32], numbers: &[u32]) -> ChangeChoice {
+    let mut choice = ChangeChoice::new(lines, false);
+    numbers.iter().for_each(|number| choice.set_hunk(*number, true));
+    choice
+}
+
+/// What becomes of `before` if the lines of the only hunk that `taken` names come.
+fn with_lines(before: &str, after: &str, taken: &str) -> String {
+    let hunks = hunks_of(before, after);
+    let lines = selectable_lines(&edit(before, after), &hunks);
+    let mut choice = ChangeChoice::new(&lines, false);
+    choice.set_lines(1, &taken.parse().unwrap(), true);
+    String::from_utf8(apply_hunks(before.as_bytes(), after.as_bytes(), &choice)).unwrap()
+}
+
+#[test]
+fn single_lines_are_taken_and_the_others_stay_as_they_were() {
+    let (before, after) = ("a\nb\nc\n", "a\nB\nnew\nc\n");
+    // -b +B +new
+    assert_eq!(with_lines(before, after, "1-3"), after);
+    assert_eq!(with_lines(before, after, "1-2"), "a\nB\nc\n");
+    assert_eq!(with_lines(before, after, "2"), "a\nb\nB\nc\n");
+    assert_eq!(with_lines(before, after, "1"), "a\nc\n");
+    assert_eq!(with_lines(before, after, "3"), "a\nb\nnew\nc\n");
+    // -a -b +A +B: each new line comes where the old one was.
+    assert_eq!(with_lines("a\nb\n", "A\nB\n", "1,3"), "A\nb\n");
+    assert_eq!(with_lines("a\nb\n", "A\nB\n", "2,4"), "a\nB\n");
+}
+
+#[test]
+fn a_last_line_without_a_line_end_is_never_joined_with_another() {
+    assert_eq!(with_lines("a\nb", "a\nc\nd", "2"), "a\nb\nc\n");
+    assert_eq!(with_lines("a\nb", "a\nc\nd", "2-3"), "a\nb\nc\nd");
+    assert_eq!(with_lines("a", "b", "2"), "a\nb");
+}
+
+#[test]
+fn the_new_text_of_a_hunk_is_replaced_and_nothing_else() {
+    let before = numbered(30);
+    let after = before.replace("\n5\n", "\nfive\n").replace("\n25\n", "\n");
+    let hunks = hunks_of(&before, &after);
+    assert_eq!(new_text(&hunks[0]), b"2\n3\n4\nfive\n6\n7\n8\n");
+    let edited = |hunk: usize, text: &str| {
+        String::from_utf8(with_new_text(after.as_bytes(), &hunks[hunk], text.as_bytes())).unwrap()
+    };
+    for (number, hunk) in hunks.iter().enumerate() {
+        let same = String::from_utf8(new_text(hunk)).unwrap();
+        assert_eq!(edited(number, &same), after);
+        assert_eq!(edited(number, same.trim_end()), after, "a line end that an editor left out is put back");
+    }
+    assert_eq!(edited(0, "2\n3\n4\nFUENF\nmore\n6\n7\n8\n"), after.replace("five\n", "FUENF\nmore\n"));
+    assert_eq!(edited(0, ""), after.replace("2\n3\n4\nfive\n6\n7\n8\n", ""));
+    let gone = hunks_of("a\n", "");
+    assert_eq!(with_new_text(b"", &gone[0], b"b\n"), b"b\n");
+    let bare = hunks_of("a\nb", "a\nc");
+    assert_eq!(with_new_text(b"a\nc", &bare[0], b"a\nd"), b"a\nd", "no line end where there was none");
+}
+
+#[test]
+fn a_new_file_can_be_had_in_part() {
+    let created = net(None, Some(FileState::file(b"a\nb\nc\n", 0o755)));
+    let after: Option<&[u8]> = Some(b"a\nb\nc\n");
+    let lines = selectable_lines(&created, &hunks(None, after, &created));
+    assert_eq!(lines, [3]);
+    let mut choice = ChangeChoice::new(&lines, true);
+    choice.set_lines(1, &"2".parse().unwrap(), false);
+    let NarrowedChange::Part { change, content } = narrow(&created, None, after, &choice) else {
+        panic!("it is parted")
+    };
+    assert_eq!((content.as_slice(), change.after), (&b"a\nc\n"[..], Some(FileState::file(b"a\nc\n", 0o755))));
+    let deleted = net(Some(FileState::file(b"a\n", 0o644)), None);
+    assert_eq!(selectable_lines(&deleted, &hunks(Some(b"a\n"), None, &deleted)), [0]);
+}
+
+#[test]
+fn the_plans_lines_can_win_over_one_conflict_and_not_over_another() {
+    let (base, now, plan) = ("1\n2\n3\n4\n5\n", "one\n2\n3\n4\nfive\nsix\n", "eins\n2\nDREI\n4\nfuenf\n");
+    let merged = |takes: &dyn Fn(&Region) -> bool| {
+        merge_taking(base.as_bytes(), now.as_bytes(), plan.as_bytes(), takes)
+    };
+    let Merge::Conflict(left) = merged(&|region| region.base.start == 0) else { panic!("one is left") };
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].now, 4..6);
+    assert_eq!(merged(&|_| true), Merge::Merged(b"eins\n2\nDREI\n4\nfuenf\n".to_vec()));
+}
+
 fn numbered(count: u32) -> String {
     (1..=count).map(|line| format!("{line}\n")).collect()
 }
@@ -117,8 +204,9 @@ fn a_mode_that_changed_along_is_the_last_hunk() {
         hunks(Some(before), Some(after), &change).iter().map(|hunk| (hunk.number, hunk.part)).collect();
     assert_eq!(parts, [(1, HunkPart::Lines), (2, HunkPart::Lines), (3, HunkPart::Mode)]);
 
-    let narrowed =
-        |chosen: &[u32]| narrow(&change, Some(before), Some(after), &chosen.iter().copied().collect());
+    let lines = selectable_lines(&change, &hunks(Some(before), Some(after), &change));
+    assert_eq!(lines, [2, 2, 0]);
+    let narrowed = |taken: &[u32]| narrow(&change, Some(before), Some(after), &only_hunks(&lines, taken));
     let part = |content: String, mode| {
         let state = FileState::file(content.as_bytes(), mode);
         NarrowedChange::Part {
@@ -133,7 +221,7 @@ fn a_mode_that_changed_along_is_the_last_hunk() {
     assert_eq!(narrowed(&[2]), part(numbered(20).replace("\n19\n", "\ny\n"), 0o644));
     assert_eq!(narrowed(&[1, 3]), part(numbered(20).replace("\n2\n", "\nx\n"), 0o755));
     let created = net(None, Some(FileState::file(b"a", 0o644)));
-    assert_eq!(narrow(&created, None, Some(b"a"), &BTreeSet::from([1])), NarrowedChange::Whole);
+    assert_eq!(narrow(&created, None, Some(b"a"), &ChangeChoice::new(&[1], true)), NarrowedChange::Whole);
 }
 
 #[test]
@@ -146,6 +234,7 @@ fn a_conflict_is_addressed_by_its_hunk() {
     assert_eq!(hunks_in_conflict(base, plan, &regions), BTreeSet::from([2, 3]));
     assert_eq!(hunks_in_conflict(base, plan, &regions[..1]), BTreeSet::from([2]));
     assert_eq!(hunks_in_conflict(base, plan, &[]), BTreeSet::new());
+    assert_eq!(hunks_by_conflict(base, plan, &regions), [BTreeSet::from([2]), BTreeSet::from([3])]);
 }
 
 #[test]
@@ -173,11 +262,13 @@ proptest! {
         let numbers: Vec<u32> = hunks.iter().map(|hunk| hunk.number).collect();
         prop_assert_eq!(&numbers, &(1..=numbers.len() as u32).collect::<Vec<_>>());
         let (old, new) = (before.as_bytes(), after.as_bytes());
-        prop_assert_eq!(apply_hunks(old, new, &numbers.iter().copied().collect()), new);
-        prop_assert_eq!(apply_hunks(old, new, &BTreeSet::new()), old);
+        let lines = selectable_lines(&edit(&before, &after), &hunks);
+        prop_assert_eq!(apply_hunks(old, new, &ChangeChoice::new(&lines, true)), new);
+        prop_assert_eq!(apply_hunks(old, new, &ChangeChoice::new(&lines, false)), old);
 
         // Some of them, put in line by line as they are shown.
-        let chosen: BTreeSet<u32> = numbers.into_iter().filter(|number| mask >> (number % 64) & 1 == 1).collect();
+        let chosen: Vec<u32> = numbers.into_iter().filter(|number| mask >> (number % 64) & 1 == 1).collect();
+        let choice = only_hunks(&lines, &chosen);
         let lines: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
         let mut expected = Vec::new();
         let mut done = 0;
@@ -189,6 +280,6 @@ proptest! {
             done = begin + hunk.old_lines as usize;
         }
         expected.extend(lines[done..].concat());
-        prop_assert_eq!(apply_hunks(old, new, &chosen), expected);
+        prop_assert_eq!(apply_hunks(old, new, &choice), expected);
     }
 }

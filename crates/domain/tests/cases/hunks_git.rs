@@ -264,12 +264,14 @@ fn a_patch_of_some_hunks_applies_exactly() {
     assert_eq!(hunks.len(), 3);
     let whole = String::from_utf8(unified_from(&change, &hunks)).unwrap();
     assert!(whole.contains("@@ -1,3 +1,5 @@") && whole.contains("@@ -28,7 +30,7 @@"), "{whole}");
+    let mut choice = ChangeChoice::new(&selectable_lines(&change, &hunks), true);
+    choice.set_hunk(1, false);
     let chosen: Vec<Hunk> = hunks.into_iter().filter(|hunk| hunk.number != 1).collect();
     let patch = unified_from(&change, &chosen);
     let dir = repository();
     put(dir.path(), &change.path, &old.unwrap());
     git(dir.path(), &["apply"], &patch).unwrap();
-    let expected = apply_hunks(before.as_bytes(), after.as_bytes(), &[2, 3].into());
+    let expected = apply_hunks(before.as_bytes(), after.as_bytes(), &choice);
     assert_eq!(found(dir.path(), &change.path), file(expected, 0o644));
     assert!(
         String::from_utf8(patch).unwrap().contains("@@ -28,7 +28,7 @@"),

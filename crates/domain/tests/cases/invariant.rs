@@ -102,7 +102,7 @@ fn many_places_are_named_in_part() {
 #[test]
 fn a_bad_glob_is_told_before_anything_runs() {
     assert!(InvariantRule::Never(globs(&["a[", "", "ok"])).flaws().len() == 2);
-    assert_eq!(InvariantRule::Only(Vec::new()).flaws(), ["there is no glob"]);
+    assert_eq!(InvariantRule::Only(Vec::new()).flaws(), ["there is not a glob"]);
     assert!(InvariantRule::MaxFiles(0).flaws().is_empty());
 }
 
@@ -124,9 +124,9 @@ fn what_is_typed_is_a_rule_or_a_sentence() {
         assert_eq!(read(sentence), Ok((sentence.to_owned(), None)));
     }
     for (wrong, why) in [
-        ("never=", "there is no glob"),
-        ("only=a[", "is no glob"),
-        ("max_files=-1", "no whole number"),
+        ("never=", "there is not a glob"),
+        ("only=a[", "is not a glob"),
+        ("max_files=-1", "not a whole number"),
         (" ", "is empty"),
         (&"x".repeat(2_001), "at most 2000 characters"),
     ] {

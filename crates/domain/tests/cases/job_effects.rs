@@ -41,7 +41,8 @@ fn assert_consistent(record: &PlanRecord) {
         }
     }
     assert_eq!(state, plan.state, "the events retell the state");
-    let agains = record.events().iter().filter(|event| event.data["event"] == "again").count();
+    let is_again = |event: &&EventRecord| ["again", "revise"].iter().any(|word| event.data["event"] == *word);
+    let agains = record.events().iter().filter(is_again).count();
     assert_eq!(plan.attempt as usize, 1 + usize::from(plan.reversions) + agains);
     if plan.state == PlanState::Apply(ApplyState::Applied) {
         assert!(record.live_job().is_none());
@@ -217,6 +218,7 @@ fn take(record: &mut PlanRecord, step: &Step, next_job: &mut u128, now: Ms) -> b
             let next = plan.state.next(*event).ok().filter(|next| next.is_queued());
             let job = next.map(|next| job(*next_job, next.phase()));
             let asked = ManualTransition {
+                record: None,
                 version: plan.version,
                 event: *event,
                 job,

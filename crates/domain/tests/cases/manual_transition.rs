@@ -51,7 +51,7 @@ fn a_title_is_cut_at_72_characters() {
 }
 
 #[test]
-fn every_move_counts_a_version_and_only_again_and_revert_count_an_attempt() {
+fn every_move_counts_a_version_and_only_again_revise_and_revert_count_an_attempt() {
     for state in PlanState::ALL {
         for event in PlanEvent::ALL {
             let plan = plan_in(state);
@@ -64,7 +64,7 @@ fn every_move_counts_a_version_and_only_again_and_revert_count_an_attempt() {
                 continue;
             };
             let (attempt, reversions) = match event {
-                PlanEvent::Again => (2, 0),
+                PlanEvent::Again | PlanEvent::Revise => (2, 0),
                 PlanEvent::Revert => (2, 1),
                 _ => (1, 0),
             };
@@ -112,7 +112,14 @@ fn what_constrains_a_plan_is_said_on_one_line() {
 }
 
 fn by_hand(version: u64, event: PlanEvent, job: Option<NewJob>) -> ManualTransition {
-    ManualTransition { version, event, job, request: json!({"only": ["a"]}), decisions: Vec::new() }
+    ManualTransition {
+        version,
+        event,
+        job,
+        request: json!({"only": ["a"]}),
+        decisions: Vec::new(),
+        record: None,
+    }
 }
 
 fn of(
@@ -138,10 +145,13 @@ fn a_move_by_hand_takes_its_job_along() {
 }
 
 #[test]
-fn only_six_events_are_by_hand() {
+fn only_nine_events_are_by_hand() {
     let by_hand_too: Vec<&str> =
         PlanEvent::ALL.iter().filter(|event| event.is_by_hand()).map(|event| event.as_str()).collect();
-    assert_eq!(by_hand_too, ["advance", "reapply", "retry", "again", "revert", "cancel"]);
+    assert_eq!(
+        by_hand_too,
+        ["advance", "reapply", "retry", "again", "revert", "cancel", "revise", "amend", "accept"]
+    );
     let state = PlanState::Execute(WorkState::Processing);
     let plan = plan_in(state);
     for event in [PlanEvent::Complete, PlanEvent::Fail, PlanEvent::Release] {

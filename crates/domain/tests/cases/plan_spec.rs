@@ -172,6 +172,7 @@ fn a_spec_with_every_field_reads_back() {
         fix: Some("m".to_owned()),
         result: Some("x".to_owned()),
         read_only: true,
+        batch: Some("fixes".to_owned()),
         strategist: Some(strategist),
         sources: vec![DefinitionSource {
             kind: "actor".to_owned(),

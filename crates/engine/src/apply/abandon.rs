@@ -28,19 +28,19 @@ pub struct AbandonedApply {
 #[derive(Debug, thiserror::Error)]
 pub enum AbandonError {
     /// The plan has no interrupted apply.
-    #[error("plan {plan} has no apply that was broken off")]
+    #[error("plan {plan} has no interrupted apply")]
     NotOpen {
         /// The plan.
         plan: PlanId,
     },
     /// A process works on it, or on its project.
-    #[error("somebody works on the apply of plan {plan}, or on its project")]
+    #[error("another process is working on the apply of plan {plan}, or on its project")]
     Busy {
         /// The plan.
         plan: PlanId,
     },
     /// The journal cannot be moved.
-    #[error("the journal cannot be set aside: {0}")]
+    #[error("the journal cannot be abandoned: {0}")]
     Io(#[from] io::Error),
     /// The store failed.
     #[error(transparent)]

@@ -65,7 +65,7 @@ impl CleanFilter for IsolatedFilter<'_> {
             let first = said.lines().next().unwrap_or_default();
             let how = match ended.how {
                 ExitKind::Exited(status) => format!("its program ended with status {status}"),
-                ExitKind::Signalled(signal) => format!("its program was ended by signal {signal}"),
+                ExitKind::Signalled(signal) => format!("its program was killed by signal {signal}"),
                 ExitKind::TimedOut | ExitKind::Killed => "its program took too long".to_owned(),
             };
             let hint = "set it in a way that needs no network and writes nothing, or apply without --commit and --branch";

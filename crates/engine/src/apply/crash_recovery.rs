@@ -2,7 +2,7 @@
 //! the outcome.
 //!
 //! # Invariants
-//! 1. A journal is replayed only under the locks of its projects' roots, taken without waiting: while a live
+//! 1. A journal is replayed only under the locks of its projects' roots, taken without waiting. While a live
 //!    process works on one of them, the journal is left to the next command.
 //! 2. What is left open is named, with the reason.
 //!
@@ -266,12 +266,12 @@ fn reasons(left: &[String]) -> Vec<ConstraintReason> {
     let edited = left.iter().map(|path| ConstraintReason {
         kind: "left".to_owned(),
         subject: path.clone(),
-        message: "you edited it after the apply was broken off".to_owned(),
+        message: "you edited it after the apply was interrupted".to_owned(),
     });
     let reasons: Vec<ConstraintReason> = edited.collect();
     if !reasons.is_empty() {
         return reasons;
     }
-    let message = "the apply was broken off and taken back".to_owned();
+    let message = "the apply was interrupted and rolled back".to_owned();
     vec![ConstraintReason { kind: "conflict".to_owned(), subject: String::new(), message }]
 }

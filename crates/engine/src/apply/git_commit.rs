@@ -1,6 +1,6 @@
 //! `--commit` and `--branch`: the plan's changes, and only those, as one commit.
 //!
-//! The user's staged and unstaged work stays as it is: the commit is the plan's change merged into the
+//! The user's staged and unstaged work stays as it is. The commit is the plan's change merged into the
 //! content of `HEAD`, never the content of the working tree.
 
 use domain::{ApplyId, FileState, RootIndex};

@@ -51,7 +51,7 @@ pub enum LocksError {
         source: std::io::Error,
     },
     /// This process cannot show to other processes that it is alive.
-    #[error("the life sign of this process cannot be shown: {0}")]
+    #[error("this process cannot be registered as running: {0}")]
     Presence(#[source] std::io::Error),
     /// The store failed.
     #[error(transparent)]

@@ -39,7 +39,7 @@ pub(crate) fn set_aside() -> ApplyEnd {
     ApplyEnd::RolledBack(vec![ConstraintReason {
         kind: "set_aside".to_owned(),
         subject: String::new(),
-        message: "the apply was broken off and set aside: its files are as it left them".to_owned(),
+        message: "the apply was interrupted and abandoned: its files are as it left them".to_owned(),
     }])
 }
 
@@ -214,7 +214,9 @@ fn observed_end(seen: ObservedFiles, journal: LostJournal) -> JournalResolution 
             (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, left.collect())
         }
         ObservedFiles::Unknown(why) => {
-            let message = format!("the journal of the apply is {journal}, and the files do not tell: {why}");
+            let message = format!(
+                "the journal of the apply is {journal}, and the files do not show how it ended: {why}"
+            );
             let reason = ConstraintReason { kind: "conflict".to_owned(), subject: String::new(), message };
             (ApplyEnd::RolledBack(vec![reason]), RecoveredEnd::TakenBack, Vec::new())
         }
@@ -238,9 +240,9 @@ async fn compare_files(
                 Ok(chosen) => {
                     match compare(plan, &chosen.wanted, &StoreContents(engine.store.as_ref()), None, journal)
                     {
-                        ObservedFiles::All if request.commit.is_some() => ObservedFiles::Unknown(
-                            "see with `git log` whether its commit was made".to_owned(),
-                        ),
+                        ObservedFiles::All if request.commit.is_some() => {
+                            ObservedFiles::Unknown("its commit may or may not have been created".to_owned())
+                        }
                         seen @ (ObservedFiles::All
                         | ObservedFiles::Nothing
                         | ObservedFiles::Some(_)

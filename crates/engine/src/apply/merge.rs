@@ -16,8 +16,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use domain::{
-    ConflictKind, FileMerge, FileState, Hash, HunkAddress, Kind, Merge, MergePlacement, MergeSides,
-    NetChange, Plan, Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
+    ConflictKind, ConflictTake, FileMerge, FileState, Hash, HunkAddress, Kind, Merge, MergePlacement,
+    MergeSides, NetChange, Plan, Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_by_conflict, merge,
+    merge_file, merge_taking,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use sandbox::content::ContentSource;
@@ -35,10 +36,12 @@ pub(crate) struct WantedChange {
     pub(crate) address: String,
     /// The plan's content, when it is not the recorded one because only some hunks are wanted.
     pub(crate) content: Option<Vec<u8>>,
+    /// The recorded content in that case: hunks have their numbers in it.
+    pub(crate) whole_content: Option<Vec<u8>>,
     /// The owner and the attributes of a file that is created; `None`: those of any file created there.
     pub(crate) attributes: Option<Attributes>,
-    /// True if the plan's file wins over a conflict.
-    pub(crate) take: bool,
+    /// The part of it that wins over a conflict.
+    pub(crate) take: ConflictTake,
     /// True if it is only a directory that holds others of what is wanted: it is not counted.
     pub(crate) is_carrier: bool,
 }
@@ -93,6 +96,8 @@ pub struct Conflict {
     pub kind: ConflictKind,
     /// Both sides of each place, where the conflict is about lines.
     pub places: Vec<ConflictPlace>,
+    /// The address of the file.
+    pub file: String,
 }
 
 /// One place that both changed.
@@ -104,6 +109,8 @@ pub struct ConflictPlace {
     pub yours: Vec<u8>,
     /// The content of the plan's file there.
     pub plans: Vec<u8>,
+    /// The numbers of the plan's hunks that have a part in it.
+    pub hunks: BTreeSet<u32>,
 }
 
 /// The result of a merge.
@@ -121,19 +128,19 @@ pub(crate) struct MergeResult {
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// A path would leave its project.
-    #[error("{path} leads out of its project")]
+    #[error("{path} leads outside its project")]
     Escapes {
         /// The path.
         path: RelPath,
     },
     /// A content is not stored any more, or was too large to be stored.
-    #[error("the content of {address} is not kept")]
+    #[error("the content of {address} is not stored")]
     ContentMissing {
         /// The file.
         address: String,
     },
     /// A file would lose its capabilities.
-    #[error("{address} has file capabilities, which it would lose: only root can put them back")]
+    #[error("{address} has file capabilities, which it would lose: only root can restore them")]
     Capabilities {
         /// The file.
         address: String,
@@ -212,7 +219,7 @@ pub(crate) fn merge_all(
     for wanted in wanted {
         let Some(root) = roots.of(wanted.change.root) else { continue };
         let here = wanted.change.from.as_ref().unwrap_or(&wanted.change.path);
-        let look = |path: &RelPath, expected: Option<FileState>| {
+        let read_state = |path: &RelPath, expected: Option<FileState>| {
             let looking = FileProbe { root, address: &wanted.address, expected, left_by };
             match looking.found(path) {
                 Err(MergeError::Escapes { .. }) if is_below(&gone_links, wanted.change.root, path) => {
@@ -221,9 +228,9 @@ pub(crate) fn merge_all(
                 found => found,
             }
         };
-        let now = look(here, wanted.change.before)?;
+        let now = read_state(here, wanted.change.before)?;
         let there = match &wanted.change.from {
-            Some(_) => look(&wanted.change.path, None)?,
+            Some(_) => read_state(&wanted.change.path, None)?,
             None => None,
         };
         if let Some(now) = now.as_ref().filter(|now| now.links > 1) {
@@ -264,7 +271,8 @@ fn is_below(places: &BTreeSet<(RootIndex, &RelPath)>, root: RootIndex, path: &Re
 }
 
 fn conflict(wanted: &WantedChange, kind: ConflictKind) -> Conflict {
-    Conflict { address: wanted.address.clone(), kind, places: Vec::new() }
+    let file = wanted.address.clone();
+    Conflict { address: file.clone(), kind, places: Vec::new(), file }
 }
 
 /// One change and what it meets.
@@ -285,7 +293,9 @@ impl FileMerger<'_> {
             FileMerge::Remove => merged.changes.push(self.removal()),
             FileMerge::Move(post) => merged.changes.extend(self.movement(post, self.plan_bytes(&post))),
             FileMerge::MergeLines { mode } => self.merge_lines(mode, merged)?,
-            FileMerge::Conflict(_) if self.wanted.take => merged.changes.extend(self.take_plan_side(&sides)),
+            FileMerge::Conflict(_) if self.wanted.take == ConflictTake::File => {
+                merged.changes.extend(self.take_plan_side(&sides))
+            }
             FileMerge::Conflict(kind) => merged.conflicts.push(conflict(self.wanted, kind)),
         }
         Ok(())
@@ -298,19 +308,24 @@ impl FileMerger<'_> {
             None => self.content(self.wanted.change.after)?,
         };
         let now = self.now.as_ref().and_then(|now| now.bytes.clone()).unwrap_or_default();
-        let (bytes, is_merged) = match merge(&base, &now, &plan) {
-            Merge::Same => (now, false),
-            Merge::Merged(bytes) => (bytes, true),
-            Merge::Conflict(_) if self.wanted.take => (plan, false),
-            Merge::Conflict(regions) => {
-                let places = regions.iter().map(|region| ConflictPlace {
+        let (bytes, is_merged) = match self.merge_contents(&base, &now, &plan) {
+            (Merge::Same, _) => (now, false),
+            (Merge::Merged(bytes), _) => (bytes, true),
+            (Merge::Conflict(_), _) if self.wanted.take == ConflictTake::File => (plan, false),
+            (Merge::Conflict(regions), hunks) => {
+                let place = |(region, hunks): (&Region, BTreeSet<u32>)| ConflictPlace {
                     line: region.now.start + 1,
                     yours: lines(&now, region.now.start, region.now.end),
                     plans: lines(&plan, region.plan.start, region.plan.end),
-                });
-                let address = self.hunk_address(&base, &plan, &regions);
-                let places = places.collect();
-                merged.conflicts.push(Conflict { address, kind: ConflictKind::Lines(regions), places });
+                    hunks,
+                };
+                let file = self.wanted.address.clone();
+                let address = match hunks.iter().flatten().min() {
+                    Some(number) => HunkAddress::new(&file, *number).to_string(),
+                    None => file.clone(),
+                };
+                let places = regions.iter().zip(hunks).map(place).collect();
+                merged.conflicts.push(Conflict { address, kind: ConflictKind::Lines(regions), places, file });
                 return Ok(());
             }
         };
@@ -325,12 +340,35 @@ impl FileMerger<'_> {
         Ok(())
     }
 
-    /// The file with the first of its hunks that is in conflict.
-    fn hunk_address(&self, base: &[u8], plan: &[u8], regions: &[Region]) -> String {
-        match hunks_in_conflict(base, plan, regions).first() {
-            Some(number) => HunkAddress::new(&self.wanted.address, *number).to_string(),
-            None => self.wanted.address.clone(),
+    /// The merge of the contents, and the plan's hunks that have a part in each conflict that is left.
+    fn merge_contents(&self, base: &[u8], now: &[u8], plan: &[u8]) -> (Merge, Vec<BTreeSet<u32>>) {
+        let regions = match merge(base, now, plan) {
+            Merge::Conflict(regions) => regions,
+            done @ (Merge::Same | Merge::Merged(_)) => return (done, Vec::new()),
+        };
+        let hunks = self.hunks_of(base, plan, &regions);
+        let taken: Vec<u32> = regions
+            .iter()
+            .zip(&hunks)
+            .filter(|(_, hunks)| {
+                matches!(self.wanted.take, ConflictTake::Hunks(_)) && self.wanted.take.wins(hunks)
+            })
+            .map(|(region, _)| region.base.start)
+            .collect();
+        if taken.is_empty() {
+            return (Merge::Conflict(regions), hunks);
         }
+        match merge_taking(base, now, plan, |region| taken.contains(&region.base.start)) {
+            Merge::Conflict(left) => {
+                let hunks = self.hunks_of(base, plan, &left);
+                (Merge::Conflict(left), hunks)
+            }
+            done @ (Merge::Same | Merge::Merged(_)) => (done, Vec::new()),
+        }
+    }
+
+    fn hunks_of(&self, base: &[u8], plan: &[u8], regions: &[Region]) -> Vec<BTreeSet<u32>> {
+        hunks_by_conflict(base, self.wanted.whole_content.as_deref().unwrap_or(plan), regions)
     }
 
     /// The plan's file over whatever is there.

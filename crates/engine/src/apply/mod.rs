@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
-//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and
+//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone. That one is final, and
 //!    is applied again under its lock.
 //! 3. A repeated request for an apply that is in force returns the earlier answer. A request for another
 //!    choice is refused.
@@ -10,7 +10,7 @@
 //!    over, and ended as one that applied nothing. The former owner cannot seal it any more.
 
 pub(crate) mod abandon;
-pub(crate) mod checked_apply;
+pub(crate) mod check_validity;
 mod clean_filter;
 pub(crate) mod crash_recovery;
 mod git_commit;
@@ -38,7 +38,7 @@ use crate::plan::execute::ExecuteError;
 use crate::plan::transition::plan_move;
 use crate::run::ApplyAs;
 use crate::run::plan_sandbox::content::StoreContents;
-use checked_apply::{ChecksAtApply, ConstrainedBy, RecheckWhen};
+use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
 use locks::LocksError;
 use merge::{Conflict, MergeError, ProjectRoots};
 use selection::CheckedSelection;
@@ -199,7 +199,7 @@ pub enum ApplyError {
     #[error(transparent)]
     Selection(#[from] SelectionError),
     /// It was to read only.
-    #[error("plan {plan} was made to read only")]
+    #[error("plan {plan} is read-only")]
     ReadOnly {
         /// The plan.
         plan: PlanId,
@@ -211,7 +211,7 @@ pub enum ApplyError {
         plan: PlanId,
     },
     /// A required check failed, or did not run for these changes.
-    #[error("the checks of plan {plan} do not let it through")]
+    #[error("the required checks of plan {plan} have not passed")]
     Validation {
         /// The plan.
         plan: PlanId,
@@ -227,7 +227,7 @@ pub enum ApplyError {
         reasons: Vec<ConstraintReason>,
     },
     /// The tree changed during every run of the checks. Nothing was written.
-    #[error("the tree that plan {plan} is to be applied to does not come to rest")]
+    #[error("the tree that plan {plan} is to be applied to keeps changing")]
     TreeMoving {
         /// The plan.
         plan: PlanId,
@@ -253,7 +253,7 @@ pub enum ApplyError {
         reasons: Vec<ConstraintReason>,
     },
     /// Its journal is gone.
-    #[error("plan {plan} cannot be undone any more: its journal is gone")]
+    #[error("plan {plan} can no longer be undone: its journal is gone")]
     UndoExpired {
         /// The plan.
         plan: PlanId,
@@ -273,7 +273,7 @@ pub enum ApplyError {
         name: String,
     },
     /// Another process has just brought the plan to this end.
-    #[error("plan {plan} was brought to this end by another process just now")]
+    #[error("another process has just brought plan {plan} to this state")]
     Settled {
         /// The plan.
         plan: PlanId,
@@ -372,7 +372,7 @@ impl Engine {
         })
     }
 
-    /// The files of these changes of a plan that have other names, which they do not mention; a file that
+    /// The files of these changes of a plan that have other names, which they do not mention. A file that
     /// cannot be looked at has none. It blocks while it looks.
     pub fn linked(&self, plan: &Plan, changes: &[NetChange]) -> Vec<String> {
         let Ok(roots) = ProjectRoots::open(plan) else { return Vec::new() };
@@ -491,7 +491,7 @@ impl Engine {
                 .await?;
             return Ok(());
         }
-        Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
+        Err(ApplyError::OtherChoice { plan: id, worker: "other processes, repeatedly".to_owned() })
     }
 
     /// Ends an apply that waits without applying anything, unless a live process works on it or it has begun
@@ -504,11 +504,11 @@ impl Engine {
         }
         let owner = job.worker.filter(|_| job.state == JobState::Running);
         if let Some(worker) = owner.filter(|_| !self.inner.owner_is_gone(&job)) {
-            return Err(other(format!("worker {worker}, which lives")));
+            return Err(other(format!("worker {worker}, which is running")));
         }
         match self.run_live_job(plan.id, ApplyAs::Replaced).await {
             // Somebody was faster.
-            Err(ExecuteError::Busy { worker, .. }) => Err(other(format!("{worker}, which lives"))),
+            Err(ExecuteError::Busy { worker, .. }) => Err(other(format!("{worker}, which is running"))),
             ran => Ok(ran?),
         }
     }

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNumber, ChangeSelection, CheckedFile, HunkAddress, InvariantRule, InvariantViolation, Kind,
-    LinesChanged, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange, SelectedPart,
-    ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all, invariant_check_name, narrow,
-    net_hash, violations,
+    CallNumber, ChangeSelection, CheckedFile, ConflictTake, HunkAddress, InvariantRule, InvariantViolation,
+    Kind, LinesChanged, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange,
+    SelectedPart, ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all,
+    invariant_check_name, narrow, net_hash, selectable_lines, violations,
 };
 use store::StoreError;
 
@@ -37,10 +37,20 @@ impl SelectedChanges {
         let parts = |chosen: &SelectedChanges| -> Vec<(String, Option<Vec<u8>>)> {
             chosen.wanted.iter().map(|wanted| (wanted.address.clone(), wanted.content.clone())).collect()
         };
-        let taken = |chosen: &SelectedChanges| -> BTreeSet<String> {
-            chosen.wanted.iter().filter(|wanted| wanted.take).map(|wanted| wanted.address.clone()).collect()
-        };
+        let taken =
+            |chosen: &SelectedChanges| -> BTreeSet<String> { chosen.wanted.iter().flat_map(taken).collect() };
         parts(self) == parts(other) && taken(self).is_subset(&taken(other))
+    }
+}
+
+/// The addresses of what wins over a conflict.
+fn taken(wanted: &WantedChange) -> Vec<String> {
+    match &wanted.take {
+        ConflictTake::Nothing => Vec::new(),
+        ConflictTake::File => vec![wanted.address.clone()],
+        ConflictTake::Hunks(numbers) => {
+            numbers.iter().map(|number| HunkAddress::new(&wanted.address, *number).to_string()).collect()
+        }
     }
 }
 
@@ -68,12 +78,12 @@ impl EngineInner {
         } else {
             net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
         };
+        let lines: Vec<Vec<u32>> =
+            diffs.iter().map(|diff| selectable_lines(&diff.change, &diff.hunks)).collect();
         let choosable: Vec<SelectableChange<'_>> = diffs
             .iter()
-            .map(|diff| SelectableChange {
-                change: &diff.change,
-                hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
-            })
+            .zip(&lines)
+            .map(|(diff, lines)| SelectableChange { change: &diff.change, hunks: lines })
             .collect();
         let chosen = selection.choose(&choosable)?;
         let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
@@ -83,33 +93,32 @@ impl EngineInner {
                 change: change.clone(),
                 address: address.clone(),
                 content: None,
+                whole_content: None,
                 attributes: None,
                 take,
                 is_carrier: false,
             };
             let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
-                wanted.push(whole(false));
+                wanted.push(whole(ConflictTake::Nothing));
                 continue;
             };
             match &chosen.part {
                 SelectedPart::None => left_out.push(address),
-                SelectedPart::Whole => wanted.push(whole(chosen.take)),
-                SelectedPart::Hunks(numbers) => {
-                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
+                SelectedPart::Whole => wanted.push(whole(chosen.take.clone())),
+                SelectedPart::Some(choice) => {
+                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), choice);
                     match narrowed {
                         NarrowedChange::Nothing => left_out.push(address),
-                        NarrowedChange::Whole => wanted.push(whole(chosen.take)),
+                        NarrowedChange::Whole => wanted.push(whole(chosen.take.clone())),
                         NarrowedChange::Part { change, content } => {
-                            let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
-                            let missing = all.filter(|number| !numbers.contains(number));
-                            left_out
-                                .extend(missing.map(|number| HunkAddress::new(&address, number).to_string()));
+                            left_out.extend(choice.left_out(&address));
                             wanted.push(WantedChange {
                                 change,
                                 address,
                                 content: Some(content),
+                                whole_content: diff.after.clone(),
                                 attributes: None,
-                                take: chosen.take,
+                                take: chosen.take.clone(),
                                 is_carrier: false,
                             });
                         }
@@ -180,8 +189,15 @@ fn add_carriers(wanted: &mut Vec<WantedChange>, all: Vec<NetChange>, names: &[Pr
         let holds = first.is_some_and(|(root, path)| *root == change.root && path.starts_with(&below));
         if is_new_dir && holds && !made.contains(&(change.root, change.path.as_bytes().to_vec())) {
             let address = domain::change_address(&change, names);
-            let (content, attributes) = (None, None);
-            wanted.push(WantedChange { change, address, content, attributes, take: false, is_carrier: true });
+            wanted.push(WantedChange {
+                change,
+                address,
+                content: None,
+                whole_content: None,
+                attributes: None,
+                take: ConflictTake::Nothing,
+                is_carrier: true,
+            });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! 1. The locks of the plan and its projects are taken.
 //! 2. Every file is read and merged. Any conflict ends it here: nothing was written.
 //! 3. The journal is written. If the plan has required checks, the tree is compared with the one that they
-//!    passed on; one that moved ends it here: `checked_apply` runs the checks again and starts over. The
+//!    passed on. One that moved ends it here: `check_validity` runs the checks again and starts over. The
 //!    store seals, and the journal's commit mark is synced. From here on the transaction is finished or
 //!    rolled back, by this process or by the next one.
 //! 4. The files are written. If another process changed a file meanwhile, everything is rolled back and begun
@@ -27,8 +27,8 @@ use serde_json::Value;
 use store::{JobStoreError, StoreError};
 use sync::Observed;
 
-use super::checked_apply;
-use super::checked_apply::ChecksAtApply;
+use super::check_validity;
+use super::check_validity::ChecksAtApply;
 use super::locks::{Locks, LocksError};
 use super::merge::{
     Conflict, MergeError, MergeResult, ProjectRoots, UndoneJournal, WantedChange, counted, linked_elsewhere,
@@ -74,7 +74,7 @@ pub(crate) enum TransactionError {
     #[error("plan {plan} has nothing to apply")]
     Nothing { plan: PlanId },
     /// Another process brought the plan to this end.
-    #[error("plan {plan} was brought to this end by somebody else")]
+    #[error("another process has brought plan {plan} to this state")]
     Settled { plan: PlanId },
     #[error("the apply was cancelled")]
     Cancelled { plan: PlanId },
@@ -84,7 +84,7 @@ pub(crate) enum TransactionError {
     #[error("{}", domain::why_constrained(reasons))]
     Red { plan: PlanId, reasons: Vec<ConstraintReason> },
     /// The tree moved since the checks passed on it.
-    #[error("the tree moved since the checks ran")]
+    #[error("the tree changed after the checks ran")]
     TreeMoved { moves: TreeMoves },
     /// It did so again and again.
     #[error("{}", domain::why_constrained(reasons))]
@@ -218,7 +218,7 @@ pub(crate) async fn apply(
         checked: None,
     };
     let when = request.recheck.unwrap_or(engine.options.recheck);
-    checked_apply::run_checked(engine, job, authority, when, &checks.trusted_since).await
+    check_validity::run_checked(engine, job, authority, when, &checks.trusted_since).await
 }
 
 /// Returns the files whose content was too large to be stored, or could not be read.
@@ -359,6 +359,7 @@ async fn run_locked(
     }
     // Somebody writes to it all the time: what the plan would be merged with is not known.
     let conflicts = changing.into_iter().map(|address| Conflict {
+        file: address.clone(),
         address,
         kind: ConflictKind::BaseMoved,
         places: Vec::new(),
@@ -422,7 +423,7 @@ async fn attempt(
         Err(error) => return Err(failed(&error)),
     };
     if let Some(stamp) = &job.checked {
-        match checked_apply::moves_since(engine, plan, stamp, authority).await {
+        match check_validity::moves_since(engine, plan, stamp, authority).await {
             Ok(moves) if moves.is_none() => {}
             moved => {
                 prepared.abandon();
@@ -475,7 +476,7 @@ async fn attempt(
         }
         JournalEnding::NeverBegan => {
             engine.store.end_apply(id, ApplyEnd::NeverBegan).await?;
-            Err(failed(&"the journal was gone before it was committed"))
+            Err(failed(&"the journal disappeared before it was committed"))
         }
     };
     // A journal that cannot be put away now is by the next command.

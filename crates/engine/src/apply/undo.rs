@@ -2,22 +2,22 @@
 //!
 //! # Invariants
 //! 1. What was before comes from the apply's own journal, so that undo needs neither git nor the changeset.
-//! 2. Once it is stored that the plan is undone, neither the apply's journal nor the undo's own is read
-//!    again: both go, and what they held is stored among the contents once.
+//! 2. Once the plan is stored as undone, neither the apply's journal nor the undo's own is read again. Both
+//!    are removed, and what they held is stored among the contents once.
 //! 3. Edits made since are retained if they merge with the undo; otherwise nothing is written.
 
 use std::io::Read;
 
 use domain::{
-    ApplyKind, Base, FileState, LinesChanged, NetChange, PathChange, PlanId, ProjectAlias, carriers, hunks,
-    latest_apply, lines_changed,
+    ApplyKind, Base, ConflictTake, FileState, LinesChanged, NetChange, PathChange, PlanId, ProjectAlias,
+    carriers, hunks, latest_apply, lines_changed,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{FileImage, UndoError, UndoJournal};
 use serde_json::Value;
 use sync::{CancellationToken, Observed};
 
-use super::checked_apply::ChecksAtApply;
+use super::check_validity::ChecksAtApply;
 use super::git_commit::GitAction;
 use super::merge::{MergeError, UndoneJournal, WantedChange};
 use super::transaction;
@@ -128,7 +128,15 @@ pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<W
         let address = domain::change_address(&back, names);
         let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
         let is_carrier = carriers.contains(&at);
-        WantedChange { change: back, address, content: None, attributes, take: false, is_carrier }
+        WantedChange {
+            change: back,
+            address,
+            content: None,
+            whole_content: None,
+            attributes,
+            take: ConflictTake::Nothing,
+            is_carrier,
+        }
     });
     wanted.collect()
 }

@@ -1,8 +1,8 @@
 //! The contexts that were delivered to the nodes of a plan, as they were stored.
 //!
 //! # Invariants
-//! The text is byte for byte the one that the model got, or the answer says that it is not stored any more:
-//! it is never made again.
+//! The text is byte for byte the one that the model got, or the answer says that it is not stored any more.
+//! It is never made again.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 
 /// The error if the text of a context cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the text of context {id} is not kept any more, or cannot be read: {source}")]
+#[error("the text of context {id} is no longer stored, or cannot be read: {source}")]
 pub struct ReadContextError {
     /// The id of the context.
     pub id: domain::ContextId,

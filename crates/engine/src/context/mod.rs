@@ -11,8 +11,8 @@
 //! serve commands on the index itself.
 //!
 //! # Invariants
-//! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows
-//!    from snapshots, however many requests it answers at once.
+//! 1. A process has one executor, one set of breakers, one index for each root and one cache of values
+//!    derived from snapshots. Concurrent requests share them.
 //! 2. Without a redactor nothing is assembled: no text of a file is ever shown raw.
 //! 3. Each change of a breaker is reported once, to the sink. A reset that a person asks for, in any process,
 //!    is done before the next context.
@@ -131,7 +131,7 @@ pub enum ContextError {
     #[error(transparent)]
     Config(#[from] PipelineConfigError),
     /// Texts cannot be shown: what takes secrets out of them cannot be made.
-    #[error("the key that secrets are marked with can be neither read nor made, so no file is shown")]
+    #[error("the key for the marks of secrets can be neither read nor created, so no file is shown")]
     NoRedactor,
     /// A project is not there, or cannot be read.
     #[error("the project {} cannot be read: {source}", root.display())]
@@ -305,7 +305,7 @@ fn less_than_asked(request: &ContextRequest, given: &AssembledContext) -> Option
     let wanted = request.budget.base().min(request.budget.cap?);
     let total = given.receipt.budget.total;
     (total < wanted)
-        .then(|| format!("{wanted} tokens were asked for, and `context.max_tokens` allows {total} here"))
+        .then(|| format!("{wanted} tokens were requested, but `context.max_tokens` allows {total} here"))
 }
 
 /// Runs the strategies of a request with the process's executor, within the time that its projects allow.

@@ -73,8 +73,8 @@ impl EngineInner {
         Ok(PlanContextView { projects: projects.collect(), facts })
     }
 
-    /// Returns the facts about a plan that has changed `net`: its live decisions, newest first, the files
-    /// that it touched, and the places that its failed checks named.
+    /// Returns the facts about a plan that has changed `net`. They are its live decisions, newest first, its
+    /// changed files, and the places that its failed checks named.
     pub(crate) async fn context_facts(
         &self,
         plan: &Plan,

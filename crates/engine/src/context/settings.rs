@@ -1,7 +1,7 @@
 //! The settings for the projects of a request: a port, because the program reads settings.
 //!
 //! # Invariants
-//! 1. A project narrows what its user allows and never widens it: the implementation of the port ensures it
+//! 1. A project narrows what its user allows and never widens it. The implementation of the port ensures it
 //!    for single values, the pipeline for what each project shows.
 
 use std::error::Error;

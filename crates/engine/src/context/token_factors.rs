@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A factor only rises, and never above [`FACTOR_MAX`]: a server that says what it likes makes contexts
 //!    smaller, not none.
-//! 2. Nothing is learnt from a short question, of which most is what providers put round it, nor from a reply
-//!    that does not say how much it read.
+//! 2. Nothing is learnt from a short request, of which most is added by the provider. Nor is anything learnt
+//!    from a reply that does not report the tokens read.
 //!
 //! # Not here
 //! The count itself: [`LexicalCounter`]. What a call reserves of a plan's limits: that is an estimate by
@@ -79,7 +79,7 @@ fn untaught(model: &str) -> u32 {
 
 /// Returns the cost of a question by a counter.
 fn count(question: &ModelRequest, counter: LexicalCounter) -> u64 {
-    let ModelRequest { model: _, system, messages, tools, max_tokens: _, output, asker: _ } = question;
+    let ModelRequest { model: _, system, messages, tools, max_tokens: _, output, caller: _ } = question;
     let tokens = |text: &str| u64::from(counter.tokens(text));
     let message = |message: &Message| match message {
         Message::User(text) => tokens(text),
@@ -115,7 +115,7 @@ mod tests {
             tools: Vec::new(),
             max_tokens: 10,
             output: None,
-            asker: String::new(),
+            caller: String::new(),
         }
     }
 

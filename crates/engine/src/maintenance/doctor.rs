@@ -95,8 +95,11 @@ async fn tried(options: &EngineOptions, project: &Path) -> Result<ProbeResults, 
         let sandbox = sandbox::probe(&dir, &[RootSpec { no: RootIndex(0), path: project, read_only: false }]);
         let isolation = Isolation::new(IsolationPolicy::Required, child).probe();
         ProbeResults {
-            sandbox: sandbox.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
-            isolation: isolation.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
+            sandbox: sandbox.into_iter().map(|(strategy, tried)| finding(strategy.as_str(), tried)).collect(),
+            isolation: isolation
+                .into_iter()
+                .map(|(backend, tried)| finding(backend.as_str(), tried))
+                .collect(),
         }
     })
     .await
@@ -150,7 +153,8 @@ fn disk(dir: &PathBuf) -> DoctorFinding {
     match rustix::fs::statvfs(dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let detail = format!("{} MiB free at {}", free / (1024 * 1024), dir.display());
+            let gb = free / 100_000_000;
+            let detail = format!("{}.{} GB free at {}", gb / 10, gb % 10, dir.display());
             DoctorFinding { name, works: free >= DISK_BYTES_LOW, detail }
         }
         Err(error) => DoctorFinding { name, works: false, detail: error.to_string() },

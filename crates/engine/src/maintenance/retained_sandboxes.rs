@@ -2,8 +2,8 @@
 //! those that no process will capture any more.
 //!
 //! # Invariants
-//! A sandbox is cleared only when its plan is final, is in a later attempt, or is not known any more: else
-//! resuming the plan captures it.
+//! A sandbox is cleared only when its plan is final, is in a later attempt, or is not known any more.
+//! Otherwise resuming the plan captures it.
 //!
 //! # Not here
 //! Retaining and capturing them: `run::plan_sandbox::retained`.

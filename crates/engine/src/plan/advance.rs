@@ -65,6 +65,7 @@ impl Engine {
                 state: Some(state.to_owned()),
                 root: None,
                 limit: LEFT_BEHIND_MAX,
+                batch: None,
             };
             let plans = self.inner.store.newest_plans(&filter).await?;
             for plan in plans.iter().filter(|plan| may_go_on(plan)) {

@@ -1,5 +1,5 @@
-//! Decisions that are recorded without an actor: the task of a plan, its invariants, a strategy that needs no
-//! thought, the guidance of the user, and reverting.
+//! Decisions that are recorded without an actor. They are the task of a plan, its invariants, a strategy of
+//! one step, the guidance of the user, and a revert.
 //!
 //! # Not here
 //! Decisions of strategists and other actors (`run::node::decisions`), and storing decisions.

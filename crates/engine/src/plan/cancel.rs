@@ -4,11 +4,11 @@
 //! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
 //! 2. An owner that is dead is replaced by this process, which finishes the cancel.
 //! 3. Everything that was recorded is retained.
-//! 4. A cancel that was requested and never acknowledged, because the process that owned the job died, is
-//!    finished by the next process that opens the data directory. Only a plan whose cancel was requested is
-//!    cancelled: a plan whose owner just died waits for the user. A plan that was to be stopped to begin
-//!    again does that. Without a dead worker this costs one look at a directory. It never blocks the command:
-//!    a cancel that cannot be finished now is left as it was, and reported as interrupted.
+//! 4. A requested cancel stays unacknowledged if the process that owned the job died. The next process that
+//!    opens the data directory finishes it. Only a plan whose cancel was requested is cancelled: a plan whose
+//!    owner just died waits for the user. A plan that was to be stopped to begin again does that. Without a
+//!    dead worker this costs one look at a directory. It never blocks the command: a cancel that cannot be
+//!    finished now is left as it was, and reported as interrupted.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// Takes the job of an owner that is dead; the run that this begins finds the cancel and finishes it.
-    /// This runs on a task of its own: it comes to its end, and is visibly alive until then, also when no
+    /// This runs on a task of its own. It comes to its end, and is visibly alive until then, also when no
     /// caller waits any longer.
     async fn take_over(
         &self,

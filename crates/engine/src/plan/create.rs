@@ -12,8 +12,9 @@ use store::PlanStoreError;
 
 use super::built_in_decisions;
 pub(super) use super::built_in_decisions::strategy;
+use super::tool_policy::{step_denied, unknown_words};
 use crate::engine::Engine;
-use crate::tools::{Catalog, step_denied, unknown_words};
+use crate::tools::Catalog;
 use crate::workers::notify::Notification;
 use crate::{mcp_servers, models};
 use definitions::ServerTool;
@@ -33,7 +34,7 @@ pub struct NewPlanRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum UseError {
     /// It cannot work as asked; all that was found.
-    #[error("the plan cannot run as asked")]
+    #[error("the plan cannot run as requested")]
     Preflight {
         /// Each finding, a sentence.
         findings: Vec<String>,
@@ -125,7 +126,7 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
         findings.extend(project_findings(project, sandbox_dir, data_dir));
     }
     if request.spec.steps.is_empty() {
-        findings.push("there is no step to do".to_owned());
+        findings.push("the plan has no step".to_owned());
     }
     let of_strategist = request.spec.strategist.as_ref().map_or(&[][..], |strategist| &strategist.steps);
     let tools = Catalog::builtin();
@@ -157,7 +158,7 @@ fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) 
     for ours in [sandbox_dir, data_dir] {
         if root.starts_with(canonical(ours)) {
             return Some(format!(
-                "project {} lies inside {}, where sandboxes and data are kept",
+                "project {} is inside {}, where sandboxes and data are stored",
                 root.display(),
                 ours.display()
             ));

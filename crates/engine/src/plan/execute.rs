@@ -78,7 +78,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Plan(#[from] PlanStoreError),
     /// It failed, and the store did not take that either.
-    #[error("plan {plan} failed, which could not be stored: {why}")]
+    #[error("plan {plan} failed, and the failure could not be stored: {why}")]
     Unstored {
         /// The plan.
         plan: PlanId,
@@ -86,7 +86,7 @@ pub enum ExecuteError {
         why: String,
     },
     /// No worker could be started in this process.
-    #[error("this process cannot work: {0}")]
+    #[error("this process cannot run plans: {0}")]
     NoWorker(String),
 }
 
@@ -368,8 +368,8 @@ impl SinglePlanWorker {
         Ok(Self { worker, plan, engine: Arc::clone(engine), registration, relay: AbortOnDrop(relay) })
     }
 
-    /// Completes when a run of this worker was settled, or when it is time to look at the store again:
-    /// another process may have ended the job.
+    /// Completes when a run of this worker was settled, or when it is time to look at the store again.
+    /// Another process may have ended the job.
     async fn poll(&self, settled: u64) -> Result<u64, ExecuteError> {
         self.worker.hint();
         let now = tokio::select! {
@@ -385,7 +385,9 @@ impl SinglePlanWorker {
             0..STORE_ERRORS_MAX => Ok(now),
             errors => {
                 let why = report.last_store_error.unwrap_or_default();
-                Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work: {why}")))
+                Err(ExecuteError::NoWorker(format!(
+                    "the store failed {errors} times when it was asked for a job: {why}"
+                )))
             }
         }
     }

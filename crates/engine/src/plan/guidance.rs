@@ -54,7 +54,7 @@ pub enum GuidanceOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum GuidanceError {
     /// There is nothing said, or too much.
-    #[error("a word to a plan has from 1 to {GUIDANCE_BYTES_MAX} bytes, this has {bytes}")]
+    #[error("a message to a plan has from 1 to {GUIDANCE_BYTES_MAX} bytes, this one has {bytes}")]
     Length {
         /// The number of bytes.
         bytes: usize,
@@ -76,13 +76,13 @@ pub enum GuidanceError {
         state: PlanState,
     },
     /// It is asked to stop, and its owner has not answered in time. It begins again when it has.
-    #[error("plan {plan} is asked to stop and has not yet")]
+    #[error("plan {plan} was asked to stop and has not stopped yet")]
     NotStopped {
         /// The plan.
         plan: PlanId,
     },
     /// It has begun again as often as may be.
-    #[error("plan {plan} has begun again as often as it may")]
+    #[error("plan {plan} has started over as often as it may")]
     ReversionsSpent {
         /// The plan.
         plan: PlanId,

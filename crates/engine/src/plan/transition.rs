@@ -20,6 +20,8 @@ pub(crate) fn plan_move(plan: &Plan, event: PlanEvent, by: Initiator, job: Optio
         job,
         request: Value::Null,
         decisions: Vec::new(),
+        record: None,
+        contents: Vec::new(),
     }
 }
 

@@ -53,7 +53,7 @@ pub enum FindDecisionError {
         word: String,
     },
     /// Several begin so.
-    #[error("`{word}` is the beginning of several decisions' names")]
+    #[error("`{word}` matches several decisions")]
     Ambiguous {
         /// The argument as it was given.
         word: String,

@@ -1,8 +1,10 @@
 //! The changes of a plan with contents and hunks, for review.
 
+use std::collections::BTreeMap;
+
 use domain::{
-    CallNumber, CaptureOmissions, FileState, Hunk, Kind, LinesChanged, NetChange, Plan, PlanId, ProjectAlias,
-    ProjectLink, RootIndex, fold, hunks, lines_changed,
+    CallNumber, CaptureOmissions, FileState, Hunk, Kind, LineTag, LinesChanged, NetChange, Plan, PlanId,
+    ProjectAlias, ProjectLink, RelPath, RootIndex, fold, hunks, lines_changed,
 };
 use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
@@ -13,8 +15,32 @@ use crate::run::plan_sandbox::content::StoreContents;
 /// The choice of the changes to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRequest {
-    /// Only what this call changed, against what it found.
-    pub call: Option<CallNumber>,
+    /// The part of the changes.
+    pub range: DiffRange,
+}
+
+/// The part of a plan's changes that a diff shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiffRange {
+    /// All changes of the present attempt.
+    #[default]
+    Whole,
+    /// Only those of this call, against what it found.
+    Call(CallNumber),
+    /// Those between two checkpoints: entries after the first, up to and with the second.
+    Entries {
+        /// The checkpoint before; 0 for the beginning.
+        from: u64,
+        /// The checkpoint after; `None` for the end.
+        to: Option<u64>,
+    },
+    /// The difference between the results of two attempts.
+    Attempts {
+        /// The earlier one.
+        from: u32,
+        /// The later one.
+        to: u32,
+    },
 }
 
 /// One changed file.
@@ -88,7 +114,7 @@ pub struct DiffDetails {
 }
 
 impl Engine {
-    /// Returns the changes of the present attempt of a plan.
+    /// Returns the changes of a plan that the request names.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
@@ -108,13 +134,23 @@ impl Engine {
         request: &DiffRequest,
     ) -> Result<ChangedFiles, PlanStoreError> {
         let plan = self.inner.store.plan(id).await?;
-        let changes = match request.call {
-            Some(call) => {
+        let changes = match request.range {
+            DiffRange::Whole => self.inner.net_changes(&plan).await?,
+            DiffRange::Call(call) => {
                 let mut entries = self.inner.entries(&plan).await?;
                 entries.retain(|entry| entry.call == call);
                 fold(&entries)
             }
-            None => self.inner.net_changes(&plan).await?,
+            DiffRange::Entries { from, to } => {
+                let mut entries = self.inner.entries(&plan).await?;
+                entries.retain(|entry| entry.no > from && to.is_none_or(|to| entry.no <= to));
+                fold(&entries)
+            }
+            DiffRange::Attempts { from, to } => {
+                let of = |attempt| Plan { attempt, ..plan.clone() };
+                let (before, after) = (of(from), of(to));
+                difference(self.inner.net_changes(&before).await?, self.inner.net_changes(&after).await?)
+            }
         };
         let sandboxes = self.inner.store.sandboxes(id).await?;
         let of_attempt = sandboxes.iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
@@ -163,6 +199,53 @@ impl EngineInner {
             change,
         }
     }
+}
+
+/// Returns the changes that lead from one result to another, of the same tree. A move shows as a removed and an
+/// added file.
+fn difference(before: Vec<NetChange>, after: Vec<NetChange>) -> Vec<NetChange> {
+    type Sides = (Option<FileState>, Option<FileState>, NetChange);
+    let mut sides: BTreeMap<(RootIndex, RelPath), Sides> = BTreeMap::new();
+    let in_place = |change: NetChange| {
+        let gone = change.from.clone().map(|from| NetChange {
+            path: from,
+            from: None,
+            after: None,
+            calls: Vec::new(),
+            ..change.clone()
+        });
+        let here = match change.from {
+            Some(_) => NetChange { from: None, before: None, ..change },
+            None => change,
+        };
+        gone.into_iter().chain([here])
+    };
+    for change in before.into_iter().flat_map(in_place) {
+        // A path that the later result leaves alone is as it was at first.
+        let sides_of = (change.after, change.before, change.clone());
+        sides.insert((change.root, change.path), sides_of);
+    }
+    for change in after.into_iter().flat_map(in_place) {
+        let (first, last) = (change.before, change.after);
+        let known = sides.entry((change.root, change.path.clone())).or_insert((first, last, change.clone()));
+        known.1 = last;
+        known.2.calls = change.calls;
+    }
+    let changed = sides.into_values().filter(|(before, after, _)| before != after);
+    changed.map(|(before, after, change)| NetChange { before, after, ..change }).collect()
+}
+
+/// Returns the lines of a hunk as text, each with its sign.
+pub(crate) fn hunk_text(hunk: &Hunk) -> String {
+    let line = |line: &domain::HunkLine| {
+        let sign = match line.tag {
+            LineTag::Context => ' ',
+            LineTag::Removed => '-',
+            LineTag::Added => '+',
+        };
+        format!("{sign}{}", String::from_utf8_lossy(&line.bytes).trim_end_matches('\n'))
+    };
+    hunk.lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the aliases of the projects of a plan.

@@ -14,19 +14,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{CallNumber, CallState, ChangeEntry, RelPath, RootIndex, ToolCall};
 use serde_json::{Value, json};
 
-/// The tool that takes the changes of an unfinished try back.
+/// The tool that takes the changes of an unfinished try back, or of calls that a person names.
 pub(crate) const TAKE_BACK: &str = "take_back";
+/// The tool that records the changes of the last attempt as the beginning of a revision.
+pub(crate) const CARRY_OVER: &str = "carry_over";
+
+/// Returns the arguments of a call by which a person reverts calls.
+pub(crate) fn rolling_back(calls: &BTreeSet<CallNumber>) -> Value {
+    let calls: Vec<u32> = calls.iter().map(|call| call.0).collect();
+    json!({ "calls": calls })
+}
 
 /// Returns the arguments of a call that reverts.
 pub(crate) fn taking_back(nodes: &BTreeSet<String>) -> Value {
     json!({ "nodes": nodes })
 }
 
-/// Returns the calls whose entries need no revert any more: the reverted ones, and those that reverted them.
+/// Returns the calls whose entries need no revert: those of earlier attempts that a revision began with, the
+/// reverted ones, and those that reverted them.
 /// If both are still visible, a later change of another node remained between them.
 pub(crate) fn dealt_with(calls: &[ToolCall]) -> BTreeSet<CallNumber> {
     let RevertedCalls(taken_back) = RevertedCalls::from_calls(calls);
-    taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by])).collect()
+    let carried = calls.iter().filter(|call| call.new.tool == CARRY_OVER).map(|call| call.no);
+    taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by])).chain(carried).collect()
 }
 
 /// Returns the entries of an attempt that are not reverted, in order.
@@ -91,10 +101,12 @@ impl RevertedCalls {
 /// Returns the calls that a call reverted. A call of an older version reverted every call that had not ended
 /// well.
 fn taken_by(call: &ToolCall, calls: &[ToolCall]) -> BTreeSet<CallNumber> {
-    let nodes = call.new.requested.get("nodes").and_then(Value::as_array);
-    let is_taken = |other: &&ToolCall| match nodes {
-        Some(nodes) => nodes.iter().any(|node| node == other.new.node.as_str()),
-        None => other.new.tool != TAKE_BACK && other.state() != CallState::Ok,
+    let listed = |name: &str| call.new.requested.get(name).and_then(Value::as_array);
+    let (nodes, named) = (listed("nodes"), listed("calls"));
+    let is_taken = |other: &&ToolCall| match (nodes, named) {
+        (_, Some(named)) => named.iter().any(|no| no.as_u64() == Some(u64::from(other.no.0))),
+        (Some(nodes), None) => nodes.iter().any(|node| node == other.new.node.as_str()),
+        (None, None) => other.new.tool != TAKE_BACK && other.state() != CallState::Ok,
     };
     calls.iter().filter(|other| other.no < call.no).filter(is_taken).map(|other| other.no).collect()
 }

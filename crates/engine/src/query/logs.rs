@@ -1,11 +1,11 @@
-//! The calls of a plan with their output: of commands, of tools, and of models; and the result text of the
-//! plan, which is the text of the node that its actor names as its result.
+//! The calls of a plan (commands, tools and models) with their output, and the result text of the plan. That
+//! is the text of the node that its actor names as its result.
 //!
 //! # Invariants
 //! 1. The secrets of an output are hidden, unless the reader requests otherwise. It is stored as it was
 //!    written.
-//! 2. A call whose process died is reported as such as soon as no process can work on it any more: the plan
-//!    rests, or has another owner than the one under whom the call began.
+//! 2. A call whose process died is reported as such as soon as no process can work on it. That is the case if
+//!    the plan rests, or has another owner than when the call began.
 //! 3. Only a node that succeeded has a result text. If it ran again to repair the findings of a check, its
 //!    last text counts. The text has lost its secrets where it was made, and has the bound of every node's
 //!    text.

@@ -71,13 +71,13 @@ pub struct OverviewSnapshot {
 #[derive(Debug, Default)]
 pub struct PlanOverview {
     known: BTreeMap<PlanId, CachedPlan>,
+    shorts: BTreeMap<PlanId, String>,
 }
 
 #[derive(Debug)]
 struct CachedPlan {
     version: u64,
     event: u64,
-    short: String,
     step: Option<CurrentStep>,
     files: usize,
 }
@@ -96,12 +96,15 @@ impl PlanOverview {
         let has_worker = served.has_for(&BTreeSet::new());
         let mut seen = Vec::new();
         let mut is_news = false;
-        for plan in self.plans(engine, &live_jobs).await? {
+        let plans = self.plans(engine, &live_jobs).await?;
+        self.learn_short_ids(engine, &plans).await?;
+        for plan in plans {
             let job = live_jobs.iter().rev().find(|job| job.plan == plan.id).cloned();
             let known = self.known(engine, &plan, job.is_some()).await?;
             is_news |= known.1;
-            let CachedPlan { short, step, files, .. } = known.0;
-            let (short, step, files) = (short.clone(), step.clone(), *files);
+            let CachedPlan { step, files, .. } = known.0;
+            let (step, files) = (step.clone(), *files);
+            let short = self.shorts.get(&plan.id).cloned().unwrap_or_else(|| plan.id.to_string());
             // What the gate of a plan goes by may be all its changes: it is looked at only where that matters.
             let has_gate = job.is_none() && has_worker && may_go_on(&plan);
             let gate = if has_gate { inner.gate(&plan).await? } else { None };
@@ -110,9 +113,22 @@ impl PlanOverview {
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));
             seen.push(PlanSummary { plan, short, job, place, goes_on, owner_is_gone, step, files });
         }
-        self.known.retain(|id, _| seen.iter().any(|summary| summary.plan.id == *id));
+        let is_seen = |id: &PlanId| seen.iter().any(|summary: &PlanSummary| summary.plan.id == *id);
+        self.known.retain(|id, _| is_seen(id));
+        self.shorts.retain(|id, _| is_seen(id));
         let slots = inner.options.plan_concurrency;
         Ok(OverviewSnapshot { plans: seen, queued, slots, has_worker: !served.any.is_empty(), is_news })
+    }
+
+    /// Finds the short ids of the plans that were not there at the last look, all with one walk.
+    async fn learn_short_ids(&mut self, engine: &Engine, plans: &[Plan]) -> Result<(), StoreError> {
+        let ids = plans.iter().map(|plan| plan.id);
+        let new: Vec<PlanId> = ids.filter(|id| !self.shorts.contains_key(id)).collect();
+        if !new.is_empty() {
+            let shorts = engine.short_ids(&new).await?;
+            self.shorts.extend(new.into_iter().zip(shorts));
+        }
+        Ok(())
     }
 
     /// The plans to look at.
@@ -146,16 +162,12 @@ impl PlanOverview {
         }
         let is_news = before != Some((plan.version, event));
         if is_news {
-            let short = match self.known.remove(&plan.id) {
-                Some(known) => known.short,
-                None => engine.short_id(plan.id).await?,
-            };
             let files = match engine.inner.store.files_changed(&[plan.id]).await?.get(&plan.id) {
                 Some(files) => *files,
                 None => engine.inner.net_changes(plan).await?.len(),
             };
             let step = engine.step_now(plan).await?;
-            self.known.insert(plan.id, CachedPlan { version: plan.version, event, short, step, files });
+            self.known.insert(plan.id, CachedPlan { version: plan.version, event, step, files });
         }
         // It was there, or was put there just now.
         let known =

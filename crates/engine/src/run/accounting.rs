@@ -5,7 +5,7 @@
 //! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the
 //!    accounts.
 //! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a
-//!    call of the plan and no step of it; a question to a model is no call of a tool, and begins its node's
+//!    call of the plan and no step of it. A question to a model is no call of a tool, and begins its node's
 //!    step.
 //! 3. The time of a run is added when it winds down. The working time of a run whose process died is not
 //!    known: it counts for nothing.
@@ -48,7 +48,7 @@ pub(crate) async fn keep(
     let kept = kept.map_err(|error| stopped(error, &node))?;
     kept.first()
         .map(|call| call.no)
-        .ok_or_else(|| RunError::failed(ErrorCategory::Internal, "a call was not kept"))
+        .ok_or_else(|| RunError::failed(ErrorCategory::Internal, "a call was not recorded"))
 }
 
 /// A call that has ended, changed nothing and is not stored yet.

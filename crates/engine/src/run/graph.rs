@@ -283,8 +283,8 @@ impl<'a> GraphRound<'a, '_> {
         }
     }
 
-    /// Begins what can begin, in the order of the file and as far as there is room; true when one of them has
-    /// settled instead, so that others may be ready.
+    /// Starts all nodes that can start, in the order of the file and up to the limit. Returns true if one of
+    /// them has settled instead, so that others may be ready.
     async fn begin_ready(&mut self, ready: &[usize], running: &mut RunningNodes<'a>) -> bool {
         let room = usize::try_from(self.actor.plan.spec.parallel).unwrap_or(1).max(1);
         for at in ready.iter().copied() {
@@ -534,7 +534,7 @@ impl<'a> GraphRound<'a, '_> {
 fn holds(condition: Option<&str>, values: &Values, step: &PlanStep) -> Result<bool, RunError> {
     let Some(condition) = condition else { return Ok(true) };
     let unfit = |why: &dyn std::fmt::Display| {
-        let message = format!("node {}: the condition `{condition}` cannot be told: {why}", step.node);
+        let message = format!("node {}: the condition `{condition}` cannot be evaluated: {why}", step.node);
         RunError::failed(ErrorCategory::InvalidInput, message)
     };
     let condition = Expr::parse_frozen(condition).map_err(|flaw| unfit(&flaw))?;
@@ -570,7 +570,7 @@ pub(crate) async fn do_node(node: &ActiveNode<'_>) -> Result<NodeResult, RunErro
         }
     }
     let message = format!(
-        "REPEAT_EXHAUSTED: node {} was done {} times, and `{}` did not hold",
+        "REPEAT_EXHAUSTED: node {} ran {} times, and `{}` did not become true",
         node.path, repeat.max, repeat.until
     );
     Err(RunError::failed(ErrorCategory::Tool, message))

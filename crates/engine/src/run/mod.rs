@@ -3,18 +3,18 @@
 //! # Where to look
 //! `phase::strategize` and `phase::execute` run an actor's `graph`. Its nodes (`node`) get their prompt from
 //! `node::prompt` and work in the sandbox that `plan_sandbox` opens; then come `phase::checks` and
-//! `phase::repair`. `call` has the calls: each goes through the same four steps, and `call::sandbox_call` is
+//! `phase::repair`. `call` has the calls. Each goes through the same four steps, and `call::sandbox_call` is
 //! the right to change the sandbox together with the duty to record the changes. `node::model` lets a model
-//! work, `node::decisions` records what nodes decide, `plan_sandbox::retained` handles changes that could not
-//! be captured, `accounting` counts what a run uses, and `stale_processes` kills what former owners of the
-//! job left. `phase::apply` brings the result to the user's files, and `recheck` runs checks on what
-//! these would become.
+//! work, and `node::decisions` records decisions of nodes. `plan_sandbox::retained` handles changes that
+//! could not be captured. `accounting` counts what a run uses, and `stale_processes` kills processes of
+//! former owners of the job. `phase::apply` brings the result to the user's files, and `recheck` runs checks
+//! on what these would become.
 //!
 //! # Invariants
-//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes
+//! 1. Nothing of a run outlives it. Its processes are killed when it is interrupted, and its sandbox goes
 //!    when its end is stored, whatever became of it.
-//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted;
-//!    a sandbox whose changes could not be captured stays on the disk.
+//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted.
+//!    A sandbox whose changes could not be captured stays on the disk.
 
 mod accounting;
 pub(crate) mod call;

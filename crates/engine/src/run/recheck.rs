@@ -14,7 +14,7 @@
 //!    claim to record by; what ran for it is in the record of the apply.
 //!
 //! # Not here
-//! The decision to run checks again, and the consequence of their results: `apply::checked_apply`.
+//! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
 
 use std::collections::HashMap;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Winds a run down: captures the changes of its interrupted command, within a time limit, and clears its
+//! Shuts down a run. Captures the changes of its interrupted command, within a time limit, and clears its
 //! sandbox when the end of the run is stored.
 //!
 //! # Invariants
@@ -33,7 +33,7 @@ use super::call::sandbox_call::{CallMark, STOPPED};
 use super::plan_sandbox::blocking;
 use super::plan_sandbox::location;
 use super::state::{RunState, SandboxHandle, SandboxSession};
-use crate::apply::checked_apply::{PlanTrees, named_places};
+use crate::apply::check_validity::{PlanTrees, named_places};
 use crate::engine::EngineInner;
 use crate::maintenance::retained_sandboxes::{KEPT_IN, retained_dir_of};
 use crate::query::details::ASK_MODEL;
@@ -202,7 +202,7 @@ impl RunShutdown<'_> {
         let is_told =
             history.records().any(|record| retained_dir_of(&record.error) == Some(dir_text.as_str()));
         if !is_told {
-            let why = retained_message("the process that was at it is gone", &dir);
+            let why = retained_message("the process that ran it is gone", &dir);
             self.report_retained(None, &why, &dir).await;
         }
     }
@@ -392,7 +392,7 @@ fn late(engine: &EngineInner, dir: &Path) -> String {
 
 fn retained_message(why: &str, dir: &Path) -> String {
     let dir = dir.display();
-    format!("what it changed could not be captured: {why}; nothing is lost, its sandbox is kept in {dir}")
+    format!("its changes could not be captured: {why}; nothing is lost, its sandbox is retained in {dir}")
 }
 
 /// Retains the sandbox for the changes of an interrupted command. The end that the command would have had is

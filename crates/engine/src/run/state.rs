@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken
-//!    to is asked to stop first, unless the lease is lost: its whole tree is killed when it has answered, or
+//!    to is asked to stop first, unless the lease is lost. Its whole tree is killed when it has answered, or
 //!    after [`ASKED_WAIT`].
 //!
 //! # Not here
@@ -115,8 +115,8 @@ pub(crate) enum StopBehavior {
     WhenAsked,
 }
 
-/// The time that a program has after it is asked to stop: longer than the patience of its client, and shorter
-/// than the wait for an interrupted run.
+/// The time that a program has after it is asked to stop. It is longer than the patience of its client, and
+/// shorter than the wait for an interrupted run.
 const ASKED_WAIT: Duration = Duration::from_secs(3);
 
 impl KillableCommand {
@@ -141,12 +141,12 @@ impl RunState {
         &self,
         no: RootIndex,
         project: &Path,
-        look: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
+        read: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
     ) -> Option<T> {
         let place = self.session.try_lock().ok()?;
         match place.as_ref() {
-            Some(session) => look(session.sandbox.root(no).ok()?),
-            None => look(beneath::root_at_hand(project)?.as_fd()),
+            Some(session) => read(session.sandbox.root(no).ok()?),
+            None => read(beneath::root_at_hand(project)?.as_fd()),
         }
     }
 

@@ -175,11 +175,11 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
     })
     .await;
     let (calling, shared) = (calling.unwrap(), &engine.inner);
-    let facts = engine.plan_details(plan).await.unwrap();
-    assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
+    let details = engine.plan_details(plan).await.unwrap();
+    assert_eq!(details.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", details.errors);
     let answers = lock(&calling.answers).clone();
     assert!(
-        answers[0].is_error && answers[0].text.contains("it broke down: a tool of somebody"),
+        answers[0].is_error && answers[0].text.contains("it panicked: a tool of somebody"),
         "{answers:?}"
     );
     assert_eq!((answers[0].changed, answers[1].is_error, answers[1].changed), (1, false, 1), "{answers:?}");
@@ -188,7 +188,7 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
         calls.iter().map(|call| (call.new.tool.as_str(), call.state())).collect();
     assert_eq!(states, [("box.breaks", CallState::Failed), ("write_file", CallState::Ok)]);
     let entries: Vec<(String, domain::CallNumber)> = shared
-        .entries(&facts.plan)
+        .entries(&details.plan)
         .await
         .unwrap()
         .iter()
@@ -264,11 +264,11 @@ async fn an_end_of_a_call_that_was_stored_unheard_is_settled_by_the_next_turn_an
         let dir = TempDir::new().unwrap();
         let (engine, plan) =
             run_plan(&dir, |inner| Arc::new(LostAnswerRunner { inner, has_next_turn })).await;
-        let facts = engine.plan_details(plan).await.unwrap();
-        assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", facts.errors);
-        assert_eq!(facts.errors.recorded(), 0, "{:?}", facts.errors);
+        let details = engine.plan_details(plan).await.unwrap();
+        assert_eq!(details.plan.state, PlanState::Execute(WorkState::Complete), "{:?}", details.errors);
+        assert_eq!(details.errors.recorded(), 0, "{:?}", details.errors);
         let calls = engine.inner.store.calls(plan).await.unwrap();
-        let entries = engine.inner.entries(&facts.plan).await.unwrap();
+        let entries = engine.inner.entries(&details.plan).await.unwrap();
         assert_eq!((calls.len(), calls[0].state()), (1, CallState::Ok));
         let recorded: Vec<_> = entries.iter().map(|entry| (entry.path.to_string(), entry.call)).collect();
         assert_eq!(recorded, [("whole".to_owned(), calls[0].no)]);

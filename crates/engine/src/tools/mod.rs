@@ -3,14 +3,12 @@
 //! # Invariants
 //! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
 //! 2. What a model is given is shown without its secrets, and what it gives back has them again.
-//! 3. A policy denies a call by the name under which the call is recorded, for every caller.
-//! 4. The content that the model has read is compared with the replaced content when no other call can change
+//! 3. The content that the model has read is compared with the replaced content when no other call can change
 //!    that any more.
 //!
 //! # Not here
 //! Admission and record of a call: `run::call::tool`. Arguments and results of the tools: `actors::tool`.
 
-mod deny_list;
 pub(crate) mod read;
 mod redact_args;
 pub(crate) mod write;
@@ -22,7 +20,6 @@ use sandbox::fs::beneath::BeneathError;
 use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
-pub use deny_list::{denied, step_denied, unknown_words, why_denied};
 pub use read::{ReadTools, read, read_small};
 pub use redact_args::{recorded_arguments, recorded_result};
 pub use write::{WriteTools, write};

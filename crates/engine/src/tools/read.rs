@@ -152,7 +152,7 @@ fn list(at: &ReadTools<'_>, place: &ToolPath, depth: u32, ignored: bool) -> Resu
     walked.map_err(|error| match error {
         BeneathError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => ToolError::InTheWay {
             path: place.shown.clone(),
-            what: "is no directory; links are not followed here".to_owned(),
+            what: "is not a directory; links are not followed here".to_owned(),
         },
         other @ (BeneathError::Io { .. } | BeneathError::Escapes { .. }) => {
             not_opened("list_directory", place, other)

@@ -154,7 +154,7 @@ impl WriteTools<'_> {
             Ok(held) => {
                 let stat = rustix::fs::fstat(&held).map_err(|errno| failed(errno.to_string()))?;
                 if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-                    let what = "is no file: it is a directory, a link or a device".to_owned();
+                    let what = "is not a regular file: it is a directory, a link or a device".to_owned();
                     return Err(ToolError::InTheWay { path: place.shown.clone(), what });
                 }
             }

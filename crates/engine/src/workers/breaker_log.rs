@@ -107,7 +107,7 @@ impl BreakerLog {
         last.into_values().filter(|change| now.0.saturating_sub(change.at.0) <= NEWS_MS).collect()
     }
 
-    /// Records that a provider answers, if its last record is a rest: the process that gave it a rest may be
+    /// Records that a provider answers, if its last record is a rest. The process that gave it a rest may be
     /// gone, and its breaker with it.
     fn answers(&self, provider: &str) {
         let at = wall_now();
@@ -230,8 +230,8 @@ pub(crate) fn breaker_event_sink(data_dir: &Path) -> Arc<dyn EventSink> {
 }
 
 impl Engine {
-    /// Providers that were given a rest or answer again, in any process, in the last quarter of an hour: the
-    /// last change of each, by name.
+    /// Returns the providers that were skipped or answer again, in any process, in the last quarter of an
+    /// hour. Each has its last change; they are sorted by name.
     pub fn breaker_changes(&self) -> Vec<ProviderBreakerChange> {
         BreakerLog::in_dir(&self.inner.options.data_dir).read(wall_now())
     }

@@ -1,13 +1,13 @@
 //! Serves as a worker that takes any detached plan, until it is asked to stop or nothing is left to do.
 //!
 //! # How it goes
-//! The worker itself claims and runs ([`AsyncWorker`]). The code here passes notifications of other processes
-//! to it and its own to them, releases the jobs of workers that died, moves plans to their next phase, and
-//! decides when to end.
+//! The worker itself claims and runs ([`AsyncWorker`]). The code here exchanges notifications with other
+//! processes and releases the jobs of workers that died. It moves plans to their next phase, and decides when
+//! to end.
 //!
 //! # Invariants
 //! 1. A dead worker is found by its lock file, within a second: no process waits for its leases.
-//! 2. It ends for want of work only under the lock of [`StartLock`], after it looked once more: it sees every
+//! 2. It ends for want of work only under the lock of [`StartLock`], after it looked once more. It sees every
 //!    plan that was detached before, and a process that detaches one later sees that the worker is gone.
 //! 3. A process that runs a plan in the foreground is not overtaken for ever by plans that came later.
 //! 4. A worker whose store was removed or replaced ends at its next look: it would serve no plan, and be
@@ -42,7 +42,7 @@ use worker::{
 };
 
 /// The interval at which the dead and the queue are looked at without a hint.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When plans are looked at again that could not be moved on.
 const STUCK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// So many looks in a row at which the store gave no work, but errors, end the worker.
@@ -132,7 +132,7 @@ pub enum ServeError {
     #[error(transparent)]
     Start(#[from] WorkerStartError),
     /// The worker cannot show to other processes that it is alive.
-    #[error("the worker cannot show that it lives: {0}")]
+    #[error("the worker cannot be registered as running: {0}")]
     Presence(#[source] std::io::Error),
     /// The store gave errors and no work.
     #[error("the store failed for {} seconds in a row: {why}", BROKEN_LOOKS_MAX)]
@@ -254,8 +254,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
     ) -> Result<(ServeEnd, StopReport), ServeError> {
         let mut stopping: BoxFuture<'static, StopReport> = Box::pin(std::future::pending());
         let mut end = ServeEnd::Stopped;
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut can_be_asked = true;
         loop {
             let hint = async {
@@ -272,7 +272,7 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
                 },
                 hint = hint => WakeReason::Heard(hint),
                 news = self.news.recv() => WakeReason::News(news),
-                _ = look.tick() => WakeReason::Time,
+                _ = poll.tick() => WakeReason::Time,
             };
             match woken {
                 WakeReason::Stopped(report) => {

@@ -1,12 +1,12 @@
 //! The registry of live workers: each process holds a lock on a file of its own while it is alive.
 //!
 //! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once,
-//! and no process has to wait for its leases. The file says which plans the worker serves; that of a worker
+//! and no process has to wait for its leases. The file says which plans the worker serves. That of a worker
 //! that takes any plan also names the variables that it was started with, never their values: keys of models
 //! come from there.
 //!
 //! # Invariants
-//! The start and the end of a worker that takes any plan are decided under one lock ([`StartLock`]): of a job
+//! The start and the end of a worker that takes any plan are decided under one lock ([`StartLock`]). Of a job
 //! that was detached before, either the worker that ends knows, or the process that detached it knows that
 //! the worker ends.
 
@@ -242,7 +242,7 @@ fn find_dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
 }
 
 /// Removes the temporary lock file of a worker that died before it was registered. Between its creation and
-/// its lock there is a moment in which that of a live one looks the same, so it has to be of some age.
+/// its lock, the file of a live worker looks the same, so it must be of some age.
 fn remove_stale_temp_file(file: &fs::DirEntry) {
     let is_new = |name: &str| name.strip_suffix(".new").is_some_and(|id| id.parse::<WorkerId>().is_ok());
     if !file.file_name().to_str().is_some_and(is_new) {

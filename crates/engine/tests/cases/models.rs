@@ -109,6 +109,7 @@ fn request(project: &Path) -> NewPlanRequest {
         strategist: None,
         sources: Vec::new(),
         keys: std::collections::BTreeSet::new(),
+        batch: None,
         instructions: Vec::new(),
     };
     let root = project.to_str().unwrap().into();
@@ -170,7 +171,7 @@ async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
         (last.error.category(), last.recovery.action),
         (ErrorCategory::Overloaded, RecoveryAction::Ask)
     );
-    assert!(last.error.message().contains("it failed with: 500 from scripted"), "{last:?}");
+    assert!(last.error.message().contains("its last error: 500 from scripted"), "{last:?}");
     assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
     server.asked();
     server.was_not_asked_again();
@@ -209,7 +210,8 @@ async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace()
     });
     // One tries whether it answers again, and is answered when all others have been turned away by that.
     let turned_away = |events: Vec<EventRecord>| -> BTreeSet<String> {
-        let by_a_try = |event: &EventRecord| event.data["why"].to_string().contains("somebody tries");
+        let by_a_try =
+            |event: &EventRecord| event.data["why"].to_string().contains("another call is checking");
         let paths = events.into_iter().filter(by_a_try).map(|event| event.data["path"].to_string());
         paths.collect()
     };
@@ -261,7 +263,7 @@ async fn a_model_is_ended_when_the_time_of_its_node_is_up_also_while_it_waits_fo
     assert_eq!(facts.plan.state, PlanState::Execute(WorkState::Errored), "{facts:?}");
     let last = facts.errors.last_failure().unwrap();
     assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Timeout, RecoveryAction::Ask));
-    let message = "node ask: scripted/m took longer than its time limit of 1 s and was ended";
+    let message = "node ask: scripted/m took longer than its time limit of 1 s and was stopped";
     assert_eq!(last.error.message(), message);
     assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
     server.asked();

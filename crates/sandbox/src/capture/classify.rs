@@ -203,7 +203,7 @@ fn mode_then(root: &CaptureRoot, path: &RelPath, original: &Stat) -> u16 {
 }
 
 /// A directory whose mode differs from the original's. That the plan changed it is known only if no process
-/// touched the original meanwhile: a directory is copied up with the mode that it has at that moment.
+/// touched the original meanwhile. A directory is copied up with the mode that it has at that moment.
 fn observe_mode_first(
     root: &CaptureRoot,
     path: &RelPath,

@@ -8,7 +8,7 @@
 //! 4. A directory is entered once: what holds in it follows from what holds in the one above it.
 //!
 //! # Not here
-//! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git
+//! Patterns that are not UTF-8. The matcher takes text only, so such a line says nothing, and what git
 //! ignores by it is not ignored here. That tracked and reported files are captured although ignored:
 //! [`CaptureFilter::is_scratch`] gets them as an argument.
 
@@ -409,8 +409,7 @@ fn rules_above(
     for dir in project.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
         rules.push((read_rules(open_regular(&dir.join(GITIGNORE)), budget), way_from(dir)));
     }
-    let of_user = ignore::gitignore::gitconfig_excludes_path();
-    for file in tracked.exclude_file().into_iter().chain(of_user) {
+    for file in tracked.exclude_files() {
         rules.push((read_rules(open_regular(&file), budget), way_from(top)));
     }
     rules.retain(|(rules, _)| !rules.is_empty());

@@ -172,7 +172,7 @@ pub enum CaptureError {
         source: BeneathError,
     },
     /// A content could not be read to its end, or could not be stored.
-    #[error("the content of {path} cannot be kept: {source}")]
+    #[error("the content of {path} cannot be stored: {source}")]
     Content {
         /// Whose content.
         path: RelPath,

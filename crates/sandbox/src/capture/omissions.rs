@@ -3,9 +3,9 @@
 //!
 //! # Invariants
 //! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from,
-//!    did not have: its lines do not show a reviewer that a program runs with other rights.
+//!    did not have. Its lines do not show a reviewer that a program runs with other rights.
 //! 2. What a file has in the sandbox because it was made there (a list inherited from its directory) is not
-//!    reported: it inherits the same where it is applied.
+//!    reported. It inherits the same where it is applied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

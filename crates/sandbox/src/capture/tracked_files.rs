@@ -1,12 +1,14 @@
 //! The files in the user's git index, and the patterns outside the sandbox that git ignores by.
 //!
 //! # Invariants
-//! The index is read only when it matters, and again only when it has been written since. Git is asked only
-//! for one that this program does not read itself.
+//! 1. The index is read only when it matters, and again only when it has been written since. Git is asked
+//!    only for one that this program does not read itself.
+//! 2. The place of the user's own patterns is read once from git's settings. The patterns are read each time.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use domain::RelPath;
 use rustix::fs::FileType;
@@ -23,6 +25,7 @@ pub(crate) struct TrackedRepository {
     project: PathBuf,
     repository: Option<(PathBuf, GitDir)>,
     index: Option<(Option<FileStamp>, TrackedPaths)>,
+    user_excludes: OnceLock<Option<PathBuf>>,
 }
 
 /// The paths of the index below the project.
@@ -49,7 +52,12 @@ impl TrackedPaths {
 
 impl TrackedRepository {
     pub(crate) fn new(project: &Path) -> TrackedRepository {
-        TrackedRepository { project: project.to_owned(), repository: GitDir::around(project), index: None }
+        TrackedRepository {
+            project: project.to_owned(),
+            repository: GitDir::around(project),
+            index: None,
+            user_excludes: OnceLock::new(),
+        }
     }
 
     /// Returns the top of the working tree that contains the project.
@@ -57,9 +65,11 @@ impl TrackedRepository {
         self.repository.as_ref().map(|(top, _)| top.as_path())
     }
 
-    /// The user's own list of what this repository ignores.
-    pub(super) fn exclude_file(&self) -> Option<PathBuf> {
-        self.repository.as_ref().map(|(_, git)| git.common.join("info/exclude"))
+    /// The user's own lists of what git ignores: that of this repository, and that of all repositories.
+    pub(super) fn exclude_files(&self) -> impl Iterator<Item = PathBuf> {
+        let of_repository = self.repository.as_ref().map(|(_, git)| git.common.join("info/exclude"));
+        let of_user = self.user_excludes.get_or_init(ignore::gitignore::gitconfig_excludes_path);
+        of_repository.into_iter().chain(of_user.clone())
     }
 
     /// Returns true if git tracks this path.

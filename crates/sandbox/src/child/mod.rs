@@ -52,6 +52,7 @@ impl Default for ChildProgram {
 
 /// Does not return when this process was started as a child of this crate; otherwise returns at once.
 pub fn dispatch() {
+    reap_our_own_children();
     let Some(verb) = std::env::args_os().nth(1) else { return };
     if verb == crate::isolation::RUN_VERB {
         crate::isolation::child_run();
@@ -62,6 +63,13 @@ pub fn dispatch() {
     if verb == crate::forwarder::FORWARD_VERB {
         crate::forwarder::child_forward();
     }
+}
+
+/// Has children wait until we reap them. A process that ignores the end of its children passes that on to the
+/// programs that it starts, and the kernel would then reap ours before we see how they ended.
+fn reap_our_own_children() {
+    // SAFETY: no handler is installed: the default is put back, which does nothing.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// From now on no program that is started inherits a descriptor of ours but the standard ones, also none that

@@ -7,33 +7,43 @@
 //! for it.
 //!
 //! # How
-//! 1. The new process puts the marks in the place of its environment, where the search for leftovers reads
-//!    them.
-//! 2. It says hello on its socket, with a descriptor of itself.
-//! 3. Only then the caller sends an order, on that socket.
+//! 1. The starter puts the marks in the place of its environment, where the search for leftovers reads them,
+//!    forks, and removes them again: the child bears them from its first moment.
+//! 2. It reports the child to the caller, on the child's socket.
+//! 3. The caller sends an order on that socket.
 //!
 //! # Invariants
 //! 1. The starter never sees an order: neither an environment nor a file of a command is in its memory, so
 //!    none is in that of the next command. It does nothing but fork, so no child finds what an earlier one
 //!    changed.
-//! 2. No order is sent twice: a new starter is asked only if no process said hello to the old one's request,
-//!    and without a hello there was no order.
+//! 2. No order is sent twice: a new starter is asked only if the old one reported no child, and without a
+//!    report there was no order.
 //! 3. Its socket is its life: it ends when our end closes, because we ended or were killed. No child
 //!    retains an end of it.
 //! 4. A child that is not given an order, since we are gone, ends.
+//! 5. A starter that was stopped, or does not answer within [`ANSWER_WITHIN`], is killed and replaced.
+//! 6. Every reported child is reaped, also one that dies before it has read its order: by us, or by the
+//!    starter if the system refuses to make a process that is not its own child.
+//! 7. A child has the control group, priority, processors and limits that we have now: if ours have
+//!    changed, the starter is replaced.
 //!
 //! # Not here
 //! The work of a child: `isolation::child`.
 
-use std::ffi::{CStr, OsStr, OsString, c_char};
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio, exit};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{PidfdFlags, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, WaitOptions};
+use rustix::thread::CpuSet;
 
 use super::{ChildProgram, fd_passing};
 
@@ -43,8 +53,10 @@ pub(crate) const START_VERB: &str = "__start";
 const ROOM: &str = "AGENTS_ROOM";
 /// The room in bytes: a job and a fence have a few dozen.
 const ROOM_BYTES: usize = 2048;
-/// The first message of a child, with its pidfd.
-const HELLO: &[u8] = b"+";
+/// The time in which a starter answers a request, on a machine that is overloaded. It only forks.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// The time after which a starter that has not answered is looked at.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// The number of times that a starter that is gone is replaced for one child.
 const STARTERS_MAX: usize = 3;
 
@@ -57,6 +69,47 @@ pub(crate) struct StarterSlot(Mutex<Option<Arc<Starter>>>);
 struct Starter {
     socket: OwnedFd,
     process: Mutex<Child>,
+    settings: InheritedSettings,
+}
+
+/// The settings that a process passes on to its children, and that may change while it runs.
+#[derive(Debug, PartialEq)]
+struct InheritedSettings {
+    groups: Vec<u8>,
+    priority: Option<i32>,
+    processors: Option<CpuSet>,
+    limits: [Rlimit; LIMITS.len()],
+}
+
+const LIMITS: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Rss,
+    Resource::Nproc,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::As,
+    Resource::Locks,
+    Resource::Sigpending,
+    Resource::Msgqueue,
+    Resource::Nice,
+    Resource::Rtprio,
+    Resource::Rttime,
+];
+
+impl InheritedSettings {
+    /// Those of this process.
+    fn current() -> InheritedSettings {
+        InheritedSettings {
+            groups: fs::read("/proc/self/cgroup").unwrap_or_default(),
+            priority: rustix::process::getpriority_process(None).ok(),
+            processors: rustix::thread::sched_getaffinity(None).ok(),
+            limits: LIMITS.map(rustix::process::getrlimit),
+        }
+    }
 }
 
 impl Drop for Starter {
@@ -78,42 +131,42 @@ impl ForkedChild {
     /// Waits until it is dead, and reaps it.
     pub(crate) fn wait(&self) -> io::Result<()> {
         let wait = || rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
-        Ok(rustix::io::retry_on_intr(wait).map(drop)?)
+        match rustix::io::retry_on_intr(wait) {
+            Ok(_) => Ok(()),
+            // It is the starter's child, which reaps it.
+            Err(rustix::io::Errno::CHILD) => {
+                let died = || poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None);
+                Ok(rustix::io::retry_on_intr(died).map(drop)?)
+            }
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
 impl ChildProgram {
     /// Starts a child that bears these marks, and returns it with the socket on which it waits for an order.
-    /// `None` if the program is no starter.
     ///
     /// # Errors
-    /// Returns an error if there is no program, no process or no descriptor for it.
-    pub(crate) fn start_child(
-        &self,
-        marks: &[(OsString, OsString)],
-    ) -> io::Result<Option<(ForkedChild, OwnedFd)>> {
+    /// Returns an error if there is no program, no process or no descriptor for it, or if no starter answers.
+    pub(crate) fn start_child(&self, marks: &[(OsString, OsString)]) -> io::Result<(ForkedChild, OwnedFd)> {
         let request = environment_of(marks)?;
         for _ in 0..STARTERS_MAX {
             let starter = self.starter()?;
             let (control, theirs) = crate::isolation::control::pair()?;
             let sent = fd_passing::send_packet(starter.socket.as_fd(), &request, theirs.as_fd());
             drop(theirs);
-            let hello = sent.and_then(|()| fd_passing::receive(control.as_fd()));
-            match hello {
-                Ok((_, mut carried)) if !carried.is_empty() => {
-                    return Ok(Some((ForkedChild { pidfd: carried.remove(0) }, control)));
-                }
-                Ok((errno, _)) => return Err(refusal(&errno)),
+            match sent.and_then(|()| starter.forked_child(control.as_fd())) {
+                Ok(child) => return Ok((child, control)),
                 Err(error) if is_gone(&error) => self.replace(&starter),
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        Err(io::Error::other("the process that starts commands does not answer"))
     }
 
     fn starter(&self) -> io::Result<Arc<Starter>> {
         let mut slot = self.starter.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(starter) = &*slot {
+        if let Some(starter) = slot.as_ref().filter(|it| it.settings == InheritedSettings::current()) {
             return Ok(Arc::clone(starter));
         }
         let starter = Arc::new(Starter::spawn(self)?);
@@ -121,7 +174,7 @@ impl ChildProgram {
         Ok(starter)
     }
 
-    /// Forgets a starter that is gone.
+    /// Forgets a starter that is gone or does not answer.
     fn replace(&self, gone: &Arc<Starter>) {
         let mut slot = self.starter.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = slot.take_if(|starter| Arc::ptr_eq(starter, gone));
@@ -141,7 +194,54 @@ impl Starter {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Starter { socket, process: Mutex::new(process) })
+        let starter =
+            Starter { socket, process: Mutex::new(process), settings: InheritedSettings::current() };
+        // Many requests that it does not take, because it was stopped, do not hold up their callers for ever.
+        rustix::net::sockopt::set_socket_timeout(&starter.socket, Timeout::Send, Some(LOOK_AFTER))?;
+        Ok(starter)
+    }
+
+    /// Waits for the report on a request: the child, or the reason why there is none.
+    fn forked_child(&self, control: BorrowedFd<'_>) -> io::Result<ForkedChild> {
+        let asked = Instant::now();
+        rustix::net::sockopt::set_socket_timeout(control, Timeout::Recv, Some(LOOK_AFTER))?;
+        let report = loop {
+            match fd_passing::receive(control) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && asked.elapsed() < ANSWER_WITHIN
+                        && !self.is_stopped() => {}
+                report => break report?,
+            }
+        };
+        rustix::net::sockopt::set_socket_timeout(control, Timeout::Recv, None)?;
+        child_in(report, control)
+    }
+
+    fn is_stopped(&self) -> bool {
+        let id = self.process.lock().unwrap_or_else(PoisonError::into_inner).id();
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // The state follows the name, which may have spaces and brackets in it.
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
+    }
+}
+
+/// Returns the child of a report.
+fn child_in(
+    (report, mut carried): (Vec<u8>, Vec<OwnedFd>),
+    control: BorrowedFd<'_>,
+) -> io::Result<ForkedChild> {
+    let number = report.try_into().map(i32::from_le_bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    match (Pid::from_raw(number).filter(|_| number > 0), carried.pop()) {
+        (Some(_), Some(pidfd)) => Ok(ForkedChild { pidfd }),
+        // There was no room for its descriptor. Without its socket it ends.
+        (Some(pid), None) => {
+            rustix::net::shutdown(control, rustix::net::Shutdown::Both)?;
+            // A child of the starter is none of ours.
+            let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(pid), WaitOptions::empty()));
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        }
+        (None, _) => Err(io::Error::from_raw_os_error(number.saturating_neg())),
     }
 }
 
@@ -156,6 +256,7 @@ fn environment_of(variables: &[(OsString, OsString)]) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Returns whether the starter is gone or stopped: nothing came of the request.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -164,12 +265,8 @@ fn is_gone(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::NotConnected
+            | io::ErrorKind::WouldBlock
     )
-}
-
-fn refusal(errno: &[u8]) -> io::Error {
-    let number = errno.try_into().map(i32::from_le_bytes).unwrap_or(libc::EAGAIN);
-    io::Error::from_raw_os_error(number)
 }
 
 /// The body of the starter.
@@ -177,40 +274,80 @@ pub(super) fn child_start() -> ! {
     let (Some(room), Ok(requests)) = (MarksRoom::find(), crate::isolation::take_over_socket()) else {
         exit(1)
     };
+    let mut parent = ForkParent::Caller;
     loop {
         let Ok((marks, control)) = fd_passing::receive_packet(requests.as_fd()) else { exit(0) };
         let Some(control) = control else { continue };
-        match fork_sibling() {
-            Ok(true) => {
+        room.put(&marks);
+        let forked = fork_child(&mut parent);
+        if !matches!(forked, Ok(None)) {
+            room.put(&[]);
+        }
+        // If it cannot be sent, the caller is gone, and a child ends for want of an order.
+        let _ = match forked {
+            Ok(None) => {
                 drop(requests);
-                room.put(&marks);
+                set_environment(&marks);
                 // Of a session of its own, as the starter is.
                 let _ = rustix::process::setsid();
-                if say_hello(control.as_fd()).is_err() {
-                    exit(1);
-                }
                 crate::isolation::child_run_order(control);
             }
-            Ok(false) => {}
+            Ok(Some((pid, pidfd))) => fd_passing::send(control.as_fd(), &pid.to_le_bytes(), &[pidfd.as_fd()]),
             Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EAGAIN).to_le_bytes();
-                let _ = fd_passing::send(control.as_fd(), &errno, &[]);
+                let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+                fd_passing::send(control.as_fd(), &(-errno).to_le_bytes(), &[])
             }
-        }
+        };
     }
 }
 
-fn say_hello(control: BorrowedFd<'_>) -> io::Result<()> {
-    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
-    fd_passing::send(control, HELLO, &[own.as_fd()])
+/// The process whose child a forked one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ForkParent {
+    /// The process that asked for it, which reaps it.
+    Caller,
+    /// The starter, if the system refuses the other. The kernel reaps the child.
+    Starter,
 }
 
-/// Forks a process whose parent is ours; returns true in it.
-fn fork_sibling() -> io::Result<bool> {
+/// Forks a process, and returns its id and a descriptor of it; `None` in it.
+fn fork_child(parent: &mut ForkParent) -> io::Result<Option<(i32, OwnedFd)>> {
+    if *parent == ForkParent::Caller {
+        match fork_with(libc::CLONE_PARENT | libc::CLONE_PIDFD) {
+            Err(error) if !is_lack(&error) => *parent = ForkParent::Starter,
+            forked => return forked,
+        }
+    }
+    let reap_by = |action| {
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(libc::SIGCHLD, action) }
+    };
+    reap_by(libc::SIG_IGN);
+    let forked = fork_with(libc::CLONE_PIDFD | libc::SIGCHLD)?;
+    if forked.is_none() {
+        // The child waits for its own children.
+        reap_by(libc::SIG_DFL);
+    }
+    Ok(forked)
+}
+
+/// Returns true if another try could succeed once there is room.
+fn is_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE))
+}
+
+fn fork_with(flags: libc::c_int) -> io::Result<Option<(i32, OwnedFd)>> {
+    let mut pidfd: libc::c_int = -1;
     // SAFETY: this process has a single thread, so no lock is held by another one in the copy. It begins on a
-    // copy of this stack. With `CLONE_PARENT` the signal for its end is the one of this process.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid == 0) }
+    // copy of this stack. With `CLONE_PARENT` the signal for its end is the one of this process. The kernel
+    // writes the descriptor, which is new and has no other owner, to a variable that outlives the call.
+    unsafe {
+        match libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) {
+            0 => Ok(None),
+            pid if pid > 0 => Ok(Some((pid as i32, OwnedFd::from_raw_fd(pidfd)))),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// The memory in which the kernel finds the environment of this process.
@@ -221,37 +358,41 @@ struct MarksRoom {
 }
 
 impl MarksRoom {
-    /// The memory of the only variable; none if there are others.
+    /// The memory that the kernel filled when this process began; `None` if it is too small for the marks.
     fn find() -> Option<MarksRoom> {
-        unsafe extern "C" {
-            static environ: *const *mut c_char;
-        }
-        // SAFETY: nothing has changed the environment since this process began: a list that ends with a null,
-        // of strings that stay where the kernel put them.
-        let (first, second, length) = unsafe {
-            let first = environ.as_ref().copied().filter(|first| !first.is_null())?;
-            (first, *environ.add(1), CStr::from_ptr(first).to_bytes().len())
-        };
-        let is_room = std::env::var_os(ROOM).is_some_and(|room| room.len() == ROOM_BYTES);
-        (is_room && second.is_null()).then_some(MarksRoom { start: first.cast(), bytes: length })
+        // As `man 5 proc` counts them.
+        const FIRST_AFTER_NAME: usize = 3;
+        const START: usize = 50;
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        // The second field is a name in brackets, which may have spaces and brackets in it.
+        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - FIRST_AFTER_NAME)?.parse::<usize>().ok();
+        let (start, end) = (field(START)?, field(START + 1)?);
+        let bytes = end.checked_sub(start).filter(|bytes| *bytes >= ROOM_BYTES)?;
+        Some(MarksRoom { start: start as *mut u8, bytes })
     }
 
-    /// Puts an environment in its place: for those who look at this process, and for what it starts.
+    /// Puts an environment in its place, for those who look at this process.
     fn put(self, environment: &[u8]) {
-        for variable in environment.split(|byte| *byte == 0) {
-            let mut parts = variable.splitn(2, |byte| *byte == b'=');
-            if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
-                // SAFETY: this process has a single thread.
-                unsafe { std::env::set_var(OsStr::from_bytes(name), OsStr::from_bytes(value)) };
-            }
-        }
-        // SAFETY: as above; and nothing points to the memory of the variable any more, which is as long as it
-        // was.
+        let count = environment.len().min(self.bytes);
+        // SAFETY: the kernel made this memory of our stack for the variables that we were started with, of which
+        // nothing is read any more. This process has a single thread.
         unsafe {
-            std::env::remove_var(ROOM);
-            let count = environment.len().min(self.bytes);
             std::ptr::copy_nonoverlapping(environment.as_ptr(), self.start, count);
             std::ptr::write_bytes(self.start.add(count), 0, self.bytes - count);
+        }
+    }
+}
+
+/// Gives this process an environment of its own memory, for what it starts.
+fn set_environment(environment: &[u8]) {
+    // SAFETY: this process has a single thread.
+    unsafe { libc::clearenv() };
+    for variable in environment.split(|byte| *byte == 0) {
+        let mut parts = variable.splitn(2, |byte| *byte == b'=');
+        if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            // SAFETY: as above.
+            unsafe { std::env::set_var(OsStr::from_bytes(name), OsStr::from_bytes(value)) };
         }
     }
 }

@@ -51,31 +51,33 @@ pub enum LimitHit {
     },
 }
 
+impl LimitHit {
+    /// Returns the setting that holds the limit, and a value for it that is less strict.
+    pub fn raised_setting(&self) -> (&'static str, u64) {
+        match *self {
+            LimitHit::Processes { max } => ("limits.processes", max.saturating_mul(2)),
+            LimitHit::Memory { bytes_max } => ("limits.memory", (bytes_max / MB).saturating_mul(2)),
+            LimitHit::PrivateFiles { bytes_max } => ("limits.memory", (bytes_max / MB).saturating_mul(4)),
+            LimitHit::Disk { bytes_min } => ("limits.disk", bytes_min / MB / 4),
+        }
+    }
+}
+
 impl fmt::Display for LimitHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let raise = |f: &mut fmt::Formatter<'_>, key: &str, value: u64| {
-            write!(f, "; change it with `agents config set {key}={value}` and run it anew")
-        };
         match *self {
             LimitHit::Processes { max } => {
-                write!(f, "it had as many processes as `limits.processes` allows, {max}")?;
-                raise(f, "limits.processes", max.saturating_mul(2))
+                write!(f, "it had as many processes as `limits.processes` allows, {max}")
             }
             LimitHit::Memory { bytes_max } => {
-                write!(f, "it used more memory than `limits.memory` allows, {} MB", bytes_max / MB)?;
-                raise(f, "limits.memory", (bytes_max / MB).saturating_mul(2))
+                write!(f, "it used more memory than `limits.memory` allows, {} MB", bytes_max / MB)
             }
             LimitHit::PrivateFiles { bytes_max } => {
                 let mb = bytes_max / MB;
-                write!(
-                    f,
-                    "its /tmp and other private directories are full: half of `limits.memory`, {mb} MB"
-                )?;
-                raise(f, "limits.memory", mb.saturating_mul(4))
+                write!(f, "its /tmp and other private directories are full: half of `limits.memory`, {mb} MB")
             }
             LimitHit::Disk { bytes_min } => {
-                write!(f, "the disk had less than the {} MB free that `limits.disk` keeps", bytes_min / MB)?;
-                raise(f, "limits.disk", bytes_min / MB / 4)
+                write!(f, "the disk had less free space than `limits.disk` requires, {} MB", bytes_min / MB)
             }
         }
     }

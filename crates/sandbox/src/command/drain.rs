@@ -5,7 +5,7 @@
 //! end once all is over.
 //!
 //! # Invariants
-//! 1. A thread ends when the pipe does, or once it learns that the tree is dead and the pipe is empty: a
+//! 1. A thread ends when the pipe does, or once it learns that the tree is dead and the pipe is empty. A
 //!    stranger that was handed the pipe cannot hold it up.
 //! 2. A file that cannot be written (no space) stops the file, not the reading.
 

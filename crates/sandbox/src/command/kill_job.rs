@@ -1,12 +1,12 @@
 //! Kills the processes that earlier owners of a job left: owners that died, and owners that are only frozen.
 //!
 //! An owner that was stopped past its lease holds its processes for as long as it is stopped. The process
-//! that takes the job over finds them by the job's variables: every command is given them, and the process
+//! that takes the job over finds them by the job's variables. Every command is given them, and the process
 //! that holds a command, outside its walls, bears them too. That one is asked to end first, and ends after
 //! all of its command is dead, whatever the command did to its own environment.
 //!
 //! # Invariants
-//! 1. An owner kills processes of earlier owners, never its own or those of a later one: an owner that was
+//! 1. An owner kills processes of earlier owners, never its own or those of a later one. An owner that was
 //!    stopped just before it came here does no harm to its successor when it resumes.
 //! 2. The caller itself is not killed, also when it was started by a command of that job.
 //! 3. When it returns without an error, no process that an earlier owner started is alive.

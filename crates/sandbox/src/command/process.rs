@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. [`RunningCommand::wait`] returns when the whole tree is dead. With a pid namespace the death of its
-//!    first process says so; without one the reaper says so, and if it was killed itself, what bears the
+//!    first process says so. Without one the reaper says so, and if it was killed itself, what bears the
 //!    command's mark is.
 //! 2. [`Killer::kill`] may come from any thread, any number of times, before and after the end.
 //! 3. A [`RunningCommand`] that is dropped is killed.

@@ -40,7 +40,7 @@ pub enum WriteFileError {
         path: RelPath,
     },
     /// It leads out of its project, or through a link.
-    #[error("{path} leads out of its project")]
+    #[error("{path} leads outside its project")]
     Escapes {
         /// The path.
         path: RelPath,
@@ -102,8 +102,8 @@ pub fn read_through_links(
         .map_err(|source| BeneathError::Io { path: path.clone(), source })
 }
 
-/// The same if all of it is in memory, for callers that must not wait: `None` if a disk would have to
-/// be waited for, or if anything prevents the read.
+/// The same if all of it is in memory, for callers that must not wait. `None` if a disk would have to be
+/// waited for, or if anything prevents the read.
 pub fn read_at_hand(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -144,7 +144,7 @@ pub fn read_at_hand(
 fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     // One more than there should be, so that its end is met without a larger buffer.
     let expected = found.len().saturating_add(1).min(bytes_max);

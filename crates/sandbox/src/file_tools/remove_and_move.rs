@@ -85,7 +85,10 @@ impl Sandbox {
     ) -> Result<u64, WriteFileError> {
         let inside = [from.as_bytes(), b"/"].concat();
         if to.as_bytes().starts_with(&inside) {
-            return Err(io_at(to)(io::Error::new(io::ErrorKind::InvalidInput, "it lies in what is moved")));
+            return Err(io_at(to)(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is inside the directory that is moved",
+            )));
         }
         let protected = ProtectedPaths::new(rules).and(self.hidden(no));
         let parts = self.parts(no, from, &protected)?;

@@ -1,7 +1,7 @@
 //! The flows of a command, carried between its device and sockets of this machine.
 //!
 //! # How
-//! A connection is made outside first; only then does the stack answer the command's first packet, so that a
+//! A connection is made outside first. Only then does the stack answer the command's first packet, so that a
 //! refusal out there is a refusal inside. Datagrams are taken out of their packets and put into new ones. All
 //! of it is one loop that waits for whatever can go on.
 //!
@@ -152,7 +152,7 @@ impl Flows {
         let added = routes.add_default_ipv4_route(GATEWAY).is_ok()
             && routes.add_default_ipv6_route(GATEWAY_6).is_ok();
         if !added {
-            return Err(io::Error::other("the stack has no room for a route"));
+            return Err(io::Error::other("the stack cannot hold another route"));
         }
         let now = Instant::now();
         Ok(Flows {

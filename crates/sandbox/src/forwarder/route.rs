@@ -1,7 +1,7 @@
 //! The route by which the kernel would send packets to an address.
 //!
 //! # Invariants
-//! 1. The kernel itself is asked, so that routes count like addresses: a machine can answer for whole
+//! 1. The kernel itself is asked, so that routes count like addresses. A machine can answer for whole
 //!    networks of which no interface of it has an address.
 //! 2. An answer that is not understood counts as a way to this machine.
 
@@ -68,7 +68,7 @@ fn question(ip: IpAddr) -> Vec<u8> {
 
 /// The kind of the route in an answer, or the error that the answer is.
 fn read(answer: &[u8]) -> io::Result<u8> {
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is no route");
+    let strange = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not a route");
     let (head, body) = answer.split_at_checked(HEAD_BYTES).ok_or_else(strange)?;
     let kind = u16::from_ne_bytes([head[4], head[5]]);
     if kind == libc::RTM_NEWROUTE {

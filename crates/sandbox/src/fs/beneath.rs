@@ -34,7 +34,7 @@ pub enum LinkPolicy {
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
     /// It leads out of its root, or through a link that must not be followed.
-    #[error("{path} leads out of its project")]
+    #[error("{path} leads outside its project")]
     Escapes {
         /// The path.
         path: RelPath,
@@ -107,8 +107,8 @@ pub fn open(
     Err(io_error(Errno::AGAIN.into()))
 }
 
-/// The same for callers that only read and must not wait: `None` if a disk would have to be waited for, or
-/// if anything prevents it.
+/// The same for callers that only read and must not wait. `None` if a disk would have to be waited for, or if
+/// anything prevents it.
 pub fn open_at_hand(
     root: BorrowedFd<'_>,
     path: &RelPath,

@@ -97,7 +97,7 @@ pub(crate) fn open_dir(root: BorrowedFd<'_>, dir: Option<&RelPath>) -> Result<Ow
     }
 }
 
-/// Directories of a plan's tree that were closed to ourselves: a command may take away its own permissions,
+/// Directories of a plan's tree that were closed to ourselves. A command may take away its own permissions,
 /// and what it made must be read all the same. They are closed again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PermissionGuard<'a> {

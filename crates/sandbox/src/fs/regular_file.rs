@@ -30,7 +30,7 @@ pub(crate) fn open_own(path: &Path, access: OFlags) -> io::Result<File> {
 pub(crate) fn only_regular(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum IndexNames {
 pub(crate) fn read_names(path: &Path) -> io::Result<IndexNames> {
     let bytes = read_regular(path, INDEX_BYTES_MAX)?;
     let read = HASH_BYTES.into_iter().find_map(|hash_bytes| parse(&bytes, hash_bytes));
-    read.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no index of git"))
+    read.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not a git index"))
 }
 
 /// Reads an index whose objects have names of this length; none if it is none.

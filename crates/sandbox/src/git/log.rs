@@ -107,7 +107,7 @@ impl GitHistory {
     }
 
     /// The newest commit; none before the first. It is read from the repository's files where they say it
-    /// plainly, so that who asks again and again does not start a program each time; else git is asked.
+    /// plainly, so that who asks again and again does not start a program each time. Otherwise git is asked.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
@@ -134,7 +134,7 @@ impl GitHistory {
         let ended = command.run(&mut |bytes| {
             printed.extend_from_slice(bytes);
             match printed.len() > HEAD_BYTES_MAX {
-                true => Err(GitLogError::Failed { message: "its answer is not understood".to_owned() }),
+                true => Err(GitLogError::Failed { message: "its answer cannot be parsed".to_owned() }),
                 false => Ok(()),
             }
         })?;
@@ -210,7 +210,7 @@ impl LogReader {
         while let Some(field) = fields.next() {
             self.rest.extend_from_slice(field);
             if self.rest.len() > FIELD_BYTES_MAX {
-                return Err(GitLogError::Failed { message: "its answer is not understood".to_owned() });
+                return Err(GitLogError::Failed { message: "its answer cannot be parsed".to_owned() });
             }
             if fields.peek().is_some() {
                 let whole = std::mem::take(&mut self.rest);
@@ -270,7 +270,7 @@ fn read_within(dir: &Path, name: &str, bytes_max: u64) -> io::Result<String> {
     let (bytes, len) = read_file(open_root(dir)?.as_fd(), &path, bytes_max)?;
     match String::from_utf8(bytes) {
         Ok(text) if text.len() as u64 == len => Ok(text),
-        Ok(_) | Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it is not understood")),
+        Ok(_) | Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it cannot be parsed")),
     }
 }
 

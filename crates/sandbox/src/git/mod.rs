@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Nothing here writes to the user's repository (`command`).
 //! 2. A pipe in the place of one of its files is not waited for.
-//! 3. A private repository borrows the user's objects and has everything else of its own: what is committed,
+//! 3. A private repository borrows the user's objects and has everything else of its own. What is committed,
 //!    branched, packed or pruned in it stays in it.
 
 pub(crate) mod command;

@@ -16,6 +16,10 @@
 //!    refuses all UNIX sockets.
 //! 3. As root the overlays read with the rights of a user who owns nothing: root's own files stay out of
 //!    sight, though the command is root. What the layout names, and root's home, is shown as it is.
+//! 4. Root that cannot give up its rights, or cannot cover a directory, covers the closed entries near
+//!    the top of it one by one; such a directory is returned in [`MachineView::exposed`].
+//! 5. Something mounted is shown, or covered with nothing: what is below a mount is never uncovered.
+//! 6. File systems of the kernel are shown below `/sys` only, where the layout masks what they report.
 //!
 //! # Not here
 //! What the layout puts over it: the sibling `mounts`.
@@ -46,8 +50,12 @@ const WORKSHOP: &str = "/proc";
 /// The size limit of the new root, in memory: it has directories and links only.
 const ROOT_BYTES_MAX: &str = "1m";
 
-/// File systems without sockets: those of the kernel, and images in which no process can bind a socket.
-const WITHOUT_SOCKETS: [u64; 18] = [
+/// The depth to which closed entries are covered one by one, and the number of entries that are looked at.
+const CLOSED_DEPTH_MAX: usize = 3;
+const CLOSED_LOOKS_MAX: usize = 20_000;
+
+/// File systems of the kernel.
+const OF_THE_KERNEL: [u64; 15] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x0027_e0eb, // cgroup
@@ -63,9 +71,15 @@ const WITHOUT_SOCKETS: [u64; 18] = [
     0x1cd1,      // devpts
     0x1980_0202, // mqueue
     0x0187,      // autofs
+];
+
+/// File systems in which no process can bind a socket: images, and those without special files.
+const WITHOUT_SOCKETS: [u64; 5] = [
     0x7371_7368, // squashfs
     0xe0f5_e1e2, // erofs
     0x9660,      // iso9660
+    0x4d44,      // vfat
+    0x2011_bab0, // exfat
 ];
 
 /// The view of the machine, ready to be entered.
@@ -78,6 +92,8 @@ pub(super) struct MachineView {
     pub(super) trees: Vec<(PathBuf, OwnedFd)>,
     /// Directories in which a command can reach sockets of others.
     pub(super) unsealed: Vec<PathBuf>,
+    /// Directories that are shown with root's rights.
+    pub(super) exposed: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -97,7 +113,17 @@ enum PieceContent {
     Directory(Mode),
     /// A file that is covered later.
     File,
+    /// Nothing, over whatever is there: an empty directory, or this empty file.
+    Cover(OwnedFd),
     Link(PathBuf),
+}
+
+/// The ways in which directories of a file system are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilesystemKind {
+    OfTheKernel,
+    WithoutSockets,
+    Ordinary,
 }
 
 /// The user with whose rights an overlay reads.
@@ -114,8 +140,11 @@ impl MachineView {
     /// Returns an error if `/` or the table of mounts cannot be read.
     pub(super) fn survey(layout: &MountLayout, home: Option<&Path>, empty: &Path) -> io::Result<MachineView> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let cover = empty.with_extension("file");
+        File::create(&cover)?;
+        rustix::fs::chmod(&cover, Mode::empty())?;
         let empty = rustix::fs::open(empty, flags, Mode::empty())?;
-        MachineWalk::new(layout, home, empty)?.all()
+        MachineWalk::new(layout, home, empty, cover)?.all()
     }
 
     /// Makes it the root of this process. The mounts that are returned are still writable, for what else has
@@ -167,14 +196,24 @@ impl PieceContent {
                     rustix::fs::chmod(at, mode)?;
                     return Ok(None);
                 }
-                let empty = tmpfs(ROOT_BYTES_MAX, &format!("{:o}", mode.as_raw_mode()))?;
-                attach(&empty, at)?;
-                Ok(Some(empty))
+                put_empty_directory(at, mode).map(Some)
             }
             PieceContent::File => make(at, false).map(|_| None),
+            PieceContent::Cover(file) => match fs::symlink_metadata(at) {
+                Ok(found) if found.is_dir() => put_empty_directory(at, OPEN_TO_ALL).map(Some),
+                Ok(_) => attach(&file, at).map(|()| None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
             PieceContent::Link(target) => std::os::unix::fs::symlink(target, at).map(|()| None),
         }
     }
+}
+
+fn put_empty_directory(at: &Path, mode: Mode) -> io::Result<OwnedFd> {
+    let empty = tmpfs(ROOT_BYTES_MAX, &format!("{:o}", mode.as_raw_mode()))?;
+    attach(&empty, at)?;
+    Ok(empty)
 }
 
 #[derive(PartialEq, Eq)]
@@ -206,8 +245,14 @@ struct MachineWalk<'a> {
     /// The mount points, except those that the layout covers.
     mounts: Vec<PathBuf>,
     rights: OverlayRights,
+    /// Root may not act as a user who owns nothing.
+    keeps_rights: bool,
     empty: OwnedFd,
+    /// An empty file.
+    cover: PathBuf,
     overlays: usize,
+    /// The entries that were looked at for closed ones.
+    looks: usize,
     /// Directories in whose place there is an empty one.
     cleared: Vec<PathBuf>,
     /// The directories that were looked at on the way to others, and whether each keeps other users out.
@@ -216,22 +261,37 @@ struct MachineWalk<'a> {
 }
 
 impl<'a> MachineWalk<'a> {
-    fn new(layout: &'a MountLayout, home: Option<&Path>, empty: OwnedFd) -> io::Result<MachineWalk<'a>> {
+    fn new(
+        layout: &'a MountLayout,
+        home: Option<&Path>,
+        empty: OwnedFd,
+        cover: PathBuf,
+    ) -> io::Result<MachineWalk<'a>> {
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
             drop_groups();
         }
+        let keeps_rights = is_root && as_nobody(|| ()).is_err();
         let mut looking = MachineWalk {
             layout,
             is_root,
             home: home.filter(|_| is_root).and_then(|home| fs::canonicalize(home).ok()),
             mounts: Vec::new(),
-            rights: if is_root { OverlayRights::Nobody } else { OverlayRights::Own },
+            rights: if is_root && !keeps_rights { OverlayRights::Nobody } else { OverlayRights::Own },
+            keeps_rights,
             empty,
+            cover,
             overlays: 0,
+            looks: 0,
             cleared: Vec::new(),
             closed: RefCell::default(),
-            outside: MachineView { root: None, pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
+            outside: MachineView {
+                root: None,
+                pieces: Vec::new(),
+                trees: Vec::new(),
+                unsealed: Vec::new(),
+                exposed: Vec::new(),
+            },
         };
         let is_shown = |point: &PathBuf| !looking.is_covered(point) && looking.closed_way(point).is_none();
         looking.mounts = mount_points()?.into_iter().filter(is_shown).collect();
@@ -241,6 +301,10 @@ impl<'a> MachineWalk<'a> {
     fn all(mut self) -> io::Result<MachineView> {
         if !self.whole() {
             self.entries(Path::new("/"))?;
+        }
+        let keeps_rights = std::mem::take(&mut self.keeps_rights);
+        if keeps_rights {
+            self.outside.exposed.push(PathBuf::from("/"));
         }
         if self.is_root {
             self.rights = OverlayRights::Own;
@@ -268,14 +332,11 @@ impl<'a> MachineWalk<'a> {
     fn whole(&mut self) -> bool {
         let root = Path::new("/");
         // The kernel guards `/proc` and others from everyone else.
-        if !self.is_root {
+        if !self.is_root || self.keeps_rights {
             return false;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(opened) = rustix::fs::open(root, flags, Mode::empty()) else { return false };
-        if has_no_sockets(&opened) {
-            return false;
-        }
         let Ok(mount) = self.overlay(&opened) else { return false };
         self.outside.root = Some(mount);
         for mounted in self.topmost_below(root) {
@@ -350,17 +411,31 @@ impl<'a> MachineWalk<'a> {
         self.outside.pieces.push(ViewPiece { at: path.to_owned(), shows });
     }
 
-    /// Shows a directory. One that cannot be opened cannot be entered by the command either.
+    /// Shows nothing in the place of what is at a path.
+    fn hide(&mut self, path: &Path) {
+        if let Ok(file) = clone_tree(&self.cover).and_then(|file| limited(file, false)) {
+            self.push(path, PieceContent::Cover(file));
+        }
+    }
+
+    /// Shows a directory.
     fn directory(&mut self, path: &Path) {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(opened) = rustix::fs::open(path, flags, Mode::empty()) else { return };
-        if has_no_sockets(&opened) {
-            return self.as_it_is(path, true);
+        let Ok(opened) = rustix::fs::open(path, flags, Mode::empty()) else { return self.hide(path) };
+        let kind = filesystem_kind(&opened);
+        match kind {
+            FilesystemKind::OfTheKernel if path.starts_with("/sys") => return self.as_it_is(path),
+            FilesystemKind::OfTheKernel => {
+                self.push(path, PieceContent::Directory(OPEN_TO_ALL));
+                return self.topmost_below(path).iter().for_each(|mounted| self.mounted(mounted));
+            }
+            FilesystemKind::WithoutSockets if !self.is_root => return self.as_it_is(path),
+            FilesystemKind::WithoutSockets | FilesystemKind::Ordinary => {}
         }
+        let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
         // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to
         // show.
-        if is_empty(&opened, path) {
-            let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
+        if is_empty(&opened, path) || (self.is_exposed() && !mode.contains(Mode::XOTH)) {
             return self.push(path, PieceContent::Directory(mode));
         }
         // In a user namespace the kernel guards what was mounted before: such a directory cannot be covered
@@ -373,19 +448,55 @@ impl<'a> MachineWalk<'a> {
         match covered {
             Ok(mount) => {
                 self.push(path, PieceContent::Mount { mount, is_dir: true });
+                if self.keeps_rights {
+                    self.hide_closed(path, CLOSED_DEPTH_MAX);
+                }
                 for mounted in self.topmost_below(path) {
                     self.mounted(&mounted);
                 }
             }
             Err(_) if !self.topmost_below(path).is_empty() && self.overlays < OVERLAYS_MAX => {
-                let mode = fs::metadata(path).map(|found| mode_of(&found)).unwrap_or(OPEN_TO_ALL);
                 self.push(path, PieceContent::Directory(mode));
                 // One that cannot be listed shows nothing.
                 let _ = self.entries(path);
             }
             Err(_) => {
-                self.outside.unsealed.push(path.to_owned());
-                self.as_it_is(path, true);
+                if kind == FilesystemKind::Ordinary {
+                    self.outside.unsealed.push(path.to_owned());
+                }
+                if self.is_exposed() && !mode.contains(Mode::XOTH) {
+                    return self.hide(path);
+                }
+                self.as_it_is(path);
+                if self.is_exposed() {
+                    self.outside.exposed.push(path.to_owned());
+                    self.hide_closed(path, CLOSED_DEPTH_MAX);
+                }
+            }
+        }
+    }
+
+    /// Returns true if what is shown without the rights of another user has files that are root's alone.
+    fn is_exposed(&self) -> bool {
+        self.keeps_rights || self.rights == OverlayRights::Nobody
+    }
+
+    /// Hides the entries that other users may not read, near the top of a directory that is shown with root's
+    /// rights.
+    fn hide_closed(&mut self, dir: &Path, depth: usize) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            self.looks += 1;
+            let path = entry.path();
+            let is_home = self.home.as_ref() == Some(&path);
+            if self.looks > CLOSED_LOOKS_MAX || is_home || self.is_covered(&path) {
+                continue;
+            }
+            let Ok(found) = entry.metadata() else { continue };
+            let needed = if found.is_dir() { Mode::XOTH } else { Mode::ROTH };
+            if !found.is_symlink() && !mode_of(&found).contains(needed) {
+                self.hide(&path);
+            } else if found.is_dir() && depth > 1 && !self.mounts.contains(&path) {
+                self.hide_closed(&path, depth - 1);
             }
         }
     }
@@ -400,27 +511,41 @@ impl<'a> MachineWalk<'a> {
         }
     }
 
-    /// A mount point may be a file too.
+    /// A mount point may be a file too. A device or a socket is mounted over something to hide it.
     fn mounted(&mut self, path: &Path) {
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_dir() => self.directory(path),
             Ok(found) if found.is_file() => self.file(path),
-            Ok(_) | Err(_) => {}
+            Ok(_) | Err(_) => self.hide(path),
         }
     }
 
     /// A file at the top of the machine, or one that is mounted.
     fn file(&mut self, path: &Path) {
         let is_for_all = fs::metadata(path).is_ok_and(|found| mode_of(&found).contains(Mode::ROTH));
-        match self.rights {
-            OverlayRights::Nobody if !is_for_all => self.push(path, PieceContent::File),
-            OverlayRights::Nobody | OverlayRights::Own => self.as_it_is(path, false),
+        if self.is_exposed() && !is_for_all {
+            return self.hide(path);
+        }
+        match clone_tree(path).and_then(|mount| limited(mount, false)) {
+            Ok(mount) => self.push(path, PieceContent::Mount { mount, is_dir: false }),
+            Err(_) => self.hide(path),
         }
     }
 
-    fn as_it_is(&mut self, path: &Path, is_dir: bool) {
-        if let Ok(mount) = clone_tree(path).and_then(|mount| limited(mount, false)) {
-            self.push(path, PieceContent::Mount { mount, is_dir });
+    /// Shows a directory without an overlay, with all that is mounted below it; but nothing of file systems
+    /// below it that are not the kernel's.
+    fn as_it_is(&mut self, path: &Path) {
+        match clone_tree(path).and_then(|mount| limited(mount, false)) {
+            Ok(mount) => self.push(path, PieceContent::Mount { mount, is_dir: true }),
+            Err(_) => return self.hide(path),
+        }
+        let mut below = self.topmost_below(path);
+        while let Some(mounted) = below.pop() {
+            let opened = rustix::fs::open(&mounted, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            match opened.map(|opened| filesystem_kind(&opened)) {
+                Ok(FilesystemKind::OfTheKernel) => below.extend(self.topmost_below(&mounted)),
+                Ok(_) | Err(_) => self.hide(&mounted),
+            }
         }
     }
 
@@ -432,7 +557,7 @@ impl<'a> MachineWalk<'a> {
         match self.rights {
             OverlayRights::Own => overlay_of(lower.as_fd(), self.empty.as_fd(), OverlayMarks::User),
             OverlayRights::Nobody => {
-                as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), OverlayMarks::Trusted))
+                as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), OverlayMarks::Trusted))?
             }
         }
     }
@@ -459,9 +584,14 @@ fn mode_of(found: &fs::Metadata) -> Mode {
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
-fn has_no_sockets(dir: &OwnedFd) -> bool {
+fn filesystem_kind(dir: &OwnedFd) -> FilesystemKind {
     // Some magic numbers have their highest bit set, and the field may be signed.
-    rustix::fs::fstatfs(dir).is_ok_and(|found| WITHOUT_SOCKETS.contains(&(found.f_type as u64 & 0xffff_ffff)))
+    let magic = rustix::fs::fstatfs(dir).map(|found| found.f_type as u64 & 0xffff_ffff);
+    match magic {
+        Ok(magic) if OF_THE_KERNEL.contains(&magic) => FilesystemKind::OfTheKernel,
+        Ok(magic) if WITHOUT_SOCKETS.contains(&magic) => FilesystemKind::WithoutSockets,
+        Ok(_) | Err(_) => FilesystemKind::Ordinary,
+    }
 }
 
 /// Returns true if nothing is in a directory.
@@ -502,15 +632,19 @@ fn drop_groups() {
 }
 
 /// Acts with the rights on files of a user who owns nothing. The process may still mount.
-fn as_nobody<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: both calls change rights of this one thread and touch no memory; a process that may not change
-    // them keeps its own.
+///
+/// Returns an error, and does not act, if the process may not change its rights.
+fn as_nobody<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+    const UNCHANGED: u32 = u32::MAX;
+    // SAFETY: both calls change rights of this one thread and touch no memory. They return the rights that were
+    // in force before, and report no failure.
     let set = |user, group| unsafe {
-        libc::setfsgid(group);
-        libc::setfsuid(user);
+        let before = (libc::setfsuid(user), libc::setfsgid(group));
+        (before, (libc::setfsuid(UNCHANGED), libc::setfsgid(UNCHANGED)))
     };
-    set(NOBODY, NOBODY);
-    let done = act();
-    set(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    done
+    let nobody = (NOBODY as i32, NOBODY as i32);
+    let (before, now) = set(NOBODY, NOBODY);
+    let done = (now == nobody).then(act);
+    set(before.0.cast_unsigned(), before.1.cast_unsigned());
+    done.ok_or_else(|| io::Error::from_raw_os_error(libc::EPERM))
 }

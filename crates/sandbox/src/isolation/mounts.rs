@@ -142,6 +142,12 @@ fn survey_machine(
             path.display()
         ));
     }
+    if let Some(path) = outside.exposed.first() {
+        told.notes.push(format!(
+            "files that only root may read are hidden near the top of {} only: root's rights cannot be given up",
+            path.display()
+        ));
+    }
     Ok(outside)
 }
 

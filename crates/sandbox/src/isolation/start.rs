@@ -415,9 +415,7 @@ fn launch(
     };
     let (stdout, to_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
     let (stderr, to_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let Some((child, control)) = program.start_child(&holder::marks(&order.env))? else {
-        return Ok(Err(missing_report()));
-    };
+    let (child, control) = program.start_child(&holder::marks(&order.env))?;
     let namespaces = [&view.user_namespace, &view.mount_namespace].map(|fd| fd.as_ref().map(AsFd::as_fd));
     let trees: Vec<BorrowedFd<'_>> = view.roots.iter().map(|root| root.tree.as_fd()).collect();
     let sent =

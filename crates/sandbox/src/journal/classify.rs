@@ -4,7 +4,7 @@
 //! - *Pre*: as it was. *Post*: as it shall be.
 //! - *Torn*: half of ours. Within one boot that is exactly what a killed process leaves, see
 //!   [`super::write_file`]: a beginning of the new bytes over the old ones. After a power loss pages may be
-//!   missing anywhere; then it is a file that is neither, and that no process has written since the machine
+//!   missing anywhere. Then it is a file that is neither, and that no process has written since the machine
 //!   started.
 //! - *Other*: an edit by the user or another program.
 //!
@@ -189,7 +189,7 @@ impl JournalReplay {
         self.torn_or_other(&seen, stamp, explained)
     }
 
-    /// Classifies an op whose new state is in place: the state that it swapped out must be the old one, or it
+    /// Classifies an op whose new state is in place. The state that it swapped out must be the old one, or it
     /// was a user's save.
     fn swapped_out(&self, op: &JournalOp, pre: &SavedState) -> Result<OpProgress, OpError> {
         match self.observe_at(op, &op.parked)? {

@@ -2,7 +2,7 @@
 //!
 //! # Why links
 //! A content is on disk once, however many journals need it. A link is a name of the same bytes, so the
-//! journal owns what it refers to: it needs no store to be recovered or undone, and no collector of contents
+//! journal owns what it refers to. It needs no store to be recovered or undone, and no collector of contents
 //! has to know of journals. A name that is removed elsewhere takes nothing from the journal; the bytes go
 //! with the last name.
 //!
@@ -14,14 +14,14 @@
 //!
 //! # Invariants
 //! 1. Before the commit mark every linked content was read through its link and had the promised hash and
-//!    size; its bytes, its name and the directory are on disk. An apply that is killed at any later point is
+//!    size. Its bytes, its name and the directory are on disk. An apply that is killed at any later point is
 //!    finished or rolled back from the data directory alone.
 //! 2. A linked content is read, never written.
 //! 3. The links exist as long as their journal, whether it is open, can be undone or was abandoned. The
 //!    journal is created before its first link and removed before its last one, so a directory of links
 //!    without a journal has no owner.
 //! 4. A recovery compares every content with its hash before it writes. One that is missing or wrong is
-//!    treated as a damaged frame: the apply goes the way that does not need it, or the journal is abandoned
+//!    treated as a damaged frame. The apply goes the way that does not need it, or the journal is abandoned
 //!    and reported.
 //! 5. Journals of earlier versions hold all contents themselves and have no links.
 //!

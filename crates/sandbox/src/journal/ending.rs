@@ -43,13 +43,13 @@ pub enum JournalEnding {
 #[derive(Debug, thiserror::Error)]
 pub enum RollbackReason {
     /// Somebody saved a file between the merge and the write. Merge again.
-    #[error("{} changed under us", place.path)]
+    #[error("{} was changed by another process", place.path)]
     ChangedUnderUs {
         /// The place.
         place: JournalPath,
     },
     /// A path leads through a link.
-    #[error("{} leads out of its project", place.path)]
+    #[error("{} leads outside its project", place.path)]
     Escapes {
         /// The place.
         place: JournalPath,

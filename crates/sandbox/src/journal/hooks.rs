@@ -1,7 +1,7 @@
 //! The points at which a journal can be watched, stopped and merged from outside.
 //!
-//! Each step that leaves something on disk is announced before it is taken. In the program nothing listens;
-//! the tests kill the process, refuse the step, or edit a file there, which is how every moment between two
+//! Each step that leaves something on disk is announced before it is taken. In the program nothing listens.
+//! The tests kill the process, refuse the step, or edit a file there, which is how every moment between two
 //! writes is reached.
 //!
 //! # Not here

@@ -27,7 +27,7 @@
 //! # Invariants
 //! 1. Nothing of the user's is touched before the commit mark is on disk.
 //! 2. After a recovery all is as before or all is as asked, except files that another program or the user
-//!    edited meanwhile: those keep the edit, and are named.
+//!    edited meanwhile. Those keep the edit, and are named.
 //! 3. One process at a time carries a journal out: the one that has its lock.
 //! 4. Nothing but the files is needed: no store, no network.
 //! 5. All paths are resolved beneath their root, without links; the root is known by device and inode.

@@ -80,7 +80,7 @@ pub(super) struct OpenRoots(BTreeMap<RootIndex, OwnedFd>);
 
 /// A root that is not what it was.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is not the directory that it was", path.display())]
+#[error("{} was replaced by another directory", path.display())]
 pub struct RootMoved {
     /// The path at which it should be.
     pub path: PathBuf,

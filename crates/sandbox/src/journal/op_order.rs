@@ -6,7 +6,7 @@
 //! that close a directory, the inner first; git refs. A rollback goes the other way round.
 //!
 //! # Modes that deny
-//! A directory whose mode denies its owner to enter or to write, before or after, is open in between: one op
+//! A directory whose mode denies its owner to enter or to write, before or after, is open in between. One op
 //! opens it, and one closes it. A file whose mode denies reading is opened before it is written. So an
 //! ordinary user applies and undoes what root does.
 //!

@@ -52,13 +52,13 @@ pub enum PrepareError {
         path: RelPath,
     },
     /// The path leads through a link.
-    #[error("{path} leads out of its project")]
+    #[error("{path} leads outside its project")]
     Escapes {
         /// The path.
         path: RelPath,
     },
     /// The present content is not the one in the request. Merge again.
-    #[error("{path} changed under us")]
+    #[error("{path} was changed by another process")]
     ChangedUnderUs {
         /// The path.
         path: RelPath,
@@ -67,13 +67,13 @@ pub enum PrepareError {
     #[error(transparent)]
     RootMoved(#[from] RootMoved),
     /// The request contradicts itself.
-    #[error("not a request that can be carried out: {what}")]
+    #[error("the request is not valid: {what}")]
     Invalid {
         /// In which way.
         what: String,
     },
     /// The content of a file cannot be had, or is not what its hash says.
-    #[error("the content of {path} cannot be had: {source}")]
+    #[error("the content of {path} cannot be read: {source}")]
     Content {
         /// Of which file.
         path: RelPath,
@@ -81,7 +81,7 @@ pub enum PrepareError {
         source: io::Error,
     },
     /// The file has capabilities that this process cannot put back.
-    #[error("{path} has file capabilities, which only root can put back")]
+    #[error("{path} has file capabilities, which only root can restore")]
     Capabilities {
         /// The path of the file.
         path: RelPath,
@@ -200,7 +200,7 @@ impl Journals {
                 return Ok(file);
             }
         }
-        Err(io::Error::other("the journal's file is removed again and again"))
+        Err(io::Error::other("the journal's file is removed repeatedly"))
     }
 
     fn remove_open(&self, id: JournalId) {
@@ -289,7 +289,7 @@ fn refuse_invalid(request: &Request) -> Result<(), PrepareError> {
     let invalid = |what: String| Err(PrepareError::Invalid { what });
     let roots: BTreeSet<RootIndex> = request.roots.iter().map(|root| root.no).collect();
     if roots.len() != request.roots.len() {
-        return invalid("two roots have one number".to_owned());
+        return invalid("two roots have the same number".to_owned());
     }
     let named =
         request.changes.iter().map(|change| change.root).chain(request.refs.iter().map(|(root, _)| *root));

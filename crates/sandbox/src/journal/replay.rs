@@ -160,7 +160,7 @@ impl JournalReplay {
             };
         };
         let path = ops.get(edited).map(|op| op.path.to_string()).unwrap_or_default();
-        let reason = format!("{path} was changed by somebody else after the interruption");
+        let reason = format!("another process changed {path} after the interruption");
         self.decide_to_go_back(reason, reached(&classes))
     }
 
@@ -236,7 +236,7 @@ impl JournalReplay {
         }
     }
 
-    /// The mode that a file with `mode` keeps while it is written: what writing took away is put back, unless
+    /// The mode that a file with `mode` keeps while it is written. What writing took away is put back, unless
     /// a later op has taken it away on purpose.
     pub(super) fn mode_to_keep(&self, op: &JournalOp, mode: u16) -> u16 {
         let OpAction::Write { pre, .. } = &op.how else { return mode };
@@ -392,8 +392,8 @@ impl JournalReplay {
             source: match error {
                 OpError::Io(source) => source,
                 OpError::Git(source) | OpError::GitBefore(source) => io::Error::other(source),
-                OpError::Changed => io::Error::other("somebody keeps changing it"),
-                OpError::Escapes => io::Error::other("it leads out of its project"),
+                OpError::Changed => io::Error::other("another process keeps changing it"),
+                OpError::Escapes => io::Error::other("it leads outside its project"),
             },
         }
     }

@@ -48,7 +48,7 @@ impl SyncSet {
     }
 
     /// Waits until names that are gone are gone on disk. The files are synced already, so that this is one
-    /// commit of the file system's own journal, whatever the number of directories; a sync of the whole would
+    /// commit of the file system's own journal, whatever the number of directories. A sync of the whole would
     /// wait for everybody's data.
     pub(super) fn sync_directories(&self, roots: &OpenRoots) -> io::Result<()> {
         for (root, path) in &self.directories {

@@ -27,7 +27,7 @@ use crate::git::refs::RefMove;
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// Its journal is gone: too old, or never there.
-    #[error("the journal of apply {id} is not kept any more")]
+    #[error("the journal of apply {id} is no longer stored")]
     Expired {
         /// The id of the apply.
         id: JournalId,
@@ -115,7 +115,7 @@ impl UndoJournal {
     }
 
     /// Returns when its final mark was written, after its last file, in seconds and nanoseconds of the file
-    /// system's clock; `None` if that cannot be determined.
+    /// system's clock. `None` if that cannot be determined.
     pub fn ended_at(&self) -> Option<(i64, i64)> {
         let stat = rustix::fs::fstat(&*self.file).ok()?;
         #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]

@@ -300,7 +300,7 @@ pub(super) fn move_in(from: &EntryLocation, to: &EntryLocation) -> Result<(), Op
 }
 
 /// A write lease: as long as it is held, no other process opens the file. Not granted if another process has
-/// it open, or on a file system without leases; then the comparison and the write have a moment between them.
+/// it open, or on a file system without leases. Then the comparison and the write have a moment between them.
 struct WriteLease<'a>(Option<&'a File>);
 
 impl<'a> WriteLease<'a> {

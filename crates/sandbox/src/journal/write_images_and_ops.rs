@@ -184,7 +184,7 @@ impl JournalWriter<'_> {
         Ok(capable)
     }
 
-    /// Returns the state of a directory that no change mentions: it gets the mode of the nearest one above
+    /// Returns the state of a directory that no change mentions. It gets the mode of the nearest one above
     /// it, and of its special bits the one that directories inherit.
     fn like_the_directory_above(&self, one: &PlannedOp) -> Result<SavedState, PrepareError> {
         let root = self.roots.get(one.root)?;
@@ -238,7 +238,7 @@ impl JournalWriter<'_> {
         Err(match wrong {
             HashMismatch::Changed => PrepareError::ChangedUnderUs { path: one.path.clone() },
             HashMismatch::Content => {
-                unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"))
+                unreadable(io::Error::new(io::ErrorKind::InvalidData, "its bytes do not match its hash"))
             }
         })
     }

@@ -10,7 +10,7 @@
 //! 1. The rule may call an unchanged file changed, never the other way round.
 //! 2. A wall clock that was set back since T0 makes nothing known.
 //! 3. A clock that was not set back never counts as set back, however long this thread is interrupted between
-//!    two reads of a clock: what is compared are bounds, not readings ([`WallOffset`]).
+//!    two reads of a clock. What is compared are bounds, not readings ([`WallOffset`]).
 //!
 //! # Not here
 //! What follows from it: that is for capture.

@@ -42,9 +42,9 @@ const GONE: &[u8] = b".gone-";
 /// The reason that a directory could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClaimError {
-    #[error("somebody else has it open")]
+    #[error("another process has it open")]
     Busy,
-    #[error("it is kept for what was done in it")]
+    #[error("it is retained for the changes in it")]
     Kept,
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -148,7 +148,7 @@ impl SandboxDir {
         let lock =
             take_leftover(parent.as_fd(), &name)?.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
         if !lock_record::is_marked(lock.as_fd())? {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "it is not kept").into());
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it is not retained").into());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;

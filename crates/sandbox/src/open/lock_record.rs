@@ -4,8 +4,8 @@
 //! leaves a note in it, and a later process opens it again and captures what is there.
 //!
 //! # Layout
-//! A word, `open` or `kept`; the note, as JSON padded with spaces, up to [`NOTE_END`]; how it was opened, as
-//! JSON.
+//! A word, [`WORD`] or [`KEPT`]. The note, as JSON padded with spaces, up to [`NOTE_END`]. The record of its
+//! opening, as JSON.
 //!
 //! # Invariants
 //! 1. All the space is taken at the opening, so that a sandbox can be retained on a disk that is full.
@@ -78,7 +78,7 @@ fn write_note(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(&RetainNote { boot: boot_id()?, text: text.to_owned() })?;
     let room = NOTE_END - WORD.len();
     if bytes.len() > room || rustix::fs::fstat(lock)?.st_size < NOTE_END as _ {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "there is no room for the note"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the note is too long"));
     }
     bytes.resize(room, b' ');
     write_at(lock, &bytes, WORD.len())

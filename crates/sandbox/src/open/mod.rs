@@ -73,7 +73,7 @@ pub enum SandboxOpenError {
         reasons: Vec<SkippedSandboxStrategy>,
     },
     /// The project is a part of some sandbox.
-    #[error("{project} lies in the sandbox directory {sandboxes}", project = .project.display(), sandboxes = .sandboxes.display())]
+    #[error("{project} is inside the sandbox directory {sandboxes}", project = .project.display(), sandboxes = .sandboxes.display())]
     InsideSandbox {
         /// The project.
         project: PathBuf,
@@ -81,7 +81,7 @@ pub enum SandboxOpenError {
         sandboxes: PathBuf,
     },
     /// One project is in another.
-    #[error("the project {inner} lies in the project {outer}", inner = .inner.display(), outer = .outer.display())]
+    #[error("the project {inner} is inside the project {outer}", inner = .inner.display(), outer = .outer.display())]
     Nested {
         /// The outer one.
         outer: PathBuf,
@@ -103,13 +103,13 @@ pub enum SandboxOpenError {
         source: io::Error,
     },
     /// The changes in this very sandbox could not be captured, so it is retained.
-    #[error("the sandbox {dir} is kept for what was done in it", dir = .dir.display())]
+    #[error("the sandbox {dir} is retained for the changes in it", dir = .dir.display())]
     Kept {
         /// Its directory.
         dir: PathBuf,
     },
     /// A retained sandbox cannot be opened again.
-    #[error("the sandbox that is kept in {dir} cannot be opened again: {why}", dir = .dir.display())]
+    #[error("the sandbox that is retained in {dir} cannot be reopened: {why}", dir = .dir.display())]
     Again {
         /// Its directory.
         dir: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. It has the strategy that it was made with, over the same projects.
-//! 2. The bases that were saved before are forgotten: each path is met for the first time again, and judged
+//! 2. The bases that were saved before are forgotten. Each path is met for the first time again, and judged
 //!    by the moment of the first opening. In another boot, or when a project is another directory by now, no
 //!    base counts as known.
 //! 3. A failure leaves it as it was, retained.
@@ -31,7 +31,8 @@ use crate::sandbox::Sandbox;
 
 /// Returns true if the sandbox in `dir` is retained. Returns false for one that is in use.
 pub fn is_retained(dir: &Path) -> bool {
-    SandboxDir::reclaim(dir).is_ok()
+    // Most of the time nothing is there, and one system call is enough.
+    dir.symlink_metadata().is_ok() && SandboxDir::reclaim(dir).is_ok()
 }
 
 /// Opens the retained sandbox in the directory of the request, over the request's projects; returns

@@ -52,7 +52,9 @@ impl fmt::Display for SandboxStrategy {
 
 /// No strategy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no sandbox strategy is named {0:?}: there are auto, overlay, reflink, worktree, copy, none")]
+#[error(
+    "there is no sandbox strategy {0:?}; the strategies are auto, overlay, reflink, worktree, copy, none"
+)]
 pub struct UnknownSandboxStrategy(pub String);
 
 impl FromStr for SandboxStrategy {

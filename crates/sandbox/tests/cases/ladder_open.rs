@@ -93,13 +93,13 @@ fn a_project_on_an_overlay_is_covered_until_the_kernel_says_too_deep() {
             sandbox.close().unwrap();
             stage.project = twice.clone();
             let reasons = why(stage.try_open(StrategyChoice::Only(SandboxStrategy::Overlay)).unwrap_err());
-            let deep = format!("{} lies on overlays as deep as the kernel allows", twice.display());
+            let deep = format!("{} is on as many nested overlays as the kernel allows", twice.display());
             assert_eq!(reasons, [(SandboxStrategy::Overlay, deep)]);
             stage.project = lower;
             stage.sandboxes = twice.join("sandboxes");
             let (_, reason) =
                 why(stage.try_open(StrategyChoice::Only(SandboxStrategy::Overlay)).unwrap_err()).remove(0);
-            assert!(reason.ends_with("lies on an overlay itself"), "{reason}");
+            assert!(reason.ends_with("is on an overlay itself"), "{reason}");
         },
     );
 }
@@ -227,7 +227,7 @@ fn a_copy_counts_what_it_does_not_have_and_keeps_modes_and_times() {
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
     fs::File::open(stage.project.join("d/script")).unwrap().set_modified(long_ago).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, stage.project.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
-    // The sandbox directory lies in the project: it must not be copied into itself.
+    // The sandbox directory is inside the project: it must not be copied into itself.
     let mut request = stage.request(StrategyChoice::Only(SandboxStrategy::Copy));
     request.dir = stage.project.join("sandboxes/plan-1");
     let sandbox = sandbox::open(request).unwrap();

@@ -112,8 +112,8 @@ fn the_environment_of_a_command_is_never_in_the_memory_of_the_starter() {
             let Ok(count) = memory.read_at(&mut bytes, page) else { continue };
             let has = |text: &str| bytes[..count].windows(text.len()).any(|window| window == text.as_bytes());
             assert!(!has(&secret), "{line}");
-            // Its own environment is there.
-            is_looked_at |= has("AGENTS_ROOM=-");
+            // Its own arguments are there.
+            is_looked_at |= has("\0__start\0");
         }
     }
     assert!(is_looked_at);
@@ -150,6 +150,79 @@ fn a_starter_that_was_killed_takes_no_command_with_it_and_is_replaced() {
     assert_ne!(fixture.processes(std::process::id())[0], starter);
     fs::write(go, "on\n").unwrap();
     assert_eq!(running.wait().how, ExitKind::Exited(7));
+}
+
+#[test]
+fn a_starter_that_was_stopped_is_killed_and_replaced() {
+    let fixture = StarterFixture::new();
+    assert_eq!(fixture.prints("echo first"), "first\n");
+    let starter = fixture.starter();
+    let stopped = hold(starter);
+    rustix::process::kill_process(starter, Signal::STOP).unwrap();
+    assert_eq!(fixture.prints("echo again"), "again\n");
+    wait_for_death(&stopped);
+    assert_ne!(fixture.starter(), starter);
+}
+
+#[test]
+fn a_command_has_the_priority_that_we_have_now() {
+    if std::env::var_os(DIR).is_none() {
+        return assert_passes_alone("cases::starter::a_command_has_the_priority_that_we_have_now");
+    }
+    let fixture = StarterFixture::new();
+    let before: i32 = fixture.prints("nice").trim().parse().unwrap();
+    let starter = fixture.starter();
+    assert_eq!(rustix::process::nice(2).unwrap(), before + 2);
+    assert_eq!(fixture.prints("nice"), format!("{}\n", before + 2));
+    assert_ne!(fixture.starter(), starter);
+}
+
+#[test]
+fn commands_run_and_end_where_no_process_can_be_made_for_another_one() {
+    if std::env::var_os(DIR).is_none() {
+        return assert_passes_alone(
+            "cases::starter::commands_run_and_end_where_no_process_can_be_made_for_another_one",
+        );
+    }
+    refuse_clone_parent();
+    let fixture = StarterFixture::new();
+    assert_eq!(fixture.prints("echo first"), "first\n");
+    let starter = fixture.starter();
+    let mut alive = fixture.stage.alive();
+    let running = fixture.start(fixture.stage.shell("exec 9>alive; echo up >&9; exec sleep 1000"));
+    alive.wait_for_a_writer();
+    let children = fixture.processes(starter.as_raw_nonzero().get().cast_unsigned());
+    assert_eq!(children.len(), 1, "{children:?}");
+    let child = hold(children[0]);
+    running.killer().kill();
+    assert_eq!(running.wait().how, ExitKind::Killed);
+    wait_for_death(&child);
+    assert_eq!(fixture.prints("echo again"), "again\n");
+}
+
+/// Runs a test in a process of its own, because it changes the process.
+fn assert_passes_alone(test: &str) {
+    let output = this_test(test).env(DIR, "/").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn refuse_clone_parent() {
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule,
+    };
+    let flag = libc::CLONE_PARENT as u64;
+    let condition =
+        SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag).unwrap();
+    let rules = [(libc::SYS_clone, vec![SeccompRule::new(vec![condition]).unwrap()])];
+    let filter = SeccompFilter::new(
+        rules.into_iter().collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
 }
 
 #[test]

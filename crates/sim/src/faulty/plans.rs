@@ -1,5 +1,6 @@
 //! Plans, and the locks that are rows.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use domain::{
     StepDecision, WallMs,
 };
 use store::{
-    DecisionStoreError, FinishedPlans, LockStore, LockStoreError, Neighbours, PlanFilter, PlanMove,
-    PlanStore, PlanStoreError, StoreError,
+    DecisionStoreError, FinishedPlans, LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore,
+    PlanStoreError, StoreError,
 };
 use sync::Effect;
 
@@ -65,9 +66,9 @@ impl PlanStore for FaultyStore {
         self.inner().newest_plan(root).await
     }
 
-    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
-        self.before("neighbours", Kind::Read).await?;
-        self.inner().neighbours(plans).await
+    async fn plans_ending(&self, ends: &BTreeSet<String>) -> Result<Vec<PlanId>, StoreError> {
+        self.before("plans_ending", Kind::Read).await?;
+        self.inner().plans_ending(ends).await
     }
 
     async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {

@@ -238,8 +238,8 @@ fn put_back(sandbox: &mut crate::machine::SimSandbox, recorded: &[NetChange]) {
     }
 }
 
-/// The files in which the sandbox and the entries do not agree: what changed there is not the last that is
-/// recorded of it, or what is recorded is not there.
+/// The files in which the sandbox and the entries differ. Either a change is not the last recorded one, or a
+/// recorded change does not exist.
 fn unlike(sandbox: &crate::machine::SimSandbox, entries: &[ChangeEntry]) -> Vec<u32> {
     let last: BTreeMap<u32, u64> =
         entries.iter().map(|entry| (file_of(&entry.path), value_of(entry.after))).collect();

@@ -1,4 +1,4 @@
-//! A call in the sandbox, by the protocol of the engine's `sandbox_call`: the right to work there, the
+//! A call in the sandbox, by the protocol of the engine's `sandbox_call`. The right to work there, the
 //! changeset and the admitted call are one value.
 //!
 //! ```text

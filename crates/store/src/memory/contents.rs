@@ -70,7 +70,7 @@ impl ContentStore for MemoryStore {
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
         let kept = lock(&self.contents).kept.get(hash).cloned();
         let bytes = kept.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("nothing is kept under the hash {hash}"))
+            io::Error::new(io::ErrorKind::NotFound, format!("there is no content with the hash {hash}"))
         })?;
         Ok(Box::new(Cursor::new(bytes)))
     }

@@ -1,5 +1,7 @@
 //! Plans in memory: made, moved, listed, forgotten.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use domain::{
     ApplyStage, Claim, DecideError, Decision, EventKind, EventRecord, ManualTransition, NewDecision, NewJob,
@@ -12,10 +14,7 @@ use super::jobs::may_be_queued;
 use super::ledger::keep_days;
 use super::{MemoryStore, Plans};
 use crate::plan_store::may_be_forgotten;
-use crate::{
-    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
-    StoreError,
-};
+use crate::{DecisionStoreError, FinishedPlans, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for MemoryStore {
@@ -40,18 +39,20 @@ impl PlanStore for MemoryStore {
     }
 
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
-        let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
+        let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents } = request;
         let now = self.now();
         self.plans.update_all(|plans| {
-            let asked = ManualTransition { version, event, job, request, decisions };
+            let asked = ManualTransition { version, event, job, request, decisions, record };
             if plans.get(&id).and_then(PlanRecord::row).is_none() {
                 return Err(PlanStoreError::NotFound { plan: id });
             }
             if let Some(job) = &job {
                 may_be_queued(plans, job)?;
             }
-            let record = plans.get_mut(&id).ok_or(PlanStoreError::NotFound { plan: id })?;
-            record.move_plan(&asked, by, now).map_err(|refused| from_move(id, refused))
+            let known = plans.get_mut(&id).ok_or(PlanStoreError::NotFound { plan: id })?;
+            let moved = known.move_plan(&asked, by, now).map_err(|refused| from_move(id, refused))?;
+            lock(&self.contents).keep(contents);
+            Ok(moved)
         })
     }
 
@@ -83,13 +84,10 @@ impl PlanStore for MemoryStore {
         Ok(self.plans.update_all(newest))
     }
 
-    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
-        let all = self.plans_like("", usize::MAX).await?;
-        let of_one = |plan: &PlanId| Neighbours {
-            before: all.iter().rev().find(|other| *other < plan).copied(),
-            after: all.iter().find(|other| *other > plan).copied(),
-        };
-        Ok(plans.iter().map(of_one).collect())
+    async fn plans_ending(&self, ends: &BTreeSet<String>) -> Result<Vec<PlanId>, StoreError> {
+        let mut all = self.plans_like("", usize::MAX).await?;
+        all.retain(|plan| ends.iter().any(|end| plan.to_string().ends_with(end)));
+        Ok(all)
     }
 
     async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {
@@ -192,11 +190,12 @@ impl PlanStore for MemoryStore {
 }
 
 fn passes(plan: &Plan, filter: &PlanFilter) -> bool {
-    let PlanFilter { phase, state, root, limit: _ } = filter;
+    let PlanFilter { phase, state, root, batch, limit: _ } = filter;
     let of_phase = phase.as_deref().is_none_or(|phase| plan.state.phase().as_str() == phase);
     let of_state = state.as_deref().is_none_or(|state| plan.state.word() == state);
     let at_root = |root: &Vec<u8>| plan.projects.iter().any(|project| project.root.as_bytes() == root);
-    of_phase && of_state && root.as_ref().is_none_or(at_root)
+    let of_batch = batch.is_none() || plan.spec.batch == *batch;
+    of_phase && of_state && of_batch && root.as_ref().is_none_or(at_root)
 }
 
 fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
@@ -206,5 +205,6 @@ fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
         PlanMoveError::Refused(refused) => PlanStoreError::Refused(refused),
         PlanMoveError::Job(refused) => PlanStoreError::Job(refused),
         PlanMoveError::IdTaken { plan } => PlanStoreError::IdTaken { plan },
+        PlanMoveError::Changes(error) => PlanStoreError::Changes(error),
     }
 }

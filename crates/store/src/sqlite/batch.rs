@@ -98,8 +98,7 @@ fn begin(connection: &Connection) -> Result<(), FailedBatch> {
         Ordering::Equal => Ok(()),
         Ordering::Greater => Err(FailedBatch::for_good(StoreError::TooNew { found, known: schema::VERSION })),
         Ordering::Less => {
-            let why =
-                format!("it is of version {found} now, this program writes version {}", schema::VERSION);
+            let why = format!("it now has version {found}; this program writes version {}", schema::VERSION);
             Err(FailedBatch::for_good(StoreError::Broken { why }))
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! 1. What is written is read back as the same value.
-//! 2. Counts and times beyond 2⁶³ are stored as the largest integer and read back as the largest value: they
+//! 2. Counts and times beyond 2⁶³ are stored as the largest integer and read back as the largest value. They
 //!    are moments that never come, and still compare so.
 
 use std::error::Error;
@@ -116,7 +116,7 @@ pub(super) fn word<T>(
     meaning: impl FnOnce(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
-    meaning(text).ok_or_else(|| unreadable(column, Type::Text, format!("there is no word {text:?} here")))
+    meaning(text).ok_or_else(|| unreadable(column, Type::Text, format!("{text:?} is not a known value")))
 }
 
 /// A phase.

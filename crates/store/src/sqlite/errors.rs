@@ -205,7 +205,7 @@ pub(super) fn keep(
     let recorded = history.recorded();
     let recovery = history.record(policy, error.clone(), at.now, jitter);
     let Some(record) = history.records().rev().find(|record| record.recovery.seq == recovery.seq) else {
-        return Err(StoreError::Broken { why: format!("error {} was not kept", recovery.seq) });
+        return Err(StoreError::Broken { why: format!("error {} was not recorded", recovery.seq) });
     };
     if history.recorded() > recorded {
         save_added(tx, head, &history, record)?;

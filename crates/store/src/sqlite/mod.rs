@@ -13,8 +13,8 @@
 //! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contexts`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
 //!
 //! # Invariants
-//! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer;
-//!    nothing is remembered between two of them, since other processes write too.
+//! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer.
+//!    Nothing is remembered between two of them, since other processes write too.
 //! 2. What was answered with `Ok` survives `kill -9`; what the specification calls durable survives a loss of
 //!    power.
 //! 3. The clocks are read before a write is queued, so a lease is never longer than its worker believes.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one next to
-//!    which there is the log of another database: SQLite takes any log of the right name for the file's own,
+//!    which there is the log of another database. SQLite takes any log of the right name for the file's own,
 //!    and would write it over the file.
 //! 2. The file appears whole: it is made next to its place and renamed, under a lock on the data directory,
 //!    which migrations take too. So of many processes one makes it, one migrates it, and all others wait and
@@ -54,7 +54,7 @@ const NETWORK_FILE_SYSTEMS: [i64; 7] =
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     /// A newer program has been here.
-    #[error("the store is of version {found}, this program knows versions up to {known}")]
+    #[error("the store has version {found}; this program supports versions up to {known}")]
     TooNew {
         /// The version of the file.
         found: u32,
@@ -68,7 +68,7 @@ pub enum StoreOpenError {
         path: PathBuf,
     },
     /// The log next to the file is that of another database.
-    #[error("{} is the log of another database, and not of the store beside it", log.display())]
+    #[error("{} is the log of another database, not of the store next to it", log.display())]
     ForeignLog {
         /// The log.
         log: PathBuf,
@@ -315,7 +315,7 @@ fn describe_open_error(path: &Path, error: rusqlite::Error) -> StoreOpenError {
     }
 }
 
-/// Returns whether the disk lacks space for the files that SQLite has next to the database: it says no more
+/// Returns whether the disk lacks space for the files that SQLite has next to the database. It says no more
 /// than that it could not read or write.
 fn is_full(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < BESIDE_BYTES)

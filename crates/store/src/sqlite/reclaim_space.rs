@@ -106,14 +106,14 @@ fn rewrite(database: &Path, fill: &FileFill) -> Result<Option<String>, StoreErro
     let broken = |error: io::Error| StoreError::Broken { why: error.to_string() };
     let used = fill.used_bytes();
     if fill.has_live_jobs && used > QUICK_BYTES_MAX {
-        return Ok(Some("plans run; call it again when none does".to_owned()));
+        return Ok(Some("plans are running; try again when none is".to_owned()));
     }
     let dir = database.parent().unwrap_or(Path::new("/"));
     // The copy goes through the log, so that both are on the disk for a moment.
     let needed = used.saturating_mul(2).saturating_add(SPARE_BYTES);
     let disk = rustix::fs::statvfs(dir).map_err(|errno| broken(errno.into()))?;
     if disk.f_bavail.saturating_mul(disk.f_frsize) < needed {
-        return Ok(Some(format!("{} MiB of disk space are needed for it", needed >> 20)));
+        return Ok(Some(format!("it needs {} MiB of free disk space", needed >> 20)));
     }
     let directory = File::open(dir).map_err(broken)?;
     let _locked = DirectoryLock::new(&directory).map_err(broken)?;

@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 9] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9];
+const STEPS: [&str; 10] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9, STEP_10];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,13 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// Plans by the end of their id, and those of a batch, each by an index and not by looking at all plans.
+const STEP_10: &str = "
+CREATE INDEX plans_end ON plans(substr(id, -4));
+CREATE INDEX plans_batch ON plans(CASE WHEN json_valid(spec) THEN spec ->> '$.batch' END)
+    WHERE (CASE WHEN json_valid(spec) THEN spec ->> '$.batch' END) IS NOT NULL;
+";
 
 /// The plans that changed something, and of each what a forecast needs, if it was made: of `attempt`, and of
 /// so many entries as the plan had then. The row is made with the first entry; a plan that came to its end

@@ -28,20 +28,20 @@ fn store_errors() -> [(StoreError, ErrorClass, &'static str); 7] {
         (
             StoreError::TooNew { found: 8, known: 7 },
             ErrorClass::Permanent,
-            "the store is of version 8 now, this program knows versions up to 7",
+            "the store now has version 8; this program supports versions up to 7",
         ),
         (
             StoreError::Unreadable { why: "plan 7: no such step".to_owned() },
             ErrorClass::Permanent,
-            "the store holds what this program cannot read: plan 7: no such step",
+            "the store contains a value that this program cannot read: plan 7: no such step",
         ),
         (
             StoreError::Damaged {
                 plan: domain::PlanId::from_u128(0),
-                what: "1 of 2 changes are there".to_owned(),
+                what: "1 of 2 changes exist".to_owned(),
             },
             ErrorClass::Permanent,
-            "what is recorded of plan 00000000000000000000000000 is damaged: 1 of 2 changes are there",
+            "the records of plan 00000000000000000000000000 are damaged: 1 of 2 changes exist",
         ),
         (broken(), ErrorClass::Permanent, "the store is broken: the disk is gone"),
     ]
@@ -196,7 +196,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
         (
             PlanStoreError::IdTaken { plan },
             ErrorClass::Bug,
-            "plan 00000000000000000000000012 exists already and was asked to do something else",
+            "plan 00000000000000000000000012 already exists with another task",
         ),
         (
             PlanStoreError::from(JobStoreError::Store(StoreError::Busy)),
@@ -263,12 +263,12 @@ fn a_limit_says_what_it_is_how_far_it_is_used_and_what_was_asked() {
         (
             LedgerStoreError::IdTaken { spend },
             ErrorClass::Bug,
-            "00000000000000000000000011 names something else that was spent",
+            "the spend 00000000000000000000000011 already exists with other values",
         ),
         (
             LedgerStoreError::NotReserved { spend },
             ErrorClass::Bug,
-            "nothing was reserved as 00000000000000000000000011",
+            "there is no reservation 00000000000000000000000011",
         ),
         (
             LedgerStoreError::NotFound { plan },

@@ -57,6 +57,7 @@ async fn a_store_from_before_nodes_were_kept_is_migrated_with_its_decisions() {
             "DROP TRIGGER footprint_begins; DROP TRIGGER footprint_ends; DROP TABLE footprints;
              DROP INDEX plan_projects_newest; DROP INDEX plans_updated; ALTER TABLE plan_projects DROP COLUMN plan;
              CREATE INDEX plan_projects_root ON plan_projects(root);
+             DROP INDEX plans_end; DROP INDEX plans_batch;
              DROP TABLE contexts; DROP INDEX tool_calls_node; DROP TABLE node_runs; DROP TABLE consents;
              ALTER TABLE decisions DROP COLUMN superseded_by; ALTER TABLE jobs DROP COLUMN keys;
              PRAGMA user_version = 3;",
@@ -105,9 +106,9 @@ fn a_store_of_a_newer_program_is_refused_and_left_alone() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     // While the newer program runs, the number stands in its log only.
     let TooNew(found, known) = too_new(try_open(dir.path()).unwrap_err());
-    assert_eq!((found, known), (99, 9));
+    assert_eq!((found, known), (99, 10));
     drop(newer);
-    let words = "the store is of version 99, this program knows versions up to 9";
+    let words = "the store has version 99; this program supports versions up to 10";
     assert_eq!(refused(&dir).to_string(), words);
 }
 

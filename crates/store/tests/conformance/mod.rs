@@ -171,6 +171,7 @@ macro_rules! conformance {
                 an_unknown_plan_has_nothing,
                 plans_are_listed_newest_first_and_by_what_is_asked_for,
                 plans_are_found_by_how_their_id_begins,
+                plans_are_found_by_how_their_id_ends,
                 a_forgotten_plan_leaves_nothing_behind,
                 only_a_final_plan_is_forgotten,
             }
@@ -183,6 +184,8 @@ macro_rules! conformance {
                 a_move_keeps_what_the_person_chose,
                 a_plan_without_its_job_can_be_given_one_and_no_other,
                 attempts_and_reversions_are_counted_and_reversions_end,
+                changes_that_come_with_a_move_are_recorded_with_it_or_not_at_all,
+                a_cancelled_plan_is_left_by_a_revision_and_by_taking_its_work,
                 a_plan_follows_its_job,
                 a_constrained_plan_says_why_until_it_moves_on,
                 a_takeover_leaves_the_plan_where_it_is_and_giving_up_fails_it,

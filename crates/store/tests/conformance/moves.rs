@@ -1,14 +1,18 @@
 //! Moves of plans: by hand, and with their jobs.
 
 use domain::{
-    ApplyState, BadTransition, ClaimRequest, Fence, Initiator, JobState, JobTransitionRejection, NewJob,
-    Phase, Plan, PlanEvent, PlanId, PlanState, PlanTransitionRejection, REVERSIONS_MAX, WorkState,
+    ApplyState, BadTransition, CallNumber, ChangesetState, ClaimRequest, EventKind, Fence, Initiator,
+    JobState, JobTransitionRejection, MoveRecord, NewCall, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState,
+    PlanTransitionRejection, REVERSIONS_MAX, WorkState,
 };
 use serde_json::json;
 use store::{JobEnd, JobStoreError, PlanMove, PlanStoreError};
 
 use super::bench::{Bench, constrained, failed};
-use super::sample::{ANN, BOB, LEASE, STRANGER, job_id, new_job, plan_id, plan_job, reasons, request};
+use super::sample::{
+    ANN, BOB, LEASE, STRANGER, call_end, change, changeset_id, job_id, new_call, new_job, plan_id, plan_job,
+    reasons, request,
+};
 use super::walk::{a_move, by_hand, create, processing, queued, reach, retold, start, start_by};
 
 async fn state(bench: &Bench, n: u64) -> PlanState {
@@ -121,6 +125,8 @@ pub(crate) async fn a_plan_that_nobody_made_is_not_moved(bench: Bench) {
             job: None,
             request: json!(null),
             decisions: Vec::new(),
+            record: None,
+            contents: Vec::new(),
         };
         assert_eq!(bench.store.move_plan(asked).await, Err(PlanStoreError::NotFound { plan }));
     }
@@ -155,6 +161,65 @@ pub(crate) async fn a_plan_without_its_job_can_be_given_one_and_no_other(bench: 
     bench.enqueue(plan_job(1, 2, Phase::Execute)).await;
     start(&bench, 1).await;
     assert_eq!(state(&bench, 1).await, PlanState::Execute(WorkState::Processing));
+}
+
+/// Changes to be recorded with a move, under names that begin with `n`.
+fn a_record(n: u64) -> MoveRecord {
+    MoveRecord {
+        changeset: changeset_id(n),
+        call: NewCall { tool: "carry_over".to_owned(), ..new_call(1, "revise") },
+        end: call_end(),
+        changes: vec![change(n), change(n + 1)],
+    }
+}
+
+pub(crate) async fn changes_that_come_with_a_move_are_recorded_with_it_or_not_at_all(bench: Bench) {
+    reach(&bench, 1, PlanState::Execute(WorkState::Complete)).await;
+    let revise = a_move(&bench, 1, PlanEvent::Revise).await;
+    let before = bench.snapshot().await;
+    let late = PlanMove { version: 1, record: Some(a_record(50)), ..revise.clone() };
+    assert!(bench.store.move_plan(late).await.is_err());
+    assert_eq!(bench.snapshot().await, before, "what is refused records nothing");
+
+    let asked = PlanMove { record: Some(a_record(50)), ..revise };
+    let plan = bench.store.move_plan(asked.clone()).await.unwrap();
+    assert_eq!((plan.state, plan.attempt), (PlanState::Execute(WorkState::Queued), 2));
+    let after = bench.snapshot().await;
+    assert_eq!(bench.store.move_plan(asked).await.unwrap(), plan, "asked again, it is done once");
+    assert_eq!(bench.snapshot().await, after);
+    let entries = bench.store.entries(plan_id(1), 2).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.call).collect::<Vec<_>>(), [CallNumber(1); 2]);
+    assert_eq!(bench.store.entries(plan_id(1), 1).await.unwrap(), []);
+    let set = bench.changesets(plan_id(1)).await.into_iter().find(|set| set.id == changeset_id(50)).unwrap();
+    assert_eq!((set.state, set.attempt, set.entries.len()), (ChangesetState::Closed, 2, 2));
+    let calls = bench.store.calls(plan_id(1)).await.unwrap();
+    let call = calls.last().unwrap();
+    assert_eq!((call.new.attempt, call.no, call.end.clone()), (2, CallNumber(1), Some(call_end())));
+    let kinds: Vec<EventKind> = bench.events(plan_id(1)).await.iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::ChangesetClosed), "{kinds:?}");
+
+    // The next owner's numbers follow, and an amendment is of the present attempt.
+    start(&bench, 1).await.end(JobEnd::Succeeded).await.unwrap();
+    let amend = PlanMove { record: Some(a_record(60)), ..a_move(&bench, 1, PlanEvent::Amend).await };
+    let plan = bench.store.move_plan(amend).await.unwrap();
+    assert_eq!((plan.state, plan.attempt), (PlanState::Execute(WorkState::Complete), 2));
+    let entries = bench.store.entries(plan_id(1), 2).await.unwrap();
+    assert_eq!(
+        entries.iter().map(|entry| (entry.no, entry.call.0)).collect::<Vec<_>>(),
+        [(1, 1), (2, 1), (3, 2), (4, 2)]
+    );
+}
+
+pub(crate) async fn a_cancelled_plan_is_left_by_a_revision_and_by_taking_its_work(bench: Bench) {
+    for (n, event, to) in [
+        (1, PlanEvent::Revise, PlanState::Execute(WorkState::Queued)),
+        (2, PlanEvent::Accept, PlanState::Execute(WorkState::Complete)),
+    ] {
+        reach(&bench, n, PlanState::Execute(WorkState::Cancelled)).await;
+        assert_eq!(by_hand(&bench, n, event).await.unwrap().state, to);
+    }
+    reach(&bench, 3, PlanState::Strategize(WorkState::Cancelled)).await;
+    assert!(by_hand(&bench, 3, PlanEvent::Revise).await.is_err(), "nothing was done yet");
 }
 
 pub(crate) async fn attempts_and_reversions_are_counted_and_reversions_end(bench: Bench) {

@@ -1,5 +1,6 @@
 //! Plans: made whole, found and listed, forgotten whole.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{
@@ -7,7 +8,7 @@ use domain::{
     JobState, JobTransitionRejection, NewDecision, NewJob, NewPlan, NodeOutcome, Phase, Plan, PlanState,
     RecoveryPolicy, TITLE_CHARS_MAX,
 };
-use store::{JobEnd, JobStoreError, Neighbours, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
+use store::{JobEnd, JobStoreError, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, outcome};
 use super::sample::{
@@ -199,11 +200,14 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
     reach(&bench, 3, PlanState::Execute(domain::WorkState::Complete)).await;
     let elsewhere = NewPlan { projects: vec![project("web", b"/elsewhere")], ..new_plan(4) };
     bench.store.create(elsewhere, vec![prompt()], first_job(4)).await.unwrap();
+    let mut batched = NewPlan { projects: vec![project("web", b"/elsewhere")], ..new_plan(5) };
+    batched.spec.batch = Some("fixes".to_owned());
+    bench.store.create(batched, vec![prompt()], first_job(5)).await.unwrap();
     let words = |text: &str| Some(text.to_owned());
     let cases = [
-        (everything(), vec![4, 3, 2, 1], 4),
-        (PlanFilter { limit: 2, ..everything() }, vec![4, 3], 4),
-        (PlanFilter { limit: 0, ..everything() }, vec![], 4),
+        (everything(), vec![5, 4, 3, 2, 1], 5),
+        (PlanFilter { limit: 2, ..everything() }, vec![5, 4], 5),
+        (PlanFilter { limit: 0, ..everything() }, vec![], 5),
         (PlanFilter { phase: words("execute"), ..everything() }, vec![3, 1], 2),
         (PlanFilter { state: words("complete"), ..everything() }, vec![3, 2], 2),
         (PlanFilter { phase: words("execute"), state: words("complete"), ..everything() }, vec![3], 1),
@@ -211,6 +215,9 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
         (PlanFilter { root: Some(b"/srv/api".to_vec()), limit: 1, ..everything() }, vec![3], 3),
         (PlanFilter { root: Some(b"/srv".to_vec()), ..everything() }, vec![], 0),
         (PlanFilter { state: words("no such state"), ..everything() }, vec![], 0),
+        (PlanFilter { batch: words("fixes"), ..everything() }, vec![5], 1),
+        (PlanFilter { batch: words("fixes"), root: Some(b"/srv/api".to_vec()), ..everything() }, vec![], 0),
+        (PlanFilter { batch: words("fix"), ..everything() }, vec![], 0),
     ];
     for (filter, ids, count) in cases {
         let (plans, all) = bench.store.plans(&filter).await.unwrap();
@@ -231,16 +238,6 @@ pub(crate) async fn plans_are_found_by_how_their_id_begins(bench: Bench) {
     assert_eq!(bench.store.newest_plan(None).await, Ok(Some(plan_id(64))), "by its id");
     assert_eq!(bench.store.newest_plan(Some(b"/srv/api")).await, Ok(Some(plan_id(64))));
     assert_eq!(bench.store.newest_plan(Some(b"/srv")).await, Ok(None), "of this very project");
-    let neighbours = |before, after| Neighbours { before, after };
-    assert_eq!(
-        bench.store.neighbours(&[33, 2, 64, 0].map(plan_id)).await.unwrap(),
-        [
-            neighbours(Some(plan_id(1)), Some(plan_id(34))),
-            neighbours(Some(plan_id(1)), Some(plan_id(33))),
-            neighbours(Some(plan_id(34)), None),
-            neighbours(None, Some(plan_id(1))),
-        ]
-    );
     let like = async |prefix: &str, limit| bench.store.plans_like(prefix, limit).await.unwrap();
     assert_eq!(plan_id(33).to_string(), "00000000000000000000000011");
     let all = [1, 33, 34, 64].map(plan_id);
@@ -252,6 +249,27 @@ pub(crate) async fn plans_are_found_by_how_their_id_begins(bench: Bench) {
     for none in ["1", "%", "_", "00000000000000000000000_12", "000000000000000000000000120"] {
         assert_eq!(like(none, 9).await, [], "{none}");
     }
+}
+
+pub(crate) async fn plans_are_found_by_how_their_id_ends(bench: Bench) {
+    for n in [1, 33, 64, 34] {
+        create(&bench, n).await;
+    }
+    let ending = async |ends: &[&str]| {
+        let ends: BTreeSet<String> = ends.iter().map(|end| (*end).to_owned()).collect();
+        bench.store.plans_ending(&ends).await.unwrap()
+    };
+    assert_eq!(plan_id(33).to_string(), "00000000000000000000000011");
+    assert_eq!(plan_id(64).to_string(), "00000000000000000000000020");
+    assert_eq!(ending(&["1"]).await, [1, 33].map(plan_id));
+    assert_eq!(ending(&["11"]).await, [33].map(plan_id));
+    assert_eq!(ending(&["0", "012", "001"]).await, [1, 34, 64].map(plan_id), "in order, each once");
+    assert_eq!(ending(&["1", "01"]).await, [1, 33].map(plan_id), "two ends of one plan");
+    assert_eq!(ending(&["00000000000000000000000020"]).await, [64].map(plan_id));
+    for none in ["3", "%1", "_1", "000000000000000000000000020"] {
+        assert_eq!(ending(&[none]).await, [], "{none}");
+    }
+    assert_eq!(ending(&[]).await, []);
 }
 
 /// Makes plan 1 with something of everything, and applies it.

@@ -46,6 +46,8 @@ pub(crate) async fn a_move(bench: &Bench, n: u64, event: PlanEvent) -> PlanMove 
         job: next.map(|next| plan_job(n, k, next.phase())),
         request: Value::Null,
         decisions: Vec::new(),
+        record: None,
+        contents: Vec::new(),
     }
 }
 

@@ -47,7 +47,7 @@ const REASON_MASK: u64 = HAS_ANCESTORS - 1;
 /// let job = token.observe();
 /// token.cancel(CancelReason::User);
 /// token.reset();
-/// assert!(job.is_cancelled(), "the job that was told to stop stays told");
+/// assert!(job.is_cancelled(), "a cancelled job stays cancelled");
 /// assert!(!token.is_cancelled(), "the next one starts fresh");
 /// ```
 #[derive(Clone)]

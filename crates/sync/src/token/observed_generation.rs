@@ -58,7 +58,7 @@ impl Observed {
     /// A token that is cancelled with this generation, and can be cancelled alone.
     ///
     /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`], and no reset revives
-    /// it: it fails at once and in the open, instead of slowing every check below it.
+    /// it. It fails at once and in the open, instead of slowing every check below it.
     pub fn child(&self) -> CancellationToken {
         let ancestors: Box<[NodeGeneration]> = self.steps().cloned().collect();
         if ancestors.len() <= DEPTH_MAX {

@@ -46,11 +46,11 @@ macro_rules! delegate_other_ports {
                 self.inner.newest_plan(root).await
             }
 
-            async fn neighbours(
+            async fn plans_ending(
                 &self,
-                plans: &[domain::PlanId],
-            ) -> Result<Vec<store::Neighbours>, store::StoreError> {
-                self.inner.neighbours(plans).await
+                ends: &std::collections::BTreeSet<String>,
+            ) -> Result<Vec<domain::PlanId>, store::StoreError> {
+                self.inner.plans_ending(ends).await
             }
 
             async fn ended_plans(

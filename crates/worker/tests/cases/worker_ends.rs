@@ -345,7 +345,7 @@ async fn a_run_whose_effects_outlast_it_has_not_succeeded() {
     run_ready_tasks().await;
     machine.pass(Duration::from_secs(6)).await;
     let job = machine.wait_for(id, JobState::Failed).await;
-    assert_eq!(job.why.as_deref(), Some("the work returned, but 1 of its effects had not ended"));
+    assert_eq!(job.why.as_deref(), Some("the job returned, but 1 of its effects had not ended"));
 }
 
 #[tokio::test]

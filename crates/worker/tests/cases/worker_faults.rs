@@ -138,7 +138,7 @@ async fn a_system_without_a_thread_for_it_fails_the_start_and_leaves_nothing_run
         let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(&machine, kind)).unwrap();
         let error = worker.start().unwrap_err();
         assert!(matches!(error, WorkerStartError::NoThread(_)));
-        assert_eq!(error.to_string(), "no thread for the worker: no thread left");
+        assert_eq!(error.to_string(), "no thread could be started for the worker: no thread left");
         worker.stop(StopMode::Release).await;
     }
 }
@@ -158,5 +158,5 @@ async fn a_job_that_finds_no_thread_is_left_to_its_lease_and_its_work_fails_with
     let worker = AsyncWorker::new(WorkerConfig::new(BOOT, LEASE), ports(&machine, TaskKind::Work)).unwrap();
     worker.start().unwrap();
     let job = machine.wait_for(id, JobState::Failed).await;
-    assert_eq!(job.why.as_deref(), Some("no thread for the work: no thread left"));
+    assert_eq!(job.why.as_deref(), Some("no thread could be started for the job: no thread left"));
 }

@@ -146,6 +146,8 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
             job: Some(job(n + 1, next)),
             request,
             decisions: Vec::new(),
+            record: None,
+            contents: Vec::new(),
         };
         plan = machine.store.move_plan(advance).await.unwrap();
     }

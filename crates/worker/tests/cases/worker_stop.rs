@@ -81,7 +81,7 @@ async fn a_stop_before_the_start_returns_and_keeps_it_from_starting() {
     assert!(matches!(worker.start(), Err(WorkerStartError::AlreadyStarted)));
     worker.stop(DRAIN).await;
     assert!(matches!(worker.start(), Err(WorkerStartError::Stopped)));
-    assert_eq!(WorkerStartError::Stopped.to_string(), "the worker is stopped; make a new one");
+    assert_eq!(WorkerStartError::Stopped.to_string(), "the worker has stopped and cannot be started again");
     let unstarted = crate::worker_faults::unstarted(&machine);
     assert_eq!(unstarted.stop(DRAIN).await, StopReport::default());
     assert!(matches!(unstarted.start(), Err(WorkerStartError::Stopped)));

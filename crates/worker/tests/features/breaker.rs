@@ -232,17 +232,17 @@ fn whole_reset_of_all(world: &mut Features, thread: String) {
     world.threads.run(&thread, move || breakers.reset_all());
 }
 
-#[then(expr = "thread {word} is told that its failure opened the breaker")]
+#[then(expr = "thread {word} sees that its failure opened the breaker")]
 fn told_opened(world: &mut Features, thread: String) {
     assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(TRIPPED));
 }
 
-#[then(expr = "thread {word} is told that the breaker was open already")]
+#[then(expr = "thread {word} sees that the breaker was already open")]
 fn told_stale(world: &mut Features, thread: String) {
     assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(RecordOutcome::Stale));
 }
 
-#[then(expr = "thread {word} is told that its failure was counted")]
+#[then(expr = "thread {word} sees that its failure was counted")]
 fn told_counted(world: &mut Features, thread: String) {
     assert_eq!(world.threads.answer::<Option<RecordOutcome>>(&thread), Some(RecordOutcome::Counted));
 }

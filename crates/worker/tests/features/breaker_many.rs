@@ -151,7 +151,7 @@ fn success_meets_third_failure(world: &mut Features, rounds: usize, strategy: St
         .collect();
 }
 
-#[then("after each round the strategy is enabled, and the two threads were told of one and the same order")]
+#[then("after each round the strategy is enabled, and both threads report the same order")]
 fn meetings_are_ordered(world: &mut Features) {
     let success_was_first = Meeting {
         success: RecordOutcome::Counted,
@@ -185,7 +185,9 @@ fn many_outcomes(world: &mut Features, threads: usize, each: usize, strategy: St
     world.breaker_many.told = told.into_iter().flatten().collect();
 }
 
-#[then(expr = "{string} was opened once more than it was closed if it is disabled, and else as often")]
+#[then(
+    expr = "{string} was opened one time more than it was closed if it is disabled, and otherwise equally often"
+)]
 fn opened_and_closed_in_turn(world: &mut Features, strategy: String) {
     let told = &world.breaker_many.told;
     let opened = told.iter().filter(|answer| **answer == TRIPPED).count();

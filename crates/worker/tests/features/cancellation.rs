@@ -205,7 +205,7 @@ fn is_cancelled(world: &mut Features) {
     assert!(world.cancellation.token().is_cancelled());
 }
 
-#[then("the token is not cancelled any more")]
+#[then("the token is no longer cancelled")]
 fn is_not_cancelled(world: &mut Features) {
     assert!(!world.cancellation.token().is_cancelled());
 }
@@ -219,7 +219,7 @@ fn is_blocked(world: &mut Features, thread: String) {
     world.threads.go(&thread);
 }
 
-#[when(expr = "thread {word} cancels the token, and thread {word} is woken but has not looked yet")]
+#[when(expr = "thread {word} cancels the token, and thread {word} is woken but has not checked yet")]
 fn cancels_and_wakes(world: &mut Features, canceller: String, waiter: String) {
     cancels(world, canceller);
     let woken = world.cancellation.wakes.take().expect("somebody waits");
@@ -227,12 +227,12 @@ fn cancels_and_wakes(world: &mut Features, canceller: String, waiter: String) {
     world.threads.hold(&waiter, woken);
 }
 
-#[then(expr = "thread {word} is told that it was cancelled")]
+#[then(expr = "thread {word} sees that it was cancelled")]
 fn told_cancelled(world: &mut Features, thread: String) {
     assert!(world.threads.answer::<bool>(&thread));
 }
 
-#[then(expr = "thread {word} is told that it was not cancelled")]
+#[then(expr = "thread {word} sees that it was not cancelled")]
 fn told_not_cancelled(world: &mut Features, thread: String) {
     assert!(!world.threads.answer::<bool>(&thread));
 }
@@ -272,7 +272,7 @@ fn is_in_teardown(world: &mut Features, job: String) {
     });
 }
 
-#[then(expr = "job {word} was told {string} at first and {string} in its teardown")]
+#[then(expr = "job {word} saw {string} at first and {string} in its teardown")]
 fn told_in_teardown(world: &mut Features, job: String, at_first: String, in_teardown: String) {
     let shown = |is_cancelled| {
         if is_cancelled { "cancelled" } else { "not cancelled" }
@@ -281,7 +281,7 @@ fn told_in_teardown(world: &mut Features, job: String, at_first: String, in_tear
     assert_eq!(told.map(shown), [at_first.as_str(), in_teardown.as_str()]);
 }
 
-#[when(expr = "job {word} of {int} steps has done {int} of them and is between two looks")]
+#[when(expr = "job {word} of {int} steps has done {int} of them and is between two checks")]
 fn is_between_looks(world: &mut Features, job: String, steps: u32, stops_after: u32) {
     let pauses = Arc::clone(&world.cancellation.pauses);
     let held = pauses.hold(JobPoint::BetweenLooks);

@@ -54,7 +54,7 @@ fn cancels_without_waking(world: &mut Features, thread: String) {
     world.threads.start_until(&thread, held, move || token.cancel(CancelReason::User));
 }
 
-#[then(expr = "all {int} threads are told that they were cancelled")]
+#[then(expr = "all {int} threads see that they were cancelled")]
 fn all_are_told(world: &mut Features, count: usize) {
     let waiters = world.cancellation_many.waiters.clone();
     let told: Vec<bool> = waiters
@@ -134,7 +134,7 @@ fn many_cancel(world: &mut Features, threads: usize) {
         all_at_once(threads, move |thread| (REASONS[thread], token.cancel(REASONS[thread])));
 }
 
-#[then("one of them is told that it cancelled, and the others that it was cancelled already")]
+#[then("one of them learns that it cancelled, and the others that it was already cancelled")]
 fn one_cancelled(world: &mut Features) {
     let generation = world.cancellation.ours().observe().generation();
     let cancels = &world.cancellation_many.cancels;
@@ -168,7 +168,7 @@ struct Crowd {
     opened: Vec<Generation>,
 }
 
-#[when(expr = "{int} threads cancel, reset and look {int} times each, all starting at once")]
+#[when(expr = "{int} threads cancel, reset and check {int} times each, all starting at once")]
 fn crowd(world: &mut Features, threads: usize, each: usize) {
     let token = world.cancellation.ours();
     world.cancellation_many.crowd = all_at_once(threads, move |_| -> Crowd {
@@ -188,7 +188,7 @@ fn crowd(world: &mut Features, threads: usize, each: usize) {
     });
 }
 
-#[then("no cancel that a job was told of was taken back, and every generation was opened once")]
+#[then("no cancel that a job saw was reverted, and every generation was opened once")]
 fn nothing_is_taken_back(world: &mut Features) {
     let crowd = &world.cancellation_many.crowd;
     let jobs: Vec<&Observed> = crowd.iter().flat_map(|seen| &seen.told_cancelled).collect();

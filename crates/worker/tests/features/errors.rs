@@ -240,7 +240,7 @@ fn history_is(world: &mut Features, step: &Step) {
     assert_eq!(world.errors.plan().shown(), rows(step, ["seq", "message", "answer"]));
 }
 
-#[then("each thread was answered what the history says")]
+#[then("each thread received the answer that the history records")]
 fn answers_are_kept(world: &mut Features) {
     let history = world.errors.ours().history();
     assert!(!world.errors.recorders.is_empty());
@@ -292,7 +292,7 @@ fn retries_are_exact(world: &mut Features, retries: usize, other: String, others
     assert_eq!(told, expected);
 }
 
-#[then(expr = "{int} errors are in the history, numbered from 1 without a gap, {int} of them kept whole")]
+#[then(expr = "{int} errors are in the history, numbered from 1 without a gap, {int} of them stored in full")]
 fn all_are_in_the_history(world: &mut Features, total: u64, kept: usize) {
     let history = world.errors.ours().history();
     let mut numbers: Vec<u64> = world.errors.told.iter().map(|recovery| recovery.seq).collect();

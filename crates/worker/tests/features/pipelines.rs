@@ -153,7 +153,7 @@ fn pipelines_misbehave(
         all_at_once(pipelines, move |_| shared.run(vec![Arc::clone(&misbehaving), finds(&good)]));
 }
 
-#[then(expr = "every pipeline is told that {string} {word} and that {string} found something")]
+#[then(expr = "every pipeline reports that {string} {word} and that {string} found something")]
 fn every_pipeline_is_told(world: &mut Features, bad: String, misbehaves: String, good: String) {
     let message = "no index".to_owned();
     let outcome = match misbehaves.as_str() {
@@ -206,7 +206,7 @@ fn one_pipeline(world: &mut Features, one: String, two: String) {
 }
 
 #[then(
-    expr = "the pipeline is told that {string} is disabled for {int} seconds and that {string} found something"
+    expr = "the pipeline reports that {string} is disabled for {int} seconds and that {string} found something"
 )]
 fn pipeline_skips(world: &mut Features, skipped: String, seconds: u64, found: String) {
     let retry_after = Duration::from_secs(seconds);
@@ -242,7 +242,7 @@ fn others_run(world: &mut Features, others: usize, name: String) {
     world.pipelines.lines = all_at_once(others, move |_| shared.run(vec![finds(&name)]));
 }
 
-#[then(expr = "all of the others are told that {string} is being tried")]
+#[then(expr = "all others see that {string} is being tried")]
 fn others_are_told(world: &mut Features, name: String) {
     let lease = BreakerConfig::default().probe_lease;
     assert!(!world.pipelines.lines.is_empty());

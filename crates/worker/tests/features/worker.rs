@@ -88,7 +88,7 @@ fn naive_queued_job(world: &mut Features) {
     world.worker.naive = Some(Arc::new(queue));
 }
 
-#[when(expr = "worker {word} asks for a job, and has not got it yet")]
+#[when(expr = "worker {word} requests a job, and has not received it yet")]
 fn asks(world: &mut Features, name: String) {
     if let Some(queue) = world.worker.naive.clone() {
         let held = queue.pauses.hold(naive::QueuePoint::Found);
@@ -104,7 +104,7 @@ fn asks(world: &mut Features, name: String) {
     world.worker.asking.insert(name, held);
 }
 
-#[when(expr = "worker {word} goes on")]
+#[when(expr = "worker {word} continues")]
 fn goes_on(world: &mut Features, name: String) {
     if world.worker.naive.is_some() {
         world.threads.finish(&name);
@@ -220,12 +220,12 @@ fn second_job(world: &mut Features) {
     world.worker.second = Some(waits);
 }
 
-#[when("the second job goes on")]
+#[when("the second job continues")]
 fn second_job_goes_on(world: &mut Features) {
     world.worker.second.take().expect("the second job runs").go();
 }
 
-#[then(expr = "the second job was not told to stop, and is {string}")]
+#[then(expr = "the second job was not asked to stop, and is {string}")]
 fn second_job_ends(world: &mut Features, state: String) {
     let ending = receive(&world.worker.harness().told, "the end of the second job");
     let expected = RunnerEvent::Ending { job: JobId::from_u128(OTHER_JOB), is_cancelled: false };
@@ -262,7 +262,7 @@ fn ending_goes_on(world: &mut Features) {
     world.worker.ending.take().expect("the worker stands there").go();
 }
 
-#[then(expr = "the job is told to stop: {string}")]
+#[then(expr = "the job is asked to stop: {string}")]
 fn told_to_stop_because(world: &mut Features, reason: String) {
     match receive(&world.worker.harness().told, "a word to stop") {
         RunnerEvent::Stopped(told) => assert_eq!(told.to_string(), reason),
@@ -270,7 +270,7 @@ fn told_to_stop_because(world: &mut Features, reason: String) {
     }
 }
 
-#[then("the job is told to stop")]
+#[then("the job is asked to stop")]
 fn told_to_stop(world: &mut Features) {
     let told = receive(&world.worker.harness().told, "a word to stop");
     assert!(matches!(told, RunnerEvent::Stopped(_)), "{told:?}");
@@ -317,7 +317,7 @@ fn late_is_answered(world: &mut Features, message: String) {
 }
 
 #[when(
-    expr = "thread {word} cancels the token of the worker's process, and thread {word} resets it before the job looks"
+    expr = "thread {word} cancels the token of the worker's process, and thread {word} resets it before the job checks"
 )]
 fn process_token_is_reset(world: &mut Features, canceller: String, resetter: String) {
     let token = world.worker.harness().token.clone();

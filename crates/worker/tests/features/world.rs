@@ -35,7 +35,7 @@ impl std::fmt::Debug for Features {
     }
 }
 
-#[when(expr = "thread {word} goes on to its end")]
+#[when(expr = "thread {word} runs to its end")]
 fn thread_goes_on(world: &mut Features, thread: String) {
     world.threads.finish(&thread);
 }

@@ -160,7 +160,7 @@ impl Reply {
         answer_tool: Option<&str>,
     ) -> Result<AnthropicResponse, String> {
         let Some(reason) = self.reason else {
-            return Err("broke off its answer in the middle".to_owned());
+            return Err("stopped in the middle of its answer".to_owned());
         };
         let (mut text, mut calls, mut bound) = (String::new(), Vec::new(), None);
         for (number, (_, block)) in self.blocks.into_iter().enumerate() {
@@ -196,7 +196,7 @@ impl Reply {
         let stop = stop_of(&reason, !calls.is_empty());
         if text.trim().is_empty() && calls.is_empty() && stop != StopReason::Refused {
             return Err(match stop {
-                StopReason::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
+                StopReason::MaxTokens => "used all tokens of its answer before it wrote any text".to_owned(),
                 StopReason::End | StopReason::ToolUse | StopReason::Refused => {
                     "gave an empty answer".to_owned()
                 }

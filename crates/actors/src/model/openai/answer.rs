@@ -157,7 +157,7 @@ impl Completion {
     /// Returns the fault of the server, in words that follow its name.
     pub(super) fn finish(self, request: &ModelRequest, names: &ToolNames) -> Result<OpenAiResponse, String> {
         if !self.is_done && self.reason.is_none() {
-            return Err("broke off its answer in the middle".to_owned());
+            return Err("stopped in the middle of its answer".to_owned());
         }
         let turn = request.messages.len();
         let calls: Vec<ToolUse> = self
@@ -181,7 +181,7 @@ impl Completion {
         let text = if self.text.is_empty() { self.refusal } else { self.text };
         if text.trim().is_empty() && calls.is_empty() && stop != StopReason::Refused {
             return Err(match stop {
-                StopReason::MaxTokens => "spent all tokens of its answer before it said anything".to_owned(),
+                StopReason::MaxTokens => "used all tokens of its answer before it wrote any text".to_owned(),
                 StopReason::End | StopReason::ToolUse | StopReason::Refused => {
                     "gave an empty answer".to_owned()
                 }

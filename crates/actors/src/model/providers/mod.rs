@@ -71,13 +71,13 @@ pub struct ProvidersSetup {
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// It is no name of a model.
-    #[error("`{model}` names no model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5")]
+    #[error("`{model}` is not a model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5")]
     NoModel {
         /// The given text.
         model: String,
     },
     /// There is no provider of that name.
-    #[error("there is no provider `{name}`; there are {known}")]
+    #[error("there is no provider `{name}`; the providers are {known}")]
     Unknown {
         /// The given name.
         name: String,
@@ -93,7 +93,7 @@ pub enum ProviderError {
         lacks: &'static str,
     },
     /// Its key is missing or unusable.
-    #[error("{name} cannot be asked: {source}")]
+    #[error("{name} cannot be used: {source}")]
     Key {
         /// The name of the provider.
         name: String,

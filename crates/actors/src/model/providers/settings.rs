@@ -1,7 +1,7 @@
 //! The provider settings of the configuration, laid over the built-in ones.
 //!
 //! # Invariants
-//! 1. For a base URL and a key the settings go before the environment, that before what is built in; the
+//! 1. For a base URL and a key the settings go before the environment, that before what is built in. The
 //!    value of a key is never in the settings.
 //! 2. A server on this machine needs no key unless the settings name one.
 

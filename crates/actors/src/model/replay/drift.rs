@@ -79,7 +79,7 @@ fn difference(recorded: &RequestSummary, now: &RequestSummary) -> String {
         return format!("the longest answer was {max_tokens} tokens, now it is {}", now.max_tokens);
     }
     if *output != now.output {
-        return "the schema of the answer is another one".to_owned();
+        return "the schema of the answer is different".to_owned();
     }
     // Equal, so it has answered already under the same number of calls: only a hand-edited hash leads here.
     "its hash in the recording is not that of its request".to_owned()
@@ -117,7 +117,7 @@ fn in_messages(recorded: &[Message], now: &[Message]) -> Option<String> {
     match recorded.len().cmp(&now.len()) {
         std::cmp::Ordering::Equal => None,
         std::cmp::Ordering::Less => Some(format!(
-            "there is a message more: {} messages were recorded, and message {} is {}",
+            "there is one more message: {} messages were recorded, and message {} is {}",
             recorded.len(),
             recorded.len() + 1,
             now.get(recorded.len()).map_or("missing", speaker)

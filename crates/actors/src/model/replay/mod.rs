@@ -42,7 +42,7 @@ pub use record::Recorder;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// There is one already: it is never written over.
-    #[error("{} is there already: remove it, or record into another file", path.display())]
+    #[error("{} already exists: remove it, or record into another file", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// It is no recording.
-    #[error("{}:{line}: no call of a recording", path.display())]
+    #[error("{}:{line}: this is not a recorded call", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,

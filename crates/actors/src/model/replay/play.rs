@@ -103,7 +103,7 @@ impl Replay {
         };
         let mut drift = drift(&self.calls, &left, asker, shown);
         if left.is_empty() && self.is_cut_off {
-            drift.what += "; its last line is cut off, as by the end of who wrote it";
+            drift.what += "; its last line is incomplete, because its writer was interrupted";
         }
         Err(drift)
     }
@@ -128,7 +128,7 @@ impl Provider for ReplayedProvider {
         }
         let shown = RequestSummary::new(&self.provider, request);
         let hash = shown.hash().map_err(|error| unhashed(&error))?;
-        let outcome = self.replay.take(&request.asker, &shown, &hash).map_err(|drift| ModelError {
+        let outcome = self.replay.take(&request.caller, &shown, &hash).map_err(|drift| ModelError {
             cause: Cause::Drift(drift.clone()),
             ..ModelError::unsent(ErrorCategory::InvalidInput, drift.to_string())
         })?;

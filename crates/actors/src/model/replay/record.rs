@@ -127,7 +127,7 @@ impl Provider for RecordedProvider {
             Err(error) => RecordedOutcome::Error(RecordedError::from_model_error(error)),
         };
         // A recording with a gap would be found out only when it is replayed, so the call fails now.
-        let (asker, bounds) = (request.asker.clone(), Some(self.bounds));
+        let (asker, bounds) = (request.caller.clone(), Some(self.bounds));
         // Its number is given where it is written.
         let kept = RecordedCall { call: 0, hash, asker, bounds, request: shown, outcome };
         self.recorder.store_call(kept).map_err(|error| {

@@ -274,8 +274,8 @@ impl SearchedProjects {
     async fn explain_error_unheard(&self, error: ContextError) -> CommandError {
         let Some(word) = not_found(&error) else { return from_context::context(error) };
         let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
-        let look = move || contexts.nearest(&projects, &word, &CancellationToken::new().observe());
-        let nearest = tokio::task::spawn_blocking(look).await;
+        let find_nearest = move || contexts.nearest(&projects, &word, &CancellationToken::new().observe());
+        let nearest = tokio::task::spawn_blocking(find_nearest).await;
         let nearest = nearest.unwrap_or_else(|error| Err(ContextError::Panicked(error.to_string())));
         with_nearest(from_context::context(error), nearest)
     }

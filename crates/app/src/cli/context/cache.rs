@@ -1,5 +1,5 @@
-//! The pipeline of a process that answers more than one call: made once, so that its index stays in memory,
-//! its breakers remember and its threads are bounded over all calls.
+//! The pipeline of a process that answers more than one call. It is created once, so its index stays in
+//! memory, its breakers keep their state, and all calls share its threads.
 //!
 //! # Invariants
 //! Settings that it is made with hold: when they change, the next call has another one.

@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A path is in one of the projects, by its words or where it leads, or is refused: it is never searched
 //!    for elsewhere.
-//! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too; else it is a
-//!    symbol.
+//! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too. Otherwise it
+//!    is a symbol.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};

@@ -4,7 +4,7 @@
 //! # Invariants
 //! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
 //! 2. These commands only read projects. What they write is the index, which is a cache.
-//! 3. A request to stop ends the search, and nothing is printed of what was found so far; a second one ends
+//! 3. A request to stop ends the search, and nothing is printed of what was found so far. A second one ends
 //!    the program, whatever it waits for.
 
 mod ask;

@@ -30,7 +30,7 @@ pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<C
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&table::render_receipt(&receipt, &aliases, &invocation.look));
+        text.push_str(&table::render_receipt(&receipt, &aliases, &invocation.style));
         let value: Value = serde_json::to_value(&receipt).map_err(|error| {
             CommandError::new(&codes::INTERNAL, format!("the receipt cannot be printed: {error}"))
         })?;

@@ -25,7 +25,7 @@ enum ColumnAlignment {
 }
 
 /// The receipt in lines.
-pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], look: &OutputStyle) -> String {
+pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], style: &OutputStyle) -> String {
     let mut text = head(receipt);
     let strategies = receipt.strategies.iter().map(strategy).collect();
     text.push_str(&columns(
@@ -39,7 +39,7 @@ pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], look: &Outpu
             ColumnAlignment::Left,
         ],
         strategies,
-        look,
+        style,
     ));
     if !receipt.included.is_empty() {
         let files = receipt.included.iter().map(|line| file(line, aliases)).collect();
@@ -53,7 +53,7 @@ pub(super) fn render_receipt(receipt: &Receipt, aliases: &[String], look: &Outpu
                 ColumnAlignment::Left,
             ],
             files,
-            look,
+            style,
         ));
     }
     text.push_str(&more(&receipt.included_more));
@@ -171,7 +171,7 @@ fn left_out(receipt: &Receipt) -> String {
 
 /// Lines of cells under a head, two spaces between columns; nothing is cut but the last column, at the
 /// screen's end.
-fn columns(head: &[&str], sides: &[ColumnAlignment], rows: Vec<Vec<String>>, look: &OutputStyle) -> String {
+fn columns(head: &[&str], sides: &[ColumnAlignment], rows: Vec<Vec<String>>, style: &OutputStyle) -> String {
     let head: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&head]).filter_map(|row| row.get(column));
@@ -187,9 +187,9 @@ fn columns(head: &[&str], sides: &[ColumnAlignment], rows: Vec<Vec<String>>, loo
             }
         });
         let text = cells.collect::<Vec<_>>().join("  ");
-        look.cut(text.trim_end(), 0)
+        style.cut(text.trim_end(), 0)
     };
-    let mut text = look.paint.dim(&line(&head)) + "\n";
+    let mut text = style.paint.dim(&line(&head)) + "\n";
     for row in &rows {
         text.push_str(&line(row));
         text.push('\n');

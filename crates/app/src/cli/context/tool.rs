@@ -21,7 +21,7 @@ pub(in crate::cli) async fn request(
         | ContextCommand::Index(_)
         | ContextCommand::Show(_)
         | ContextCommand::Breakers(_) => {
-            return Err(CommandError::new(&codes::INTERNAL, "it is no request for a context"));
+            return Err(CommandError::new(&codes::INTERNAL, "it is not a request for a context"));
         }
     };
     let context = asked.assemble_unheard().await?;

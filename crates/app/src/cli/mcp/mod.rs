@@ -1,12 +1,12 @@
 //! `agents mcp`: plans for other agents, over the Model Context Protocol on the standard streams.
 //!
 //! # Invariants
-//! 1. A call is the command of the same meaning, read by the same parser and done by the same code; its
+//! 1. A call is the command of the same meaning, read by the same parser and done by the same code. Its
 //!    answer is the envelope that `--format json` writes. The tools of `context_tools` answer as those of a
 //!    plan's models do.
-//! 2. Nobody's files change unless `--allow-apply` was given at the start: without it `apply_plan` is
-//!    refused, and a plan that is made here waits for a person whatever the settings say.
-//! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind
+//! 2. The user's files change only if `--allow-apply` was given at the start. Without it `apply_plan` is
+//!    refused, and a plan that is created here waits for the user, whatever the settings say.
+//! 3. Nothing that a caller says becomes an option or asks for more than the tool offers. Values stand behind
 //!    `=` or `--`, or have to fit a pattern; the network, variables, paths outside and consent are not
 //!    offered.
 //! 4. It works in, looks at and reports the projects that it was started with, and no others.
@@ -41,7 +41,7 @@ const CALLS_WAITING_MAX: usize = 16;
 const INSTRUCTIONS: &str = "\
 Runs commands and agents as plans: in a sandbox of a project, so that the project's files do not change until a plan \
 is applied. request_context finds the parts of the project that a question needs. run_plan starts a plan and returns at once; show_plan \
-returns its state; plan_diff returns its changes. A plan is named by its id, the beginning of its id, or @last.";
+returns its state; plan_diff returns its changes. A plan is named by its id, its short id, or @last.";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {
@@ -178,10 +178,10 @@ fn done(
     (here, projects): &(PathBuf, Vec<PathBuf>),
 ) -> ServedResult {
     let started = (now(), Instant::now());
-    let mut look = OutputStyle::find(global.format, global.color, |name| env.get(name).cloned());
-    look.can_ask = false;
+    let mut style = OutputStyle::find(global.format, global.color, |name| env.get(name).cloned());
+    style.can_ask = false;
     let invocation = || {
-        let made = Invocation::new(global.clone(), look, env.clone())?;
+        let made = Invocation::new(global.clone(), style, env.clone())?;
         Ok(Invocation { held: Arc::clone(held), here: here.clone(), only: Some(projects.clone()), ..made })
     };
     let (name, report) = match asked {
@@ -199,7 +199,7 @@ fn done(
             }
             Ok(_) => (
                 "request_context",
-                Err(CommandError::new(&codes::INTERNAL, "it is no request for a context")),
+                Err(CommandError::new(&codes::INTERNAL, "it is not a request for a context")),
             ),
             Err(failure) => ("request_context", Err(failure)),
         },
@@ -220,7 +220,7 @@ fn parsed(words: &[String]) -> Result<Command, CommandError> {
     let args: Vec<String> = std::iter::once("agents".to_owned()).chain(words.iter().cloned()).collect();
     match Cli::try_parse_from(&args) {
         Ok(Cli { command: Some(command), .. }) => Ok(command),
-        Ok(Cli { command: None, .. }) => Err(CommandError::new(&codes::INTERNAL, "it is no command")),
+        Ok(Cli { command: None, .. }) => Err(CommandError::new(&codes::INTERNAL, "it is not a command")),
         Err(error) => {
             let args: Vec<std::ffi::OsString> = args.iter().map(Into::into).collect();
             Err(usage_failure(&error, &args))
@@ -238,6 +238,7 @@ fn given(report: &CommandReport, command: &str, started: super::CommandStart) ->
         data: &report.data,
         timing: timing(started),
         messages: messages.collect(),
+        v: crate::output::envelope::VERSION,
     };
     let answer = serde_json::to_value(&envelope).unwrap_or_default();
     ServedResult { answer, is_error: report.exit.number() != 0 }
@@ -312,7 +313,7 @@ fn words(name: &str, arguments: &Value, may_apply: bool) -> Vec<String> {
 fn offers() -> Vec<ServedTool> {
     let plan = json!({
         "type": "string", "pattern": "^(@last|[0-9A-Za-z]{1,26})$",
-        "description": "The plan's id, the beginning of its id, or @last"
+        "description": "The plan's id, its short id, or @last"
     });
     let texts = |what: &str| json!({ "type": "array", "items": { "type": "string" }, "description": what });
     let text = |what: &str| json!({ "type": "string", "description": what });

@@ -6,14 +6,17 @@
 //! 2. Obstacles are reported before the user is asked.
 //! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
-use domain::{ByteText, CommandLine, Plan};
-use engine::{
-    ApplyError, ApplyPreview, ApplyRequest, ApplySummary, CheckedTree, DiffRequest, Engine, RecheckWhen,
-};
+use std::os::unix::ffi::OsStrExt;
+
+use domain::{ByteText, CommandLine, Plan, PlanEvent};
+use engine::{ApplyError, ApplyPreview, ApplyRequest, ApplySummary, CheckedTree, Engine, RecheckWhen};
 use serde_json::{Value, json};
+use store::PlanFilter;
 use sync::Observed;
 
-use super::{agreed, diff};
+use super::review::{PlanReview, ReviewDecision, ReviewFailure};
+use super::selection::PlanSelection;
+use super::{agreed, apply_batch, selection};
 use crate::cli::invocation::NamedPlan;
 use crate::cli::signals::StopSignals;
 use crate::cli::{Invocation, follow, forecast};
@@ -21,44 +24,54 @@ use crate::errors::{CommandError, Exit, codes, from_engine, hints};
 use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::diff::counted;
+use crate::setup::project;
 use crate::time::stamp;
-use crate::tui::review;
-use crate::tui::review::{Review, ReviewEnding};
+use crate::tui::review::ReviewPalette;
+use crate::tui::screen::{Keys, Screen};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ApplyArgs {
-    /// The plan
-    plan: String,
-    /// Apply only this file, directory, glob or hunk (FILE#N); may be repeated
+    #[command(flatten)]
+    pub(super) which: PlanSelection,
+    /// All plans of this project that are ready
+    #[arg(long, conflicts_with_all = ["plans", "batch"])]
+    pub(super) all: bool,
+    /// Of several plans only those whose required checks passed
+    #[arg(long)]
+    pub(super) passed: bool,
+    /// Apply only this file, directory, glob, hunk (FILE#N) or lines of a hunk (FILE#N:2-4); may be repeated
     #[arg(long, value_name = "WHAT")]
-    only: Vec<String>,
-    /// Leave out this file, directory, glob or hunk; may be repeated
+    pub(super) only: Vec<String>,
+    /// Leave out this file, directory, glob, hunk or lines of a hunk; may be repeated
     #[arg(long, value_name = "WHAT")]
-    reject: Vec<String>,
-    /// Take the plan's version of this file where both changed it; may be repeated
-    #[arg(long, value_name = "FILE")]
-    take: Vec<String>,
+    pub(super) reject: Vec<String>,
+    /// Take the plan's version of this file or hunk (FILE#N) where both changed it; may be repeated
+    #[arg(long, value_name = "WHAT")]
+    pub(super) take: Vec<String>,
     /// Do not fail if there is nothing to apply
     #[arg(long)]
     allow_empty: bool,
     /// Commit the changes, and only them
     #[arg(long)]
-    commit: bool,
+    pub(super) commit: bool,
     /// Commit the changes on a new branch, and do not change the files
     #[arg(long, value_name = "NAME")]
-    branch: Option<String>,
+    pub(super) branch: Option<String>,
     /// The commit message [default: the title of the plan]
     #[arg(long, short, value_name = "TEXT")]
-    message: Option<String>,
+    pub(super) message: Option<String>,
     /// Write files with several names (hard links) in place, so that all names change
     #[arg(long)]
     through_links: bool,
     /// Apply even if checks of the project did not run because you do not trust them
     #[arg(long)]
     unchecked: bool,
-    /// Choose files and hunks on the screen
+    /// Apply the changes of a plan that failed, timed out or was cancelled, as far as they go
+    #[arg(long)]
+    pub(super) partial: bool,
+    /// Choose files, hunks and lines on the screen
     #[arg(long, short)]
-    interactive: bool,
+    pub(super) interactive: bool,
     /// Always run the required checks again on the merged files [default: apply.recheck]
     #[arg(long, conflicts_with = "no_recheck")]
     recheck: bool,
@@ -67,10 +80,48 @@ pub(in crate::cli) struct ApplyArgs {
     no_recheck: bool,
     /// Do not ask for confirmation
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
 }
 
 impl ApplyArgs {
+    /// Returns the plans that are meant.
+    async fn selected(
+        &self,
+        engine: &Engine,
+        invocation: &Invocation,
+    ) -> Result<Vec<NamedPlan>, CommandError> {
+        if !self.all {
+            return self.which.find(engine, invocation).await;
+        }
+        let root = project::root_of(&invocation.here)?;
+        let filter = PlanFilter {
+            state: Some("complete".to_owned()),
+            root: Some(root.as_os_str().as_bytes().to_vec()),
+            limit: usize::MAX,
+            ..PlanFilter::default()
+        };
+        selection::found(engine, invocation, &filter).await
+    }
+
+    /// Returns what is asked for each of several plans.
+    fn request_for_several(&self) -> ApplyRequest {
+        ApplyRequest {
+            allow_empty: self.allow_empty,
+            through_links: self.through_links,
+            recheck: self.recheck_when(),
+            unchecked: self.unchecked,
+            ..ApplyRequest::default()
+        }
+    }
+
+    fn recheck_when(&self) -> Option<RecheckWhen> {
+        match (self.recheck, self.no_recheck) {
+            (true, _) => Some(RecheckWhen::Always),
+            (false, true) => Some(RecheckWhen::Never),
+            (false, false) => None,
+        }
+    }
+
     /// Returns the same command, to be typed again; the user confirms again.
     fn retry_command(&self, id: &str) -> String {
         let mut words = vec!["agents", "plan", "apply", id];
@@ -86,6 +137,7 @@ impl ApplyArgs {
         words.extend(self.recheck.then_some("--recheck"));
         words.extend(self.no_recheck.then_some("--no-recheck"));
         words.extend(self.unchecked.then_some("--unchecked"));
+        words.extend(self.partial.then_some("--partial"));
         words.extend(self.interactive.then_some("--interactive"));
         CommandLine::Argv(words.into_iter().map(ByteText::from).collect()).render()
     }
@@ -93,14 +145,32 @@ impl ApplyArgs {
 
 pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
-    let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
+    let plans = args.selected(&engine, invocation).await?;
+    let is_one = !args.all && !args.passed && args.which.batch.is_none();
+    let plan = match <[NamedPlan; 1]>::try_from(plans) {
+        Ok([plan]) if is_one => plan,
+        several => {
+            let plans = several.map_or_else(|plans| plans, Vec::from);
+            let request = args.request_for_several();
+            return apply_batch::run(&args, &request, plans, &engine, invocation).await;
+        }
+    };
+    let mut details = super::details(&engine, &plan).await?;
     let typed = args.retry_command(&plan.short);
-    let broken_off = facts.owner_is_gone.then(|| render::failure::interrupted_error(&facts, &plan.short));
+    if is_unfinished(&details) {
+        if !agreed_to_part(&args, &details, &plan, invocation)? {
+            return Ok(not_applied(&plan));
+        }
+        let accepted = engine.accept_partial(plan.id).await;
+        accepted.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        details = super::details(&engine, &plan).await?;
+    }
+    let broken_off = details.owner_is_gone.then(|| render::failure::interrupted_error(&details, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
         (other, _) => from_engine::apply(other, &plan.short).field("apply", &typed),
     };
+    let recheck = args.recheck_when();
     let mut request = ApplyRequest {
         only: args.only,
         reject: args.reject,
@@ -109,48 +179,55 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         commit: None,
         branch: args.branch,
         through_links: args.through_links,
-        recheck: match (args.recheck, args.no_recheck) {
-            (true, _) => Some(RecheckWhen::Always),
-            (false, true) => Some(RecheckWhen::Never),
-            (false, false) => None,
-        },
+        recheck,
         unchecked: args.unchecked,
     };
     if args.commit || request.branch.is_some() || args.message.is_some() {
-        request.commit = Some(args.message.unwrap_or_else(|| facts.plan.title.clone()));
+        request.commit = Some(args.message.unwrap_or_else(|| details.plan.title.clone()));
     }
-    let stands = facts.plan.is_applied();
+    let stands = details.plan.is_applied();
     let (mut mets, mut linked, mut previewed) = (Vec::new(), Vec::new(), None);
     if !stands {
         if args.interactive {
-            match review(&engine, &plan, invocation).await? {
-                ReviewEnding::Apply(left_out) => request.reject.extend(left_out),
-                ReviewEnding::Quit => return Ok(not_applied(&plan)),
-                ReviewEnding::Interrupted => {
+            match review(&engine, &plan, &request, invocation, refused).await? {
+                ReviewDecision::Apply(chosen) => {
+                    let (wanted, preview) = *chosen;
+                    (request, previewed) = (wanted, Some(preview));
+                }
+                ReviewDecision::Quit => return Ok(not_applied(&plan)),
+                ReviewDecision::Interrupted => {
                     let message =
                         format!("the review of plan {} was stopped; nothing was applied", plan.short);
                     return Err(CommandError::new(&codes::CANCELLED, message));
                 }
             }
         }
-        let preview = engine.preview(plan.id, &request).await;
-        let preview = preview.map_err(|error| refused(&error))?;
-        let may = may_ask(&preview, &facts, request.unchecked);
+        let preview = match previewed.take() {
+            Some(preview) => preview,
+            None => engine.preview(plan.id, &request).await.map_err(|error| refused(&error))?,
+        };
+        let may = may_ask(&preview, &details, request.unchecked);
         if let Some(warning) = render::diff::linked_warning(&preview.linked, request.through_links) {
             invocation.tell(&OutputNote::warning(warning));
         }
         linked.clone_from(&preview.linked);
-        if let Some(words) = render::plan::tree_words(&facts) {
+        if let Some(words) = render::plan::tree_words(&details) {
             invocation.tell(&OutputNote::warning(words));
         }
-        for line in render::diff::left_out_parts(&facts.not_captured) {
+        for line in render::diff::left_out_parts(&details.not_captured) {
             invocation.tell(&OutputNote::warning(line));
         }
         mets = forecast::find_overlaps(&engine, &plan).await?.mets;
         if let Some(warning) = render::forecast::warning(&mets) {
             invocation.tell(&OutputNote::warning(format!("{warning}; the first one applied wins")));
         }
-        if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
+        if may
+            && !agreed(
+                &question(&preview, &plan, &details.plan, invocation),
+                args.yes || args.interactive,
+                invocation,
+            )?
+        {
             return Ok(not_applied(&plan));
         }
         previewed = Some(preview);
@@ -158,18 +235,18 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let (id, applying, wanted, previewed) = (plan.id, &engine, &request, previewed.as_ref());
     let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, previewed, &stop).await };
     let applied = follow::follow_files(invocation, &engine, &plan, apply).await;
-    let facts = super::facts(&engine, &plan).await?;
+    let details = super::details(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
-        (ApplyError::Failed { .. }, failure) if render::failure::asks(&facts) => {
+        (ApplyError::Failed { .. }, failure) if render::failure::asks(&details) => {
             failure.with_code(&codes::PLAN_ASKS)
         }
         (_, failure) => failure,
     })?;
-    let mut data = with_plan(summary_json(&summary, &plan), render::plan::to_json(&facts, &plan.short));
+    let mut data = with_plan(summary_json(&summary, &plan), render::plan::to_json(&details, &plan.short));
     data["forecast"] = render::forecast::to_json(&mets);
     data["linked"] = json!(linked);
     let word = if summary.already { "already applied" } else { "applied" };
-    let report = CommandReport::new(data, summary_line(&summary, &plan, &facts.plan, word));
+    let report = CommandReport::new(data, summary_line(&summary, &plan, &details.plan, word));
     let is_checked_alone = summary.checks.on == CheckedTree::NotCompared;
     Ok(if request.is_partial() && is_checked_alone {
         report.note(OutputNote::warning("a part of the plan was applied: the checks ran on the whole of it"))
@@ -178,27 +255,69 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     })
 }
 
+/// Returns whether the run of the plan failed or was stopped, and left changes.
+fn is_unfinished(details: &engine::PlanDetails) -> bool {
+    let state = details.plan.state;
+    !details.net.is_empty() && state.next(PlanEvent::Accept).is_ok()
+}
+
+/// The person's yes to changes of a run that did not come to its end.
+fn agreed_to_part(
+    args: &ApplyArgs,
+    details: &engine::PlanDetails,
+    plan: &NamedPlan,
+    invocation: &Invocation,
+) -> Result<bool, CommandError> {
+    let how = if details.plan.state.is_cancelled() { "was cancelled" } else { "failed" };
+    if args.partial {
+        return Ok(true);
+    }
+    let refusal = CommandError::new(
+        &codes::PLAN_NOT_READY,
+        format!(
+            "plan {} {how} before it was done; it left {}",
+            plan.short,
+            counted(details.net.len(), "file")
+        ),
+    );
+    if !invocation.style.can_ask || invocation.style.format.is_for_programs() {
+        return Err(refusal
+            .hint(hints::APPLY_PARTIAL)
+            .field("apply", args.retry_command(&plan.short))
+            .plan(&plan.short));
+    }
+    let question = format!(
+        "plan {} {how} before it was done; apply its {} all the same?",
+        plan.short,
+        counted(details.net.len(), "file")
+    );
+    agreed(&question, false, invocation)
+}
+
 /// Returns whether there is anything to confirm: an apply that is refused anyway needs no question.
-fn may_ask(preview: &ApplyPreview, facts: &engine::PlanDetails, unchecked: bool) -> bool {
+fn may_ask(preview: &ApplyPreview, details: &engine::PlanDetails, unchecked: bool) -> bool {
     use domain::{ApplyState, PlanState, WorkState};
     let is_ready = matches!(
-        facts.plan.state,
+        details.plan.state,
         PlanState::Execute(WorkState::Complete)
             | PlanState::Apply(
                 ApplyState::Constrained | ApplyState::Errored | ApplyState::Applied | ApplyState::Queued
             )
     );
     // One whose owner is gone is gone on with, perhaps with another choice.
-    let is_processing = facts.plan.state == PlanState::Apply(ApplyState::Processing);
-    let is_ready = is_ready || (is_processing && facts.owner_is_gone);
+    let is_processing = details.plan.state == PlanState::Apply(ApplyState::Processing);
+    let is_ready = is_ready || (is_processing && details.owner_is_gone);
     let checks = &preview.validations;
     let is_let_through = checks.may_be_applied() || (unchecked && checks.waits_for_trust());
     is_ready && preview.conflicts.is_empty() && is_let_through
 }
 
-fn question(preview: &ApplyPreview, plan: &NamedPlan, invocation: &Invocation) -> String {
-    let mut text =
-        format!("apply plan {} to your files: {}", plan.short, counted(preview.files.len(), "file"));
+fn question(preview: &ApplyPreview, named: &NamedPlan, plan: &Plan, invocation: &Invocation) -> String {
+    let mut text = format!(
+        "apply plan {} to your files: {}",
+        render::plan::named_words(&named.short, plan),
+        counted(preview.files.len(), "file")
+    );
     if !preview.merged.is_empty() {
         text.push_str(&format!(", {} merged with your edits", preview.merged.len()));
     }
@@ -212,7 +331,7 @@ fn question(preview: &ApplyPreview, plan: &NamedPlan, invocation: &Invocation) -
         text.push_str(", the project's own checks run first");
     }
     let shown: Vec<String> =
-        preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.look.cut(file, 4))).collect();
+        preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.style.cut(file, 4))).collect();
     let more = preview.files.len().saturating_sub(shown.len());
     let rest = if more > 0 { format!("  … and {more} more\n") } else { String::new() };
     format!("{}{rest}{text}?", shown.concat())
@@ -229,29 +348,30 @@ fn not_applied(plan: &NamedPlan) -> CommandReport {
 async fn review(
     engine: &Engine,
     plan: &NamedPlan,
+    request: &ApplyRequest,
     invocation: &Invocation,
-) -> Result<ReviewEnding, CommandError> {
-    if !invocation.look.can_ask {
+    refused: impl Fn(&ApplyError) -> CommandError,
+) -> Result<ReviewDecision, CommandError> {
+    if !invocation.style.can_ask {
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "a review needs a terminal, and there is none",
         )
         .hint(hints::CHOOSE_AND_CONFIRM));
     }
-    let found = engine.diff(plan.id, &DiffRequest::default()).await;
-    let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
-    let files: Vec<_> = found.files.iter().collect();
-    let shown = diff::shown_diffs(&files, false, engine)?;
-    let title = format!("plan {}  {}", plan.short, crate::output::escape_control_chars(&found.plan.title));
-    let review = Review::new(title, render::diff::to_review(&shown));
-    let with_colour = invocation.look.err_paint.is_on();
+    let palette = ReviewPalette::of_terminal(invocation.style.err_paint.is_on());
     let mut stops = StopSignals::listen();
-    let stopped = async {
-        stops.next().await;
+    let held = async {
+        let (mut keys, mut screen) = (Keys::begin()?, Screen::enter()?);
+        PlanReview { engine, plan, palette }.choose(request, &mut screen, &mut keys).await
     };
-    review::on_screen(review, with_colour, stopped).await.map_err(|error| {
-        CommandError::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
-            .hint(hints::CHOOSE_WITH_FLAGS)
+    let held = tokio::select! {
+        held = held => held,
+        _ = stops.next() => Ok(ReviewDecision::Interrupted),
+    };
+    held.map_err(|failure| match failure {
+        ReviewFailure::Apply(error) => refused(&error),
+        failure @ (ReviewFailure::Command(_) | ReviewFailure::Terminal(_)) => failure.into_error(plan),
     })
 }
 

@@ -42,7 +42,7 @@ pub(super) async fn run(args: ArtifactsArgs, invocation: &Invocation) -> Result<
     let mut text = if found.is_empty() {
         format!("plan {} made no files\n", plan.short)
     } else {
-        table.render(&invocation.look)
+        table.render(&invocation.style)
     };
     if let Some(dir) = &out {
         text.push_str(&format!("written below {}\n", dir.display()));

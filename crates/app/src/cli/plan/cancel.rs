@@ -11,10 +11,11 @@ use futures_util::{StreamExt, stream};
 use serde_json::json;
 use store::PlanFilter;
 
-use super::agreed;
+use super::selection::PlanSelection;
+use super::{agreed, selection};
 use crate::cli::Invocation;
 use crate::cli::invocation::NamedPlan;
-use crate::errors::{CommandError, from_engine};
+use crate::errors::{CommandError, codes, from_engine};
 use crate::output::CommandReport;
 use crate::render;
 use crate::render::diff::counted;
@@ -30,30 +31,29 @@ const LINES_MAX: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelArgs {
-    /// The plans
-    #[arg(value_name = "PLAN", required_unless_present = "state")]
-    plans: Vec<String>,
+    #[command(flatten)]
+    which: PlanSelection,
     /// All plans of this project in this state
-    #[arg(long, value_parser = ["queued"], conflicts_with = "plans")]
+    #[arg(long, value_parser = ["queued", "running"], conflicts_with_all = ["plans", "batch"])]
     state: Option<String>,
-    /// With `--state`: the plans of all projects
-    #[arg(long, requires = "state")]
+    /// All plans of this project that wait or run; with `--state`, the plans of all projects in that state
+    #[arg(long, conflicts_with_all = ["plans", "batch"])]
     all: bool,
-    /// With `--state`: do not ask for confirmation
-    #[arg(long, short, requires = "state")]
+    /// Do not ask for confirmation
+    #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    how: CancelHow,
+    options: CancelOptions,
 }
 
-/// How to cancel.
+/// The options of a cancel.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct CancelHow {
+pub(in crate::cli) struct CancelOptions {
     /// The reason, which is recorded
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user", value_parser = reason)]
     reason: String,
-    /// How long to wait for the confirmation, which comes when its processes are dead and their changes are
-    /// stored
+    /// Maximum time to wait for the confirmation, which comes when its processes are dead and their changes
+    /// are stored
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = parse_duration)]
     wait: Duration,
 }
@@ -69,66 +69,108 @@ fn reason(text: &str) -> Result<String, String> {
 
 pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
-    if let Some(state) = &args.state {
-        return all_in_state(state, &args, invocation, &engine).await;
+    if args.state.is_some() || args.all {
+        return cancel_in_states(&args, invocation, &engine).await;
     }
-    let mut plans: Vec<NamedPlan> = Vec::new();
-    for word in &args.plans {
-        let plan = invocation.plan(&engine, word).await?;
-        if plans.iter().all(|known| known.id != plan.id) {
-            plans.push(plan);
-        }
-    }
+    let plans = args.which.find(&engine, invocation).await?;
     match plans.as_slice() {
-        [plan] => {
-            render::failure::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
-            cancel_plan(&engine, plan, &args.how).await
+        [plan] if args.which.batch.is_none() => {
+            let details = super::details(&engine, plan).await?;
+            render::failure::refuse_undone(&details, &plan.short)?;
+            // A plan that was not named is named in a question. One that has ended is refused anyway.
+            let is_asked = args.which.is_default() && !details.plan.state.is_final();
+            if is_asked {
+                let words = render::plan::named_words(&plan.short, &details.plan);
+                if !is_agreed(&format!("cancel plan {words} for good?"), &words, &args, invocation)? {
+                    return Ok(nothing_cancelled());
+                }
+            }
+            cancel_plan(&engine, plan, &args.options).await
         }
-        several => Ok(cancel_all(&engine, several, &args.how).await),
+        several if args.which.batch.is_some() => {
+            let mut open = Vec::new();
+            for plan in several {
+                let found = engine.store().plan(plan.id).await;
+                let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
+                open.extend((!found.state.is_final()).then(|| plan.clone()));
+            }
+            let many = counted(open.len(), "plan");
+            if open.is_empty() {
+                return Ok(nothing_cancelled());
+            }
+            if !is_agreed(&format!("cancel {many} of the batch for good?"), &many, &args, invocation)? {
+                return Ok(nothing_cancelled());
+            }
+            Ok(cancel_all(&engine, &open, &args.options).await)
+        }
+        several => Ok(cancel_all(&engine, several, &args.options).await),
     }
 }
 
-/// Cancels all plans that are in this state when it is looked.
-async fn all_in_state(
-    state: &str,
+fn nothing_cancelled() -> CommandReport {
+    CommandReport::new(json!({ "plans": [], "cancelled": 0 }), "nothing was cancelled\n")
+}
+
+/// Returns the user's answer to the question. `what` is cancelled.
+fn is_agreed(
+    question: &str,
+    what: &str,
+    args: &CancelArgs,
+    invocation: &Invocation,
+) -> Result<bool, CommandError> {
+    let unasked = |mut failure: CommandError| {
+        if failure.code == &codes::CONFIRMATION_NEEDED {
+            failure.message = format!(
+                "this cancels {what} for good and needs confirmation, which cannot be asked for here"
+            );
+        }
+        failure
+    };
+    agreed(question, args.yes, invocation).map_err(unasked)
+}
+
+/// Cancels all plans that are in this state, or in any that can be cancelled, when it is looked.
+async fn cancel_in_states(
     args: &CancelArgs,
     invocation: &Invocation,
     engine: &Engine,
 ) -> Result<CommandReport, CommandError> {
-    let root = if args.all { None } else { Some(project::root_of(&invocation.here)?) };
-    let filter = PlanFilter {
-        phase: None,
-        state: Some(state.to_owned()),
-        root: root.as_ref().map(|root| root.as_os_str().as_bytes().to_vec()),
-        limit: usize::MAX,
+    let states = match args.state.as_deref() {
+        Some("running") => &["processing"][..],
+        Some(_) => &["queued"],
+        None => &["queued", "processing"],
     };
-    let found = engine.store().newest_plans(&filter).await.map_err(|error| from_engine::store(&error))?;
-    let whose = if args.all { "" } else { " of this project" };
-    if found.is_empty() {
-        let everywhere = if args.all { "" } else { "; `--all` means those of all projects" };
-        let text = format!("no plan{whose} is {state}{everywhere}\n");
+    let everywhere = args.all && args.state.is_some();
+    let root = if everywhere { None } else { Some(project::root_of(&invocation.here)?) };
+    let mut plans = Vec::new();
+    for state in states {
+        let filter = PlanFilter {
+            state: Some((*state).to_owned()),
+            root: root.as_ref().map(|root| root.as_os_str().as_bytes().to_vec()),
+            limit: usize::MAX,
+            ..PlanFilter::default()
+        };
+        plans.extend(selection::found(engine, invocation, &filter).await?);
+    }
+    let whose = if everywhere { "" } else { " of this project" };
+    if plans.is_empty() {
+        let words = args.state.as_deref().unwrap_or("queued or running");
+        let all = if args.all { "" } else { "; `--all` means those of all projects" };
+        let text = format!("no plan{whose} is {words}{all}\n");
         return Ok(CommandReport::new(json!({ "plans": [], "cancelled": 0 }), text));
     }
-    let many = counted(found.len(), "plan");
-    let unasked = |mut failure: CommandError| {
-        failure.message = format!(
-            "this cancels {many}{whose} for good and needs confirmation, which cannot be asked for here"
-        );
-        failure
-    };
-    if !agreed(&format!("cancel {many}{whose} for good?"), args.yes, invocation).map_err(unasked)? {
-        return Ok(CommandReport::new(json!({ "plans": [], "cancelled": 0 }), "nothing was cancelled\n"));
+    let what = format!("{}{whose}", counted(plans.len(), "plan"));
+    if !is_agreed(&format!("cancel {what} for good?"), &what, args, invocation)? {
+        return Ok(nothing_cancelled());
     }
-    let plans: Vec<NamedPlan> =
-        found.iter().map(|plan| NamedPlan { id: plan.id, short: plan.id.to_string() }).collect();
-    Ok(cancel_all(engine, &plans, &args.how).await)
+    Ok(cancel_all(engine, &plans, &args.options).await)
 }
 
 /// Cancels several plans concurrently. One that cannot be cancelled does not prevent the others from being
 /// cancelled.
-async fn cancel_all(engine: &Engine, plans: &[NamedPlan], how: &CancelHow) -> CommandReport {
+async fn cancel_all(engine: &Engine, plans: &[NamedPlan], options: &CancelOptions) -> CommandReport {
     let cancels = plans.iter().map(|plan| async move {
-        let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
+        let cancelled = engine.cancel(plan.id, &options.reason, options.wait).await;
         (plan, cancelled.map_err(|error| from_engine::cancel(&error, &plan.short)))
     });
     let outcomes: Vec<_> = stream::iter(cancels).buffered(AT_ONCE).collect().await;
@@ -188,14 +230,14 @@ fn line(plan: &NamedPlan, report: &CancelReport) -> String {
 pub(in crate::cli) async fn cancel_plan(
     engine: &Engine,
     plan: &NamedPlan,
-    how: &CancelHow,
+    options: &CancelOptions,
 ) -> Result<CommandReport, CommandError> {
-    let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
+    let cancelled = engine.cancel(plan.id, &options.reason, options.wait).await;
     let report = cancelled.map_err(|error| from_engine::cancel(&error, &plan.short))?;
-    let facts = super::facts(engine, plan).await?;
-    let mut data = render::plan::to_json(&facts, &plan.short);
+    let details = super::details(engine, plan).await?;
+    let mut data = render::plan::to_json(&details, &plan.short);
     data["cancel"] = json!({
-        "reason": how.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
+        "reason": options.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
         "entries_kept": report.entries_kept, "sandbox_kept_in": report.kept_in,
     });
     Ok(CommandReport::new(data, line(plan, &report)))

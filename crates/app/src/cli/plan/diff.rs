@@ -9,9 +9,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use domain::{CallNumber, NetChange, Redactor, RelPath, change_address};
-use engine::{ApplyRequest, ChangedFiles, DiffRequest, Engine, FileDiff};
+use engine::{ApplyRequest, ChangedFiles, DiffRange, DiffRequest, Engine, FileDiff};
 use serde_json::{Value, json};
 
+use super::selection::LAST;
 use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, forecast};
 use crate::errors::{CommandError, codes, from_engine, hints};
@@ -35,8 +36,17 @@ pub(in crate::cli) struct DiffArgs {
     #[arg(long)]
     name_only: bool,
     /// Only the changes of this call
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "attempts"])]
     call: Option<u32>,
+    /// Only the changes after this checkpoint (see `agents plan checkpoints`)
+    #[arg(long, value_name = "N", conflicts_with = "attempts")]
+    from: Option<u64>,
+    /// Only the changes up to this checkpoint
+    #[arg(long, value_name = "N", conflicts_with = "attempts")]
+    to: Option<u64>,
+    /// The difference between the results of two attempts
+    #[arg(long, value_name = "A..B", value_parser = attempts)]
+    attempts: Option<(u32, u32)>,
     /// Print the conflicts that block an apply now
     #[arg(long)]
     conflicts: bool,
@@ -47,7 +57,15 @@ pub(in crate::cli) struct DiffArgs {
 
 pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
-    let plan = invocation.plan(&engine, &args.plan).await?;
+    let mut args = args;
+    let plan = match invocation.plan(&engine, &args.plan).await {
+        // A word that names no plan and is a file here is a path of the newest plan.
+        Err(failure) if failure.code == &codes::PLAN_NOT_FOUND && is_path(&args.plan, invocation) => {
+            args.paths.insert(0, std::mem::replace(&mut args.plan, LAST.to_owned()));
+            invocation.plan(&engine, LAST).await?
+        }
+        found => found?,
+    };
     if args.conflicts {
         return conflicts(&engine, &plan).await;
     }
@@ -55,14 +73,15 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
     let mets = forecast::find_overlaps(&engine, &plan).await?.mets;
     let (warning, forecast) = (render::forecast::warning(&mets), render::forecast::to_json(&mets));
     drop(mets);
-    let changed_files = async |call| {
-        let found = engine.changed_files(plan.id, &DiffRequest { call }).await;
+    let changed_files = async |range| {
+        let found = engine.changed_files(plan.id, &DiffRequest { range }).await;
         found.map_err(|error| from_engine::plan(&error, &plan.short))
     };
-    let mut found = changed_files(None).await?;
+    let mut found = changed_files(DiffRange::Whole).await?;
     let linked = engine.linked(&found.plan, &found.changes);
-    if let Some(call) = args.call {
-        found = changed_files(Some(CallNumber(call))).await?;
+    let range = args.range(found.plan.attempt, &plan.short)?;
+    if range != DiffRange::Whole {
+        found = changed_files(range).await?;
     }
     if !args.paths.is_empty() {
         let aliases = &found.aliases;
@@ -80,8 +99,8 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
             .plan(&plan.short));
         }
     }
-    let look = invocation.look;
-    let form = match look.format {
+    let style = invocation.style;
+    let form = match style.format {
         _ if args.name_only => TextForm::Names,
         _ if args.stat => TextForm::Stat,
         Format::Rich => TextForm::Page,
@@ -98,7 +117,7 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
     };
     let notes = render::diff::linked_warning(&linked, false).into_iter().chain(left_out);
     let notes: Vec<OutputNote> = notes.map(OutputNote::warning).collect();
-    let diff = StreamedDiff { engine, found, reveal: args.reveal, form, look, forecast, linked };
+    let diff = StreamedDiff { engine, found, reveal: args.reveal, form, style, forecast, linked };
     let report = CommandReport::streamed(StreamedBody::new(move |body, out| diff.write(body, out)));
     let report = notes.into_iter().fold(report, CommandReport::note);
     // In addition to the answer: a patch is read by programs too.
@@ -106,6 +125,33 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
         Some(warning) => report.note(OutputNote::warning(warning)),
         None => report,
     })
+}
+
+fn attempts(text: &str) -> Result<(u32, u32), String> {
+    let (from, to) = text.split_once("..").ok_or("write two numbers of attempts: 1..2")?;
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    match (number(from), number(to)) {
+        (Some(from), Some(to)) => Ok((from, to)),
+        _ => Err("write two numbers of attempts: 1..2".to_owned()),
+    }
+}
+
+impl DiffArgs {
+    /// Returns the part of the changes that is asked for.
+    fn range(&self, newest: u32, short: &str) -> Result<DiffRange, CommandError> {
+        if let Some((from, to)) = self.attempts {
+            if let Some(unknown) = [from, to].into_iter().find(|attempt| *attempt > newest) {
+                let message = format!("plan {short} has no attempt {unknown}; it is in attempt {newest}");
+                return Err(CommandError::new(&codes::NO_CHECKPOINT, message).plan(short));
+            }
+            return Ok(DiffRange::Attempts { from, to });
+        }
+        Ok(match (self.call, self.from, self.to) {
+            (Some(call), _, _) => DiffRange::Call(CallNumber(call)),
+            (None, None, None) => DiffRange::Whole,
+            (None, from, to) => DiffRange::Entries { from: from.unwrap_or(0), to },
+        })
+    }
 }
 
 /// The form of the text for people.
@@ -124,7 +170,7 @@ struct StreamedDiff {
     found: ChangedFiles,
     reveal: bool,
     form: TextForm,
-    look: OutputStyle,
+    style: OutputStyle,
     forecast: Value,
     /// Files that have other names.
     linked: Vec<String>,
@@ -140,7 +186,7 @@ impl StreamedDiff {
             Vec::new()
         } else {
             vec![OutputNote::warning(format!(
-                "secrets are hidden in {}: this is no patch to apply; see them with `--reveal`",
+                "secrets are hidden in {}: this is not a patch to apply; see them with `--reveal`",
                 sum.redacted.join(", ")
             ))]
         })
@@ -148,7 +194,7 @@ impl StreamedDiff {
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<DiffSum> {
         let ChangedFiles { changes, not_captured, aliases, .. } = &self.found;
-        let look = &self.look;
+        let style = &self.style;
         let width = match self.form {
             TextForm::Stat => render::diff::stat_width(
                 changes.iter().map(|change| (change, change_address(change, aliases))),
@@ -157,8 +203,8 @@ impl StreamedDiff {
         };
         let sum = self.each(|file| match self.form {
             TextForm::Names => out.write_all(render::diff::name_of(file).as_bytes()),
-            TextForm::Stat => out.write_all(render::diff::stat_of(file, width, look).as_bytes()),
-            TextForm::Page => out.write_all(render::diff::page_of(file, look).as_bytes()),
+            TextForm::Stat => out.write_all(render::diff::stat_of(file, width, style).as_bytes()),
+            TextForm::Page => out.write_all(render::diff::page_of(file, style).as_bytes()),
             TextForm::Patch => out.write_all(&render::diff::patch_of(file)),
         })?;
         match self.form {
@@ -224,11 +270,16 @@ pub(in crate::cli) async fn whole(
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
     let files: Vec<&FileDiff> = found.files.iter().collect();
     let files = shown_diffs(&files, false, engine)?;
-    let look = &invocation.look;
-    Ok(match look.format {
-        Format::Rich => render::diff::page(&files, &found.not_captured, look).into_bytes(),
+    let style = &invocation.style;
+    Ok(match style.format {
+        Format::Rich => render::diff::page(&files, &found.not_captured, style).into_bytes(),
         Format::Plain | Format::Json | Format::Yaml => render::diff::patch(&files),
     })
+}
+
+/// Returns true if a word is rather a path than a plan.
+fn is_path(word: &str, invocation: &Invocation) -> bool {
+    word != LAST && (word.contains('/') || invocation.here.join(word).exists())
 }
 
 /// Returns true if `path` is the file itself or a directory that contains it.

@@ -32,7 +32,7 @@ pub(in crate::cli) struct ErrorsArgs {
 pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    report(&engine, &plan, invocation, &invocation.look).await
+    report(&engine, &plan, invocation, &invocation.style).await
 }
 
 /// Reports the errors of the plan, for every command that asks for them.
@@ -40,21 +40,21 @@ pub(in crate::cli) async fn report(
     engine: &Engine,
     plan: &NamedPlan,
     invocation: &Invocation,
-    look: &OutputStyle,
+    style: &OutputStyle,
 ) -> Result<CommandReport, CommandError> {
-    let facts = super::facts(engine, plan).await?;
+    let details = super::details(engine, plan).await?;
     let moments = engine.error_times(plan.id).await.map_err(|error| from_engine::store(&error))?;
     // Settings that cannot be read do not keep anybody from seeing what went wrong.
     let usual = u64::from(RecoveryPolicy::default().max_retries_per_step());
-    let settings = invocation.settings(Vec::new(), &facts.plan.projects);
+    let settings = invocation.settings(Vec::new(), &details.plan.projects);
     let retries = settings.map_or(usual, |settings| settings.count(SettingKey::RecoveryMaxRetriesPerStep));
-    let story = ErrorReport { facts: &facts, id: &plan.short, moments: &moments, retries };
-    Ok(CommandReport::new(story.to_json(), story.to_text(look)))
+    let story = ErrorReport { details: &details, id: &plan.short, moments: &moments, retries };
+    Ok(CommandReport::new(story.to_json(), story.to_text(style)))
 }
 
 /// The content of the report.
 struct ErrorReport<'a> {
-    facts: &'a PlanDetails,
+    details: &'a PlanDetails,
     id: &'a str,
     moments: &'a [ErrorMoment],
     /// The number of retries of a step that does not set it.
@@ -76,8 +76,8 @@ struct NextAttempt {
 }
 
 impl ErrorReport<'_> {
-    fn to_text(&self, look: &OutputStyle) -> String {
-        let errors = &self.facts.errors;
+    fn to_text(&self, style: &OutputStyle) -> String {
+        let errors = &self.details.errors;
         if errors.recorded() == 0 {
             return format!("nothing went wrong in plan {}\n", self.id);
         }
@@ -91,7 +91,7 @@ impl ErrorReport<'_> {
         let rows: Vec<[String; 7]> = errors.records().map(|record| self.row(record)).collect();
         text.push_str(&align_columns(&rows));
         let NextAttempt { why, command } = self.next();
-        text.push_str(&format!("{}  {}\n", look.paint.dim("next"), escape_control_chars(&why)));
+        text.push_str(&format!("{}  {}\n", style.paint.dim("next"), escape_control_chars(&why)));
         text.extend(command.map(|command| format!("      {}\n", escape_control_chars(&command))));
         text
     }
@@ -100,7 +100,7 @@ impl ErrorReport<'_> {
     fn row(&self, record: &ErrorRecord) -> [String; 7] {
         let error = &record.error;
         let step = error.step();
-        let node = match self.facts.plan.attempt {
+        let node = match self.details.plan.attempt {
             1 => step.node.clone(),
             _ => format!("{} (attempt {})", step.node, step.attempt),
         };
@@ -147,13 +147,14 @@ impl ErrorReport<'_> {
 
     /// Returns the real outcome of an error that was not retried.
     fn outcome_of(&self, record: &ErrorRecord) -> &'static str {
-        let (plan, step) = (&self.facts.plan, record.error.step());
+        let (plan, step) = (&self.details.plan, record.error.step());
         let mut steps = plan.spec.steps.iter().chain(plan.spec.strategist.iter().flat_map(|by| &by.steps));
         let handles = |other: &PlanStep| {
             other.on != NeedsCondition::Success && other.needs.iter().flatten().any(|need| *need == step.node)
         };
         let is_handled = steps.any(handles);
-        let is_replanned = self.facts.gate.is_some_and(|gate| gate.point == GatePoint::Replan && gate.goes());
+        let is_replanned =
+            self.details.gate.is_some_and(|gate| gate.point == GatePoint::Replan && gate.goes());
         match record.recovery.action {
             RecoveryAction::Told => "told the model",
             RecoveryAction::Retry { .. }
@@ -167,7 +168,7 @@ impl ErrorReport<'_> {
             RecoveryAction::Revert if step.attempt < plan.attempt => "began anew",
             RecoveryAction::Revert if is_replanned => "begins anew",
             // The plan would have to begin again, and waits for a message.
-            RecoveryAction::Revert if render::failure::last_error(self.facts).is_some() => "asks you",
+            RecoveryAction::Revert if render::failure::last_error(self.details).is_some() => "asks you",
             RecoveryAction::Revert | RecoveryAction::Retry { .. } => "went on",
             RecoveryAction::Ask => "asks you",
             RecoveryAction::GiveUp => "gave up",
@@ -180,12 +181,12 @@ impl ErrorReport<'_> {
             return 1;
         }
         let node = &record.error.step().node;
-        let step = self.facts.plan.spec.steps.iter().find(|step| step.node == *node);
+        let step = self.details.plan.spec.steps.iter().find(|step| step.node == *node);
         step.and_then(|step| step.retries).map_or(self.retries, u64::from)
     }
 
     fn older(&self) -> Vec<OlderErrors> {
-        let errors = &self.facts.errors;
+        let errors = &self.details.errors;
         let first_kept = errors.records().next().map_or(u64::MAX, |record| record.recovery.seq);
         let of = |category| {
             let moments = self.moments.iter();
@@ -211,15 +212,15 @@ impl ErrorReport<'_> {
 
     /// Returns the next event, automatic or after an action of the user.
     fn next(&self) -> NextAttempt {
-        let steps = render::next_steps::next_steps(self.facts, self.id);
+        let steps = render::next_steps::next_steps(self.details, self.id);
         let first = steps.into_iter().next().map(|step| step.command);
-        if self.facts.owner_is_gone {
+        if self.details.owner_is_gone {
             let why = "the process that worked on it is gone: it continues when you resume it".to_owned();
             return NextAttempt { why, command: first };
         }
-        if let Some(record) = render::failure::last_error(self.facts) {
-            let command = Some(render::next_steps::command_for(record, self.facts, self.id));
-            let hint = render::failure::hint_for(record, self.facts, self.id);
+        if let Some(record) = render::failure::last_error(self.details) {
+            let command = Some(render::next_steps::command_for(record, self.details, self.id));
+            let hint = render::failure::hint_for(record, self.details, self.id);
             let why = match record.recovery.action {
                 RecoveryAction::GiveUp => format!("it does not continue by itself: {hint}"),
                 RecoveryAction::Ask
@@ -231,8 +232,8 @@ impl ErrorReport<'_> {
             };
             return NextAttempt { why, command };
         }
-        let state = self.facts.plan.state;
-        let why = match (state, self.facts.errors.last_failure()) {
+        let state = self.details.plan.state;
+        let why = match (state, self.details.errors.last_failure()) {
             (
                 PlanState::Strategize(WorkState::Processing) | PlanState::Execute(WorkState::Processing),
                 Some(record),
@@ -246,7 +247,7 @@ impl ErrorReport<'_> {
 
     fn goes_on(&self, last: &ErrorRecord) -> String {
         // A wait for something else begins after the one that was decided, and may be far longer.
-        if let Some(words) = render::next_steps::waits_words(self.facts, now()) {
+        if let Some(words) = render::next_steps::waits_words(self.details, now()) {
             return format!("it continues by itself: {words}");
         }
         let node = &last.error.step().node;
@@ -263,7 +264,7 @@ impl ErrorReport<'_> {
     }
 
     fn to_json(&self) -> Value {
-        let errors = &self.facts.errors;
+        let errors = &self.details.errors;
         let records: Vec<Value> = errors.records().map(|record| self.record_json(record)).collect();
         let older = self.older();
         let folded: u64 = older.iter().map(|older| older.count).sum();
@@ -279,7 +280,7 @@ impl ErrorReport<'_> {
             .collect();
         let next = (errors.recorded() > 0).then(|| self.next());
         json!({
-            "plan": self.facts.plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
+            "plan": self.details.plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
             "records": records, "folded": folded, "older": by_category, "details": errors.details(),
             "next": next.map(|next| json!({ "why": next.why, "command": next.command })),
         })
@@ -302,8 +303,8 @@ impl ErrorReport<'_> {
             "seq": record.recovery.seq, "at": self.at(record.recovery.seq).map(stamp), "category": error.category(),
             "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
             "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
-            "hint": render::failure::hint_for(record, self.facts, self.id),
-            "command": render::next_steps::command_for(record, self.facts, self.id),
+            "hint": render::failure::hint_for(record, self.details, self.id),
+            "command": render::next_steps::command_for(record, self.details, self.id),
         })
     }
 }

@@ -19,16 +19,17 @@ pub(in crate::cli) struct ExecuteArgs {
     #[arg(long)]
     detach: bool,
     #[command(flatten)]
-    tape: RecordingArgs,
+    recording: RecordingArgs,
 }
 
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with_tape(&settings, &args.tape, Participants::default()).await?;
+    let engine =
+        invocation.engine_with_recording(&settings, &args.recording, Participants::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let known = super::facts(&engine, &plan).await?;
+    let known = super::details(&engine, &plan).await?;
     render::failure::refuse_undone(&known, &plan.short)?;
-    args.tape.refuse_inside_projects(&known.plan.projects, invocation)?;
+    args.recording.refuse_inside_projects(&known.plan.projects, invocation)?;
     plan_args::tell_unset(&known.plan.spec, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: true };
     if args.detach {
@@ -36,8 +37,8 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Co
         left.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
         return detach::detach(invocation, &engine, &plan).await;
     }
-    let facts = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
-    let facts = facts.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
-    let report = run::finish(invocation, &engine, &plan, facts).await?;
-    Ok(args.tape.add_recording_notes(&engine, report))
+    let details = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let details = details.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
+    let report = run::finish(invocation, &engine, &plan, details).await?;
+    Ok(args.recording.add_recording_notes(&engine, report))
 }

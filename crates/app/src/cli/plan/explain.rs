@@ -20,12 +20,12 @@ pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<Co
     let found = engine.find_decision(&args.decision, root.as_deref()).await;
     let (plan, seq) = found.map_err(|error| from_engine::find_decision(&error))?;
     let short = short_id(&engine, plan).await?;
-    let facts = engine.explain(plan, seq).await.map_err(|error| from_engine::plan(&error, &short))?;
-    let facts = facts.ok_or_else(|| {
+    let details = engine.explain(plan, seq).await.map_err(|error| from_engine::plan(&error, &short))?;
+    let details = details.ok_or_else(|| {
         CommandError::new(&codes::DECISION_NOT_FOUND, format!("plan {short} has no decision {seq}"))
     })?;
     Ok(CommandReport::new(
-        render::decisions::explained_json(&facts, &short),
-        render::decisions::render_explanation(&facts, &short, &invocation.look),
+        render::decisions::explained_json(&details, &short),
+        render::decisions::render_explanation(&details, &short, &invocation.style),
     ))
 }

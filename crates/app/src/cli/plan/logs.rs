@@ -52,18 +52,18 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Comma
     let text = if logs.is_empty() {
         format!("plan {} has not run anything yet\n", plan.short).into_bytes()
     } else {
-        logs.iter().flat_map(|log| render(log, args.call.is_none(), &invocation.look)).collect()
+        logs.iter().flat_map(|log| render(log, args.call.is_none(), &invocation.style)).collect()
     };
-    let answer = super::facts(&engine, &plan).await?.answer;
+    let answer = super::details(&engine, &plan).await?.answer;
     let calls: Vec<Value> = logs.iter().map(to_json).collect();
     let data = json!({ "plan": plan.id, "answer": answer, "calls": calls });
     Ok(CommandReport::new(data, text).revealed(args.reveal))
 }
 
-fn render(log: &CallLog, is_one_of_all: bool, look: &OutputStyle) -> Vec<u8> {
+fn render(log: &CallLog, is_one_of_all: bool, style: &OutputStyle) -> Vec<u8> {
     let mut text = Vec::new();
     if is_one_of_all {
-        text.extend(head(log, look).into_bytes());
+        text.extend(head(log, style).into_bytes());
     }
     let max = match is_one_of_all && log.call.new.tool != ASK_MODEL && !log.is_printed {
         true => RESULT_BYTES_MAX,
@@ -95,7 +95,7 @@ fn cut(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
     bytes.split_at(begin.unwrap_or(at))
 }
 
-fn head(log: &CallLog, look: &OutputStyle) -> String {
+fn head(log: &CallLog, style: &OutputStyle) -> String {
     let call = &log.call;
     let state = if log.is_broken_off { "interrupted: its process is gone" } else { call.state().as_str() };
     let mut head =
@@ -113,7 +113,7 @@ fn head(log: &CallLog, look: &OutputStyle) -> String {
         head.push_str("  (the plan's answer)");
     }
     let isolation = render::isolation::of(call).and_then(render::isolation::line);
-    format!("{}\n{}", look.paint.bold(&head), isolation.unwrap_or_default())
+    format!("{}\n{}", style.paint.bold(&head), isolation.unwrap_or_default())
 }
 
 /// Returns the tool, and as much of its arguments as distinguishes one call from another.

@@ -1,22 +1,29 @@
 //! `agents plan …`: a file for each verb.
 
 pub(crate) mod apply;
+mod apply_batch;
 mod artifacts;
 pub(crate) mod cancel;
 pub(crate) mod diff;
+mod editor;
 pub(super) mod errors;
 mod execute;
 mod explain;
 mod gc;
-mod list;
-mod logs;
+pub(super) mod list;
+pub(super) mod logs;
+mod note;
 mod prompt;
 mod resume;
-mod status;
+pub(crate) mod review;
+mod revise;
+mod rollback;
+pub(super) mod selection;
+pub(super) mod status;
 mod tree;
-mod undo;
+pub(super) mod undo;
 mod use_plan;
-mod watch;
+pub(super) mod watch;
 
 use clap::Subcommand;
 use engine::{Engine, PlanDetails};
@@ -44,6 +51,16 @@ pub(super) enum PlanCommand {
     Explain(explain::ExplainArgs),
     /// Send a message to a plan, which it heeds as it continues or begins again with
     Prompt(prompt::PromptArgs),
+    /// Continue a finished plan on top of its changes
+    Revise(revise::ReviseArgs),
+    /// Write a comment on a place of a plan's changes
+    Note(note::NoteArgs),
+    /// List the comments on a plan's changes
+    Notes(note::NotesArgs),
+    /// List the states of a plan's result, one after each call that changed something
+    Checkpoints(rollback::CheckpointsArgs),
+    /// Return the result of a plan to a checkpoint
+    Rollback(rollback::RollbackArgs),
     /// Show the output of the commands of a plan
     Logs(logs::LogsArgs),
     /// Show what a plan changed
@@ -75,6 +92,11 @@ impl PlanCommand {
             PlanCommand::Tree(_) => "plan tree",
             PlanCommand::Explain(_) => "plan explain",
             PlanCommand::Prompt(_) => "plan prompt",
+            PlanCommand::Revise(_) => "plan revise",
+            PlanCommand::Note(_) => "plan note",
+            PlanCommand::Notes(_) => "plan notes",
+            PlanCommand::Checkpoints(_) => "plan checkpoints",
+            PlanCommand::Rollback(_) => "plan rollback",
             PlanCommand::Logs(_) => "plan logs",
             PlanCommand::Diff(_) => "plan diff",
             PlanCommand::Artifacts(_) => "plan artifacts",
@@ -98,6 +120,11 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
         PlanCommand::Tree(args) => alone(tree::run(args, invocation)),
         PlanCommand::Explain(args) => alone(explain::run(args, invocation)),
         PlanCommand::Prompt(args) => alone(prompt::run(args, invocation)),
+        PlanCommand::Revise(args) => alone(revise::run(args, invocation)),
+        PlanCommand::Note(args) => alone(note::add(args, invocation)),
+        PlanCommand::Notes(args) => alone(note::list(args, invocation)),
+        PlanCommand::Checkpoints(args) => alone(rollback::list(args, invocation)),
+        PlanCommand::Rollback(args) => alone(rollback::run(args, invocation)),
         PlanCommand::Logs(args) => alone(logs::run(args, invocation)),
         PlanCommand::Diff(args) => alone(diff::run(args, invocation)),
         PlanCommand::Artifacts(args) => alone(artifacts::run(args, invocation)),
@@ -111,7 +138,7 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
 }
 
 /// All that is known of the plan.
-pub(super) async fn facts(engine: &Engine, plan: &NamedPlan) -> Result<PlanDetails, CommandError> {
+pub(super) async fn details(engine: &Engine, plan: &NamedPlan) -> Result<PlanDetails, CommandError> {
     engine.plan_details(plan.id).await.map_err(|error| from_engine::plan(&error, &plan.short))
 }
 
@@ -120,7 +147,7 @@ fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Co
     if yes {
         return Ok(true);
     }
-    if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
+    if !invocation.style.can_ask || invocation.style.format.is_for_programs() {
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "this changes your files and needs confirmation, which cannot be asked for here",

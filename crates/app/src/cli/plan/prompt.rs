@@ -1,12 +1,14 @@
 //! `agents plan prompt`: says something to a plan.
 //!
 //! # Invariants
-//! 1. A plan that is worked on, waits or is done stores the message, and heeds it when it continues.
+//! 1. A plan that is worked on or waits stores the message, and heeds it when it continues. One that is done
+//!    stores it too, and the answer says how to continue it.
 //! 2. A plan that failed is tried again with it; with `--replan` its strategy is worked out again first.
 //!    Either continues here, as far as its gates allow, or is left to a worker. One that is worked on is
 //!    stopped for `--replan`, and its worker continues.
 //! 3. `--dry-run` writes nothing.
 
+use domain::PlanEvent;
 use engine::{Affected, Engine, GuidanceMode, GuidanceOutcome};
 use serde_json::json;
 
@@ -16,6 +18,7 @@ use crate::errors::{CommandError, from_engine};
 use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::decisions::DecisionNames;
+use crate::render::next_steps;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct PromptArgs {
@@ -37,8 +40,8 @@ pub(in crate::cli) struct PromptArgs {
 pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
-    render::failure::refuse_undone(&facts, &plan.short)?;
+    let details = super::details(&engine, &plan).await?;
+    render::failure::refuse_undone(&details, &plan.short)?;
     let taken = if args.replan { GuidanceMode::Replan } else { GuidanceMode::Besides };
     let affected = engine.would_affect(plan.id, taken).await;
     let affected = affected.map_err(|error| from_engine::guide(&error, &plan.short))?;
@@ -48,18 +51,21 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Com
     let guided = engine.guide(plan.id, &args.text, taken).await;
     match guided.map_err(|error| from_engine::guide(&error, &plan.short))? {
         guided @ (GuidanceOutcome::Kept | GuidanceOutcome::HandedOn) => {
-            let facts = super::facts(&engine, &plan).await?;
+            let details = super::details(&engine, &plan).await?;
             let note = match guided {
                 GuidanceOutcome::HandedOn => {
-                    "it was stopped and begins again; the process that worked on it continues"
+                    "it was stopped and begins again; the process that worked on it continues".to_owned()
+                }
+                _ if details.plan.state.next(PlanEvent::Revise).is_ok() => {
+                    format!("it is stored; the plan is done, so {}", next_steps::continue_plan(&plan.short))
                 }
                 GuidanceOutcome::Kept | GuidanceOutcome::Retried | GuidanceOutcome::Replanned => {
-                    "it is stored, and the plan heeds it when it continues"
+                    "it is stored, and the plan heeds it when it continues".to_owned()
                 }
             };
             // The command did not ask for the plan's state: it is shown, and is no failure of this command.
-            let text = render::plan::to_text(&facts, &plan.short, &invocation.look);
-            let report = CommandReport::new(render::plan::to_json(&facts, &plan.short), text);
+            let text = render::plan::to_text(&details, &plan.short, &invocation.style);
+            let report = CommandReport::new(render::plan::to_json(&details, &plan.short), text);
             Ok(report.note(OutputNote::info(note)))
         }
         GuidanceOutcome::Retried | GuidanceOutcome::Replanned if args.detach => {
@@ -68,9 +74,9 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Com
             detach::detach(invocation, &engine, &plan).await
         }
         GuidanceOutcome::Retried | GuidanceOutcome::Replanned => {
-            let facts = follow::follow(invocation, &engine, &plan, engine.resume_guided(plan.id)).await?;
-            let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-            let mut report = run::finish(invocation, &engine, &plan, facts).await?;
+            let details = follow::follow(invocation, &engine, &plan, engine.resume_guided(plan.id)).await?;
+            let details = details.map_err(|error| from_engine::execute(&error, &plan.short))?;
+            let mut report = run::finish(invocation, &engine, &plan, details).await?;
             report.data["affected"] = render::decisions::affected_json(&affected);
             Ok(report)
         }
@@ -97,7 +103,7 @@ async fn preview_guidance(
         }
     };
     for decision in all.iter().filter(|decision| affected.decisions.contains(&decision.seq)) {
-        text.push_str(&format!("  {}\n", render::decisions::line(decision, &names, &invocation.look)));
+        text.push_str(&format!("  {}\n", render::decisions::line(decision, &names, &invocation.style)));
     }
     for file in &affected.files {
         text.push_str(&format!("  {}\n", crate::output::escape_control_chars(file)));

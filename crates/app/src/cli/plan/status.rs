@@ -23,11 +23,11 @@ pub(in crate::cli) struct StatusArgs {
 pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
-    let mut text = render::plan::to_text_with_times(&facts, &plan.short, &invocation.look);
-    for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
+    let details = super::details(&engine, &plan).await?;
+    let mut text = render::plan::to_text_with_times(&details, &plan.short, &invocation.style);
+    for (strategy, why) in details.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
         text.push_str(&format!(
-            "sandbox {rung} was not possible: {}\n",
+            "sandbox {strategy} was not possible: {}\n",
             crate::output::escape_control_chars(why)
         ));
     }
@@ -38,13 +38,13 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Com
         text.push_str(&format!("{line}\n"));
     }
     // Who asks models, and those only, wants to know how they stand.
-    let asks = |provider: &str| facts.plan.spec.steps.iter().any(|step| model_of(step) == Some(provider));
+    let asks = |provider: &str| details.plan.spec.steps.iter().any(|step| model_of(step) == Some(provider));
     let mut changes = engine.breaker_changes();
     changes.retain(|change| asks(&change.provider));
     for change in &changes {
         text.push_str(&format!("{}\n", top::breaker_words(change, now())));
     }
-    let mut data = render::plan::to_json(&facts, &plan.short);
+    let mut data = render::plan::to_json(&details, &plan.short);
     data["breakers"] = top::breakers_json(&changes, now());
     data["forecast"] = render::forecast::to_json(&mets);
     data["not_compared"] = not_compared.into();

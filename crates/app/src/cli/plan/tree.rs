@@ -24,7 +24,7 @@ pub(in crate::cli) struct TreeArgs {
 pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
+    let details = super::details(&engine, &plan).await?;
     let all = engine.decisions(plan.id).await.map_err(|error| from_engine::store(&error))?;
     let names = DecisionNames::new(&all);
     let shown: Vec<Decision> =
@@ -32,11 +32,11 @@ pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<Comma
     let decisions: Vec<Value> =
         shown.iter().map(|decision| render::decisions::to_json(decision, &names)).collect();
     let data = json!({
-        "plan_id": plan.id, "short_id": plan.short, "title": facts.plan.title, "attempt": facts.plan.attempt,
+        "plan_id": plan.id, "short_id": plan.short, "title": details.plan.title, "attempt": details.plan.attempt,
         "decisions": decisions, "superseded": all.iter().filter(|decision| !decision.is_live()).count(),
     });
     Ok(CommandReport::new(
         data,
-        render::decisions::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look),
+        render::decisions::tree(&details.plan, &plan.short, &shown, &names, &invocation.style),
     ))
 }

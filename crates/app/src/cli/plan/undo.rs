@@ -13,6 +13,7 @@ use crate::render::diff::counted;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct UndoArgs {
     /// The plan
+    #[arg(default_value = "@last")]
     plan: String,
     /// Do not ask for confirmation
     #[arg(long, short)]
@@ -22,10 +23,13 @@ pub(in crate::cli) struct UndoArgs {
 pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
-    let stands = facts.plan.is_applied();
-    let question =
-        format!("take plan {} ({}) out of your files?", plan.short, counted(facts.net.len(), "file"));
+    let details = super::details(&engine, &plan).await?;
+    let stands = details.plan.is_applied();
+    let question = format!(
+        "take plan {} ({}) out of your files?",
+        render::plan::named_words(&plan.short, &details.plan),
+        counted(details.net.len(), "file")
+    );
     // An undo that is impossible is refused without a question.
     if stands && !agreed(&question, args.yes, invocation)? {
         return Ok(CommandReport::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
@@ -34,11 +38,11 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
     let undo = |stop: Observed| async move { undoing.undo_unless(id, &stop).await };
     let undone = follow::follow_files(invocation, &engine, &plan, undo).await;
     let summary = undone.map_err(|error| from_engine::undo(&error, &plan.short))?;
-    let facts = super::facts(&engine, &plan).await?;
+    let details = super::details(&engine, &plan).await?;
     let mut data = super::apply::summary_json(&summary, &plan);
     data["applied"] = false.into();
     data["undone"] = true.into();
-    let data = super::apply::with_plan(data, render::plan::to_json(&facts, &plan.short));
+    let data = super::apply::with_plan(data, render::plan::to_json(&details, &plan.short));
     let merged = match summary.merged.len() {
         0 => String::new(),
         count => format!(", {count} merged with your edits"),
@@ -49,7 +53,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
         data,
         format!(
             "undone {id} in {}: {files}{merged}; {}\n",
-            render::plan::projects_words(&facts.plan),
+            render::plan::projects_words(&details.plan),
             render::next_steps::after_undo(id)
         ),
     ))

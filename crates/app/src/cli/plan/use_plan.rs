@@ -21,6 +21,6 @@ pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Comman
     asked.tell_unpriced(&engine, invocation)?;
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = NamedPlan { id: made.id, short: short_id(&engine, made.id).await? };
-    let facts = super::facts(&engine, &plan).await?;
-    Ok(run::with_notes(run::plan_report(&facts, &plan, invocation), asked.notes, invocation))
+    let details = super::details(&engine, &plan).await?;
+    Ok(run::with_notes(run::plan_report(&details, &plan, invocation), asked.notes, invocation))
 }

@@ -58,7 +58,7 @@ struct WatchedPlan {
 pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_of_data(&settings).await?;
-    let rings = settings.word(SettingKey::NotifyBell) == "on" && invocation.look.is_live;
+    let rings = settings.word(SettingKey::NotifyBell) == "on" && invocation.style.is_live;
     let mut watched: Vec<WatchedPlan> = Vec::new();
     if !args.all {
         let words = if args.plans.is_empty() { vec!["@last".to_owned()] } else { args.plans };
@@ -75,7 +75,7 @@ pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Comm
         }
         let is_one = watched.len() == 1 && !args.all;
         for plan in watched.iter_mut().filter(|plan| plan.rests.is_none()) {
-            if !plan.look(&engine, invocation, is_one).await? {
+            if !plan.print_news(&engine, invocation, is_one).await? {
                 return Ok(CommandReport::new(Value::Null, Vec::new()));
             }
             if rings && plan.came_to_need_somebody() {
@@ -104,7 +104,7 @@ async fn newcomers(engine: &Engine, watched: &mut Vec<WatchedPlan>) -> Result<()
             let short = short_id(engine, job.plan).await?;
             // A plan that rested and continues is watched from its last event.
             match watched.iter_mut().find(|known| known.plan.id == job.plan) {
-                Some(known) if known.rests.as_ref().is_some_and(|facts| !facts.owner_is_gone) => {
+                Some(known) if known.rests.as_ref().is_some_and(|details| !details.owner_is_gone) => {
                     known.rests = None;
                 }
                 Some(_) => {}
@@ -121,17 +121,17 @@ impl WatchedPlan {
     }
 
     /// Shows what happened; says whether anybody still reads.
-    async fn look(
+    async fn print_news(
         &mut self,
         engine: &Engine,
         invocation: &Invocation,
         is_one: bool,
     ) -> Result<bool, CommandError> {
         // The plan is looked at before its events, so that none of its last ones is missed.
-        let facts = super::facts(engine, &self.plan).await?;
-        let waits_for_somebody = facts.place.is_some_and(|place| place.is_held && !place.is_served);
-        let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone && !waits_for_somebody;
-        let is_live = is_worked_on || facts.goes_on;
+        let details = super::details(engine, &self.plan).await?;
+        let waits_for_somebody = details.place.is_some_and(|place| place.is_held && !place.is_served);
+        let is_worked_on = details.live_job.is_some() && !details.owner_is_gone && !waits_for_somebody;
+        let is_live = is_worked_on || details.goes_on;
         self.was_live.get_or_insert(is_live);
         loop {
             let events = engine.store().events(self.plan.id, self.after, EVENTS_MAX).await;
@@ -145,14 +145,14 @@ impl WatchedPlan {
             }
         }
         if !is_live {
-            self.rests = Some(Box::new(facts));
+            self.rests = Some(Box::new(details));
         }
         Ok(true)
     }
 
     /// Returns whether the plan needs the user now, and did not at the first look.
     fn came_to_need_somebody(&self) -> bool {
-        let needs = |facts: &PlanDetails| Need::from_plan(facts).is_some();
+        let needs = |details: &PlanDetails| Need::from_plan(details).is_some();
         self.was_live == Some(true) && self.rests.as_deref().is_some_and(needs)
     }
 }
@@ -160,29 +160,30 @@ impl WatchedPlan {
 /// Returns the report when all of them rest.
 fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) -> CommandReport {
     let rested = || watched.iter().filter_map(|plan| Some((&plan.plan, plan.rests.as_deref()?)));
-    let plans: Vec<Value> = rested().map(|(plan, facts)| render::plan::to_json(facts, &plan.short)).collect();
+    let plans: Vec<Value> =
+        rested().map(|(plan, details)| render::plan::to_json(details, &plan.short)).collect();
     let data = json!({ "plans": plans });
-    if let (true, Some((plan, facts))) = (is_one, rested().next()) {
-        return CommandReport { data, ..run::plan_report(facts, plan, invocation) };
+    if let (true, Some((plan, details))) = (is_one, rested().next()) {
+        return CommandReport { data, ..run::plan_report(details, plan, invocation) };
     }
     let mut table = TextTable::new(&["plan", "phase", "state", "files", "title"]);
     let mut worst = Exit::Done;
-    for (plan, facts) in rested() {
+    for (plan, details) in rested() {
         let exit =
-            render::failure::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
+            render::failure::failure_of(details, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
-        let state = if facts.owner_is_gone { "interrupted" } else { facts.plan.state.word() };
+        let state = if details.owner_is_gone { "interrupted" } else { details.plan.state.word() };
         table.row(vec![
             plan.short.clone(),
-            facts.plan.state.phase().to_string(),
+            details.plan.state.phase().to_string(),
             state.to_owned(),
-            facts.net.len().to_string(),
-            one_line(&facts.plan.title),
+            details.net.len().to_string(),
+            one_line(&details.plan.title),
         ]);
     }
     let text = match watched.is_empty() {
         true => "no plan waits for its turn or is worked on\n".to_owned(),
-        false => table.render(&invocation.look),
+        false => table.render(&invocation.style),
     };
     let mut report = CommandReport::new(data, text);
     report.exit = worst;
@@ -200,15 +201,15 @@ fn worse(one: Exit, other: Exit) -> Exit {
 
 /// Shows an event at once; says whether anybody still reads.
 fn show(event: &EventRecord, plan: &NamedPlan, is_one: bool, invocation: &Invocation) -> bool {
-    let look = &invocation.look;
-    let line = match look.format {
+    let style = &invocation.style;
+    let line = match style.format {
         Format::Json => escape_json(&to_json(event, plan).to_string()),
         // Of a stream of documents, each line of JSON is one.
         Format::Yaml => format!("--- {}", escape_json(&to_json(event, plan).to_string())),
         Format::Rich | Format::Plain => {
             let Some(what) = describe(event) else { return true };
-            let at = look.paint.dim(&local(event.at));
-            let whose = if is_one { String::new() } else { format!("{}  ", look.paint.bold(&plan.short)) };
+            let at = style.paint.dim(&local(event.at));
+            let whose = if is_one { String::new() } else { format!("{}  ", style.paint.bold(&plan.short)) };
             format!("{at}  {whose}{}", escape_control_chars(&what))
         }
     };

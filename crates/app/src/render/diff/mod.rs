@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is
-//!    made so that git refuses it: a mark must never be applied in place of a secret.
+//!    made so that git refuses it. A mark must never be applied in place of a secret.
 //! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
 //! 3. A note says that a file that changed in the user's tree while the plan ran is compared with the user's.
 //!    The content that the plan had found is unknown.
@@ -15,16 +15,16 @@
 mod json;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use domain::{
-    Base, CaptureOmissions, FileState, Hunk, HunkAddress, HunkPart, Kind, LineTag, NetChange, OmissionKind,
-    RelPath, TEXT_BYTES_MAX, unified_from,
+    Base, CaptureOmissions, ChangeChoice, FileState, Hunk, HunkAddress, HunkLine, HunkPart, Kind, LineTag,
+    NetChange, OmissionKind, RelPath, TEXT_BYTES_MAX, selectable_lines, unified_from,
 };
 use engine::{FileDiff, UnreadContent};
 
 use crate::output::{OutputStyle, Paint, escape_control_bytes};
-use crate::tui::review::{ReviewFile, ReviewHunk};
+use crate::tui::review::{ReviewFile, ReviewHunk, ReviewLine};
 
 #[cfg(test)]
 pub use json::to_json;
@@ -214,11 +214,11 @@ pub fn name_of(file: &ShownDiff<'_>) -> String {
 }
 
 /// A line for one file, its name in a column of this width.
-pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &OutputStyle) -> String {
+pub fn stat_of(file: &ShownDiff<'_>, width: usize, style: &OutputStyle) -> String {
     let lines = match unread_words(&file.file) {
         Some(words) => words.to_owned(),
         None if file.file.binary => without_lines(&file.file).to_owned(),
-        None => counts(&file.file, look.paint),
+        None => counts(&file.file, style.paint),
     };
     let moved = if is_moved(&file.file) { MOVED } else { "" };
     format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
@@ -369,16 +369,16 @@ pub fn letter(file: &FileDiff) -> char {
 }
 
 /// The changes for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
-pub fn page(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, look: &OutputStyle) -> String {
-    let mut text: String = files.iter().map(|file| page_of(file, look)).collect();
+pub fn page(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, style: &OutputStyle) -> String {
+    let mut text: String = files.iter().map(|file| page_of(file, style)).collect();
     text.push_str(&DiffSum::new(files).line());
     text.push_str(&left_out_line(not_captured));
     text
 }
 
 /// One file of it.
-pub fn page_of(file: &ShownDiff<'_>, look: &OutputStyle) -> String {
-    let paint = look.paint;
+pub fn page_of(file: &ShownDiff<'_>, style: &OutputStyle) -> String {
+    let paint = style.paint;
     let head = format!("{} {}", letter(&file.file), label(&file.file));
     let mut text = format!("{}  {}\n", paint.bold(&head), counts(&file.file, paint));
     if let Some(words) = moved_words(&file.file) {
@@ -468,24 +468,50 @@ fn kind_word(kind: Kind) -> &'static str {
 
 /// The changes for a review by hand.
 pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
-    let line = |line: &domain::HunkLine| {
-        (line.tag, escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)))
-    };
-    let hunk = |shown: &ShownDiff<'_>, hunk: &Hunk| ReviewHunk {
-        address: HunkAddress::new(shown.address, hunk.number).to_string(),
-        title: hunk_head(&shown.file, hunk) + if is_moved(&shown.file) { MOVED } else { "" },
-        lines: hunk.lines.iter().map(line).collect(),
-        taken: true,
-    };
-    let review = |shown: &ShownDiff<'_>| ReviewFile {
-        address: shown.address.to_owned(),
-        name: shown.file.address.clone(),
-        letter: letter(&shown.file),
-        insertions: shown.file.lines.insertions,
-        deletions: shown.file.lines.deletions,
-        hunks: shown.hunks.iter().map(|part| hunk(shown, part)).collect(),
+    let review = |shown: &ShownDiff<'_>| {
+        let lines = selectable_lines(&shown.file.change, &shown.hunks);
+        let hunks = shown.hunks.iter().zip(&lines);
+        ReviewFile {
+            address: shown.address.to_owned(),
+            name: escape_control_bytes(shown.file.address.as_bytes()),
+            letter: letter(&shown.file),
+            insertions: shown.file.lines.insertions,
+            deletions: shown.file.lines.deletions,
+            hunks: hunks.map(|(hunk, lines)| review_hunk(shown, hunk, *lines)).collect(),
+            choice: ChangeChoice::new(&lines, true),
+            conflicts: Vec::new(),
+            wins: BTreeSet::new(),
+        }
     };
     files.iter().map(review).collect()
+}
+
+fn review_hunk(shown: &ShownDiff<'_>, hunk: &Hunk, lines: u32) -> ReviewHunk {
+    let (mut old, mut new, mut number) = (hunk.old_start, hunk.new_start, 0);
+    let line = |line: &HunkLine| {
+        let text = escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
+        let (mut line_old, mut line_new, mut line_number) = (0, 0, 0);
+        if line.tag != LineTag::Added {
+            (line_old, old) = (old, old.saturating_add(1));
+        }
+        if line.tag != LineTag::Removed {
+            (line_new, new) = (new, new.saturating_add(1));
+        }
+        if line.tag != LineTag::Context {
+            number += 1;
+            line_number = number;
+        }
+        ReviewLine::new(line.tag, &text, line_old, line_new, line_number)
+    };
+    ReviewHunk {
+        number: hunk.number,
+        title: hunk_title(&shown.file, hunk) + if is_moved(&shown.file) { MOVED } else { "" },
+        lines: hunk.lines.iter().map(line).collect(),
+        has_choice: lines > 0,
+        can_edit: lines > 0,
+        is_split: false,
+        is_folded: false,
+    }
 }
 
 #[cfg(test)]
@@ -501,9 +527,9 @@ mod tests {
     use crate::output::{ColorWhen, Format};
 
     /// The lines of all files, as they are written one by one.
-    fn stat(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, look: &OutputStyle) -> String {
+    fn stat(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, style: &OutputStyle) -> String {
         let width = stat_width(files.iter().map(|file| (&file.file.change, file.file.address.clone())));
-        let mut text: String = files.iter().map(|file| stat_of(file, width, look)).collect();
+        let mut text: String = files.iter().map(|file| stat_of(file, width, style)).collect();
         text.push_str(&DiffSum::new(files).line());
         text.push_str(&left_out_line(not_captured));
         text
@@ -547,11 +573,11 @@ mod tests {
         let shown = [ShownDiff::revealed(&file)];
         let words = "the content before cannot be read";
         assert_eq!(
-            page(&shown, &CaptureOmissions::default(), &look()),
+            page(&shown, &CaptureOmissions::default(), &style()),
             format!("M a  +0 -0\na#1  {words}, 2 bytes -> 2 bytes\n\n1 file  +0 -0\n")
         );
         assert_eq!(
-            stat(&shown, &CaptureOmissions::default(), &look()),
+            stat(&shown, &CaptureOmissions::default(), &style()),
             format!("M  a  {words}\n1 file  +0 -0\n")
         );
         let patch = String::from_utf8(patch(&shown)).unwrap();
@@ -564,7 +590,7 @@ mod tests {
         redactor.redact_file(path, content).into_owned()
     }
 
-    fn look() -> OutputStyle {
+    fn style() -> OutputStyle {
         OutputStyle { width: None, ..OutputStyle::find(Some(Format::Rich), ColorWhen::Never, |_| None) }
     }
 
@@ -620,7 +646,7 @@ mod tests {
         let after = before.replacen("15Qk", "15Zz", 1) + "more\n";
         let file = diff("key.pem", Some(before.as_bytes()), Some(after.as_bytes()));
         let shown = ShownDiff::redacted(&file, &redact);
-        let text = page(std::slice::from_ref(&shown), &CaptureOmissions::default(), &look());
+        let text = page(std::slice::from_ref(&shown), &CaptureOmissions::default(), &style());
         assert!(!text.contains("QkQk"), "{text}");
         assert!(text.contains("key.pem#1") && text.contains("key.pem#2") && text.contains("+more"));
         let numbers: Vec<u32> = shown.hunks.iter().map(|hunk| hunk.number).collect();
@@ -631,7 +657,7 @@ mod tests {
     fn a_page_names_each_hunk_and_is_calm() {
         let file = diff("src/a.rs", Some(b"one\n"), Some(b"\x1b[2Jtwo\n"));
         let not_captured = CaptureOmissions { scratch: 1204, protected: 12, ..CaptureOmissions::default() };
-        let text = page(&[ShownDiff::revealed(&file)], &not_captured, &look());
+        let text = page(&[ShownDiff::revealed(&file)], &not_captured, &style());
         assert_eq!(
             text,
             "M src/a.rs  +1 -1\nsrc/a.rs#1  @@ -1,1 +1,1 @@\n  -one\n  +\\x1B[2Jtwo\n\n1 file  +1 -1\n\
@@ -686,14 +712,25 @@ mod tests {
     }
 
     #[test]
-    fn a_review_begins_with_every_hunk_taken() {
-        let file = diff("a", Some(b"x\n"), Some(b"y\n"));
+    fn a_review_begins_with_every_hunk_taken_and_every_line_numbered() {
+        let file = diff("a", Some(b"1\n2\n3\n"), Some(b"1\n\ttwo\n2b\n3\n"));
         let review = to_review(&[ShownDiff::revealed(&file)]);
-        assert_eq!(review[0].hunks[0].address, "a#1");
+        assert_eq!(review[0].choice.left_out("a"), Vec::<String>::new());
+        let lines: Vec<_> = review[0].hunks[0]
+            .lines
+            .iter()
+            .map(|line| (line.tag, line.text.as_str(), line.old, line.new, line.number))
+            .collect();
         assert_eq!(
-            review[0].hunks[0].lines,
-            [(LineTag::Removed, "x".to_owned()), (LineTag::Added, "y".to_owned())]
+            lines,
+            [
+                (LineTag::Context, "1", 1, 1, 0),
+                (LineTag::Removed, "2", 2, 0, 1),
+                (LineTag::Added, "    two", 0, 2, 2),
+                (LineTag::Added, "2b", 0, 3, 3),
+                (LineTag::Context, "3", 3, 4, 0),
+            ]
         );
-        assert!(review[0].hunks[0].taken);
+        assert!(review[0].hunks[0].has_choice && review[0].hunks[0].can_edit);
     }
 }

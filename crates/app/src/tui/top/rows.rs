@@ -111,7 +111,7 @@ pub fn rows(
     all: bool,
 ) -> (Vec<TopRow>, Summary) {
     let shorts: BTreeMap<PlanId, &str> =
-        seen.plans.iter().map(|glance| (glance.plan.id, glance.short.as_str())).collect();
+        seen.plans.iter().map(|plan_summary| (plan_summary.plan.id, plan_summary.short.as_str())).collect();
     let short = |id: PlanId| shorts.get(&id).map_or_else(|| id.to_string(), |short| (*short).to_owned());
     let mut mets: BTreeMap<PlanId, Vec<OverlappingPlan>> = BTreeMap::new();
     for forecast in &forecasts.pairs {
@@ -128,8 +128,8 @@ pub fn rows(
         not_compared: forecasts.left_out(),
         ..Summary::default()
     };
-    for glance in &seen.plans {
-        let row = row(glance, mets.remove(&glance.plan.id).unwrap_or_default(), now);
+    for plan_summary in &seen.plans {
+        let row = row(plan_summary, mets.remove(&plan_summary.plan.id).unwrap_or_default(), now);
         summary.running += usize::from(row.group == PlanGroup::Running);
         summary.needs_you += usize::from(row.group == PlanGroup::NeedsYou);
         if row.group == PlanGroup::Ended && row.since_ms > ENDED_MS && !all {
@@ -145,13 +145,13 @@ pub fn rows(
     (rows, summary)
 }
 
-fn row(glance: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
-    let plan = &glance.plan;
-    let need = need(glance);
+fn row(plan_summary: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
+    let plan = &plan_summary.plan;
+    let need = need(plan_summary);
     let group = match need {
-        _ if glance.is_running() => PlanGroup::Running,
+        _ if plan_summary.is_running() => PlanGroup::Running,
         Some(_) => PlanGroup::NeedsYou,
-        None if glance.job.is_some() || glance.goes_on => PlanGroup::Queued,
+        None if plan_summary.job.is_some() || plan_summary.goes_on => PlanGroup::Queued,
         None => PlanGroup::Ended,
     };
     let is_final = matches!(
@@ -168,7 +168,7 @@ fn row(glance: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
     );
     TopRow {
         id: plan.id,
-        short: glance.short.clone(),
+        short: plan_summary.short.clone(),
         title: escape_control_chars(&one_line(&plan.title)),
         project: plan
             .projects
@@ -176,52 +176,52 @@ fn row(glance: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> TopRow {
             .map(|project| escape_control_chars(&project.alias))
             .unwrap_or_default(),
         group,
-        state: state(glance),
-        does: does(glance, need),
+        state: state(plan_summary),
+        does: does(plan_summary, need),
         since_ms: now.0.saturating_sub(plan.updated.0),
-        files: glance.files,
+        files: plan_summary.files,
         met,
-        worker: worker(glance),
+        worker: worker(plan_summary),
         can_cancel: !is_final,
-        can_apply: glance.job.is_none() && glance.files > 0 && (is_ready || is_undone),
+        can_apply: plan_summary.job.is_none() && plan_summary.files > 0 && (is_ready || is_undone),
     }
 }
 
 /// Returns the reason why the plan needs a person; `None` if it needs none.
-fn need(glance: &PlanSummary) -> Option<Need> {
-    match (&glance.job, glance.place) {
-        _ if glance.owner_is_gone => Some(Need::GoOn),
+fn need(plan_summary: &PlanSummary) -> Option<Need> {
+    match (&plan_summary.job, plan_summary.place) {
+        _ if plan_summary.owner_is_gone => Some(Need::GoOn),
         // Who made it has not started it, or went away.
         (Some(_), Some(QueuePlace { is_held: true, is_served: false, .. })) => Some(Need::Start),
         (Some(_), _) => None,
-        (None, _) if glance.goes_on => None,
-        (None, _) => Need::at_rest(&glance.plan, glance.files > 0),
+        (None, _) if plan_summary.goes_on => None,
+        (None, _) => Need::at_rest(&plan_summary.plan, plan_summary.files > 0),
     }
 }
 
-fn state(glance: &PlanSummary) -> String {
-    let plan = &glance.plan;
+fn state(plan_summary: &PlanSummary) -> String {
+    let plan = &plan_summary.plan;
     let word = match plan.state.word() {
         _ if plan.undone_at.is_some() => "undone",
-        _ if glance.owner_is_gone => "interrupted",
+        _ if plan_summary.owner_is_gone => "interrupted",
         "processing" => "running",
         word => word,
     };
     format!("{} {word}", plan.state.phase())
 }
 
-fn does(glance: &PlanSummary, need: Option<Need>) -> String {
+fn does(plan_summary: &PlanSummary, need: Option<Need>) -> String {
     if let Some(need) = need {
         return need.words().to_owned();
     }
-    if let Some(place) = glance.place {
+    if let Some(place) = plan_summary.place {
         return match place.before {
             _ if !place.is_served => "no worker".to_owned(),
             0 => "next".to_owned(),
             before => format!("{before} before it"),
         };
     }
-    glance.step.as_ref().map(step_words).unwrap_or_default()
+    plan_summary.step.as_ref().map(step_words).unwrap_or_default()
 }
 
 fn step_words(step: &CurrentStep) -> String {
@@ -240,9 +240,9 @@ fn step_words(step: &CurrentStep) -> String {
 }
 
 /// The end of the worker's name: the beginning is only time.
-fn worker(glance: &PlanSummary) -> Option<String> {
+fn worker(plan_summary: &PlanSummary) -> Option<String> {
     const CHARS: usize = 6;
-    let name = glance.job.as_ref().filter(|_| glance.is_running())?.worker?.to_string();
+    let name = plan_summary.job.as_ref().filter(|_| plan_summary.is_running())?.worker?.to_string();
     let from = name.len().saturating_sub(CHARS);
     Some(name.get(from..).unwrap_or(&name).to_owned())
 }
@@ -334,7 +334,7 @@ pub fn breakers_json(changes: &[ProviderBreakerChange], now: WallMs) -> Value {
 }
 
 /// The table without a screen.
-pub fn to_table(rows: &[TopRow], summary: &Summary, look: &OutputStyle) -> String {
+pub fn to_table(rows: &[TopRow], summary: &Summary, style: &OutputStyle) -> String {
     if rows.is_empty() {
         return summary.nothing().to_owned();
     }
@@ -362,7 +362,7 @@ pub fn to_table(rows: &[TopRow], summary: &Summary, look: &OutputStyle) -> Strin
             row.title.clone(),
         ]);
     }
-    format!("{}\n{}", summary.line(), table.render(look))
+    format!("{}\n{}", summary.line(), table.render(style))
 }
 
 /// Writes it as programs read it.
@@ -388,19 +388,19 @@ pub fn write_json(
 
 /// Returns a row for programs, without the overlaps of its plan.
 fn row_json(row: &TopRow, seen: &OverviewSnapshot) -> Option<Value> {
-    let glance = seen.plans.iter().find(|glance| glance.plan.id == row.id)?;
-    let plan = &glance.plan;
+    let plan_summary = seen.plans.iter().find(|plan_summary| plan_summary.plan.id == row.id)?;
+    let plan = &plan_summary.plan;
     let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-    let step = glance.step.as_ref().map(|step| {
+    let step = plan_summary.step.as_ref().map(|step| {
         let (no, of) = step.place.unzip();
         json!({ "node": step.node, "no": no, "of": of })
     });
     Some(json!({
         "plan_id": plan.id, "short_id": row.short, "title": plan.title, "projects": projects,
         "phase": plan.state.phase(), "state": plan.state.word(), "group": row.group.as_str(),
-        "undone": plan.undone_at.is_some(), "broken_off": glance.owner_is_gone,
-        "needs": need(glance).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,
-        "job": glance.job.as_ref().map(|job| job.id), "worker": glance.job.as_ref().and_then(|job| job.worker),
-        "queue": glance.place.map(|place| json!({ "before": place.before, "served": place.is_served })),
+        "undone": plan.undone_at.is_some(), "broken_off": plan_summary.owner_is_gone,
+        "needs": need(plan_summary).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,
+        "job": plan_summary.job.as_ref().map(|job| job.id), "worker": plan_summary.job.as_ref().and_then(|job| job.worker),
+        "queue": plan_summary.place.map(|place| json!({ "before": place.before, "served": place.is_served })),
     }))
 }

@@ -24,7 +24,7 @@ fn plan(no: u128, title: &str, state: PlanState) -> Plan {
     Plan { state, ..Plan::new(new, WallMs(NOW.0 - 125_000)) }
 }
 
-fn glance(no: u128, title: &str, state: PlanState) -> PlanSummary {
+fn plan_summary(no: u128, title: &str, state: PlanState) -> PlanSummary {
     let plan = plan(no, title, state);
     let (job, place, step) = (None, None, None);
     let (goes_on, owner_is_gone) = (false, false);
@@ -43,17 +43,17 @@ fn job(no: u128, is_running: bool) -> Job {
 
 /// One of each group, and two that will be in conflict.
 fn seen() -> (OverviewSnapshot, Forecasts) {
-    let mut runs = glance(1, "rename the cart everywhere", PlanState::Execute(WorkState::Processing));
+    let mut runs = plan_summary(1, "rename the cart everywhere", PlanState::Execute(WorkState::Processing));
     runs.job = Some(job(1, true));
     runs.step = Some(CurrentStep { node: "build".to_owned(), place: Some((2, 5)) });
     runs.files = 4;
-    let mut waits = glance(2, "add a test", PlanState::Execute(WorkState::Queued));
+    let mut waits = plan_summary(2, "add a test", PlanState::Execute(WorkState::Queued));
     waits.job = Some(job(2, false));
     waits.place = Some(QueuePlace { slots: 4, busy: 4, before: 2, is_served: true, is_held: false });
-    let mut done = glance(3, "fix the sum\x1b[2J", PlanState::Execute(WorkState::Complete));
+    let mut done = plan_summary(3, "fix the sum\x1b[2J", PlanState::Execute(WorkState::Complete));
     done.files = 12;
-    let failed = glance(4, "format all", PlanState::Execute(WorkState::Errored));
-    let mut applied = glance(5, "bump", PlanState::Apply(ApplyState::Applied));
+    let failed = plan_summary(4, "format all", PlanState::Execute(WorkState::Errored));
+    let mut applied = plan_summary(5, "bump", PlanState::Apply(ApplyState::Applied));
     applied.files = 1;
     let kind = ForecastKind::SameLines;
     let forecast = Forecast {
@@ -141,7 +141,7 @@ fn an_empty_table_says_what_to_type() {
     let mut top = Top::new();
     assert!(painted(&mut top, 80, 24).contains("agents run --detach -- COMMAND"));
     let mut older = seen().0;
-    older.plans.retain(|glance| glance.plan.state == PlanState::Apply(ApplyState::Applied));
+    older.plans.retain(|plan_summary| plan_summary.plan.state == PlanState::Apply(ApplyState::Applied));
     let late = WallMs(NOW.0 + 3_600_001);
     let (rows, summary) = rows(&older, &Forecasts::default(), late, false);
     assert!(rows.is_empty() && summary.nothing().contains("agents plan list"));
@@ -164,11 +164,11 @@ fn the_cursor_stays_with_its_plan() {
     type_in(&mut top, "jj");
     assert_eq!(top.chosen, Some(PlanId::from_u128(3)));
     let (mut seen, forecasts) = seen();
-    seen.plans.retain(|glance| glance.plan.id != PlanId::from_u128(1));
+    seen.plans.retain(|plan_summary| plan_summary.plan.id != PlanId::from_u128(1));
     let (fewer, summary) = rows(&seen, &forecasts, NOW, false);
     top.see(fewer, summary.clone());
     assert_eq!((top.chosen, top.place()), (Some(PlanId::from_u128(3)), 1));
-    seen.plans.retain(|glance| glance.plan.id != PlanId::from_u128(3));
+    seen.plans.retain(|plan_summary| plan_summary.plan.id != PlanId::from_u128(3));
     let (fewer, summary) = rows(&seen, &forecasts, NOW, false);
     top.see(fewer, summary);
     assert_eq!(top.place(), 1, "where it was, when it is gone");
@@ -254,22 +254,22 @@ fn who_waits_for_a_person_is_told_from_who_waits_for_a_turn() {
     let (mut seen, _) = seen();
     let waits = &mut seen.plans[3];
     waits.place = waits.place.map(|place| QueuePlace { is_held: true, is_served: false, ..place });
-    let told = |seen: &OverviewSnapshot, place: usize| {
+    let shown_as = |seen: &OverviewSnapshot, place: usize| {
         let (rows, _) = rows(seen, &Forecasts::default(), NOW, false);
         let row = rows.iter().find(|row| row.id == seen.plans[place].plan.id).unwrap().clone();
         (row.group, row.does)
     };
-    assert_eq!(told(&seen, 3), (PlanGroup::NeedsYou, "start it".to_owned()));
+    assert_eq!(shown_as(&seen, 3), (PlanGroup::NeedsYou, "start it".to_owned()));
     let waits = &mut seen.plans[3];
     waits.place = waits.place.map(|place| QueuePlace { is_held: false, ..place });
-    assert_eq!(told(&seen, 3), (PlanGroup::Queued, "no worker".to_owned()));
+    assert_eq!(shown_as(&seen, 3), (PlanGroup::Queued, "no worker".to_owned()));
     seen.plans[4].owner_is_gone = true;
-    assert_eq!(told(&seen, 4), (PlanGroup::NeedsYou, "resume it".to_owned()));
+    assert_eq!(shown_as(&seen, 4), (PlanGroup::NeedsYou, "resume it".to_owned()));
     seen.plans[2].goes_on = true;
-    assert_eq!(told(&seen, 2).0, PlanGroup::Queued, "it is about to go on by itself");
+    assert_eq!(shown_as(&seen, 2).0, PlanGroup::Queued, "it is about to go on by itself");
     seen.plans[2].goes_on = false;
     seen.plans[2].files = 0;
-    assert_eq!(told(&seen, 2), (PlanGroup::Ended, String::new()), "nothing to say yes to");
+    assert_eq!(shown_as(&seen, 2), (PlanGroup::Ended, String::new()), "nothing to say yes to");
 }
 
 #[test]
@@ -282,9 +282,9 @@ fn times_are_short() {
 fn the_table_reads_without_a_screen_and_by_programs() {
     let (seen, forecasts) = seen();
     let (rows, summary) = rows(&seen, &forecasts, NOW, false);
-    let look =
+    let style =
         OutputStyle { width: None, ..OutputStyle::find(Some(Format::Plain), ColorWhen::Never, |_| None) };
-    let table = to_table(&rows, &summary, &look);
+    let table = to_table(&rows, &summary, &style);
     assert!(
         table.starts_with("1 running of 4 slots, 3 queued, 2 need you, 1 conflict to come\nPLAN"),
         "{table}"
@@ -295,5 +295,5 @@ fn the_table_reads_without_a_screen_and_by_programs() {
     assert_eq!(json["plans"][0]["step"], json!({ "node": "build", "no": 2, "of": 5 }));
     assert_eq!(json["plans"][0]["forecast"][0]["kind"], "same_lines");
     assert_eq!((&json["plans"][2]["needs"], &json["needs_you"]), (&json!("apply it"), &json!(2)));
-    assert_eq!(to_table(&[], &Summary::default(), &look), Summary::default().nothing());
+    assert_eq!(to_table(&[], &Summary::default(), &style), Summary::default().nothing());
 }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. An entry is in the changeset that its handle names, or, recorded without a handle, in the open one that
 //!    was started last. It is in one changeset only.
-//! 2. `seq` counts 1, 2, 3… within a changeset and `no` within the plan, without gaps or duplicates: a number
+//! 2. `seq` counts 1, 2, 3… within a changeset and `no` within the plan, without gaps or duplicates. A number
 //!    is taken only together with its entry.
 //! 3. A closed changeset never changes again; it has a digest exactly when it is not open.
 //! 4. Every operation may be asked for again: the answer is that of the first time.

@@ -1,4 +1,5 @@
-//! The address of a hunk, `path#n`; and one selector of a selection, with all its possible readings.
+//! The address of a hunk or of lines of it, `path#n` and `path#n:2-4`; and one selector of a selection, with
+//! all its possible readings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +10,11 @@ use crate::id::RootIndex;
 use crate::path::RelPath;
 use crate::redact::contains_mark;
 
+use super::choice::LineRanges;
 use super::{ProjectAlias, SelectableChange};
 
-/// The address of a hunk, as people type it and as it is shown: `src/lib.rs#2`.
+/// The address of a hunk, as people type it and as it is shown: `src/lib.rs#2`. With lines of it,
+/// `src/lib.rs#2:1-3`: they count the added and removed lines of the hunk, from 1 and in the order shown.
 ///
 /// ```
 /// use domain::HunkAddress;
@@ -19,6 +22,7 @@ use super::{ProjectAlias, SelectableChange};
 /// let second = HunkAddress::new("src/lib.rs", 2);
 /// assert_eq!(second.to_string(), "src/lib.rs#2");
 /// assert_eq!("src/lib.rs#2".parse(), Ok(second));
+/// assert_eq!("src/lib.rs#2:1-3".parse::<HunkAddress>().unwrap().lines.to_string(), "1-3");
 /// assert!("src/lib.rs".parse::<HunkAddress>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,17 +31,19 @@ pub struct HunkAddress {
     pub file: String,
     /// The number of the hunk, from 1.
     pub number: u32,
+    /// Its lines; empty for all of it.
+    pub lines: LineRanges,
 }
 
 /// A text that is not the address of a hunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the address of a hunk is `FILE#NUMBER`")]
+#[error("the address of a hunk is `FILE#NUMBER`, with lines `FILE#NUMBER:FIRST-LAST`")]
 pub struct HunkAddressInvalid;
 
 impl HunkAddress {
     /// The address of the hunk with this number, in the file with this address.
     pub fn new(file: impl Into<String>, number: u32) -> HunkAddress {
-        HunkAddress { file: file.into(), number }
+        HunkAddress { file: file.into(), number, lines: LineRanges::default() }
     }
 }
 
@@ -46,21 +52,28 @@ impl FromStr for HunkAddress {
 
     fn from_str(text: &str) -> Result<HunkAddress, HunkAddressInvalid> {
         let (file, number) = text.rsplit_once('#').ok_or(HunkAddressInvalid)?;
-        Ok(HunkAddress::new(file, number.parse().map_err(|_| HunkAddressInvalid)?))
+        let (number, lines) = match number.split_once(':') {
+            Some((number, lines)) => (number, lines.parse().map_err(|_| HunkAddressInvalid)?),
+            None => (number, LineRanges::default()),
+        };
+        let number = number.parse().map_err(|_| HunkAddressInvalid)?;
+        Ok(HunkAddress { lines, ..HunkAddress::new(file, number) })
     }
 }
 
 impl fmt::Display for HunkAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}#{}", self.file, self.number)
+        write!(formatter, "{}#{}", self.file, self.number)?;
+        if self.lines.is_empty() { Ok(()) } else { write!(formatter, ":{}", self.lines) }
     }
 }
 
 /// The match of a selector with a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelectorMatch {
     Whole,
     Hunk(u32),
+    Lines(u32, LineRanges),
 }
 
 /// One word of `--only`, `--reject` or `--take`.
@@ -139,9 +152,14 @@ impl SelectorReading {
     }
 
     fn fits_hunk(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
-        let HunkAddress { file, number } = self.hunk.as_ref()?;
-        let exists = (1..=change.hunks).contains(number);
-        (exists && paths(change).any(|own| is_called(own, file))).then_some(SelectorMatch::Hunk(*number))
+        let HunkAddress { file, number, lines } = self.hunk.as_ref()?;
+        let count = change.hunks.get((*number as usize).checked_sub(1)?)?;
+        let fit = match lines.last() {
+            None => SelectorMatch::Hunk(*number),
+            Some(last) if last <= *count => SelectorMatch::Lines(*number, lines.clone()),
+            Some(_) => return None,
+        };
+        paths(change).any(|own| is_called(own, file)).then_some(fit)
     }
 
     fn fits_glob(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {

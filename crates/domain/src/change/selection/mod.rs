@@ -1,9 +1,9 @@
 //! Selects the parts of a plan's changes that the user takes, by the words of `--only`, `--reject` and
 //! `--take`.
 //!
-//! A word is a path, a directory, a hunk's address `path#n` or a glob; `project:` may come before each. A
-//! moved file answers to its old path too. A word's first reading that fits anything counts, in that order,
-//! so that a file really named `a#1` or `[id].ts` can be addressed.
+//! A word is a path, a directory, a hunk's address `path#n`, lines of a hunk `path#n:2-4`, or a glob;
+//! `project:` may come before each. A moved file answers to its old path too. A word's first reading that
+//! fits anything counts, in that order, so that a file really named `a#1` or `[id].ts` can be addressed.
 //!
 //! # Invariants
 //! 1. A word that fits nothing is an error, never an empty choice.
@@ -14,15 +14,19 @@
 //! The content of a hunk ([`crate::hunks`]), and the use of the chosen ones ([`crate::narrow`]).
 
 mod address;
+mod choice;
 mod nearest;
 
 use std::collections::BTreeSet;
 
+use super::file_state::FileState;
 use super::net::NetChange;
+use crate::diff::hunks::in_lines;
 use crate::id::RootIndex;
 
 pub use address::{HunkAddress, HunkAddressInvalid};
 use address::{Selector, SelectorMatch};
+pub use choice::{ChangeChoice, LineRanges, LineRangesInvalid, TakenShare, selectable_lines};
 use nearest::nearest;
 
 /// A project's name in words and addresses.
@@ -39,8 +43,8 @@ pub struct ProjectAlias {
 pub struct SelectableChange<'a> {
     /// The change.
     pub change: &'a NetChange,
-    /// The number of its hunks: the length of [`crate::hunks`].
-    pub hunks: u32,
+    /// The number of lines of each of its hunks that can be chosen: [`selectable_lines`].
+    pub hunks: &'a [u32],
 }
 
 /// The selection of one change.
@@ -48,8 +52,8 @@ pub struct SelectableChange<'a> {
 pub struct SelectedChange {
     /// The selected part.
     pub part: SelectedPart,
-    /// True if the plan's file wins over a conflict.
-    pub take: bool,
+    /// The part of it that wins over a conflict.
+    pub take: ConflictTake,
 }
 
 /// The selected part of a change.
@@ -59,8 +63,31 @@ pub enum SelectedPart {
     None,
     /// All of it.
     Whole,
-    /// The hunks with these numbers: at least one, and not all.
+    /// Some hunks or lines: at least one, and not all.
+    Some(ChangeChoice),
+}
+
+/// The part of a change that wins over a conflict with the user's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ConflictTake {
+    /// Nothing: a conflict is an obstacle.
+    #[default]
+    Nothing,
+    /// The hunks with these numbers; the user's other lines remain.
     Hunks(BTreeSet<u32>),
+    /// The whole file, as the plan has it.
+    File,
+}
+
+impl ConflictTake {
+    /// Returns whether these hunks of the change win.
+    pub fn wins(&self, hunks: &BTreeSet<u32>) -> bool {
+        match self {
+            ConflictTake::Nothing => false,
+            ConflictTake::Hunks(taken) => !hunks.is_empty() && hunks.is_subset(taken),
+            ConflictTake::File => true,
+        }
+    }
 }
 
 /// The reason why a selection cannot be made.
@@ -74,13 +101,13 @@ pub enum SelectionError {
         /// The address most like it; `None` if the plan changed nothing.
         nearest: Option<String>,
     },
-    /// Over a conflict a file is taken whole.
-    #[error("`{word}` names a hunk, and only whole files can be taken over a conflict")]
-    TakesHunk {
+    /// Over a conflict a hunk is taken whole.
+    #[error("`{word}` names lines, and only whole hunks and files can be taken over a conflict")]
+    TakesLines {
         /// The word as it was given.
         word: String,
-        /// The file's address.
-        file: String,
+        /// The hunk's address.
+        hunk: String,
     },
 }
 
@@ -94,8 +121,9 @@ pub enum SelectionError {
 ///     before: Some(FileState::file(b"a", 0o644)), after: Some(FileState::file(b"b", 0o644)),
 /// };
 /// let all_but_the_second = ChangeSelection::parse(&[], &["src/lib.rs#2".to_owned()], &[], &[]);
-/// let chosen = all_but_the_second.choose(&[SelectableChange { change: &change, hunks: 3 }]).unwrap();
-/// assert_eq!(chosen[0].part, SelectedPart::Hunks([1, 3].into()));
+/// let chosen = all_but_the_second.choose(&[SelectableChange { change: &change, hunks: &[2, 1, 4] }]).unwrap();
+/// let SelectedPart::Some(choice) = &chosen[0].part else { panic!("{chosen:?}") };
+/// assert_eq!(choice.left_out("src/lib.rs"), ["src/lib.rs#2"]);
 /// # Ok::<(), domain::PathError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -126,37 +154,35 @@ impl ChangeSelection {
     /// Returns what is chosen of each change.
     ///
     /// # Errors
-    /// Returns the first word that fits no change, or that takes a hunk.
+    /// Returns the first word that fits no change, or that takes lines over a conflict.
     pub fn choose(&self, changes: &[SelectableChange<'_>]) -> Result<Vec<SelectedChange>, SelectionError> {
-        let mut numbers: Vec<BTreeSet<u32>> = if self.only.is_empty() {
-            changes.iter().map(all_of).collect()
-        } else {
-            vec![BTreeSet::new(); changes.len()]
-        };
-        for word in &self.only {
-            for (fit, at) in self.fits(word, changes)? {
-                numbers[at].extend(numbers_of(fit, &changes[at]));
-            }
-        }
-        for word in &self.reject {
-            for (fit, at) in self.fits(word, changes)? {
-                let left_out = numbers_of(fit, &changes[at]);
-                numbers[at].retain(|number| !left_out.contains(number));
-            }
-        }
-        let mut taken = vec![false; changes.len()];
-        for word in &self.take {
-            for (fit, at) in self.fits(word, changes)? {
-                match fit {
-                    SelectorMatch::Whole => taken[at] = true,
-                    SelectorMatch::Hunk(_) => return Err(self.takes_hunk(word, changes[at].change)),
+        let mut choices: Vec<ChangeChoice> =
+            changes.iter().map(|change| ChangeChoice::new(change.hunks, self.only.is_empty())).collect();
+        for (words, taken) in [(&self.only, true), (&self.reject, false)] {
+            for word in words {
+                for (fit, at) in self.fits(word, changes)? {
+                    match fit {
+                        SelectorMatch::Whole => choices[at].set_all(taken),
+                        SelectorMatch::Hunk(number) => choices[at].set_hunk(number, taken),
+                        SelectorMatch::Lines(number, lines) => choices[at].set_lines(number, &lines, taken),
+                    }
                 }
             }
         }
-        let chosen = numbers.into_iter().zip(changes).zip(taken);
-        Ok(chosen
-            .map(|((numbers, change), take)| SelectedChange { part: part(numbers, change), take })
-            .collect())
+        let mut takes = vec![ConflictTake::Nothing; changes.len()];
+        for word in &self.take {
+            for (fit, at) in self.fits(word, changes)? {
+                match fit {
+                    SelectorMatch::Whole => takes[at] = ConflictTake::File,
+                    SelectorMatch::Hunk(number) => take_hunk(&mut takes[at], number, changes[at].change),
+                    SelectorMatch::Lines(number, _) => {
+                        return Err(self.takes_lines(word, changes[at].change, number));
+                    }
+                }
+            }
+        }
+        let chosen = choices.into_iter().zip(takes);
+        Ok(chosen.map(|(choice, take)| SelectedChange { part: choice.into_part(), take }).collect())
     }
 
     /// Returns how the word fits which of the changes, by their index.
@@ -175,11 +201,9 @@ impl ChangeSelection {
         Ok(fits)
     }
 
-    fn takes_hunk(&self, word: &Selector, change: &NetChange) -> SelectionError {
-        SelectionError::TakesHunk {
-            word: word.text().to_owned(),
-            file: change_address(change, &self.projects),
-        }
+    fn takes_lines(&self, word: &Selector, change: &NetChange, number: u32) -> SelectionError {
+        let hunk = HunkAddress::new(change_address(change, &self.projects), number).to_string();
+        SelectionError::TakesLines { word: word.text().to_owned(), hunk }
     }
 }
 
@@ -194,24 +218,18 @@ pub fn change_address(change: &NetChange, projects: &[ProjectAlias]) -> String {
     }
 }
 
-fn all_of(change: &SelectableChange<'_>) -> BTreeSet<u32> {
-    // A change without hunks can still be taken or left.
-    (1..=change.hunks.max(1)).collect()
-}
-
-fn numbers_of(fit: SelectorMatch, change: &SelectableChange<'_>) -> BTreeSet<u32> {
-    match fit {
-        SelectorMatch::Whole => all_of(change),
-        SelectorMatch::Hunk(number) => BTreeSet::from([number]),
+/// Adds a hunk to those that win. A change that is not merged by lines has nothing but the file to take.
+fn take_hunk(take: &mut ConflictTake, number: u32, change: &NetChange) {
+    let is_text = |state: Option<FileState>| state.is_some_and(|state| in_lines(&state));
+    if !is_text(change.before) || !is_text(change.after) {
+        *take = ConflictTake::File;
+        return;
     }
-}
-
-fn part(numbers: BTreeSet<u32>, change: &SelectableChange<'_>) -> SelectedPart {
-    if numbers.is_empty() {
-        SelectedPart::None
-    } else if numbers.len() == all_of(change).len() {
-        SelectedPart::Whole
-    } else {
-        SelectedPart::Hunks(numbers)
+    match take {
+        ConflictTake::File => {}
+        ConflictTake::Hunks(numbers) => {
+            numbers.insert(number);
+        }
+        ConflictTake::Nothing => *take = ConflictTake::Hunks(BTreeSet::from([number])),
     }
 }

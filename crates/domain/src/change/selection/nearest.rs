@@ -18,7 +18,8 @@ pub(super) fn nearest(
         .map(|change| {
             let address = change_address(change.change, projects);
             let bare = levenshtein(path, &change.change.path.to_string());
-            (levenshtein(path, &address).min(bare), address, change.hunks)
+            let hunks = u32::try_from(change.hunks.len()).unwrap_or(u32::MAX);
+            (levenshtein(path, &address).min(bare), address, hunks)
         })
         .min_by_key(|(distance, _, _)| *distance)?;
     match hunk {

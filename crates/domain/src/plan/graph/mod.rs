@@ -2,7 +2,7 @@
 //!
 //! Edges are stored at their target as `needs`. Steps whose needs are settled run concurrently; one with
 //! several needs is a join. A nested actor is a step `ID` that does nothing itself ([`NodeKind::Actor`]) and
-//! the steps `ID/CHILD`, its members: they begin when `ID` could, and `ID` is settled by how they ended.
+//! the steps `ID/CHILD`, its members. They begin when `ID` could, and `ID` is settled by how they ended.
 //!
 //! # Invariants
 //! 1. A graph has no cycle, so every run of it ends.
@@ -39,7 +39,7 @@ pub enum GraphFlaw {
         node: String,
     },
     /// One needs what is not there.
-    #[error("node `{node}` needs `{need}`, which is no node{meant}")]
+    #[error("node `{node}` needs `{need}`, which is not a node{meant}")]
     UnknownNeed {
         /// The step that needs it.
         node: String,

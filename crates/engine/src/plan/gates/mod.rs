@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A plan that is between two phases, or failed so that it needs another strategy, moves by itself only if
-//!    [`domain::verdict`] says so; else the user moves it.
+//!    [`domain::verdict`] says so. Otherwise the user moves it.
 //! 2. Every caller moves the plan with [`Engine::pass_gate`]: the move, what is decided with it and the next
 //!    job are one step.
 //!

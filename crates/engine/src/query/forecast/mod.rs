@@ -1,9 +1,9 @@
 //! The conflict forecast: reports plans that are not applied yet and change the same paths, before any of
 //! them is applied.
 //!
-//! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying
-//! each of them out after the other, on the states alone and, where that is not enough, on the lines that
-//! each replaces ([`footprint`]). Only where these do not tell are the texts merged.
+//! Two plans meet where their net changes touch one place of the disk. Each of them is applied after the
+//! other, on the states alone. Where that is not enough, the lines that each replaces are compared
+//! ([`footprint`]). Only where these do not tell are the texts merged.
 //!
 //! # Invariants
 //! 1. A forecast does not depend on which of the two is asked about: it reports the worse of both orders.

@@ -122,7 +122,7 @@ fn what_no_merge_brings_together_is_told() {
     assert_eq!(
         met(&kept, vec![change("a", base, one)], vec![change("a", base, Some(lost))]),
         overlap("a", ForecastKind::NoMerge),
-        "a content that is not kept"
+        "a content that is not stored"
     );
 }
 

@@ -1,13 +1,14 @@
 //! An agent program as a node: given its task over the Agent Client Protocol, in the plan's sandbox.
 //!
-//! To the plan it is one command: admitted, alone in the sandbox if it may write, its changes captured when
-//! all of it is dead, its end stored with them. What came of it is what it said, not how its process ended.
+//! To the plan it is one command. It is admitted, and alone in the sandbox if it may write. Its changes are
+//! captured when all of its processes are dead, and stored with its end. What came of it is what it said, not
+//! how its process ended.
 //!
 //! # Invariants
 //! 1. Its changes are captured however it ends: done, gone, out of time, or with a protocol that is not
 //!    understood.
 //! 2. It asks no person for a permission: its sandbox decides what it may do, so every permission is given.
-//! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node
+//! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots. A node
 //!    that does not write (`writes: false`) writes none this way either.
 //! 4. What it says while it works is in the log of the call.
 //! 5. The agent gets a cancel request before it is killed, so that it can stop by itself; it has little time
@@ -117,7 +118,7 @@ async fn talk(
 }
 
 fn failed_to_begin(finished: &CommandResult) -> AgentFailure {
-    let message = finished.failure().unwrap_or_else(|| "the agent did not begin".to_owned());
+    let message = finished.failure().unwrap_or_else(|| "the agent did not start".to_owned());
     (finished.category(), message)
 }
 
@@ -125,17 +126,17 @@ fn failed_to_begin(finished: &CommandResult) -> AgentFailure {
 fn judge(agent: &str, finished: &CommandResult, said: AgentAnswer) -> Result<String, AgentFailure> {
     let is_late = finished.state() == CallState::TimedOut;
     let AcpAnswer { text, stop, tool_calls: _ } = said.map_err(|(category, message)| match is_late {
-        true => (ErrorCategory::Timeout, format!("{message}; its time was up")),
+        true => (ErrorCategory::Timeout, format!("{message}; its time limit was reached")),
         false => (category, message),
     })?;
     let unfit = |what: &str| Err((ErrorCategory::ModelOutput, format!("the agent {agent} {what}")));
     match stop {
         AcpStop::Done => Ok(text),
-        AcpStop::MaxTokens => unfit("stopped before it was done: its model's answer was cut off"),
-        AcpStop::MaxTurns => unfit("stopped before it was done: it asked its model as often as it may"),
+        AcpStop::MaxTokens => unfit("stopped early: its model's answer was cut off"),
+        AcpStop::MaxTurns => unfit("stopped early: it reached its maximum number of requests to its model"),
         AcpStop::Refused => unfit("stopped: its model refused"),
-        AcpStop::Cancelled => unfit("says that it was cancelled, and it was not by us"),
-        AcpStop::Unknown => unfit("stopped for a reason that is not known here"),
+        AcpStop::Cancelled => unfit("reports that it was cancelled, but agents did not cancel it"),
+        AcpStop::Unknown => unfit("stopped for an unknown reason"),
     }
 }
 
@@ -199,7 +200,7 @@ impl AgentHost {
     fn file(&self, path: &str) -> Result<(RootIndex, RelPath), String> {
         let of = |(no, root): &(RootIndex, PathBuf)| Some((*no, Path::new(path).strip_prefix(root).ok()?));
         let Some((no, below)) = self.roots.iter().find_map(of) else {
-            return Err(format!("{path} is no file of the projects that are worked on"));
+            return Err(format!("{path} is not a file of the plan's projects"));
         };
         let below = RelPath::new(command::bytes_of(below)).map_err(|error| format!("{path}: {error}"))?;
         Ok((no, below))
@@ -217,8 +218,7 @@ impl AcpHost for AgentHost {
         let (no, below) = self.file(path)?;
         let place = Arc::clone(&self.state.session).lock_owned().await;
         let read = blocking(move || {
-            let session =
-                place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
+            let session = place.as_ref().ok_or_else(|| std::io::Error::other("the sandbox is closed"))?;
             let root = session.sandbox.root(no).map_err(std::io::Error::other)?;
             session.sandbox.hidden(no).check(&below)?;
             sandbox::read_file(root.as_fd(), &below, READ_BYTES_MAX)
@@ -226,21 +226,21 @@ impl AcpHost for AgentHost {
         let read = read.await.map_err(|stopped| stopped.shown())?;
         let (bytes, len) = read.map_err(|error| format!("{path} cannot be read: {error}"))?;
         if len > READ_BYTES_MAX {
-            return Err(format!("{path} has {len} bytes, {READ_BYTES_MAX} are read at most"));
+            return Err(format!("{path} has {len} bytes, at most {READ_BYTES_MAX} can be read"));
         }
-        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is no text"))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is not a text file"))?;
         Ok(lines_of(text, line, limit))
     }
 
     async fn write_text_file(&self, path: &str, content: &str) -> Result<(), String> {
         let (no, below) = self.file(path)?;
         if self.read_only.get(usize::from(no.0)).is_none_or(|read_only| *read_only) {
-            return Err(format!("{path} is not to be written: this work only reads"));
+            return Err(format!("{path} cannot be written: this node is read-only"));
         }
         let mut place = Arc::clone(&self.state.session).lock_owned().await;
         let (content, node) = (content.to_owned(), self.path.clone());
         let written = blocking(move || {
-            let session = place.as_mut().ok_or("there is no sandbox any more")?;
+            let session = place.as_mut().ok_or("the sandbox is closed")?;
             let (rules, sink) = (capture::rules(session, &node), Arc::clone(&session.staging));
             let written = session.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
             written.map_err(|error| error.to_string())

@@ -131,7 +131,7 @@ fn missed_in(spec: &CommandSpec, projects: &[PathBuf], output: &str) -> Option<S
             });
             if is_unseen {
                 return Some(format!(
-                    "commands do not see {}: name it in `isolation.show` if they may",
+                    "commands do not see {}: add it to `isolation.show` to allow that",
                     path.display()
                 ));
             }

@@ -2,7 +2,7 @@
 //!
 //! Each kind of call has a file, and each goes through the same four steps:
 //!
-//! 1. `admit`: when its turn in the sandbox has come, the call is counted in the plan's accounts, stored as
+//! 1. `admit`: the call waits for its turn in the sandbox. It is counted in the plan's accounts, stored as
 //!    running under its number, and marked in the sandbox. From then on it is one value, `sandbox_call`.
 //! 2. Run: a `process` in the sandbox, which may be spoken to (`piped`); or the work of a tool.
 //! 3. `capture`: when nothing of it can write any more, what changed is captured: after a failure and a

@@ -1,5 +1,5 @@
-//! Programs of a plan that are spoken to over pipes: passes their streams from the thread that waits for the
-//! program to the task that speaks to it.
+//! Programs of a plan that communicate over pipes. Passes their streams from the thread that waits for the
+//! program to the task that communicates with it.
 //!
 //! ```text
 //!  thread: start ─► PipedStart::began ─► wait ─► PipedEnd::ended

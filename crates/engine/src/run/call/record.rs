@@ -197,7 +197,7 @@ impl NodeContext<'_> {
         let CallLeftovers { changes, outputs: [stdout, stderr] } = match left {
             Ok(left) => left,
             Err(RunError::Failed { message, .. }) if on_failure == OnFailure::GiveUp => {
-                error = Some(format!("what it changed could not be captured: {message}"));
+                error = Some(format!("its changes could not be captured: {message}"));
                 CallLeftovers { changes: Vec::new(), outputs: [None, None] }
             }
             Err(stopped) => return Err(stopped),

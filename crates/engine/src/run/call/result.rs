@@ -12,7 +12,7 @@ use domain::{
     CallEnd, CallState, ErrorCategory, NODE_TEXT_BYTES_MAX, RelPath, StoredOutput, ToolCall, WallMs,
 };
 use sandbox::Layer;
-use sandbox::command::{CommandExit, ExitKind};
+use sandbox::command::{CommandExit, ExitKind, LimitHit};
 use sandbox::fs::beneath;
 use sandbox::isolation::{CommandStartError, IsolationUsed};
 use serde_json::{Value, json};
@@ -30,6 +30,10 @@ pub(crate) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
 /// The key in the result of a call whose command probably failed for want of the network.
 pub const NETWORK_SUSPECTED: &str = "network_suspected";
+
+/// The key in the result of a call whose command reached a resource limit. The value has the `key` of the
+/// setting that holds the limit, and a less strict `value` for it.
+pub const RAISED_SETTING: &str = "raised_setting";
 
 /// A command that has ended, or did not begin.
 pub(crate) struct CommandResult {
@@ -75,7 +79,8 @@ impl CommandResult {
     /// Returns the content of `$AGENTS_OUTPUT`; null if that is empty.
     pub(crate) fn json(&self, engine: &EngineInner) -> Result<Value, RunError> {
         let unfit = |why: &str| {
-            let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
+            let message =
+                format!("`{}` wrote something to $AGENTS_OUTPUT that cannot be used: {why}", self.shown);
             Err(RunError::failed(ErrorCategory::ModelOutput, message))
         };
         let bytes = match read_output(&self.output) {
@@ -90,7 +95,7 @@ impl CommandResult {
                 Some(redactor) => redactor.redact_json(&value),
                 None => Value::Null,
             }),
-            (_, Ok(_)) => unfit("it is no JSON object"),
+            (_, Ok(_)) => unfit("it is not a JSON object"),
             (_, Err(error)) => unfit(&error.to_string()),
         }
     }
@@ -155,17 +160,17 @@ impl CommandResult {
         let what = match ended.how {
             ExitKind::Exited(0) => return None,
             ExitKind::Exited(status) => format!("`{shown}` exited with status {status}"),
-            ExitKind::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
-            ExitKind::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
+            ExitKind::Signalled(signal) => format!("`{shown}` was killed by signal {signal}"),
+            ExitKind::TimedOut => format!("`{shown}` took longer than its time limit and was stopped"),
             ExitKind::Killed => format!("`{shown}` was killed"),
         };
         if let Some(limit) = ended.limit {
             return Some(format!("{what}: {limit}"));
         }
         Some(match (ended.network_suspected, &self.missed) {
-            (true, _) => format!("{what}; it probably wanted the network, which is off unless allowed"),
+            (true, _) => format!("{what}; it probably needed the network, which is off unless allowed"),
             (false, _) if used.own_network && ended.refused_suspected => {
-                format!("{what}; services of this machine are reached by `--allow-loopback PORT` only")
+                format!("{what}; services of this machine can be reached only with `--allow-loopback PORT`")
             }
             (false, Some(missed)) => format!("{what}; {missed}"),
             (false, None) => what,
@@ -175,6 +180,14 @@ impl CommandResult {
     /// Returns true if the command failed for want of the network, as far as its output shows.
     fn network_is_suspected(&self) -> bool {
         matches!(&self.ended, Ok((ended, _)) if ended.network_suspected)
+    }
+
+    /// Returns the resource limit at which the command failed; `None` if it ended well or for another reason.
+    fn limit_hit(&self) -> Option<LimitHit> {
+        match &self.ended {
+            Ok((ended, _)) if self.judged.is_none() && ended.how != ExitKind::Exited(0) => ended.limit,
+            Ok(_) | Err(_) => None,
+        }
     }
 
     pub(crate) fn category(&self) -> ErrorCategory {
@@ -207,6 +220,10 @@ impl CommandResult {
         );
         if let (true, Some(result)) = (self.network_is_suspected(), result.as_object_mut()) {
             result.insert(NETWORK_SUSPECTED.to_owned(), true.into());
+        }
+        if let (Some(limit), Some(result)) = (self.limit_hit(), result.as_object_mut()) {
+            let (key, value) = limit.raised_setting();
+            result.insert(RAISED_SETTING.to_owned(), json!({ "key": key, "value": value }));
         }
         let error = self.failure().map(|failure| engine.redactor.redact_text(&failure));
         Ok(CallEnd {

@@ -47,11 +47,11 @@ pub(crate) async fn revert_writes(
     context: &NodeContext<'_>,
     ran: &mut EndedCommand,
 ) -> Result<Option<String>, RunError> {
-    let rung = ran.finished.ended.as_ref().ok().map(|(_, used)| used.rung);
+    let backend = ran.finished.ended.as_ref().ok().map(|(_, used)| used.rung);
     if ran.call.records() {
         return Ok(None);
     }
-    if rung != Some(IsolationBackend::None) {
+    if backend != Some(IsolationBackend::None) {
         ran.call.cannot_have_written();
         return Ok(None);
     }
@@ -93,8 +93,9 @@ fn describe_changes(path: &str, changed: &[(RootIndex, RelPath)]) -> Option<Stri
         String::new()
     };
     Some(format!(
-        "NODE_WROTE: node {path} may only look, and it changed {}{more}; that is taken back. Nothing could keep it from it \
-         here: see `agents doctor`",
+        "NODE_WROTE: node {path} is read-only, but it changed {}{more}. The changes were rolled back; this \
+         machine cannot \
+         prevent them",
         named.join(", ")
     ))
 }

@@ -336,7 +336,7 @@ async fn write(
     let RunContext { engine, state, .. } = node.run;
     let rel = rel(path)?;
     if node.only_reads() {
-        return Err(node.unfit(&format!("{path} is not written: this part of the plan only reads")));
+        return Err(node.unfit(&format!("{path} cannot be written: this part of the plan is read-only")));
     }
     let context = &node.context;
     let call = context.begin_call(CallAccess::Record, new_call(node, tool, json!({ "path": path }))).await?;
@@ -372,7 +372,9 @@ async fn write(
 /// Returns the reason why a file was not written, with the code that a model would get.
 fn not_written(error: &WriteFileError) -> String {
     match error {
-        WriteFileError::Protected { path } => ToolError::ProtectedPath { path: path.to_string() }.told(),
+        WriteFileError::Protected { path } => {
+            ToolError::ProtectedPath { path: path.to_string() }.text_with_code()
+        }
         WriteFileError::NoSuchRoot(_)
         | WriteFileError::Escapes { .. }
         | WriteFileError::NotEmpty { .. }
@@ -396,11 +398,13 @@ fn whole(root: BorrowedFd<'_>, path: &RelPath, max: u64) -> io::Result<Vec<u8>> 
 /// The text with the one place replaced.
 fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Result<Vec<u8>, String> {
     let now = now.map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let now = String::from_utf8(now).map_err(|_| format!("{path} is no text"))?;
+    let now = String::from_utf8(now).map_err(|_| format!("{path} is not a text file"))?;
     match now.matches(old).count() {
         1 => Ok(now.replacen(old, new, 1).into_bytes()),
-        0 => Err(format!("{path} does not have the text that is to be replaced")),
-        many => Err(format!("{path} has the text that is to be replaced {many} times; name more of it")),
+        0 => Err(format!("{path} does not contain the text to replace")),
+        many => Err(format!(
+            "{path} contains the text to replace {many} times; include more of the text around it"
+        )),
     }
 }
 

@@ -47,12 +47,12 @@ impl ReportedDecision {
     /// Reads it, or says in words why it is none.
     pub(crate) fn read(said: &Value) -> Result<ReportedDecision, String> {
         match ReportedDecision::deserialize(said) {
-            Err(error) => Err(format!("it is none: {error}")),
+            Err(error) => Err(format!("it is not a decision: {error}")),
             Ok(said) if said.chosen.trim().is_empty() => Err("it does not say what was chosen".to_owned()),
             Ok(ReportedDecision { confidence: Some(confidence), .. })
                 if !(0.0..=1.0).contains(&confidence) =>
             {
-                Err(format!("its confidence is not from 0 to 1, but {confidence}"))
+                Err(format!("its confidence is {confidence}, and not from 0 to 1"))
             }
             Ok(said) => Ok(said),
         }
@@ -88,7 +88,7 @@ impl ReportedDecision {
 
 /// Returns the error of a node that reports a decision that cannot be recorded.
 pub(crate) fn invalid(node: &str, why: &dyn std::fmt::Display) -> RunError {
-    let message = format!("DECISION_INVALID: node {node} told of a decision that cannot be recorded: {why}");
+    let message = format!("DECISION_INVALID: node {node} reported a decision that cannot be recorded: {why}");
     RunError::failed(ErrorCategory::ModelOutput, message)
 }
 
@@ -160,7 +160,7 @@ async fn choice(
 ) -> Result<Result<NewDecision, String>, RunError> {
     let said = match context.engine.redactor.redactor() {
         Some(redactor) => redactor.redact_json(said),
-        None => return Ok(Err("secrets cannot be taken out of it".to_owned())),
+        None => return Ok(Err("secrets cannot be redacted in it".to_owned())),
     };
     match ReportedDecision::read(&said) {
         Err(why) => Ok(Err(why)),

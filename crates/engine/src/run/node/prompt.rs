@@ -50,13 +50,14 @@ pub(crate) fn pinned(plan: &Plan) -> String {
     section(&[(INVARIANTS, invariants), ("Instructions of the project (AGENTS.md):", instructions)])
 }
 
-/// Returns the strategy of this attempt; `None` if it has none.
+/// Returns the strategy that holds in this attempt, which may be that of an earlier one; `None` if there is none.
 pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<PlanStrategy> {
     let strategist = plan.spec.strategist.as_ref()?;
     let is_it = |run: &&NodeRun| {
-        run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
+        run.phase == Phase::Strategize && run.attempt <= plan.attempt && run.path == strategist.result
     };
-    runs.iter().find(is_it).map(|run| PlanStrategy::from_output(&run.json, &run.text))
+    let newest = runs.iter().filter(is_it).max_by_key(|run| run.attempt);
+    newest.map(|run| PlanStrategy::from_output(&run.json, &run.text))
 }
 
 /// Returns the messages of a person that are still in force, in order.

@@ -11,7 +11,7 @@ use crate::run::context::RunContext;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
 pub(crate) fn replaced() -> ConstraintReason {
-    let message = "another choice was asked for before anything was written".to_owned();
+    let message = "another selection was requested before anything was written".to_owned();
     ConstraintReason { kind: "replaced".to_owned(), subject: String::new(), message }
 }
 
@@ -19,7 +19,7 @@ pub(crate) async fn apply(run: RunContext<'_>) -> Result<(), RunError> {
     let RunContext { engine, plan, .. } = run;
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =
-            format!("what is to be applied cannot be read, a newer version may have asked: {error}");
+            format!("the request to apply cannot be read, a newer version may have written it: {error}");
         RunError::failed(ErrorCategory::InvalidInput, message)
     })?;
     let request = request.unwrap_or_default();
@@ -38,7 +38,7 @@ pub(crate) async fn apply(run: RunContext<'_>) -> Result<(), RunError> {
         let reasons = failed.chain(not_run).map(|(name, why)| ConstraintReason {
             kind: "validation".to_owned(),
             subject: name.clone(),
-            message: format!("check `{name}` stands in the way: {why}"),
+            message: format!("check `{name}` blocks the apply: {why}"),
         });
         return Err(RunError::Constrained(reasons.collect()));
     }

@@ -8,7 +8,7 @@
 //! begins again. If a node with a valid end has changed the same file since, its change stays: the inverse is
 //! merged with it (`plan_sandbox::revert`). Only if both changed the same lines a person is asked.
 //!
-//! If the changes of a command could not be captured, its sandbox was retained: that one is opened again,
+//! If the changes of a command could not be captured, its sandbox was retained. That one is opened again,
 //! captured, and the command is not run a second time.
 //!
 //! # Invariants
@@ -110,7 +110,7 @@ fn needs_sandbox(plan: &Plan) -> bool {
 /// Opens the sandbox and brings it to the present progress of the plan. True if that finished a node: its
 /// command ended well before, and its changes were retained.
 pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Result<bool, RunError> {
-    let RunContext { engine, state, plan, .. } = actor.run;
+    let RunContext { engine, state, .. } = actor.run;
     let settled = progress.settled(actor.steps);
     let note = plan_sandbox::open(actor.run).await?;
     let mut standing = EffectiveEntries::load(actor, &settled).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
         let (kept, finished, unfinished) =
             (Arc::clone(&staging), standing.finished.clone(), standing.unfinished.clone());
         let back = plan_sandbox::blocking(move || revert::inverse(&kept, &finished, &unfinished)).await??;
-        let back = back.map_err(|path| not_again(plan, &standing.nodes, &path))?;
+        let back = back.map_err(|path| not_again(&standing.nodes, &path))?;
         plan_sandbox::revert_entries(actor.run, (back, staging.contents()), &standing.nodes).await?;
         standing = EffectiveEntries::load(actor, &settled).await?;
     }
@@ -168,13 +168,11 @@ impl EffectiveEntries {
 }
 
 /// A node that cannot be done again by itself.
-fn not_again(plan: &Plan, nodes: &BTreeSet<String>, path: &RelPath) -> RunError {
+fn not_again(nodes: &BTreeSet<String>, path: &RelPath) -> RunError {
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let message = format!(
-        "{} cannot be done again: another node has changed {path} since, in the same place as it had; begin anew with \
-         `agents plan prompt {} \"…\" --replan`",
-        nodes.join(", "),
-        plan.id
+        "{} cannot run again: another node has since changed the same place in {path}",
+        nodes.join(", ")
     );
     RunError::failed(ErrorCategory::MergeConflict, message)
 }

@@ -2,7 +2,7 @@
 //! brief.
 //!
 //! # Invariants
-//! 1. A repair round is a node run of its own, `ID.fixN`: an interrupted plan continues with the round that
+//! 1. A repair round is a node run of its own, `ID.fixN`. An interrupted plan continues with the round that
 //!    had not settled, and no round is done twice.
 //! 2. There are at most `validation.fix_attempts` rounds, and a round that changed nothing is the last.
 

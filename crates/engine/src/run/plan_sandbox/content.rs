@@ -32,7 +32,7 @@ struct UntilCancelled<'a> {
 impl Read for UntilCancelled<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.is_over.load(Ordering::Relaxed) {
-            return Err(io::Error::other("nobody waits for it any more"));
+            return Err(io::Error::other("its caller no longer waits for it"));
         }
         self.bytes.read(into)
     }
@@ -98,6 +98,11 @@ impl ContentSource for StoreContents<'_> {
 }
 
 impl StoreContents<'_> {
+    /// Returns whether a content is stored.
+    pub(crate) fn has(&self, hash: &Hash) -> bool {
+        self.0.open_content(hash).is_ok()
+    }
+
     /// All bytes of a content.
     ///
     /// # Errors
@@ -106,7 +111,7 @@ impl StoreContents<'_> {
         let mut bytes = Vec::new();
         self.0.open_content(hash)?.read_to_end(&mut bytes)?;
         if Hash::from_content(&bytes) != *hash {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its bytes do not match its hash"));
         }
         Ok(bytes)
     }

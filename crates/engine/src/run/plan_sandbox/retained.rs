@@ -89,7 +89,9 @@ pub(crate) async fn keep(
             Ok(()) => not_captured(session, category, &shown, &message),
             Err(error) => RunError::failed(
                 category,
-                format!("what `{shown}` changed is lost: {message}, and its sandbox cannot be kept: {error}"),
+                format!(
+                    "the changes of `{shown}` are lost: {message}, and its sandbox cannot be retained: {error}"
+                ),
             ),
         };
         stopped.of_call(no)
@@ -105,7 +107,7 @@ fn not_captured(
 ) -> RunError {
     let dir = session.sandbox.dir().display();
     let message = format!(
-        "what `{shown}` changed could not be captured: {message}; nothing is lost, its sandbox is kept in {dir}"
+        "the changes of `{shown}` could not be captured: {message}; nothing is lost, its sandbox is retained in {dir}"
     );
     session.kept = Some(message.clone());
     // A new sandbox would not help, which is what recovery knows for one that fails: going on with this one does.

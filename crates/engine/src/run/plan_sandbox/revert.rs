@@ -1,8 +1,8 @@
 //! Computes the inverse entries that revert the changes of nodes that run again.
 //!
-//! A file that no other node changed since becomes what it was. Where a settled node has changed it since,
-//! the reverted change is merged out of it, as an undo is merged with what came after an apply: three-way,
-//! the latest first.
+//! A file that no other node changed since becomes what it was. If a settled node has changed it since, the
+//! reverted change is merged out of it, three-way, the latest first. An undo is merged with later changes in
+//! the same way.
 //!
 //! # Invariants
 //! 1. The changes of a settled node remain: they are merged with, or nothing is done.

@@ -1,6 +1,6 @@
 //! The git program: the only place that starts it.
 //!
-//! A repository is foreign: its configuration can name programs to run and files to read or write, and any of
+//! A repository is foreign. Its configuration can name programs to run and files to read or write, and any of
 //! its files can be a pipe that no process writes to. So git runs as follows.
 //!
 //! # Invariants
@@ -19,7 +19,7 @@
 //!    git.
 //!
 //! # Decided
-//! The system's and the user's own configuration are read: they name whom to trust (`safe.directory`), what
+//! The system's and the user's own configuration are read. They name whom to trust (`safe.directory`), what
 //! to ignore and who commits, and no repository can write them.
 
 mod pipes;
@@ -114,7 +114,7 @@ pub enum GitRunError {
         source: io::Error,
     },
     /// Something other than a file is where a repository has a file.
-    #[error("git is not asked, because {} is {what}: replace it by a file", path.display())]
+    #[error("git was not run, because {} is {what}: replace it with a file", path.display())]
     NoFile {
         /// The path.
         path: PathBuf,
@@ -125,13 +125,13 @@ pub enum GitRunError {
     #[error("git was stopped")]
     Stopped,
     /// Git waited for something that did not come.
-    #[error("git was ended, because it waited for a file that nobody writes: look for pipes in {}", dir.display())]
+    #[error("git was stopped, because it waited for a file that no process writes: look for pipes in {}", dir.display())]
     Stuck {
         /// The directory in which git ran.
         dir: PathBuf,
     },
     /// Git took too long.
-    #[error("git was ended, because it took longer than {seconds} seconds in {}", dir.display())]
+    #[error("git was stopped, because it took longer than {seconds} seconds in {}", dir.display())]
     TooLong {
         /// The directory in which git ran.
         dir: PathBuf,
@@ -139,7 +139,7 @@ pub enum GitRunError {
         seconds: u64,
     },
     /// Git printed too much.
-    #[error("git was ended, because its answer is too long")]
+    #[error("git was stopped, because its output is too long")]
     TooMuch,
     /// Something else ended git.
     #[error("git was killed by signal {signal}")]
@@ -162,7 +162,7 @@ impl GitEnd {
     pub(crate) fn first_line(&self) -> String {
         match self.complaint.lines().next() {
             Some(line) => line.to_owned(),
-            None => "git failed without a word".to_owned(),
+            None => "git failed without a message".to_owned(),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::remove_git_variables;
 pub(super) fn program() -> io::Result<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = PROGRAM.get_or_init(find_program).as_deref();
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is in no directory of PATH"))
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not on PATH"))
 }
 
 fn find_program() -> Option<PathBuf> {

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. A ref is compared and set by git in one step. Moving it twice is moving it once.
 //! 2. Of the index only the entries that are named change, and each only from the value that was seen when
-//!    the commit was made: what the user stages meanwhile stays.
+//!    the commit was made. What the user stages meanwhile stays.
 //! 3. No hook runs, and no other program that the repository names, but filters, and those apart (`blobs`).
 //!
 //! # Not here

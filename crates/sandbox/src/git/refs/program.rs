@@ -25,13 +25,13 @@ pub enum GitError {
         path: PathBuf,
     },
     /// A branch of that name is there already.
-    #[error("branch {name} exists already")]
+    #[error("branch {name} already exists")]
     BranchExists {
         /// Its name.
         name: String,
     },
     /// Not a name for a branch.
-    #[error("{name} is not a name for a branch")]
+    #[error("{name} is not a valid name for a branch")]
     BadBranchName {
         /// The name.
         name: String,
@@ -49,7 +49,7 @@ pub enum GitError {
     #[error("there is nothing to commit")]
     NothingToCommit,
     /// Somebody moved the ref.
-    #[error("{name} moved meanwhile")]
+    #[error("{name} moved in the meantime")]
     RefMoved {
         /// The name of the ref.
         name: String,

@@ -34,7 +34,7 @@ pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<()
     let shared = rustix::fs::ioctl_ficlone(&copy, &original);
     let removed = rustix::fs::unlinkat(to, c".probe", AtFlags::empty());
     shared.map_err(|errno| match errno {
-        Errno::XDEV => "the project and the sandbox directory lie on different file systems".to_owned(),
+        Errno::XDEV => "the project and the sandbox directory are on different file systems".to_owned(),
         Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY => {
             "the file system cannot share blocks between files".to_owned()
         }
@@ -50,7 +50,7 @@ fn own_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<OwnedFd, String>
     let device = |dir: BorrowedFd<'_>| rustix::fs::fstat(dir).map(|stat| stat.st_dev).map_err(said);
     if device(from)? != device(to)? {
         return Err(
-            "the project has no file to try it with, and lies on another device than the sandbox directory"
+            "the project has no file to try it with, and is on another device than the sandbox directory"
                 .to_owned(),
         );
     }
@@ -153,7 +153,7 @@ fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u6
 
 /// Somebody said that no more shall be copied.
 pub(super) fn stop_error() -> io::Error {
-    io::Error::other("the copying was stopped")
+    io::Error::other("the copy was stopped")
 }
 
 pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &ListingEntry) -> io::Result<()> {

@@ -140,7 +140,7 @@ fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<CheckedDir, String> {
 }
 
 fn not_exchanged(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{} belongs to another user, with whom root cannot be exchanged here: {why}", path.display())
+    format!("{} belongs to another user, whose id cannot be mapped to root here: {why}", path.display())
 }
 
 /// The merged root has the owner and the mode of the upper directory, so that has those of the project; and
@@ -160,18 +160,18 @@ fn describe_failure(failed: &MountFailure, covers: &[OverlayTarget<'_>]) -> Stri
     let cover = failed.overlay.and_then(|index| covers.get(index));
     let path = cover.map_or_else(String::new, |cover| cover.path.display().to_string());
     match failed.step {
-        MountStep::Namespaces | MountStep::MapIds => format!("namespaces are barred here: {errno}"),
-        MountStep::Elsewhere => format!("{path} was replaced by another directory meanwhile"),
+        MountStep::Namespaces | MountStep::MapIds => format!("namespaces are not allowed here: {errno}"),
+        MountStep::Elsewhere => format!("{path} was replaced by another directory in the meantime"),
         MountStep::Mount
             if errno == Errno::INVAL && cover.is_some_and(|cover| preconditions::is_overlay(cover.lower)) =>
         {
-            format!("{path} lies on overlays as deep as the kernel allows")
+            format!("{path} is on as many nested overlays as the kernel allows")
         }
         MountStep::Mount if matches!(errno, Errno::PERM | Errno::ACCESS) => {
-            format!("mounting over {path} is barred here: {errno}")
+            format!("mounting over {path} is not allowed here: {errno}")
         }
         MountStep::Exchange => not_exchanged(Path::new(&path), &errno),
-        MountStep::Mount if errno == Errno::LOOP => format!("the sandbox directory lies inside {path}"),
+        MountStep::Mount if errno == Errno::LOOP => format!("the sandbox directory is inside {path}"),
         MountStep::Mount if errno == Errno::NODEV => "this kernel has no overlay file system".to_owned(),
         MountStep::Mount => format!("mounting over {path}: {errno}"),
         MountStep::Reach | MountStep::Merged => format!("{path}: {errno}"),

@@ -36,7 +36,7 @@ pub(super) fn of_project(
 ) -> Result<(), String> {
     let kind = file_system(project)?;
     if let Some((_, name)) = UNFIT_BELOW.iter().find(|(unfit, _)| *unfit == kind) {
-        return Err(format!("{} lies on {name}", path.display()));
+        return Err(format!("{} is on {name}", path.display()));
     }
     if let Some(mount) = mounts_below(path)?.first() {
         return Err(format!("{} is mounted below the project", mount.display()));
@@ -59,7 +59,7 @@ pub(super) fn of_project(
 /// Returns an error with the reason if the changes cannot be stored in this directory.
 pub(super) fn of_upper(upper: BorrowedFd<'_>, path: &Path) -> Result<(), String> {
     if file_system(upper)? == OVERLAYFS {
-        return Err(format!("{} lies on an overlay itself", path.display()));
+        return Err(format!("{} is on an overlay itself", path.display()));
     }
     let readable = rustix::fs::openat(
         upper,
@@ -71,7 +71,7 @@ pub(super) fn of_upper(upper: BorrowedFd<'_>, path: &Path) -> Result<(), String>
     let name = c"user.overlay.probe";
     rustix::fs::fsetxattr(&readable, name, b"y", XattrFlags::empty())
         .and_then(|()| rustix::fs::fremovexattr(&readable, name))
-        .map_err(|errno| format!("{} keeps no user attributes: {errno}", path.display()))
+        .map_err(|errno| format!("{} does not support user attributes: {errno}", path.display()))
 }
 
 /// Returns true if this is an overlay.

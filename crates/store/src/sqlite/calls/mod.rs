@@ -6,10 +6,13 @@ mod queries;
 use async_trait::async_trait;
 use domain::record::event_draft;
 use domain::record::event_draft::EventDraft;
-use domain::{ChangesetError, Claim, NewCall, PlanId, RecordedChange, SandboxRecord, SettledCall, ToolCall};
+use domain::{
+    ChangesetError, Claim, MoveRecord, NewCall, Plan, PlanId, RecordedChange, SandboxRecord, SettledCall,
+    ToolCall,
+};
 use sync::Effect;
 
-use super::changesets::{EntryTarget, append, knows_all};
+use super::changesets::{EntryTarget, append, keep_whole, knows_all};
 use super::jobs::{WriteTime, guard};
 use super::plan_heads;
 use super::plan_heads::{PlanHead, tell};
@@ -63,6 +66,37 @@ pub(super) fn keep_ended(
     told.extend(event_draft::tool_finished(&call, 0));
     told.extend(nodes::keep(tx, head, &settles)?);
     Ok(call)
+}
+
+/// Records the changes that come with a move, as a call that has ended, in a changeset of their own.
+pub(super) fn keep_recorded(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    moved: &Plan,
+    record: &MoveRecord,
+    at: WriteTime,
+) -> Result<(), ChangesetStoreError> {
+    let no = queries::next_no(tx, head, moved.attempt)?;
+    let (call, changes) = record.resolve(moved, no, at.wall);
+    queries::insert(tx, head, &call)?;
+    let count = changes.len();
+    keep_whole(
+        tx,
+        head,
+        record.changeset,
+        changes,
+        || {
+            tell(
+                tx,
+                head,
+                [event_draft::tool_started(&call)]
+                    .into_iter()
+                    .chain(event_draft::tool_finished(&call, count)),
+                at.wall,
+            )
+        },
+        at,
+    )
 }
 
 fn end(

@@ -5,8 +5,8 @@
 //!    use them.
 //! 2. The entries of a changeset are read once, when it ends, for their digest.
 //! 3. Files of large contents that an ended changeset names are on the disk before its end is committed.
-//! 4. Entries are given out only if they are those that were recorded: as many as were numbered, and with the
-//!    digest of each changeset that has ended. A damaged file never reads as a plan that changed nothing.
+//! 4. Entries are returned only if they are those that were recorded. Their number and the digest of each
+//!    ended changeset must match. A damaged file never reads as a plan that changed nothing.
 
 mod footprints;
 mod port;
@@ -38,7 +38,29 @@ pub(super) enum EntryTarget {
 }
 
 fn start(tx: &Tx<'_>, claim: &Claim, id: ChangesetId) -> Result<StartedChangeset, ChangesetStoreError> {
-    let head = guard(tx, claim)?;
+    start_in(tx, guard(tx, claim)?, id)
+}
+
+/// Stores a changeset with its entries, closed. `tell_before` records the events that come before its end.
+pub(super) fn keep_whole(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    id: ChangesetId,
+    changes: Vec<NewChange>,
+    tell_before: impl FnOnce() -> Result<(), StoreError>,
+    at: WriteTime,
+) -> Result<(), ChangesetStoreError> {
+    start_in(tx, head, id)?;
+    for change in changes {
+        append(tx, head, EntryTarget::Named(id), change)?;
+    }
+    tell_before()?;
+    let set = queries::find(tx, head, id)?.ok_or(ChangesetError::UnknownChangeset { id })?;
+    end(tx, head, set.no, id, ChangesetEnding::Closed, at)?;
+    Ok(())
+}
+
+fn start_in(tx: &Tx<'_>, head: PlanHead, id: ChangesetId) -> Result<StartedChangeset, ChangesetStoreError> {
     if let Some(set) = queries::find(tx, head, id)? {
         return Ok(StartedChangeset { id, ordinal: set.ordinal });
     }
@@ -251,15 +273,18 @@ fn recorded_sets(
         tx.the("SELECT changesets, entries FROM plan_heads WHERE no = ?1", [head.0], counted)?;
     let mut sets = queries::all(tx, head)?;
     if sets.len() as u64 != numbered {
-        return damaged(format!("{} of its {numbered} changesets are there", sets.len()));
+        return damaged(format!("only {} of its {numbered} changesets exist", sets.len()));
     }
     let newest = plans::attempt_of(tx, head)?;
     if let Some(set) = sets.iter().find(|set| set.attempt > newest) {
-        return damaged(format!("a changeset is of attempt {}, and it is in attempt {newest}", set.attempt));
+        return damaged(format!(
+            "a changeset belongs to attempt {}, but the plan is in attempt {newest}",
+            set.attempt
+        ));
     }
     let in_sets: u64 = sets.iter().map(|set| u64::from(set.entries)).sum();
     if in_sets != entered {
-        return damaged(format!("its changesets count {in_sets} changes, and {entered} were recorded"));
+        return damaged(format!("its changesets count {in_sets} changes, but {entered} were recorded"));
     }
     sets.retain(|set| set.attempt == attempt);
     Ok(sets)
@@ -274,7 +299,7 @@ fn check(
 ) -> Result<(), StoreError> {
     let damaged = |what: String| Err(StoreError::Damaged { plan, what });
     if count as u64 != u64::from(set.entries) {
-        return damaged(format!("{count} of {} changes are there", set.entries));
+        return damaged(format!("only {count} of {} changes exist", set.entries));
     }
     let found = digest.finish();
     match (set.digest, set.state) {

@@ -173,7 +173,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 fn open_regular(path: &Path) -> io::Result<File> {
     match fs::symlink_metadata(path)?.is_file() {
         true => File::open(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is no file", path.display()))),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} is not a regular file", path.display()),
+        )),
     }
 }
 
@@ -189,6 +192,6 @@ pub(super) fn said(error: &io::Error) -> StoreError {
     if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         StoreError::Full
     } else {
-        StoreError::Broken { why: format!("a content could not be kept: {error}") }
+        StoreError::Broken { why: format!("a content could not be stored: {error}") }
     }
 }

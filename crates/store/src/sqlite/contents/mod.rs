@@ -134,7 +134,7 @@ fn failed(error: StoreError) -> io::Error {
 }
 
 fn nothing_under(hash: &Hash) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("nothing is kept under the hash {hash}"))
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no content with the hash {hash}"))
 }
 
 impl ContentStore for SqliteStore {

@@ -1,8 +1,8 @@
 //! Decisions in SQLite.
 //!
 //! # Invariants
-//! 1. A number is given in the transaction that uses it, and one that is refused undoes the transaction: no
-//!    gaps, and never a count without its rows.
+//! 1. A number is given in the transaction that uses it, and one that is refused rolls the transaction back.
+//!    So there are no gaps, and no count without its rows.
 //! 2. A decision that rests upon nothing but the prompt costs no look at the others.
 
 use domain::record::event_draft;

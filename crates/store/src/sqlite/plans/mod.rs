@@ -16,12 +16,12 @@ use domain::{
 };
 
 use super::jobs::{WriteTime, keep_queued, known_of, live_of, may_be_queued};
-use super::ledger;
 use super::plan_heads;
 use super::plan_heads::{PlanHead, tell};
 use super::transaction::Tx;
+use super::{calls, contents as content_rows, ledger};
 use crate::plan_store::may_be_forgotten;
-use crate::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
+use crate::{ChangesetStoreError, DecisionStoreError, PlanMove, PlanStoreError, StoreError};
 use decisions::decide_one;
 pub(super) use queries::{attempt_of, of_head};
 
@@ -91,7 +91,7 @@ fn began_with(
 }
 
 fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, PlanStoreError> {
-    let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
+    let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents } = request;
     let not_found = || PlanStoreError::NotFound { plan: id };
     let head = plan_heads::find(tx, id)?.ok_or_else(not_found)?;
     let plan = of_head(tx, head)?.ok_or_else(not_found)?;
@@ -100,7 +100,7 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, Plan
     }
     let known = job.map_or(Ok(None), |job| known_of(tx, head, job.id))?;
     let live = live_of(tx, head)?;
-    let asked = ManualTransition { version, event, job, request, decisions };
+    let asked = ManualTransition { version, event, job, request, decisions, record };
     let moved = asked.resolve(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
     match moved.map_err(|refused| from_move(id, refused))? {
         TransitionResult::Before => Ok(plan),
@@ -111,6 +111,10 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, Plan
             keep_moved(tx, head, &plan, &moved, event, by, at)?;
             let decided = asked.decisions(&moved, by);
             decisions::keep_by_hand(tx, head, id, decided, at).map_err(from_decide)?;
+            if let Some(record) = &asked.record {
+                contents.iter().try_for_each(|staged| content_rows::keep(tx, staged))?;
+                calls::keep_recorded(tx, head, &moved, record, at).map_err(from_changes)?;
+            }
             if let Some(job) = job {
                 keep_queued(tx, head, &job, at)?;
             }
@@ -131,6 +135,14 @@ fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
         PlanMoveError::Refused(refused) => PlanStoreError::Refused(refused),
         PlanMoveError::Job(refused) => PlanStoreError::Job(refused),
         PlanMoveError::IdTaken { plan } => PlanStoreError::IdTaken { plan },
+        PlanMoveError::Changes(error) => PlanStoreError::Changes(error),
+    }
+}
+
+fn from_changes(error: ChangesetStoreError) -> PlanStoreError {
+    match error {
+        ChangesetStoreError::Changeset(error) => PlanStoreError::Changes(error),
+        ChangesetStoreError::Store(error) => PlanStoreError::Store(error),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The port for plans.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use domain::{
     Claim, Decision, EventKind, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision, WallMs,
@@ -9,10 +11,7 @@ use sync::Effect;
 use super::{create, decisions, forget, move_plan, queries};
 use crate::sqlite::transaction::Tx;
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, plan_heads};
-use crate::{
-    DecisionStoreError, FinishedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
-    StoreError,
-};
+use crate::{DecisionStoreError, FinishedPlans, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for SqliteStore {
@@ -47,8 +46,8 @@ impl PlanStore for SqliteStore {
         self.read(|tx| queries::newest(tx, root))
     }
 
-    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
-        self.read(|tx| plans.iter().map(|plan| queries::neighbours(tx, *plan)).collect())
+    async fn plans_ending(&self, ends: &BTreeSet<String>) -> Result<Vec<PlanId>, StoreError> {
+        self.read(|tx| queries::ending(tx, ends))
     }
 
     async fn ended_plans(&self, before: WallMs) -> Result<FinishedPlans, StoreError> {

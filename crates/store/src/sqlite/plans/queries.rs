@@ -1,5 +1,7 @@
 //! The rows of plans and their decisions.
 
+use std::collections::BTreeSet;
+
 use domain::{ApplyId, Decision, Plan, PlanId, PlanState, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
@@ -11,10 +13,26 @@ use crate::sqlite::columns::{
 };
 use crate::sqlite::plan_heads::PlanHead;
 use crate::sqlite::transaction::Tx;
-use crate::{FinishedPlans, Neighbours, PlanFilter, StoreError};
+use crate::{FinishedPlans, PlanFilter, StoreError};
+
+/// The number of letters that the index of the ends of ids has.
+const INDEXED_END_CHARS: usize = 4;
+
+/// The plans of a batch that pass a filter, by the index of batches: its expression has to be this one.
+macro_rules! of_batch {
+    ($rest:literal) => {
+        concat!(
+            "WHERE (CASE WHEN json_valid(spec) THEN spec ->> '$.batch' END) = ?1
+               AND (?2 IS NULL OR EXISTS (
+                   SELECT 1 FROM plan_projects AS p WHERE p.head = plans.head AND p.root = ?2))
+               AND (?3 IS NULL OR phase = ?3) AND (?4 IS NULL OR state = ?4) ",
+            $rest
+        )
+    };
+}
 
 macro_rules! select_plans {
-    ($rest:literal) => {
+    ($rest:expr) => {
         concat!(
             "SELECT id, title, spec, projects, phase, state, attempt, reversions, version, constrained_by, request,
                     undone_at, created, updated
@@ -129,7 +147,7 @@ pub(super) fn save(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), Store
 /// Returns the plans that pass the filter, newest first. A plan that a newer program made is left out: one
 /// plan that cannot be read does not hide the others.
 pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
-    let PlanFilter { phase, state, root, limit } = filter;
+    let PlanFilter { phase, state, root, batch, limit } = filter;
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
     let readable = |row: &Row<'_>| {
         let read = plan(row);
@@ -137,6 +155,11 @@ pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>
         if is_unreadable { Ok(None) } else { read.map(Some) }
     };
     let found = match root {
+        _ if batch.is_some() => tx.all(
+            select_plans!(of_batch!("ORDER BY id DESC LIMIT ?5")),
+            (batch, root, phase, state, limit),
+            readable,
+        )?,
         // The project's own plans in their order, not all plans with a look at the project of each.
         Some(root) => tx.all(
             select_plans!(
@@ -160,7 +183,11 @@ pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>
 
 /// Returns how many plans pass the filter, whether or not they can be read.
 pub(super) fn count_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<usize, StoreError> {
-    let PlanFilter { phase, state, root, limit: _ } = filter;
+    let PlanFilter { phase, state, root, batch, limit: _ } = filter;
+    if batch.is_some() {
+        let of_batch = concat!("SELECT count(*) FROM plans ", of_batch!(""));
+        return tx.the(of_batch, (batch, root, phase, state), |row| count(row, 0));
+    }
     match (phase, state, root) {
         // An index alone tells.
         (None, None, None) => tx.the("SELECT count(*) FROM plans", [], |row| count(row, 0)),
@@ -193,12 +220,22 @@ pub(super) fn newest(tx: &Tx<'_>, root: Option<&[u8]>) -> Result<Option<PlanId>,
     }
 }
 
-/// The ids of plans just before and just after this one.
-pub(super) fn neighbours(tx: &Tx<'_>, id: PlanId) -> Result<Neighbours, StoreError> {
-    let before = "SELECT id FROM plans WHERE id < ?1 ORDER BY id DESC LIMIT 1";
-    let after = "SELECT id FROM plans WHERE id > ?1 ORDER BY id LIMIT 1";
-    let one = |sql| tx.one(sql, [SqlText(id)], |row| parsed(row, 0));
-    Ok(Neighbours { before: one(before)?, after: one(after)? })
+/// The plans whose id ends so. An end has at least as many letters as the index of ends has: of a shorter one
+/// all plans are looked at.
+pub(super) fn ending(tx: &Tx<'_>, ends: &BTreeSet<String>) -> Result<Vec<PlanId>, StoreError> {
+    let by_index =
+        "SELECT id FROM plans WHERE substr(id, -4) IN (SELECT substr(value, -4) FROM json_each(?1))";
+    let by_walk = "SELECT id FROM plans";
+    let is_indexed = ends.iter().all(|end| end.len() >= INDEXED_END_CHARS);
+    let found = match is_indexed {
+        true => tx.all(by_index, [SqlJson(ends)], |row| parsed::<PlanId>(row, 0))?,
+        false => tx.all(by_walk, [], |row| parsed::<PlanId>(row, 0))?,
+    };
+    let ends_so = |plan: &PlanId| {
+        let id = plan.to_string();
+        ends.iter().any(|end| id.ends_with(end.as_str()))
+    };
+    Ok(found.into_iter().filter(ends_so).collect::<BTreeSet<PlanId>>().into_iter().collect())
 }
 
 /// The plans that ended before, and whose applies have, too.

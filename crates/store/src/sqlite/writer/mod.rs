@@ -3,7 +3,7 @@
 //! # How it goes
 //! 1. A port [submits](StoreWriter::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels)
 //!    overtake the others.
-//! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more: one
+//! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more. One
 //!    write alone goes at once, many share one commit.
 //! 3. Each write runs in a savepoint: one that is refused, fails or panics is undone alone.
 //! 4. After the commit, and only then, everybody is answered.
@@ -151,7 +151,7 @@ where
     fn run(&mut self, tx: &C::Tx<'_>) -> bool {
         let Some(act) = self.act.take() else { return false };
         let came_to = contained(|| act(tx)).unwrap_or_else(|panicked| {
-            Err(StoreError::Broken { why: format!("a write {panicked}; it was undone") }.into())
+            Err(StoreError::Broken { why: format!("a write {panicked}; it was rolled back") }.into())
         });
         self.came_to.insert(came_to).is_ok()
     }

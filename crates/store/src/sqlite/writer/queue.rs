@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The first lane is emptied before the other; within a lane the order is that of arrival.
-//! 2. Whoever finds its lane full is woken as soon as there is room, and asks again: none is forgotten, also
-//!    when another that was woken no longer wants its place.
+//! 2. A caller that finds its lane full is woken as soon as there is room, and tries again. None is
+//!    forgotten, even if another woken caller no longer wants its place.
 //! 3. No foreign code (wakers, answers) runs under the lock.
 
 use std::collections::VecDeque;

@@ -113,7 +113,7 @@ fn a_panicking_write_is_undone_alone() {
     let answers =
         in_one_batch(&bench, vec![bench.row(FOR_PROCESS, "a"), panicking, bench.row(FOR_PROCESS, "b")]);
     assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
-    assert_eq!(why(&answers[1]), "a write panicked: out of ideas; it was undone");
+    assert_eq!(why(&answers[1]), "a write panicked: out of ideas; it was rolled back");
     assert_eq!(bench.rows(), ["a", "b"]);
     block_on(bench.row(FOR_PROCESS, "c")).unwrap();
     assert_eq!(bench.rows(), ["a", "b", "c"]);
@@ -210,7 +210,7 @@ fn a_file_that_was_set_back_to_an_older_form_is_not_written() {
     let answer = block_on(bench.row(FOR_PROCESS, "b"));
     assert_eq!(
         why(&answer),
-        format!("it is of version 0 now, this program writes version {}", schema::VERSION)
+        format!("it now has version 0; this program writes version {}", schema::VERSION)
     );
     assert_eq!(bench.rows(), ["a"]);
 }

@@ -10,11 +10,10 @@
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
 //! 3. A server that does not start fails the node; a later failure is reported to the model, call by call. A
 //!    server that went away is started again for the next call, [`STARTS_MAX`] times in all.
-//! 4. What a server changes between its calls is recorded for its node: with the node's next call that
-//!    writes; or, before a call of another node begins and when the server has ended, as a call of its own.
-//!    Of one that may only look it fails the node, where nothing prevents it from writing (`write_guard`).
-//!    What a server changes while a call of another node runs is not distinguished from the changes of that
-//!    call.
+//! 4. Changes of a server between its calls are recorded for its node, with the node's next call that writes.
+//!    Before a call of another node, and when the server has ended, they are a call of their own. Of one that
+//!    may only look it fails the node, where nothing prevents it from writing (`write_guard`). What a server
+//!    changes while a call of another node runs is not distinguished from the changes of that call.
 
 mod start;
 
@@ -30,11 +29,11 @@ use sync::primitives::{Mutex, lock};
 
 use super::write_guard;
 use crate::mcp_servers::{ServerSettings, named, only_reads, unknown};
+use crate::plan::tool_policy::why_denied;
 use crate::query::details::END_SERVER;
 use crate::run::RunError;
 use crate::run::context::NodeContext;
 use crate::run::node::ActiveNode;
-use crate::tools::why_denied;
 use definitions::ServerTool;
 use start::ServerStart;
 
@@ -112,7 +111,7 @@ impl ForeignTool for McpProxyTool {
     async fn call(&self, arguments: Value) -> Result<Value, String> {
         match self.tool() {
             Some(tool) => tool.call(arguments).await,
-            None => Err("its server does not offer it any more".to_owned()),
+            None => Err("its server no longer offers it".to_owned()),
         }
     }
 }
@@ -200,7 +199,7 @@ impl NodeServers {
         let present = lock(&running.present);
         match (present.is_gone(), present.starts < STARTS_MAX) {
             (false, _) => String::new(),
-            (true, true) => "; its server is started again with the next call".to_owned(),
+            (true, true) => "; the next call starts its server again".to_owned(),
             (true, false) => format!("; its server was started {STARTS_MAX} times and is not started again"),
         }
     }
@@ -262,8 +261,8 @@ impl NodeServers {
         }
     }
 
-    /// The same after the work of a node, however that ended: what they changed without a call is recorded;
-    /// or, of those that may only look, fails the node.
+    /// The same after the work of a node, however that ended. Changes without a call are recorded; those of
+    /// read-only servers fail the node.
     pub(crate) async fn end_after<T>(
         self,
         node: &ActiveNode<'_>,

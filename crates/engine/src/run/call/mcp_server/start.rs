@@ -1,7 +1,7 @@
 //! The start of a server: a call of its own in the plan's sandbox, with what the server changed by it.
 //!
 //! # Invariants
-//! 1. It is admitted, captured and recorded like every call; its record says what the server offers, what of
+//! 1. It is admitted, captured and recorded like every call. Its record says what the server offers, what of
 //!    it is left out and why, and the number of the start within the node.
 
 use std::path::PathBuf;
@@ -213,7 +213,7 @@ impl ProgramStarter for PlanServerStarter<'_, '_> {
         };
         match ended {
             Ok(Err(why)) => Err(why),
-            Ok(Ok(())) => Err("it ended before it could be spoken to".to_owned()),
+            Ok(Ok(())) => Err("it exited before it answered".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -362,7 +362,7 @@ fn named(trees: &ProjectTrees, word: String, place: Option<FocusPlace>) -> Focus
 
 /// Returns the text that replaces a context before the prompt.
 fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
-    let (text, notes) = (String::new(), vec![why.told()]);
+    let (text, notes) = (String::new(), vec![why.text_with_code()]);
     let receipt = Receipt { at: request.at, view: request.view, notes, ..Receipt::default() };
     AssembledContext {
         id: request.id,
@@ -377,7 +377,7 @@ fn without(request: &ContextRequest, why: &ToolError) -> AssembledContext {
 fn no_budget() -> ToolError {
     ToolError::NoContext {
         code: "NO_CONTEXT",
-        message: "only the node of a model has a context budget; read files instead".to_owned(),
+        message: "only a model node has a context budget; read files instead".to_owned(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The context budget of a model node: the room that is left, and the fragments that were delivered already.
 //!
 //! # Invariants
-//! 1. What a node asks for is reserved before anything is looked for, and settled with what was given:
-//!    requests at once never sum above what its window leaves.
+//! 1. The tokens of a request are reserved before the search, and settled with the delivered ones. Concurrent
+//!    requests never sum above what its window leaves.
 //! 2. The context before the prompt stays there, so it is never given again. The answer of a tool may be left
 //!    out of the conversation later; then it may be given again.
 
@@ -70,8 +70,8 @@ impl ContextBudget {
         self.ledger.reserve(tokens).map_err(|InsufficientTokens(left)| ToolError::NoContext {
             code: BUDGET_SPENT,
             message: format!(
-                "{left} tokens are left of your context budget, and fewer than {RESERVE_MIN} are of no use; go on with \
-                 what you have, or read single files"
+                "{left} tokens are left of your context budget, and fewer than {RESERVE_MIN} are of no use; \
+                 continue with what you have, or read single files"
             ),
         })
     }
@@ -160,6 +160,6 @@ mod tests {
         let report = budget.report();
         assert_eq!((&report["used"], &report["reserved"]), (&json!(spent), &json!(0)));
         let refused = budget.reserve(RESERVE_MIN).map(drop).unwrap_err();
-        assert!(refused.told().starts_with("BUDGET_SPENT: "), "{}", refused.told());
+        assert!(refused.text_with_code().starts_with("BUDGET_SPENT: "), "{}", refused.text_with_code());
     }
 }

@@ -1,14 +1,14 @@
 //! The gate that every call of a tool passes: turn, admission, work, capture, record.
 //!
-//! The order is that of every call: what can be judged beforehand was judged by the runner; then the turn in
-//! the sandbox, the effect, the work under its time limit, the schema of the result, the capture, one step of
-//! the store, and the answer.
+//! The runner has made all checks that are possible beforehand. Then the order is that of every call: the
+//! turn in the sandbox, the effect, and the work under its time limit. The check of the result, the capture,
+//! one step of the store, and the answer follow.
 //!
 //! # Invariants
 //! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is
 //!    recorded (`sandbox_call`).
 //! 2. What changed is captured after a failure, a panic and a time-out too, and before the scope of the node
-//!    is tested: a node that was stopped while its tool worked has recorded what the tool changed.
+//!    is tested. A node that was stopped while its tool worked has recorded what the tool changed.
 //! 3. What the policy, the phase or the action forbids does not begin, and the refusal is recorded as a call.
 //! 4. Without a sandbox only looking is possible, and it looks at the live tree.
 
@@ -43,6 +43,7 @@ use super::super::result::LAST_WORDS_BYTES;
 use super::super::{capture, record, write_guard};
 use super::context_budget::ContextBudget;
 use crate::plan::create::path_of;
+use crate::plan::tool_policy::why_denied;
 use crate::query::details::RUN_COMMAND;
 use crate::run::RunError;
 use crate::run::accounting;
@@ -51,9 +52,7 @@ use crate::run::context::NodeContext;
 use crate::run::node::decisions;
 use crate::run::node::{ActiveNode, NodeOutput, NodePersistence, NodeResult};
 use crate::run::plan_sandbox::blocking;
-use crate::tools::{
-    self, ReadTools, ToolOutput, WriteTools, recorded_arguments, recorded_result, why_denied,
-};
+use crate::tools::{self, ReadTools, ToolOutput, WriteTools, recorded_arguments, recorded_result};
 
 /// The time beyond its own limit for which a foreign tool is waited for: its caller ends it by then, with a
 /// better message.
@@ -141,8 +140,10 @@ impl<'a> ToolGateway<'a> {
     pub(super) fn end(&self, started: WallMs, outcome: &Result<Value, ToolError>) -> CallEnd {
         let came_to = match outcome {
             Ok(result) => (CallState::Ok, None, recorded_result(result)),
-            Err(why @ ToolError::TimedOut { .. }) => (CallState::TimedOut, Some(why.told()), Value::Null),
-            Err(why) => (CallState::Failed, Some(why.told()), Value::Null),
+            Err(why @ ToolError::TimedOut { .. }) => {
+                (CallState::TimedOut, Some(why.text_with_code()), Value::Null)
+            }
+            Err(why) => (CallState::Failed, Some(why.text_with_code()), Value::Null),
         };
         self.context.engine.ended(started, came_to)
     }
@@ -434,9 +435,9 @@ impl ToolHost for ToolGateway<'_> {
             return Some(why);
         }
         let why = match self.context.phase() {
-            Phase::Strategize if tool.writes => "while the plan is being strategized, files are only read",
+            Phase::Strategize if tool.writes => "files are read-only in strategize",
             Phase::Execute if tool.writes && self.context.plan.spec.read_only => "the action is read_only",
-            Phase::Apply => "no tool is called while a plan is applied",
+            Phase::Apply => "no tool can be called while a plan is applied",
             Phase::Strategize | Phase::Execute => return None,
         };
         Some(why.to_owned())
@@ -628,7 +629,7 @@ fn came_to(
 ) -> Result<ToolOutput, ToolError> {
     let nobody = || ToolError::Failed {
         tool: tool.to_owned(),
-        message: "there is no sandbox to work in, or secrets cannot be taken out".to_owned(),
+        message: "there is no sandbox, or secrets cannot be redacted".to_owned(),
     };
     joined.map_err(|error| panicked(tool, error))?.unwrap_or_else(|| Err(nobody()))
 }
@@ -639,7 +640,7 @@ fn panicked(tool: &str, error: JoinError) -> ToolError {
         text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
     };
     let message = match error.try_into_panic() {
-        Ok(panic) => format!("it broke down: {}", said(panic)),
+        Ok(panic) => format!("it panicked: {}", said(panic)),
         Err(error) => error.to_string(),
     };
     ToolError::Failed { tool: tool.to_owned(), message }

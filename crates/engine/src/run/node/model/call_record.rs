@@ -1,5 +1,5 @@
-//! The record of a turn: the question to the model, its answer, and the faults that the model was informed
-//! of, so that the user finds these without reading all calls.
+//! The record of a turn: the request to the model, its answer, and the faults that were reported to it. The
+//! user finds the faults without reading all calls.
 //!
 //! | reported to the model | recorded as |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | what belongs to the work: nothing at a path, a text that does not occur, a command that exits with 1 | nothing |
 //!
 //! # Invariants
-//! 1. A question is stored before it is sent, and its outcome as soon as that is known: an answer that cannot
-//!    be used, a refusal and a failure as well as the last word. A question whose process died ends when its
-//!    job moves on.
+//! 1. A request is stored before it is sent, and its outcome as soon as that is known. An answer that cannot
+//!    be used, a refusal and a failure are outcomes too. A question whose process died ends when its job
+//!    moves on.
 //! 2. The record is redacted, and bounded like the text of a node.
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
 //! 4. A recorded fault changes nothing: the node continues, no retry is counted, the plan is not errored by
@@ -136,7 +136,7 @@ impl FaultLog {
         }
         self.written += 1;
         let more = match self.written {
-            FAULTS_MAX => " (what else goes wrong in this node is told by its calls alone)",
+            FAULTS_MAX => " (further failures of this node are recorded only in its calls)",
             _ => "",
         };
         let message = node.engine.redactor.redact_text(report) + more;

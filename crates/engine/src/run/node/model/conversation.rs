@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. What is asked is estimated to fit the window, answer included, or is not asked.
 //! 2. The system prompt, the first message and everything that was said in words stay. To make room, results
-//!    of tools are replaced by a note, the oldest first; then long arguments of calls, the oldest first; of
-//!    the newest results the middle is left out at last.
+//!    of tools are replaced by a note, the oldest first. Long arguments of calls follow, the oldest first. At
+//!    last the middle of the newest results is left out.
 //! 3. When room is made, a quarter of the window is: so that what a provider caches holds for several turns.
 
 use actors::model::{Message, ModelRequest, ResolvedModel, ToolResult, ToolSpec, ToolUse, estimate};
@@ -41,8 +41,8 @@ pub(crate) struct Conversation {
 /// A conversation that does not fit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "what it is asked has about {needed} tokens, and the model takes {window}: shorten it, or set `context_tokens` \
-     of its provider if the model takes more"
+    "its prompt has about {needed} tokens, and the model accepts {window}: shorten it, or set `context_tokens` \
+     of its provider if the model accepts more"
 )]
 pub(crate) struct ConversationTooLong {
     needed: u64,
@@ -78,7 +78,7 @@ impl Conversation {
             tools,
             max_tokens,
             output: task.output.clone(),
-            asker: node.path.to_owned(),
+            caller: node.path.to_owned(),
         };
         Ok(Conversation { request, window_tokens, made_room: 0 })
     }
@@ -120,6 +120,20 @@ impl Conversation {
             && !context.is_empty()
         {
             *prompt = format!("{}\n\n{prompt}", context.trim_end());
+        }
+    }
+
+    /// Adds the turns of the attempt that this one continues, and the changes that were requested of it.
+    pub(crate) fn continue_with(&mut self, turns: Vec<Message>, requests: &str) {
+        self.request.messages.extend(turns);
+        let request = format!(
+            "Your earlier changes are already in the working tree. Requested changes:\n{}",
+            requests.trim()
+        );
+        match self.request.messages.last_mut() {
+            // Providers take no two messages of the same side in a row.
+            Some(Message::User(prompt)) => *prompt = format!("{prompt}\n\n{request}"),
+            Some(Message::Assistant { .. } | Message::Results(_)) | None => self.add_user_message(request),
         }
     }
 
@@ -218,7 +232,7 @@ fn bare() -> ModelRequest {
         tools: Vec::new(),
         max_tokens: 0,
         output: None,
-        asker: String::new(),
+        caller: String::new(),
     }
 }
 
@@ -264,7 +278,7 @@ mod tests {
             tools: Vec::new(),
             max_tokens: 100,
             output: None,
-            asker: String::new(),
+            caller: String::new(),
         };
         Conversation { request, window_tokens, made_room: 0 }
     }
@@ -331,14 +345,14 @@ mod tests {
     fn a_question_that_cannot_fit_is_not_asked() {
         let mut conversation = talk(1_000);
         let error = conversation.question().unwrap_err().to_string();
-        assert!(error.contains("about 12") && error.contains("takes 1000"), "{error}");
+        assert!(error.contains("about 12") && error.contains("accepts 1000"), "{error}");
     }
 
     #[test]
     fn what_was_said_at_length_is_kept_in_part_and_nothing_has_a_word_for_it() {
         let mut conversation = talk(1_000_000);
         conversation.cut_off("x".repeat(1 << 20));
-        conversation.does_not_fit("", "it is no JSON");
+        conversation.does_not_fit("", "it is not JSON");
         let length = |message: &Message| match message {
             Message::User(text) | Message::Assistant { text, .. } => text.len(),
             Message::Results(_) => 0,

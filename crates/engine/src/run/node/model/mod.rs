@@ -1,24 +1,22 @@
 //! A model node: asked, answered, its tools called, until it is done.
 //!
 //! A turn is one question and its answer. Calls of tools are made in the order in which the model named them,
-//! through the gate of all calls, and what they answered is the next thing that the model reads. An answer
-//! without calls is the last.
+//! through the gate of all calls. The model reads their results next. An answer without calls is the last.
 //!
 //! # Invariants
-//! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a
-//!    second answer that was cut off, a second one that does not fit `output`. Each of these fails it with
+//! 1. The node ends after `max_turns` turns, after a refusal, or after repeated equal calls (`actors::tool`).
+//!    A second answer that was cut off or does not match `output` ends it too. Each of these fails it with
 //!    what happened, in words.
 //! 2. A wrong call is reported to the model and recorded (`call_record`), and never ends the node. An answer
 //!    that was cut off, and one that does not fit, get one turn more each, which `max_turns` does not count.
-//! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools
-//!    are replaced by a note, then long arguments of old calls; what the model was asked first always stays
-//!    (`conversation`).
+//! 3. The conversation fits the model's window. If it grows beyond, the oldest results of tools are replaced
+//!    by a note, then long arguments of old calls. The first prompt always stays (`conversation`).
 //! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it
 //!    (`budget`).
 //! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was
 //!    (`turn`).
 //! 6. Every question and its outcome is stored, in its order among the calls (`call_record`).
-//! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of
+//! 7. A node that has a `timeout` is ended by it, whatever it does then. All its turns, pauses and calls of
 //!    tools count, and the rests of its provider. That is a failure of the node, and tried again as one.
 //! 8. The context of the projects is before the question, and within the space that the window leaves
 //!    (`call::tool`).
@@ -29,6 +27,7 @@
 mod budget;
 mod call_record;
 mod conversation;
+mod earlier_turns;
 mod output;
 mod turn;
 
@@ -36,13 +35,16 @@ use std::time::Duration;
 
 use actors::model::{Message, ModelAnswer, StopReason, ToolResult, ToolUse};
 use actors::tool::{Catalog, ReadPolicy, ToolHost, ToolRunner};
-use domain::{ErrorCategory, ModelTask, Plan, TokenUsage};
+use std::collections::BTreeSet;
+
+use domain::{Decision, ErrorCategory, ModelTask, Phase, Plan, TokenUsage};
 use serde_json::Value;
 use sync::CancelReason;
 
 use super::prompt;
 use super::{ActiveNode, NodeOutput};
 use crate::models::{ModelUnavailable, error_chain};
+use crate::plan::revise::continued_attempt;
 use crate::run::RunError;
 use crate::run::call::mcp_server::NodeServers;
 use crate::run::call::tool;
@@ -86,7 +88,7 @@ async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Resul
     match left {
         Err(RunError::Cancelled | RunError::Failed { .. }) if !node.scope.is_cancelled() => {
             let message = format!(
-                "node {}: {} took longer than its time limit of {seconds} s and was ended",
+                "node {}: {} took longer than its time limit of {seconds} s and was stopped",
                 node.path, task.model
             );
             Err(RunError::failed(ErrorCategory::Timeout, message))
@@ -114,8 +116,10 @@ async fn work(
     let mut offered = tools.catalog().specs();
     offered.retain(|tool| tools.workplace().forbids(tool).is_none());
     offered.iter_mut().for_each(|tool| name_projects(node.plan, &mut tool.input));
+    let names = offered.iter().map(|tool| tool.name.clone()).collect();
     let mut conversation = Conversation::begin(node, task, &resolved, offered)?;
     show_first(task, &mut tools, &mut conversation).await?;
+    continue_earlier(node, &names, &mut conversation).await?;
     let wanted =
         task.output.as_ref().map(OutputSchema::new).transpose().map_err(|error| node.unfit(&error))?;
     let caller = ModelCaller { node, model: &task.model, resolved: &resolved };
@@ -125,17 +129,12 @@ async fn work(
     turns.all(task.max_turns).await
 }
 
-/// Why a model cannot be asked; where that is a worker's want of a key, whose and what helps.
+/// Returns the reason why a model cannot be called. If the key is missing in a worker, it names the worker.
 fn not_asked(node: &ActiveNode<'_>, error: &ModelUnavailable) -> RunError {
     let category = category(error);
     let mut message = error_chain(error);
     if category == ErrorCategory::Auth && node.engine.models.is_of_worker() {
-        message = format!(
-            "{message} (the worker {} was started without it: set it and start another with `agents worker`, or go on \
-             where it is set with `agents plan resume {}`)",
-            std::process::id(),
-            node.plan.id
-        );
+        message = format!("{message} (worker {} was started without it)", std::process::id());
     }
     RunError::failed(category, message)
 }
@@ -203,6 +202,26 @@ async fn show_first(
     Ok(())
 }
 
+/// Continues the conversation of the attempt that this one revises.
+async fn continue_earlier(
+    node: &ActiveNode<'_>,
+    offered: &BTreeSet<String>,
+    conversation: &mut Conversation,
+) -> Result<(), RunError> {
+    if node.plan.attempt == 1 || node.phase() != Phase::Execute {
+        return Ok(());
+    }
+    let calls = node.engine.store.calls(node.plan.id).await?;
+    let Some(earlier) = continued_attempt(&calls, node.plan.attempt) else { return Ok(()) };
+    let decisions = node.engine.store.decisions(node.plan.id).await?;
+    let of_this = |decision: &&Decision| decision.new.attempt == node.plan.attempt;
+    let requests: Vec<&str> =
+        prompt::guidance(&decisions).filter(of_this).map(|decision| decision.new.chosen.as_str()).collect();
+    let turns = earlier_turns::earlier_turns(&calls, node.path, earlier, offered);
+    conversation.continue_with(turns, &requests.join("\n\n"));
+    Ok(())
+}
+
 /// A conversation under way.
 struct ModelTurns<'a, 'n> {
     caller: ModelCaller<'a, 'n>,
@@ -241,7 +260,7 @@ impl ModelTurns<'_, '_> {
                     (was_cut, turns) = (true, turns - 1);
                     self.note(
                         ErrorCategory::ModelOutput,
-                        "its answer was cut off: it is asked for a shorter one",
+                        "its answer was cut off: a shorter one is requested",
                     )
                     .await?;
                     self.conversation.cut_off(answer.text);
@@ -255,14 +274,16 @@ impl ModelTurns<'_, '_> {
                     Err(why) => {
                         if unfit.as_deref() == Some(&answer.text) {
                             return Err(
-                                self.failed("answered the same twice, though it does not fit `output`")
+                                self.failed("gave the same answer twice, and it does not match `output`")
                             );
                         }
                         if unfit.is_some() {
-                            return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
+                            return Err(
+                                self.failed(&format!("gave an answer that does not match `output`: {why}"))
+                            );
                         }
                         turns -= 1;
-                        let message = format!("its answer does not fit `output`: {why}");
+                        let message = format!("its answer does not match `output`: {why}");
                         self.note(ErrorCategory::ModelOutput, &message).await?;
                         self.conversation.does_not_fit(&answer.text, &why);
                         unfit = Some(answer.text);
@@ -270,7 +291,7 @@ impl ModelTurns<'_, '_> {
                 },
             }
         }
-        Err(self.failed(&format!("was asked {max_turns} times and is not done (`max_turns`)")))
+        Err(self.failed(&format!("is not done after {max_turns} turns (`max_turns`)")))
     }
 
     /// Passes the messages of a person since the last turn to the model.

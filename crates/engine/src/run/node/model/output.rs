@@ -21,12 +21,13 @@ impl OutputSchema {
     /// # Errors
     /// What is wrong with it, and what is wanted, for the model.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
-        let wanted =
-            |what: &str| Err(format!("{what}. Wanted is one JSON object of this schema: {}", self.shown));
+        let wanted = |what: &str| {
+            Err(format!("{what}. It must be one JSON object that matches this schema: {}", self.shown))
+        };
         let value = match json_in(text) {
             Ok(value @ Value::Object(_)) => value,
-            Ok(_) => return wanted("it is JSON, but no object"),
-            Err(error) => return wanted(&format!("it is no JSON ({error})")),
+            Ok(_) => return wanted("it is JSON, but not an object"),
+            Err(error) => return wanted(&format!("it is not JSON ({error})")),
         };
         let problems = self.schema.problems(&value);
         if problems.is_empty() { Ok(value) } else { wanted(&problems.join("; ")) }
@@ -80,10 +81,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told_with_the_schema() {
         for (text, says) in [
-            ("", "it is no JSON ("),
-            ("yes", "it is no JSON ("),
-            ("true", "it is JSON, but no object"),
-            ("\"{}\"", "it is JSON, but no object"),
+            ("", "it is not JSON ("),
+            ("yes", "it is not JSON ("),
+            ("true", "it is JSON, but not an object"),
+            ("\"{}\"", "it is JSON, but not an object"),
             ("{}", "`ok` is missing"),
             (r#"{"ok": 1}"#, "`ok`: "),
         ] {

@@ -10,7 +10,7 @@
 //! | all else | the node fails |
 //!
 //! # Invariants
-//! 1. Every failure that is tried again was recorded before: of the node's retries each is counted once, so
+//! 1. Every failure that is tried again was recorded before. Of the node's retries each is counted once, so
 //!    that a node makes 1 + retries calls that fail in passing, in sum.
 //! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no
 //!    try. Who was admitted and does not ask lets the next one in. A node that ends for a provider's failures
@@ -41,7 +41,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_SPREAD_MS: u128 = 100;
 
 /// The text that is added to a drift: a person who resumes the plan shall not pay for it unawares.
-const ASKS_ITSELF: &str = "; if the plan is resumed without `--replay`, it asks the model itself";
+const ASKS_ITSELF: &str = "; if the plan is resumed without `--replay`, it calls the model";
 
 /// Asks the model of a node.
 pub(crate) struct ModelCaller<'a, 'n> {

@@ -325,7 +325,7 @@ pub(crate) fn source_of(
     let place = path.display().to_string();
     // A pipe or a device would never end.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")));
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(unreadable)?;

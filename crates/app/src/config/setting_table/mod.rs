@@ -5,7 +5,10 @@
 //!    names are unique.
 //! 2. A default is a value that its own entry allows.
 
-use super::context_entries::CONTEXT;
+mod context;
+
+use context::CONTEXT;
+
 use super::value::{SettingValue, ValueShape};
 
 /// The levels that may set a key.
@@ -35,7 +38,7 @@ impl SettingScope {
 
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is told by the doc line of its entry")]
+#[expect(missing_docs, reason = "the doc line of each entry describes it")]
 pub enum SettingKey {
     ActorDefault,
     ActorStrategist,

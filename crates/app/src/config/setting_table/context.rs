@@ -4,8 +4,8 @@
 //! A project tightens and never widens: what only orders results it may set, what belongs to the whole
 //! process it may not.
 
-use super::registry::{SettingEntry, SettingKey, SettingScope};
-use super::value::ValueShape;
+use super::{SettingEntry, SettingKey, SettingScope};
+use crate::config::value::ValueShape;
 
 /// The strategies that there are.
 const STRATEGIES: [&str; 6] = [

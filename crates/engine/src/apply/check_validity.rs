@@ -7,7 +7,7 @@
 //! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so
 //!    (`never`). The record of the apply says so.
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
-//! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here,
+//! 3. A check of the project that got the user's trust after the plan had run has no result. It is run here,
 //!    whatever was said of running checks again.
 //! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks
 //!    that read ignored files says `always`.
@@ -271,7 +271,7 @@ fn hash_wanted(wanted: &[WantedChange]) -> Hash {
     net_hash(&changes)
 }
 
-/// The oldest tree that a required check passed on with these changes; `None` if one of them did not, or
+/// The oldest tree that a required check passed on with these changes. `None` if one of them did not, or
 /// nothing is known of its tree.
 async fn believed(
     engine: &EngineInner,
@@ -370,6 +370,7 @@ async fn applied_since(
             state: Some("applied".to_owned()),
             root: Some(project.root.as_bytes().to_vec()),
             limit: PLANS_MAX,
+            batch: None,
         };
         let (plans, _) = engine.store.plans(&filter).await?;
         for other in plans.into_iter().filter(|other| other.id != plan.id) {

@@ -7,6 +7,7 @@
 //! # Invariants
 //! 1. A list only ever grows by joining others to it: nothing in it allows a tool.
 //! 2. A word that names nothing is reported, since it would deny nothing.
+//! 3. A call is denied by the name under which it is recorded, for every caller.
 
 use actors::tool::{Catalog, ToolError, group};
 use domain::{NodeKind, PlanStep};
@@ -17,7 +18,7 @@ const SEPARATOR: char = '.';
 const ALL: &str = "*";
 
 /// The word of the list that denies the tool; none when it may be called.
-pub fn denied<'a>(list: &'a [String], tool: &str) -> Option<&'a str> {
+fn denied<'a>(list: &'a [String], tool: &str) -> Option<&'a str> {
     let denies = |word: &&String| {
         let of_group = group(word).is_some_and(|members| members.contains(&tool));
         let of_server = match (word.split_once(SEPARATOR), tool.split_once(SEPARATOR)) {
@@ -30,7 +31,7 @@ pub fn denied<'a>(list: &'a [String], tool: &str) -> Option<&'a str> {
 }
 
 /// Why the tool may not be called, in words; none when it may.
-pub fn why_denied(list: &[String], tool: &str) -> Option<String> {
+pub(crate) fn why_denied(list: &[String], tool: &str) -> Option<String> {
     let word = denied(list, tool)?;
     Some(match word == tool {
         true => "`policy.deny_tools` names it".to_owned(),
@@ -40,7 +41,7 @@ pub fn why_denied(list: &[String], tool: &str) -> Option<String> {
 
 /// Returns the reason why a step can never be done under this list; `None` if it can. A model gets a refusal
 /// when it calls the tool.
-pub fn step_denied(list: &[String], step: &PlanStep) -> Option<String> {
+pub(crate) fn step_denied(list: &[String], step: &PlanStep) -> Option<String> {
     let tool = match &step.does {
         NodeKind::Command(_) | NodeKind::External(_) => "run_command",
         NodeKind::Read { .. } => "read_file",
@@ -52,11 +53,11 @@ pub fn step_denied(list: &[String], step: &PlanStep) -> Option<String> {
     };
     let why = why_denied(list, tool)?;
     let error = ToolError::NotAllowed { tool: tool.to_owned(), why };
-    Some(format!("step {}: {}", step.node, error.told()))
+    Some(format!("step {}: {}", step.node, error.text_with_code()))
 }
 
 /// The words of the list that name no tool of ours and none of a server, each in a sentence.
-pub fn unknown_words(list: &[String]) -> Vec<String> {
+pub(crate) fn unknown_words(list: &[String]) -> Vec<String> {
     let tools = Catalog::builtin();
     let is_ours = |word: &String| group(word).is_some() || word == "wait";
     let unknown = list.iter().filter(|word| !is_ours(word) && !word.contains(SEPARATOR));
