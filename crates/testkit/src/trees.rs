@@ -58,6 +58,8 @@ pub fn write_patch(scratch: &Path, before: &BenchTree, after: &BenchTree, patch:
 /// Git, untouched by the settings of the user who runs this.
 pub fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
+    // Maintenance that git starts in the background would outlive the call.
+    command.args(["-c", "maintenance.auto=false"]);
     command.current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     // Without this a project below somebody's repository would be looked up there.
     command.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir)).env_remove("GIT_DIR");

@@ -557,8 +557,12 @@ fn large() -> TestUser {
     person
 }
 
+/// Starts the program with time for everything, however busy the machine is: what a deadline ends is left out.
 fn start(person: &TestUser, args: &[&str]) -> Child {
-    person.command(&person.project(), args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let mut command = person.command(&person.project(), args);
+    command.env("CLEVERAGENTS_CONTEXT_INDEX_UPDATE_DEADLINE", "10m");
+    command.env("CLEVERAGENTS_CONTEXT_DEADLINE", "60s").env("CLEVERAGENTS_CONTEXT_STRATEGY_DEADLINE", "60s");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 #[test]

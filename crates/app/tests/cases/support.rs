@@ -107,7 +107,8 @@ impl TestUser {
 
     pub fn git(&self, args: &[&str]) -> String {
         let mut git = Command::new("git");
-        git.args(args).current_dir(self.project());
+        // Maintenance that git starts in the background would outlive the call, and read what a test replaces.
+        git.args(["-c", "maintenance.auto=false"]).args(args).current_dir(self.project());
         git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CEILING_DIRECTORIES", self.home());
         for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
             git.env(name, "someone@example.com");

@@ -22,7 +22,9 @@ fn git(root: &Path, arguments: &[&str]) -> String {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GIT_")) {
         command.env_remove(name);
     }
-    let output = command.current_dir(root).args(arguments).output().unwrap();
+    // Maintenance that git starts in the background would outlive the call.
+    let output =
+        command.current_dir(root).args(["-c", "maintenance.auto=false"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }

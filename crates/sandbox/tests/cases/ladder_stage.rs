@@ -164,7 +164,9 @@ pub(super) fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 pub(super) fn git(dir: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
-    command.arg("-C").arg(dir).args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(arguments);
+    command.arg("-C").arg(dir).args(["-c", "user.name=t", "-c", "user.email=t@example.org"]);
+    // Maintenance that git starts in the background would outlive the call.
+    command.args(["-c", "maintenance.auto=false"]).args(arguments);
     output(command.env("GIT_CONFIG_GLOBAL", "/dev/null").env_remove("GIT_DIR"))
 }
 

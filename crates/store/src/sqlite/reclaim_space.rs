@@ -1,8 +1,8 @@
 //! Gives the space back that deleted rows left in the database file.
 //!
-//! A file that this version makes knows where its pages belong (`auto_vacuum`), so that free ones are moved
-//! to its end and cut off, a few with each write. A file of an older version is rewritten once (`VACUUM`),
-//! if enough of it is free.
+//! `plan gc` asks for it. A file that this version makes knows where its pages belong (`auto_vacuum`), so that
+//! free ones are moved to its end and cut off, in several short writes. A file of an older version is
+//! rewritten once (`VACUUM`), if enough of it is free.
 //!
 //! # Invariants
 //! 1. Rewriting is one transaction of SQLite: a process that is killed in the middle of it leaves the file as
