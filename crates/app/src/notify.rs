@@ -63,7 +63,7 @@ impl Need {
 
     /// Returns the need of a plan by all its facts; `None` if it needs nothing.
     pub fn from_plan(details: &PlanDetails) -> Option<Need> {
-        if details.owner_is_gone {
+        if details.owner_is_gone || details.is_interrupted {
             return Some(Need::GoOn);
         }
         if details.live_job.is_some() || details.goes_on {

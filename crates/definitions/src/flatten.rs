@@ -411,6 +411,7 @@ impl<'a> Flattener<'a> {
             pass_env: program.pass_env.clone(),
             writable: program.writable.iter().map(|path| path.as_str().into()).collect(),
             stdin,
+            ok_exit: program.ok_exit.clone(),
             writes: program.writes && self.part == ActorRole::Execute,
             expand,
         }

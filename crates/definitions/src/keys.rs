@@ -297,6 +297,11 @@ pub(crate) const PROGRAM: &[KeyDoc] = &[
         "Ports of this machine that it may reach at its own loopback, if it has a network of its own.",
     ),
     key("writable", KeyType::Texts, "Paths outside the project that it may write."),
+    key(
+        "ok_exit",
+        KeyType::Counts { min: 0, max: 255 },
+        "The exit statuses of a command that count as success; default: 0.",
+    ),
     key("writes", KeyType::Boolean, "True if it may change files of the project; default: true."),
 ];
 

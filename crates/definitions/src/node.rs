@@ -114,6 +114,8 @@ pub struct RunSpec {
     pub allow_loopback: Vec<u16>,
     /// Paths outside that it may write.
     pub writable: Vec<String>,
+    /// The exit statuses that count as success; only 0 if empty.
+    pub ok_exit: Vec<u8>,
     /// True if it may change files.
     pub writes: bool,
 }
@@ -396,6 +398,9 @@ fn external(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<Nod
         reader
             .wrong(tree.at, "an `external` agent receives its messages on its standard input: use `prompt`");
     }
+    if let Some(tree) = fields.get("ok_exit") {
+        reader.wrong(tree.at, "an `external` agent reports how its work ended: `ok_exit` is for `run`");
+    }
     let tree = fields.get("external")?;
     if let Yaml::Text(_) = tree.value {
         reader.wrong(tree.at, "`external` takes a list: program and arguments");
@@ -423,6 +428,8 @@ fn program(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, key: &'static 
     let ports =
         fields.get("allow_loopback").map(|tree| reader.counts("allow_loopback", tree, 1, u16::MAX.into()));
     let ports = ports.unwrap_or_default().into_iter().filter_map(|port| u16::try_from(port).ok()).collect();
+    let statuses = fields.get("ok_exit").map(|tree| reader.counts("ok_exit", tree, 0, u8::MAX.into()));
+    let statuses = statuses.unwrap_or_default().into_iter();
     Some(RunSpec {
         run: run?,
         stdin: fields.get("stdin").and_then(|tree| reader.text("stdin", tree)),
@@ -432,6 +439,7 @@ fn program(reader: &DefinitionReader<'_>, fields: &MapFields<'_>, key: &'static 
         network: flag("network", false),
         allow_loopback: ports,
         writable: fields.get("writable").map(|tree| writable(reader, tree)).unwrap_or_default(),
+        ok_exit: statuses.filter_map(|status| u8::try_from(status).ok()).collect(),
         writes: flag("writes", true),
     })
 }

@@ -118,6 +118,9 @@ fn command_value(key: &str, task: &CommandTask) -> Value {
     if let Some(stdin) = &task.stdin {
         node["stdin"] = json!(stdin);
     }
+    if !task.ok_exit.is_empty() {
+        node["ok_exit"] = json!(task.ok_exit);
+    }
     if !task.cwd.as_bytes().is_empty() {
         node["cwd"] = json!(task.cwd);
     }

@@ -99,7 +99,7 @@ pub use id::{
 };
 pub use job::{
     APPLY_WITHDRAWN, CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobState, JobTransitionRejection,
-    LOST_LEASES, LOST_LEASES_MAX, LeaseLost, NewJob, STOPPED_TO_REPLAN, pick,
+    LOST_LEASES, LOST_LEASES_MAX, LeaseLost, NewJob, PlanInterruption, STOPPED_TO_REPLAN, pick,
 };
 pub use ledger::{
     Account, CallCategory, Day, DayLimit, LIMIT_KEY, Ledger, LedgerScope, LimitReached, LimitTooLow, Limits,

@@ -56,6 +56,7 @@ pub use models::{
 };
 pub use plan::cancel::{CancelError, CancelReport};
 pub use plan::create::{NewPlanRequest, UseError};
+pub use plan::discard::DiscardError;
 pub use plan::edit::{EDIT_BY_USER, EditError, HunkText};
 pub use plan::execute::{ExecuteError, ExecuteOptions};
 pub use plan::gates::GateStatus;

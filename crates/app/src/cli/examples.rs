@@ -44,6 +44,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("agents plan undo", &["agents undo", "agents undo k3ps --yes"]),
     ("agents plan cancel", &["agents cancel k3ps", "agents cancel --all", "agents cancel --state queued"]),
+    ("agents plan discard", &["agents plan discard k3ps", "agents plan discard --batch @last --yes"]),
     ("agents plan resume", &["agents plan resume", "agents plan resume k3ps --limit time=2h"]),
     ("agents plan errors", &["agents plan errors k3ps"]),
     ("agents plan gc", &["agents plan gc --dry-run", "agents plan gc --unapplied --older-than 14d"]),

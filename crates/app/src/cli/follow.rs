@@ -1,10 +1,10 @@
 //! While a plan works: what is shown of it, and what a request to stop does.
 //!
 //! # Invariants
-//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more. The
-//!    second ends the program as soon as the cancel is written down, and the kernel kills the plan's
-//!    processes with it. So the next command knows that it has a cancel to finish. The third waits for
-//!    nothing.
+//! 1. The first request to stop interrupts the plan and waits until nothing of it can happen any more: it can
+//!    be resumed and revised. A second Ctrl-C cancels it. Any other signal, and the third Ctrl-C, ends the
+//!    program as soon as the request is written down, and the kernel kills the plan's processes with it. So
+//!    the next command knows that it has a request to finish. One more waits for nothing.
 //! 2. An apply that cannot be cancelled any more is finished, not abandoned. One that waits is stopped, and
 //!    its plan is as it was: work that is done is not thrown away by an impatient Ctrl-C.
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
@@ -22,7 +22,7 @@ use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;
 use super::invocation::NamedPlan;
-use super::signals::StopSignals;
+use super::signals::{StopSignal, StopSignals};
 use crate::errors::{CommandError, Exit, from_engine};
 use crate::output::OutputNote;
 use crate::render;
@@ -33,6 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The time for which a cancel by a signal waits for its acknowledgement. It is longer than the owner takes,
 /// by default, to kill the processes and to store their changes.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
+/// The reason of a cancel by a second Ctrl-C.
+const CANCELLED: &str = "cancelled by the user";
 /// The bytes of a command's output that are searched for its last line.
 const LAST_BYTES: usize = 16 * 1024;
 /// The number of events that are read at a time.
@@ -108,7 +110,7 @@ async fn stop_files(
     end_at_once()
 }
 
-/// Cancels at the first request to stop and ends the program at the second; answers only when the cancel
+/// Interrupts the plan at the first request to stop and cancels it at a second Ctrl-C; answers only if that
 /// failed.
 async fn stop_when_asked(
     invocation: &Invocation,
@@ -117,26 +119,47 @@ async fn stop_when_asked(
     mut stops: StopSignals,
 ) -> CommandError {
     let stop = stops.next().await;
-    invocation.tell(&OutputNote::info(format!(
-        "cancelling plan {}; {} ends at once",
-        plan.short,
-        stop.once_more()
-    )));
+    let then = if stop == StopSignal::Interrupt { "cancels it" } else { "ends at once" };
+    let words = format!("interrupting plan {}; {} {then}", plan.short, stop.once_more());
+    invocation.tell(&OutputNote::info(words));
+    let again = tokio::select! {
+        ended = engine.interrupt(plan.id, stop.interruption(), CANCEL_WAIT) => {
+            if let Some(failure) = unless_too_late(ended, plan, invocation) {
+                return failure;
+            }
+            stops.next().await
+        }
+        again = stops.next() => again,
+    };
+    if again == StopSignal::Interrupt {
+        return cancel_when_asked(invocation, engine, plan, stops).await;
+    }
     tokio::select! {
-        report = engine.cancel(plan.id, stop.reason(), CANCEL_WAIT) => match report {
-            Ok(_) => {}
-            Err(error @ (CancelError::TooLate { .. } | CancelError::Final { .. })) => {
-                let too_late = from_engine::cancel(&error, &plan.short).message;
-                invocation.tell(&OutputNote::warning(too_late));
+        // Without waiting for anything but the request itself; whatever it answers, this is the end.
+        _ = engine.interrupt(plan.id, stop.interruption(), Duration::ZERO) => {}
+        _ = stops.next() => {}
+    }
+    end_at_once()
+}
+
+/// Cancels the plan, and ends the program at the next request to stop; answers only if the cancel failed.
+async fn cancel_when_asked(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &NamedPlan,
+    mut stops: StopSignals,
+) -> CommandError {
+    let words = format!("cancelling plan {}; Ctrl-C again ends at once", plan.short);
+    invocation.tell(&OutputNote::info(words));
+    tokio::select! {
+        report = engine.cancel(plan.id, CANCELLED, CANCEL_WAIT) => {
+            if let Some(failure) = unless_too_late(report.map(drop), plan, invocation) {
+                return failure;
             }
-            Err(error @ (CancelError::Unconfirmed { .. } | CancelError::Plan(_) | CancelError::Execute(_))) => {
-                return from_engine::cancel(&error, &plan.short);
-            }
-        },
+        }
         _ = stops.next() => {
             tokio::select! {
-                // Without waiting for anything but the request itself; whatever it answers, this is the end.
-                _ = engine.cancel(plan.id, stop.reason(), Duration::ZERO) => {}
+                _ = engine.cancel(plan.id, CANCELLED, Duration::ZERO) => {}
                 _ = stops.next() => {}
             }
             end_at_once()
@@ -144,6 +167,26 @@ async fn stop_when_asked(
     }
     stops.next().await;
     end_at_once()
+}
+
+/// Returns the failure of a request to stop. One that came too late is only reported: the plan comes to its
+/// end.
+fn unless_too_late(
+    ended: Result<(), CancelError>,
+    plan: &NamedPlan,
+    invocation: &Invocation,
+) -> Option<CommandError> {
+    match ended {
+        Ok(()) => None,
+        Err(error @ (CancelError::TooLate { .. } | CancelError::Final { .. })) => {
+            let too_late = from_engine::cancel(&error, &plan.short).message;
+            invocation.tell(&OutputNote::warning(too_late));
+            None
+        }
+        Err(error @ (CancelError::Unconfirmed { .. } | CancelError::Plan(_) | CancelError::Execute(_))) => {
+            Some(from_engine::cancel(&error, &plan.short))
+        }
+    }
 }
 
 pub(super) fn end_at_once() -> ! {

@@ -66,6 +66,10 @@ pub(super) struct TaskArgs {
     /// The time limit of the command: 30s, 10m, 2h
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
     timeout: u64,
+    /// The exit statuses of the command that count as success, as 0,1: a linter that exits with 1 after it
+    /// repaired files has not failed [default: 0]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',')]
+    ok_exit: Vec<u8>,
     /// With `--project`: allow a directory of the system or your home
     #[arg(long, requires = "project")]
     system_project: bool,
@@ -407,6 +411,7 @@ impl TaskArgs {
             pass_env: self.pass_env.clone(),
             writable: self.writable_paths(invocation)?,
             stdin: None,
+            ok_exit: self.ok_exit.clone(),
             writes: true,
             expand: false,
         };
@@ -535,6 +540,9 @@ impl TaskArgs {
             task.cwd = like.cwd.clone();
         }
         task.timeout_s = task.timeout_s.or(like.timeout_s);
+        if task.ok_exit.is_empty() {
+            task.ok_exit.clone_from(&like.ok_exit);
+        }
         task.network |= like.network;
         task.allow_loopback.extend(&like.allow_loopback);
         task.pass_env.extend(like.pass_env.iter().cloned());

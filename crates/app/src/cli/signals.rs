@@ -9,6 +9,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use domain::PlanInterruption;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A request to stop.
@@ -33,12 +34,12 @@ impl StopSignal {
         }
     }
 
-    /// Returns the reason why the plan is cancelled, for the record.
-    pub(super) fn reason(self) -> &'static str {
+    /// Returns the interruption of a plan that the signal is.
+    pub(super) fn interruption(self) -> PlanInterruption {
         match self {
-            StopSignal::Interrupt => "interrupted by the user",
-            StopSignal::Terminate => "the program was told to end",
-            StopSignal::HangUp => "the terminal was closed",
+            StopSignal::Interrupt => PlanInterruption::CtrlC,
+            StopSignal::Terminate => PlanInterruption::Kill,
+            StopSignal::HangUp => PlanInterruption::HangUp,
         }
     }
 

@@ -276,7 +276,9 @@ hints! {
     COMPARE_WITH_DIFF: "compare your files with `agents plan diff {id}` or your version control, then try again";
 
     // Cancelled, or waiting for the user.
-    SEE_CHANGES: "see its changes with `agents plan diff {id}`";
+    TAKE_PART: "see its changes with `agents plan diff {id}`; have them as they are with `agents apply {id} --partial`";
+    CONTINUE_OR_DISCARD: "continue from them with `agents plan revise {id} \"…\"`, or throw them away with `agents plan discard {id}`";
+    RESUME_OR_REVISE: "continue with `agents plan resume {id}`, or say what to change: `agents plan revise {id} \"…\"`";
     COPY_THEN_CLEAR: "copy what you need from there, then clear it with `agents plan gc`";
     APPLY_LATER: "apply it later with `{apply}`";
     UNDO_LATER: "undo it later with `agents plan undo {id}`";
@@ -469,8 +471,10 @@ codes! {
     }
     Cancelled {
         CANCELLED: "A plan, or a search for a context, was cancelled. The changes of the plan so far are stored; your files are not changed." or [
-            COPY_THEN_CLEAR, APPLY_LATER, UNDO_LATER, CANCEL_QUEUED, SEE_CHANGES,
+            COPY_THEN_CLEAR, APPLY_LATER, UNDO_LATER, CANCEL_QUEUED, TAKE_PART, CONTINUE_OR_DISCARD,
         ];
+        INTERRUPTED: "A signal, like Ctrl-C, interrupted the plan. Its changes so far are stored; your files are not changed."
+            => "continue with `agents plan resume {id}`" or [RESUME_OR_REVISE, TAKE_PART, RESUME_CAPTURES];
     }
     NeedsInput {
         CONFIRMATION_NEEDED: "The command changes your files and needs confirmation, and stdin is not a terminal."

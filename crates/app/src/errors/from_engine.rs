@@ -9,9 +9,9 @@ use domain::{
     ApplyState, ConstraintReason, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary, WorkState,
 };
 use engine::{
-    AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError,
-    FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, NoteError, PlanCandidate,
-    ReviseError, RollbackError, UseError,
+    AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, DiscardError, EngineOpenError,
+    ExecuteError, FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, NoteError,
+    PlanCandidate, ReviseError, RollbackError, UseError,
 };
 use serde_json::json;
 use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
@@ -438,7 +438,7 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
             &codes::CANCELLED,
             format!("the apply of plan {id} was cancelled; nothing was written"),
         )
-        .hint(hints::SEE_CHANGES)
+        .hint(hints::TAKE_PART)
         .plan(id),
         ApplyError::Failed { why, .. } => CommandError::new(
             &codes::PLAN_ERRORED,
@@ -658,6 +658,26 @@ pub fn cancel(error: &CancelError, id: &str) -> CommandError {
         CancelError::Plan(error) => plan(error, id),
         CancelError::Execute(error) => execute(error, id),
     }
+}
+
+/// A plan was not thrown away.
+pub fn discard(error: &DiscardError, id: &str) -> CommandError {
+    match error {
+        DiscardError::Applied { .. } => discarded_applied(id),
+        DiscardError::Busy { .. } => {
+            CommandError::new(&codes::PLAN_BUSY, format!("plan {id} was taken up by another process"))
+                .plan(id)
+        }
+        DiscardError::Cancel(error) => cancel(error, id),
+        DiscardError::Plan(error) => plan(error, id),
+        DiscardError::Io(_) => CommandError::new(&codes::IO_FAILED, error.to_string()),
+    }
+}
+
+/// A plan that is in the user's files was to be thrown away.
+pub fn discarded_applied(id: &str) -> CommandError {
+    let message = format!("plan {id} is applied, so it cannot be discarded: its undo would be lost");
+    CommandError::new(&codes::PLAN_FINAL, message).hint(hints::UNDO).plan(id)
 }
 
 /// Artifacts were not listed or written.

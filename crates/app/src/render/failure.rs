@@ -10,7 +10,7 @@
 
 use domain::{
     ApplyState, AskReason, CallEnd, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES, Phase,
-    PlanState, RecoveryAction, ToolCall, WorkState,
+    PlanEvent, PlanState, RecoveryAction, ToolCall, WorkState,
 };
 use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, RAISED_SETTING, retained_dir_of};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn last_error(details: &PlanDetails) -> Option<&ErrorRecord> {
             | PlanState::Execute(WorkState::Errored)
             | PlanState::Apply(ApplyState::Errored)
     );
-    details.errors.last_failure().filter(|_| is_errored)
+    details.errors.last_failure().filter(|_| is_errored && !details.is_interrupted)
 }
 
 /// The error for programs; null if the plan is in no error state.
@@ -57,6 +57,9 @@ pub(super) fn error_lines(details: &PlanDetails, id: &str) -> String {
 pub fn failure_of(details: &PlanDetails, id: &str) -> Option<CommandError> {
     if details.owner_is_gone {
         return Some(interrupted_error(details, id));
+    }
+    if details.is_interrupted {
+        return Some(stopped_by_signal(details, id));
     }
     match details.plan.state {
         PlanState::Strategize(WorkState::Errored)
@@ -140,16 +143,46 @@ fn plan_error(details: &PlanDetails, id: &str) -> CommandError {
 }
 
 fn cancelled_error(details: &PlanDetails, id: &str) -> CommandError {
-    let message = format!("plan {id} was cancelled; its changes so far are stored, your files are untouched");
-    let failure = CommandError::new(&codes::CANCELLED, message);
-    match details.errors.last_failure().and_then(|last| retained_dir_of(&last.error)) {
-        None => failure.hint(hints::SEE_CHANGES).plan(id),
-        Some(dir) => failure
-            .line(format!(
-                "the changes of its last command could not be captured; its sandbox is retained in {dir}"
-            ))
-            .hint(hints::COPY_THEN_CLEAR),
+    let failure =
+        CommandError::new(&codes::CANCELLED, format!("plan {id} was cancelled; {}", left_words(details)));
+    if let Some(failure) = with_retained_sandbox(&failure, details) {
+        return failure.hint(hints::COPY_THEN_CLEAR);
     }
+    match details.net.is_empty() {
+        true => failure,
+        false => failure.hint(hints::TAKE_PART).hint(hints::CONTINUE_OR_DISCARD).plan(id),
+    }
+}
+
+/// The error of a plan that a signal interrupted.
+fn stopped_by_signal(details: &PlanDetails, id: &str) -> CommandError {
+    let phase = details.plan.state.phase();
+    let message = format!("plan {id} was interrupted in {phase}; {}", left_words(details));
+    let failure = CommandError::new(&codes::INTERRUPTED, message);
+    if let Some(failure) = with_retained_sandbox(&failure, details) {
+        return failure.hint(hints::RESUME_CAPTURES).plan(id);
+    }
+    let is_revisable = details.plan.state.next(PlanEvent::Revise).is_ok();
+    let failure = if is_revisable { failure.hint(hints::RESUME_OR_REVISE) } else { failure };
+    match details.net.is_empty() {
+        true => failure.plan(id),
+        false => failure.hint(hints::TAKE_PART).plan(id),
+    }
+}
+
+fn left_words(details: &PlanDetails) -> &'static str {
+    match details.net.is_empty() {
+        true => "it had changed nothing, your files are untouched",
+        false => "its changes so far are stored, your files are untouched",
+    }
+}
+
+/// Returns the failure of a plan whose last changes could not be captured; `None` if all are stored.
+fn with_retained_sandbox(failure: &CommandError, details: &PlanDetails) -> Option<CommandError> {
+    let dir = details.errors.last_failure().and_then(|last| retained_dir_of(&last.error))?;
+    let line =
+        format!("the changes of its last command could not be captured; its sandbox is retained in {dir}");
+    Some(failure.clone().line(line))
 }
 
 /// Nobody works on the plan, and it is not done.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use domain::{
     ApplyState, AskReason, ByteText, CommandLine, ErrorCategory, ErrorRecord, LimitReached, Phase, Plan,
-    PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
+    PlanEvent, PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
 };
 use engine::{PlanDetails, QueuePlace, retained_dir_of};
 use serde_json::{Value, json};
@@ -40,6 +40,18 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
     };
     if details.owner_is_gone {
         return vec![step("continue it", "resume"), step("stop it for good", "cancel")];
+    }
+    let partial = || NextStep {
+        why: "apply what it changed, as it is",
+        command: format!("agents apply {id} --partial"),
+    };
+    let has_part = !details.net.is_empty() && details.plan.state.next(PlanEvent::Accept).is_ok();
+    if details.is_interrupted {
+        let steps = [step("continue it", "resume")].into_iter();
+        return steps
+            .chain(has_part.then(|| step("see its changes", "diff")))
+            .chain(has_part.then(partial))
+            .collect();
     }
     match details.plan.state {
         PlanState::Strategize(WorkState::Queued) | PlanState::Execute(WorkState::Queued)
@@ -81,7 +93,8 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
                 },
                 None => step("try again", "resume"),
             };
-            vec![step("see why", "errors"), step("see its output", "logs"), try_again]
+            let steps = [step("see why", "errors"), step("see its output", "logs"), try_again].into_iter();
+            steps.chain(has_part.then(partial)).collect()
         }
         PlanState::Execute(WorkState::Complete) if details.validations.waits_for_trust() => {
             let trust = untrusted_root(details).map(trust_command);
@@ -110,7 +123,9 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
         PlanState::Apply(ApplyState::Applied) => vec![step("undo it", "undo")],
         PlanState::Strategize(WorkState::Cancelled)
         | PlanState::Execute(WorkState::Cancelled)
-        | PlanState::Apply(ApplyState::Cancelled) => vec![step("see its changes", "diff")],
+        | PlanState::Apply(ApplyState::Cancelled) => {
+            [step("see its changes", "diff")].into_iter().chain(has_part.then(partial)).collect()
+        }
     }
 }
 
@@ -366,7 +381,7 @@ pub fn after_undo(id: &str) -> String {
 
 /// Returns the step after a cancel that left changes.
 pub fn after_cancel(id: &str) -> String {
-    format!("see them with `agents plan diff {id}`")
+    format!("see them with `agents plan diff {id}`, have them with `agents apply {id} --partial`")
 }
 
 /// Returns the steps for a plan whose process is gone.

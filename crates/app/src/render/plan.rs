@@ -59,6 +59,7 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
         "plan_id": plan.id, "short_id": id, "title": plan.title, "batch": plan.spec.batch, "action": plan.spec.action, "command": details.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": details.owner_is_gone,
+        "interrupted": details.is_interrupted,
         "automation": plan.spec.automation.name,
         "queue": details.place.filter(|_| is_in_queue(details)).map(|place| json!({
             "slots": place.slots, "busy": place.busy, "before": place.before, "served": place.is_served,
@@ -353,6 +354,7 @@ fn check_time(details: &PlanDetails) -> String {
 fn work_word(work: WorkState, details: &PlanDetails) -> &'static str {
     match work {
         WorkState::Processing if details.owner_is_gone => "interrupted",
+        WorkState::Errored if details.is_interrupted => "interrupted",
         WorkState::Queued => "queued",
         WorkState::Processing => "running",
         WorkState::Complete => "done",

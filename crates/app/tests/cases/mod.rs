@@ -5,12 +5,12 @@
 //! `exact`, `external`, `file_parts`, `first_day`, `for_each`, `foreign_git`, `frozen_worker`, `gates`,
 //! `git_fails`, `graph`, `holes`, `home`, `hostile`, `interrupted_runs`, `invariants`, `late_writes`,
 //! `limits`, `man_and_completions`, `many`, `mcp`, `messages`, `model_context`, `model_faults`,
-//! `model_plans`, `model_world`, `models`, `moved_base`, `names`, `network`, `open_files`, `peers`,
-//! `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`, `recheck`, `refusals`,
-//! `review_screen`, `revise`, `scripted`, `secrets`, `servers`, `settings`, `signals`, `steps`,
-//! `store_faults`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`, `survive_plans`,
-//! `survive_top`, `terminal`, `tools`, `top`, `trust`, `usage`, `using_with`, `worker_keys`, `workers`,
-//! `writers`.
+//! `model_plans`, `model_world`, `models`, `moved_base`, `names`, `network`, `open_files`,
+//! `partial_work`, `peers`, `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`, `recheck`,
+//! `refusals`, `review_screen`, `revise`, `scripted`, `secrets`, `servers`, `settings`, `signals`,
+//! `steps`, `store_faults`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`,
+//! `survive_plans`, `survive_top`, `terminal`, `tools`, `top`, `trust`, `usage`, `using_with`,
+//! `worker_keys`, `workers`, `writers`.
 
 mod batches;
 mod capture_bounds;
@@ -54,6 +54,7 @@ mod moved_base;
 mod names;
 mod network;
 mod open_files;
+mod partial_work;
 mod plan_output;
 mod plans;
 mod policy;

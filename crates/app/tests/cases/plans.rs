@@ -268,7 +268,7 @@ fn what_happened_is_watched_to_its_end() {
 }
 
 #[test]
-fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
+fn ctrl_c_interrupts_cleanly_and_keeps_what_was_done() {
     let person = TestUser::new();
     let script = "echo half > f; echo started; exec sleep 600";
     let mut command =
@@ -280,7 +280,7 @@ fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
         if logs.exit == 0 && logs.data()["calls"][0]["stdout"] == "started\n" {
             break;
         }
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was cancelled");
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was interrupted");
     }
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -288,8 +288,9 @@ fn ctrl_c_cancels_cleanly_and_keeps_what_was_done() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(5), "{line}");
     let envelope: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!((&envelope["status"], &envelope["data"]["state"]), (&json!("cancelled"), &json!("cancelled")));
+    assert_eq!((&envelope["status"], &envelope["data"]["state"]), (&json!("cancelled"), &json!("errored")));
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "f\n");
+    assert_eq!(person.agents(&["plan", "cancel", "@last"]).exit, 0);
     let again = person.agents(&["plan", "cancel", "@last"]);
     assert!(again.exit == 0 && again.stdout.ends_with("was cancelled already\n"), "{again:?}");
     let said = person.json(&["plan", "apply", "@last", "--yes"]);

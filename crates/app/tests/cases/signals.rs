@@ -37,7 +37,7 @@ fn ended(mut child: Child) -> (Option<i32>, Value) {
 const HALF: &str = "echo half > f; (sleep 600 &); echo ready; sleep 600";
 
 #[test]
-fn a_polite_kill_cancels_cleanly_and_keeps_what_was_done() {
+fn a_polite_kill_interrupts_cleanly_and_keeps_what_was_done() {
     for (signal, reason) in
         [(Signal::TERM, "the program was told to end"), (Signal::HUP, "the terminal was closed")]
     {
@@ -45,9 +45,9 @@ fn a_polite_kill_cancels_cleanly_and_keeps_what_was_done() {
         let child = run(&person, HALF);
         send(&child, signal);
         let (exit, envelope) = ended(child);
-        assert_eq!((exit, &envelope["data"]["state"]), (Some(5), &json!("cancelled")), "{envelope}");
+        assert_eq!((exit, &envelope["data"]["state"]), (Some(5), &json!("errored")), "{envelope}");
         assert_eq!(alive(&person), 0, "{signal:?}");
-        assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
+        assert_eq!(person.json(&["plan", "status"]).data()["interrupted"], true);
         assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "f\n");
         let watched = person.agents(&["plan", "watch"]).stdout;
         assert!(watched.contains(&format!("cancel asked for: {reason}")), "{watched}");
@@ -55,7 +55,7 @@ fn a_polite_kill_cancels_cleanly_and_keeps_what_was_done() {
 }
 
 #[test]
-fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
+fn a_polite_kill_interrupts_what_execute_and_resume_work_on() {
     let person = TestUser::new();
     let id = person.json(&["plan", "use", "--", "sh", "-c", HALF]).data()["plan_id"].clone();
     let execute = person.command(&person.project(), &["plan", "execute", id.as_str().unwrap()]);
@@ -72,11 +72,11 @@ fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
     let mut child = working(&person, resume);
     // The first try has printed the word too, so only the second one's process tells that it runs.
     while alive(&person) == 0 {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was cancelled");
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was interrupted");
     }
     send(&child, Signal::TERM);
     assert_eq!(ended(child).0, Some(5));
-    assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
+    assert_eq!(person.json(&["plan", "status"]).data()["interrupted"], true);
     assert_eq!(alive(&person), 0);
 }
 

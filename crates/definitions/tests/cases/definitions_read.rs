@@ -203,6 +203,8 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         ("nodes: {a: {tool: read, with: {path: b, test: c}}}", "1:19", "has no argument `test`"),
         ("nodes: {a: {external: agent}}", "1:23", "takes a list"),
         ("nodes: {a: {external: [agent], stdin: x}}", "1:39", "use `prompt`"),
+        ("nodes: {a: {external: [agent], ok_exit: [1]}}", "1:41", "`ok_exit` is for `run`"),
+        ("nodes: {a: {run: [lint], ok_exit: [256]}}", "1:36", "255"),
         (
             "nodes: {a: {actor: other, repeat: {until: 'true', max: 2}}}",
             "1:27",

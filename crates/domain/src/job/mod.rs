@@ -108,6 +108,38 @@ pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
 /// plan is as it was.
 pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
 
+/// A signal that interrupts the work on a plan: Ctrl-C, a polite kill, or the end of the terminal. The plan
+/// has failed by it, and is not cancelled: it can be resumed and revised. An apply that has written nothing is
+/// withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanInterruption {
+    /// Ctrl-C.
+    CtrlC,
+    /// A polite kill.
+    Kill,
+    /// The terminal is gone.
+    HangUp,
+}
+
+impl PlanInterruption {
+    const ALL: [PlanInterruption; 3] =
+        [PlanInterruption::CtrlC, PlanInterruption::Kill, PlanInterruption::HangUp];
+
+    /// Returns the reason with which the job is asked to stop.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            PlanInterruption::CtrlC => "interrupted by the user",
+            PlanInterruption::Kill => "the program was told to end",
+            PlanInterruption::HangUp => "the terminal was closed",
+        }
+    }
+
+    /// Returns the interruption with this reason; `None` for any other cancel.
+    pub fn from_reason(reason: &str) -> Option<PlanInterruption> {
+        PlanInterruption::ALL.into_iter().find(|known| known.reason() == reason)
+    }
+}
+
 /// A request to stop the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     APPLY_WITHDRAWN, CancelRequest, Job, JobEvent, JobState, JobTransitionRejection, LOST_LEASES_MAX,
-    LeaseLost, STOPPED_TO_REPLAN,
+    LeaseLost, PlanInterruption, STOPPED_TO_REPLAN,
 };
 use crate::id::{BootId, Fence, WorkerId};
 use crate::plan::phase::Phase;
@@ -124,10 +124,16 @@ impl Job {
         self.cancel.as_ref().is_some_and(|cancel| cancel.reason == STOPPED_TO_REPLAN)
     }
 
-    /// Returns whether it is an apply that was withdrawn before it wrote anything.
+    /// Returns whether it is an apply that was withdrawn, or interrupted, before it wrote anything.
     pub fn is_withdrawn(&self) -> bool {
         let is_asked = self.cancel.as_ref().is_some_and(|cancel| cancel.reason == APPLY_WITHDRAWN);
-        is_asked && self.phase == Phase::Apply
+        (is_asked || self.interruption().is_some()) && self.phase == Phase::Apply
+    }
+
+    /// Returns the signal that interrupts it, or interrupted it; `None` if it was not asked to stop, or
+    /// cancelled for good.
+    pub fn interruption(&self) -> Option<PlanInterruption> {
+        self.cancel.as_ref().and_then(|cancel| PlanInterruption::from_reason(&cancel.reason))
     }
 
     fn check_owner(&self, fence: Fence) -> Result<(), JobTransitionRejection> {
@@ -206,9 +212,12 @@ impl Job {
         Ok(Job { sealed_at: Some(self.sealed_at.unwrap_or(now)), ..self.clone() })
     }
 
+    /// The first request counts, except that a cancel for good replaces an interruption.
     fn cancel_requested(&self, reason: &str, now: Ms) -> Job {
+        let is_replaced = self.interruption().is_some() && PlanInterruption::from_reason(reason).is_none();
         let first = || CancelRequest { at: now, reason: reason.to_owned() };
-        Job { cancel: Some(self.cancel.clone().unwrap_or_else(first)), ..self.clone() }
+        let earlier = self.cancel.clone().filter(|_| !is_replaced);
+        Job { cancel: Some(earlier.unwrap_or_else(first)), ..self.clone() }
     }
 
     fn failed(self, why: &str, now: Ms) -> Job {

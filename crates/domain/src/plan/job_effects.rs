@@ -30,6 +30,10 @@ pub fn follow(before: &Job, after: &Job, constrained: bool) -> Option<PlanEvent>
         (JobState::Queued | JobState::Running, JobState::Cancelled) if after.is_withdrawn() => {
             Some(PlanEvent::Withdraw)
         }
+        // It is over, and the plan can be resumed and revised.
+        (JobState::Queued | JobState::Running, JobState::Cancelled) if after.interruption().is_some() => {
+            Some(PlanEvent::Fail)
+        }
         (JobState::Queued | JobState::Running, JobState::Cancelled) => Some(PlanEvent::Cancel),
         (JobState::Queued, JobState::Queued | JobState::Succeeded | JobState::Failed)
         | (JobState::Running, JobState::Running)

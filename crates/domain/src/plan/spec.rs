@@ -148,6 +148,9 @@ pub struct CommandTask {
     /// The text of its standard input; a template if `expand` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// The exit statuses that count as success; only 0 if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ok_exit: Vec<u8>,
     /// True if the command may change files of the projects.
     #[serde(default = "yes")]
     pub writes: bool,
@@ -170,8 +173,17 @@ impl CommandTask {
             pass_env: Vec::new(),
             writable: Vec::new(),
             stdin: None,
+            ok_exit: Vec::new(),
             writes: true,
             expand: false,
+        }
+    }
+
+    /// Returns true if a command that exits with this status has succeeded.
+    pub fn is_ok_exit(&self, status: i32) -> bool {
+        match &self.ok_exit[..] {
+            [] => status == 0,
+            named => named.iter().any(|named| i32::from(*named) == status),
         }
     }
 

@@ -24,7 +24,7 @@ pub enum PlanEvent {
     Release,
     /// The phase is done.
     Complete,
-    /// The phase could not be done.
+    /// The phase could not be done, or was interrupted.
     Fail,
     /// A gate or a person lets it continue with the next phase.
     Advance,
@@ -87,14 +87,15 @@ const fn in_strategize(work: WorkState, event: PlanEvent) -> Option<PlanState> {
         (WorkState::Queued, E::Start) => Some(Strategize(WorkState::Processing)),
         (WorkState::Processing, E::Release) => Some(Strategize(WorkState::Queued)),
         (WorkState::Processing, E::Complete) => Some(Strategize(WorkState::Complete)),
-        (WorkState::Processing, E::Fail) => Some(Strategize(WorkState::Errored)),
+        // A queued one fails only by an interruption.
+        (WorkState::Queued | WorkState::Processing, E::Fail) => Some(Strategize(WorkState::Errored)),
         (WorkState::Complete, E::Advance) => Some(Execute(WorkState::Queued)),
         (WorkState::Errored, E::Retry) => Some(Strategize(WorkState::Queued)),
         (WorkState::Complete | WorkState::Errored, E::Revert) => Some(Strategize(WorkState::Queued)),
         (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
             Some(Strategize(WorkState::Cancelled))
         }
-        (WorkState::Queued, E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert)
+        (WorkState::Queued, E::Release | E::Complete | E::Advance | E::Retry | E::Revert)
         | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Revert)
         | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
         | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance)
@@ -123,7 +124,7 @@ const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
         (WorkState::Queued, E::Start) => Some(Execute(WorkState::Processing)),
         (WorkState::Processing, E::Release) => Some(Execute(WorkState::Queued)),
         (WorkState::Processing, E::Complete) => Some(Execute(WorkState::Complete)),
-        (WorkState::Processing, E::Fail) => Some(Execute(WorkState::Errored)),
+        (WorkState::Queued | WorkState::Processing, E::Fail) => Some(Execute(WorkState::Errored)),
         (WorkState::Complete, E::Advance) => Some(Apply(ApplyState::Queued)),
         (WorkState::Complete, E::Again)
         | (WorkState::Errored, E::Retry)
@@ -136,10 +137,7 @@ const fn in_execute(work: WorkState, event: PlanEvent) -> Option<PlanState> {
         (WorkState::Queued | WorkState::Processing | WorkState::Complete | WorkState::Errored, E::Cancel) => {
             Some(Execute(WorkState::Cancelled))
         }
-        (
-            WorkState::Queued,
-            E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Again | E::Revert,
-        )
+        (WorkState::Queued, E::Release | E::Complete | E::Advance | E::Retry | E::Again | E::Revert)
         | (WorkState::Processing, E::Start | E::Advance | E::Retry | E::Again | E::Revert)
         | (WorkState::Complete, E::Start | E::Release | E::Complete | E::Fail | E::Retry)
         | (WorkState::Errored, E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Again)

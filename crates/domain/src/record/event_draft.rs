@@ -145,7 +145,7 @@ pub fn job_queued(job: &Job) -> EventDraft {
 /// event.
 pub fn job_moved(before: &Job, after: &Job) -> Vec<EventDraft> {
     let mut told = Vec::new();
-    if let (None, Some(cancel)) = (&before.cancel, &after.cancel) {
+    if let Some(cancel) = after.cancel.as_ref().filter(|_| before.cancel != after.cancel) {
         told.push(bounded(EventKind::CancelRequested, json!({ "reason": cancel.reason })));
     }
     if before.state != after.state || before.fence != after.fence {

@@ -122,6 +122,7 @@ fn a_spec_with_every_field_reads_back() {
     let command = CommandTask {
         stdin: Some("{{prompt}}".to_owned()),
         allow_loopback: vec![8080],
+        ok_exit: vec![0, 1],
         writes: false,
         expand: true,
         ..CommandTask::new(CommandLine::Argv(vec!["codex".into()]))

@@ -7,9 +7,10 @@ use domain::*;
 
 use crate::sample::new_job;
 
-/// The 55 legal pairs of the 256, as the specification's rows say them.
+/// The 57 legal pairs of the 256, as the specification's rows say them.
 const LEGAL: &str = "\
 strategize/queued      start     strategize/processing
+strategize/queued      fail      strategize/errored
 strategize/queued      cancel    strategize/cancelled
 strategize/processing  release   strategize/queued
 strategize/processing  complete  strategize/complete
@@ -22,6 +23,7 @@ strategize/errored     retry     strategize/queued
 strategize/errored     revert    strategize/queued
 strategize/errored     cancel    strategize/cancelled
 execute/queued         start     execute/processing
+execute/queued         fail      execute/errored
 execute/queued         cancel    execute/cancelled
 execute/processing     release   execute/queued
 execute/processing     complete  execute/complete
@@ -79,7 +81,7 @@ fn every_pair_of_state_and_event_is_as_written() {
     }
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let written: BTreeSet<String> = LEGAL.lines().map(words).collect();
-    assert_eq!(written.len(), 55);
+    assert_eq!(written.len(), 57);
     assert_eq!(legal, written);
 }
 
@@ -177,6 +179,43 @@ fn a_plan_whose_apply_was_withdrawn_is_as_it_was() {
             assert_eq!(follow(&job, &ended, false), Some(expected), "{phase} {state}");
         }
     }
+}
+
+#[test]
+fn a_plan_that_is_interrupted_has_failed_and_its_apply_was_never_asked_for() {
+    let expected = [
+        (Phase::Strategize, PlanEvent::Fail),
+        (Phase::Execute, PlanEvent::Fail),
+        (Phase::Apply, PlanEvent::Withdraw),
+    ];
+    for (phase, expected) in expected {
+        for state in [JobState::Queued, JobState::Running] {
+            for interruption in [PlanInterruption::CtrlC, PlanInterruption::Kill, PlanInterruption::HangUp] {
+                let job = Job { state, ..Job::new(new_job(phase), Ms(1)) };
+                let asked =
+                    job.next(&JobEvent::Cancel { reason: interruption.reason().to_owned() }, Ms(2)).unwrap();
+                assert_eq!(asked.interruption(), Some(interruption));
+                let ended = Job { state: JobState::Cancelled, ..asked };
+                assert_eq!(follow(&job, &ended, false), Some(expected), "{phase} {state}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cancel_replaces_an_interruption_and_not_the_other_way_round() {
+    let running = Job { state: JobState::Running, ..Job::new(new_job(Phase::Execute), Ms(1)) };
+    let ask = |job: &Job, reason: &str, at| {
+        job.next(&JobEvent::Cancel { reason: reason.to_owned() }, Ms(at)).unwrap()
+    };
+    let both = |first: &str, second: &str| {
+        let job = ask(&ask(&running, first, 2), second, 3);
+        job.cancel.map(|cancel| (cancel.reason, cancel.at)).unwrap()
+    };
+    let ctrl_c = PlanInterruption::CtrlC.reason();
+    assert_eq!(both(ctrl_c, "for good"), ("for good".to_owned(), Ms(3)));
+    assert_eq!(both("for good", ctrl_c), ("for good".to_owned(), Ms(2)));
+    assert_eq!(both(ctrl_c, PlanInterruption::Kill.reason()), (ctrl_c.to_owned(), Ms(2)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Cancels a plan, whichever process runs it, and reports when nothing of it can happen any more.
+//! Cancels or interrupts a plan, whichever process runs it, and reports when nothing of it can happen any
+//! more.
 //!
 //! # Invariants
 //! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
@@ -9,13 +10,15 @@
 //!    owner just died waits for the user. A plan that was to be stopped to begin again does that. Without a
 //!    dead worker this costs one look at a directory. It never blocks the command: a cancel that cannot be
 //!    finished now is left as it was, and reported as interrupted.
+//! 5. A plan that is interrupted has failed: it can be resumed, revised, or applied in part. A cancel that
+//!    comes before the interruption is finished replaces it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{
-    APPLY_WITHDRAWN, CancelRequest, Initiator, Job, JobState, JobTransitionRejection, Phase, Plan, PlanEvent,
-    PlanId, PlanState, STOPPED_TO_REPLAN,
+    APPLY_WITHDRAWN, CancelRequest, GatePoint, Initiator, Job, JobState, JobTransitionRejection, Phase, Plan,
+    PlanEvent, PlanId, PlanInterruption, PlanState, STOPPED_TO_REPLAN,
 };
 use store::{JobStoreError, PlanStoreError, StoreError};
 use sync::primitives::lock;
@@ -24,6 +27,7 @@ use tokio::task::JoinHandle;
 use crate::engine::Engine;
 use crate::maintenance::retained_sandboxes::retained_dir_of;
 use crate::plan::execute::ExecuteError;
+use crate::plan::gates::NextAction;
 use crate::plan::transition::plan_move;
 use crate::query::details::store_error;
 use crate::run::ApplyAs;
@@ -154,6 +158,37 @@ impl Engine {
         }
     }
 
+    /// Interrupts the work on a plan and waits, as long as `wait`, until nothing of it can happen any more. A
+    /// plan that no process works on stays as it is.
+    ///
+    /// # Errors
+    /// Returns an error if its apply has begun to write, or if its owner does not answer.
+    pub async fn interrupt(
+        &self,
+        id: PlanId,
+        by: PlanInterruption,
+        wait: Duration,
+    ) -> Result<(), CancelError> {
+        let deadline = self.inner.clock.now().saturating_add(wait);
+        loop {
+            let plan = self.inner.store.plan(id).await?;
+            if let Some(job) = self.live_job(id).await? {
+                match self.end_job(&plan, &job, by.reason(), wait).await {
+                    Err(CancelError::Plan(PlanStoreError::Moved { .. })) => {}
+                    ended => return ended.map(drop),
+                }
+            } else {
+                let next = self.next_action(&plan).await?;
+                let is_at_rest = matches!(next, NextAction::Stop | NextAction::Pass(GatePoint::Apply));
+                if is_at_rest || self.inner.clock.now() >= deadline {
+                    return Ok(());
+                }
+            }
+            // It is between two phases: the process that works on it queues the next one at once.
+            tokio::time::sleep(LOOK_FIRST).await;
+        }
+    }
+
     async fn cancel_job(
         &self,
         plan: &Plan,
@@ -281,10 +316,11 @@ impl Engine {
         };
         let mut finished = Vec::new();
         for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
-            let is_finished = match reason.as_str() {
-                STOPPED_TO_REPLAN => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
-                APPLY_WITHDRAWN => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
-                _ => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            let is_finished = match (reason.as_str(), PlanInterruption::from_reason(&reason)) {
+                (STOPPED_TO_REPLAN, _) => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                (APPLY_WITHDRAWN, _) => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
+                (_, Some(by)) => self.interrupt(plan, by, FINISH_WAIT).await.is_ok(),
+                (_, None) => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
             };
             if is_finished {
                 finished.push(plan);

@@ -5,6 +5,7 @@ pub(crate) mod built_in_decisions;
 pub(crate) mod cancel;
 pub(crate) mod create;
 mod detach;
+pub(crate) mod discard;
 pub(crate) mod edit;
 pub(crate) mod execute;
 pub(crate) mod gates;

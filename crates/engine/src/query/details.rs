@@ -101,6 +101,8 @@ pub struct PlanDetails {
     pub gate: Option<GateStatus>,
     /// True if that job runs under a worker that is no more: it can be resumed or cancelled.
     pub owner_is_gone: bool,
+    /// True if a signal ended the work on it: it can be resumed or revised.
+    pub is_interrupted: bool,
     /// The sandbox of the present attempt.
     pub sandbox: Option<SandboxRecord>,
     /// The files that capture left out of the present attempt.
@@ -195,6 +197,7 @@ impl Engine {
             goes_on,
             gate,
             owner_is_gone,
+            is_interrupted: self.inner.is_interrupted(&plan).await?,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default(),
             sandbox,
             steps: steps_of(&calls, &entries, &runs),
@@ -268,6 +271,14 @@ impl Engine {
     pub(crate) async fn live_job(&self, plan: PlanId) -> Result<Option<Job>, StoreError> {
         let jobs = self.inner.store.jobs(Some(plan)).await.map_err(store_error)?;
         Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
+    }
+
+    /// Returns true if a signal ended the work on the plan: it can be resumed or revised.
+    ///
+    /// # Errors
+    /// Returns an error if the store failed.
+    pub async fn is_interrupted(&self, plan: &Plan) -> Result<bool, StoreError> {
+        self.inner.is_interrupted(plan).await
     }
 
     /// Returns true if the job runs under a worker that is no more, whatever its lease says.

@@ -37,6 +37,8 @@ pub struct PlanSummary {
     pub goes_on: bool,
     /// True if that job runs under a worker that is no more.
     pub owner_is_gone: bool,
+    /// True if a signal ended the work on it.
+    pub is_interrupted: bool,
     /// The present step; `None` while it does nothing.
     pub step: Option<CurrentStep>,
     /// The number of files that its present attempt changed.
@@ -111,7 +113,18 @@ impl PlanOverview {
             let goes_on = engine.goes_on(&plan, gate).await?;
             let place = job.as_ref().and_then(|job| inner.position_in_queue(job, &live_jobs, &served));
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));
-            seen.push(PlanSummary { plan, short, job, place, goes_on, owner_is_gone, step, files });
+            let is_interrupted = inner.is_interrupted(&plan).await?;
+            seen.push(PlanSummary {
+                plan,
+                short,
+                job,
+                place,
+                goes_on,
+                owner_is_gone,
+                is_interrupted,
+                step,
+                files,
+            });
         }
         let is_seen = |id: &PlanId| seen.iter().any(|summary: &PlanSummary| summary.plan.id == *id);
         self.known.retain(|id, _| is_seen(id));

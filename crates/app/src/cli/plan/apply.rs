@@ -268,7 +268,11 @@ fn agreed_to_part(
     plan: &NamedPlan,
     invocation: &Invocation,
 ) -> Result<bool, CommandError> {
-    let how = if details.plan.state.is_cancelled() { "was cancelled" } else { "failed" };
+    let how = match details.plan.state.is_cancelled() {
+        true => "was cancelled",
+        false if details.is_interrupted => "was interrupted",
+        false => "failed",
+    };
     if args.partial {
         return Ok(true);
     }

@@ -109,7 +109,8 @@ pub(super) async fn run(
 /// Returns the reason why a plan of a batch is left out; `None` if it is ready.
 fn obstacle(details: &PlanDetails, passed: bool) -> Option<&'static str> {
     let checks = &details.validations;
-    let words = state_words(&details.plan, !details.net.is_empty(), details.owner_is_gone);
+    let words =
+        state_words(&details.plan, !details.net.is_empty(), details.owner_is_gone || details.is_interrupted);
     match details.plan.state {
         PlanState::Execute(WorkState::Complete) if details.net.is_empty() => Some("no changes"),
         PlanState::Execute(WorkState::Complete) if !checks.failed.is_empty() => Some("check failed"),

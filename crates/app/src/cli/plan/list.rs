@@ -69,6 +69,7 @@ struct ListedPlan {
     row: PlanRow,
     short: String,
     words: &'static str,
+    owner_is_gone: bool,
     is_interrupted: bool,
 }
 
@@ -106,12 +107,15 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
     let shorts = engine.short_ids(&ids).await.map_err(|error| from_engine::store(&error))?;
     let mut listed = Vec::with_capacity(rows.len());
     for (row, short) in rows.into_iter().zip(shorts) {
-        // Only a running plan can be interrupted, so the facts of all others need not be gathered.
+        // Only of a running plan the process can be gone, so the facts of all others need not be gathered.
         let is_running = row.plan.state.word() == "processing";
         let named = NamedPlan { id: row.plan.id, short: short.clone() };
-        let is_interrupted = is_running && super::details(&engine, &named).await?.owner_is_gone;
+        let owner_is_gone = is_running && super::details(&engine, &named).await?.owner_is_gone;
+        let is_stopped =
+            engine.is_interrupted(&row.plan).await.map_err(|error| from_engine::store(&error))?;
+        let is_interrupted = owner_is_gone || is_stopped;
         let words = state_words(&row.plan, row.files > 0, is_interrupted);
-        listed.push(ListedPlan { row, short, words, is_interrupted });
+        listed.push(ListedPlan { row, short, words, owner_is_gone, is_interrupted });
     }
     let listed = together(listed);
     let shown = listed.len();
@@ -148,7 +152,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         let details = json!({
             "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
             "state": plan.state.word(), "status": one.words, "undone": plan.undone_at.is_some(),
-            "broken_off": one.is_interrupted, "batch": own, "project": projects.first(),
+            "broken_off": one.owner_is_gone, "interrupted": one.is_interrupted, "batch": own, "project": projects.first(),
             "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0),
             "created": crate::time::stamp(plan.created), "files": one.row.files,
         });

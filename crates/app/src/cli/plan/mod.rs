@@ -5,6 +5,7 @@ mod apply_batch;
 mod artifacts;
 pub(crate) mod cancel;
 pub(crate) mod diff;
+mod discard;
 mod editor;
 pub(super) mod errors;
 mod execute;
@@ -73,6 +74,8 @@ pub(super) enum PlanCommand {
     Undo(undo::UndoArgs),
     /// Stop a plan for good
     Cancel(cancel::CancelArgs),
+    /// Throw plans away, with the changes that they left
+    Discard(discard::DiscardArgs),
     /// Resume a plan that failed or was interrupted
     Resume(resume::ResumeArgs),
     /// Show the errors of a plan
@@ -103,6 +106,7 @@ impl PlanCommand {
             PlanCommand::Apply(_) => "plan apply",
             PlanCommand::Undo(_) => "plan undo",
             PlanCommand::Cancel(_) => "plan cancel",
+            PlanCommand::Discard(_) => "plan discard",
             PlanCommand::Resume(_) => "plan resume",
             PlanCommand::Errors(_) => "plan errors",
             PlanCommand::Gc(_) => "plan gc",
@@ -131,6 +135,7 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
         PlanCommand::Apply(args) => alone(apply::run(args, invocation)),
         PlanCommand::Undo(args) => alone(undo::run(args, invocation)),
         PlanCommand::Cancel(args) => alone(cancel::run(args, invocation)),
+        PlanCommand::Discard(args) => alone(discard::run(args, invocation)),
         PlanCommand::Resume(args) => alone(resume::run(args, invocation)),
         PlanCommand::Errors(args) => alone(errors::run(args, invocation)),
         PlanCommand::Gc(args) => alone(gc::run(args, invocation)),

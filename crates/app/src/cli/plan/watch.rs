@@ -172,7 +172,8 @@ fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) 
         let exit =
             render::failure::failure_of(details, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
-        let state = if details.owner_is_gone { "interrupted" } else { details.plan.state.word() };
+        let is_interrupted = details.owner_is_gone || details.is_interrupted;
+        let state = if is_interrupted { "interrupted" } else { details.plan.state.word() };
         table.row(vec![
             plan.short.clone(),
             details.plan.state.phase().to_string(),

@@ -190,7 +190,7 @@ fn row(plan_summary: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> To
 /// Returns the reason why the plan needs a person; `None` if it needs none.
 fn need(plan_summary: &PlanSummary) -> Option<Need> {
     match (&plan_summary.job, plan_summary.place) {
-        _ if plan_summary.owner_is_gone => Some(Need::GoOn),
+        _ if plan_summary.owner_is_gone || plan_summary.is_interrupted => Some(Need::GoOn),
         // Who made it has not started it, or went away.
         (Some(_), Some(QueuePlace { is_held: true, is_served: false, .. })) => Some(Need::Start),
         (Some(_), _) => None,
@@ -203,7 +203,7 @@ fn state(plan_summary: &PlanSummary) -> String {
     let plan = &plan_summary.plan;
     let word = match plan.state.word() {
         _ if plan.undone_at.is_some() => "undone",
-        _ if plan_summary.owner_is_gone => "interrupted",
+        _ if plan_summary.owner_is_gone || plan_summary.is_interrupted => "interrupted",
         "processing" => "running",
         word => word,
     };
@@ -399,6 +399,7 @@ fn row_json(row: &TopRow, seen: &OverviewSnapshot) -> Option<Value> {
         "plan_id": plan.id, "short_id": row.short, "title": plan.title, "projects": projects,
         "phase": plan.state.phase(), "state": plan.state.word(), "group": row.group.as_str(),
         "undone": plan.undone_at.is_some(), "broken_off": plan_summary.owner_is_gone,
+        "interrupted": plan_summary.is_interrupted,
         "needs": need(plan_summary).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,
         "job": plan_summary.job.as_ref().map(|job| job.id), "worker": plan_summary.job.as_ref().and_then(|job| job.worker),
         "queue": plan_summary.place.map(|place| json!({ "before": place.before, "served": place.is_served })),

@@ -27,8 +27,17 @@ fn plan(no: u128, title: &str, state: PlanState) -> Plan {
 fn plan_summary(no: u128, title: &str, state: PlanState) -> PlanSummary {
     let plan = plan(no, title, state);
     let (job, place, step) = (None, None, None);
-    let (goes_on, owner_is_gone) = (false, false);
-    PlanSummary { plan, short: format!("01JB3QK7X{no}"), job, place, goes_on, owner_is_gone, step, files: 0 }
+    PlanSummary {
+        plan,
+        short: format!("01JB3QK7X{no}"),
+        job,
+        place,
+        goes_on: false,
+        owner_is_gone: false,
+        is_interrupted: false,
+        step,
+        files: 0,
+    }
 }
 
 fn job(no: u128, is_running: bool) -> Job {

@@ -112,6 +112,9 @@ impl EngineInner {
                 if self.is_stopped_to_replan(plan).await? {
                     return Ok(Some(GateStatus { point: GatePoint::Replan, verdict: GateVerdict::Go }));
                 }
+                if self.is_interrupted(plan).await? {
+                    return Ok(None);
+                }
                 match self.wants_another_strategy(plan).await? {
                     None => None,
                     Some(_) => {
@@ -136,6 +139,19 @@ impl EngineInner {
     pub(crate) async fn is_stopped_to_replan(&self, plan: &Plan) -> Result<bool, StoreError> {
         let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.is_stopped_to_replan()))
+    }
+
+    /// Returns true if a signal ended the last work on the plan, and not an error.
+    pub(crate) async fn is_interrupted(&self, plan: &Plan) -> Result<bool, StoreError> {
+        let is_errored = matches!(
+            plan.state,
+            PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored)
+        );
+        if !is_errored {
+            return Ok(false);
+        }
+        let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
+        Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.interruption().is_some()))
     }
 
     /// Returns the error after which the recovery wants the plan to begin again, if that is the reason for

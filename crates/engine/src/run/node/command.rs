@@ -159,7 +159,17 @@ async fn access_of(node: &ActiveNode<'_>, writes: bool) -> Result<CallAccess, Ru
 }
 
 async fn run_command(node: &ActiveNode<'_>, task: &CommandTask) -> Result<NodeResult, RunError> {
-    let ran = command::run(&node.context, task_of(node, task).await?).await?;
+    let mut ran = command::run(&node.context, task_of(node, task).await?).await?;
+    let finished = &mut ran.finished;
+    match finished.exit() {
+        Some(0) if !task.is_ok_exit(0) => {
+            let wanted: Vec<String> = task.ok_exit.iter().map(ToString::to_string).collect();
+            let why = format!("`{}` exited with status 0, not {}", finished.shown(), wanted.join(" or "));
+            finished.judge(Err(why));
+        }
+        Some(status) if status != 0 && task.is_ok_exit(status) => finished.judge(Ok(())),
+        Some(_) | None => {}
+    }
     let finished = &ran.finished;
     let text = finished.text(node.engine);
     let failure = finished.failure().map(|message| (finished.category(), message));
