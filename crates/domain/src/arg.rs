@@ -1,4 +1,4 @@
-//! Arguments of an action: what they are declared to be, and what was given.
+//! Arguments of an action: their declarations, and the values that a user gives.
 //!
 //! # Invariants
 //! 1. A value that comes out of [`resolve`] is of its declared type and within its bounds, defaults included.

@@ -1,7 +1,7 @@
 //! Durations as people type them: `30s`, `10m`, `1h30m`.
 //!
 //! # Invariants
-//! 1. What [`format_seconds`] prints, [`seconds_in`] reads back as the same.
+//! 1. [`seconds_in`] reads a text that [`format_seconds`] printed back as the same duration.
 //! 2. No text is taken for a duration that it does not say in full, and none makes a function here panic.
 
 /// The units, the largest first, and how many seconds each has.

@@ -26,9 +26,10 @@ pub fn is_of_no_project(path: &RelPath) -> bool {
     path.as_bytes().split(|byte| *byte == b'/').any(is_name_of_no_project)
 }
 
-/// Returns whether a name is that of such a directory, here or on a file system that reads names otherwise:
-/// in any case, with blanks or dots at its end, with a stream, as a short name (NTFS), or with letters that
-/// are passed over (HFS+). Git refuses the same spellings of `.git` everywhere.
+/// Returns whether a name is that of such a directory, here or on a file system that reads names otherwise.
+/// Such a name may be in any case, with blanks or dots at its end, with a stream or as a short name (NTFS).
+/// It may also have letters that the file system skips (HFS+). Git refuses the same spellings of `.git`
+/// everywhere.
 ///
 /// ```
 /// use domain::is_name_of_no_project;

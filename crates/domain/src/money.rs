@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. No floating point: the typed amount is stored exactly.
-//! 2. What [`format_dollars`] prints, [`parse`] reads back as the same amount.
+//! 2. [`parse`] reads a text that [`format_dollars`] printed back as the same amount.
 
 /// A dollar, in millionths.
 const DOLLAR: u64 = 1_000_000;

@@ -122,8 +122,9 @@ pub fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or
-/// has no width. In prose those without width join letters and emoji, and stay.
+/// Returns whether a character in a name is not seen as it is. Such a character is obeyed by the terminal,
+/// ends a line or a paragraph, or has no width. In prose those without width join letters and emoji, and
+/// stay.
 pub fn is_unseen(character: char) -> bool {
     is_obeyed(character)
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')

@@ -7,9 +7,10 @@ const BEGINNING_MIN: usize = 3;
 /// Of so many letters one may be wrong.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if
-/// they are at most a third of it; else one that `word` is the beginning of; else the only one that has it as
-/// a whole word between `-`, `_`, `.` and `/`. Of equals the first.
+/// Returns the candidate that differs from `word` by the fewest letters changed, added, left out or swapped.
+/// They may be at most a third of `word`. If there is none, returns one that `word` is the beginning of. If
+/// there is none either, returns the only one that has it as a whole word between `-`, `_`, `.` and `/`. Of
+/// equals the first is returned.
 ///
 /// ```
 /// use domain::nearest;

@@ -26,8 +26,8 @@ pub fn first_bytes(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// The text if it has at most `head` and `tail` bytes together; else its beginning, one line with the number
-/// of bytes that are missing, and its end.
+/// Returns the text if it has at most `head` and `tail` bytes together. Otherwise returns its beginning, one
+/// line with the number of bytes that are missing, and its end.
 ///
 /// ```
 /// assert_eq!(domain::text::head_and_tail("äöü", 3, 2), "ä\n… 2 bytes left out …\nü");

@@ -1,4 +1,4 @@
-//! One file changed: what it was, what it became, by which call.
+//! One change of a file: its state before, its state after, and the call that changed it.
 //!
 //! # Invariants
 //! 1. The states before and after alone say what happened; names of tools play no part.

@@ -3,10 +3,10 @@
 //! # Invariants
 //! 1. Folding the entries is replaying them: applying the net changes to the state before the first entry
 //!    gives the state after the last. All `from` are emptied before any `path` is filled.
-//! 2. What ends as it began is no change, and a move to where it began is none either.
-//! 3. A change has a `from` only if its source was there at first and is gone in the end, and its target was
-//!    not there at first. Every other move is reported as a change at each of its two ends, so that nothing
-//!    that was overwritten on the way is forgotten.
+//! 2. A file that ends as it began has no change. A file that is moved away and back has none either.
+//! 3. A change has a `from` only if its source existed at first and is gone in the end. Its target must not
+//!    have existed at first. Every other move is reported as a change at each of its two ends, so that
+//!    nothing that was overwritten on the way is forgotten.
 //! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: they are
 //!    not reviewed. [`fold_all`] has them; code that writes files uses it.
 //!
@@ -25,7 +25,7 @@ use crate::path::RelPath;
 /// Separates these hashes from any other use of BLAKE3; a new encoding takes a new name.
 const CONTEXT: &str = "CleverAgents net changes, encoding 1";
 
-/// The difference at one path between the plan's base and its result. What diff, merge and apply work on.
+/// The difference at one path between the plan's base and its result. Diff, merge and apply work on these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetChange {
     /// The project of the path.
@@ -256,8 +256,8 @@ pub fn carriers<'a>(ends: impl Iterator<Item = PathChange<'a>> + Clone) -> BTree
     ends.enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
 }
 
-/// One hash of what the changes make of the tree: of the sorted (root, path, state after), where a moved file
-/// is also absent from where it was. How it came about, and by which calls, plays no part.
+/// One hash of the tree that the changes lead to: of the sorted (root, path, state after). A moved file is
+/// also absent from its old path. The order of the changes and the calls that made them play no part.
 pub fn net_hash(changes: &[NetChange]) -> Hash {
     let mut ends: BTreeSet<(RootIndex, &RelPath, Option<&FileState>)> = BTreeSet::new();
     for change in changes {

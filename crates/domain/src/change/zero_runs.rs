@@ -1,4 +1,4 @@
-//! Runs of zeros in bytes: what a sparse file leaves out.
+//! Runs of zeros in bytes, which a sparse file leaves out.
 
 /// The number of bytes that are looked at together: a block of most file systems.
 const BLOCK_BYTES: usize = 4096;

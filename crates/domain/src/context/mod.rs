@@ -1,5 +1,4 @@
-//! The words of the context pipeline: what is asked for, what is proposed, what is given and what is said of
-//! it.
+//! The types of the context pipeline: the request, the proposals, the answer and its receipt.
 //!
 //! | word | what it is |
 //! |---|---|
@@ -12,10 +11,10 @@
 //!
 //! # Invariants
 //! 1. All are values: none refers to anything that may change.
-//! 2. A strategy proposes places, never text: what is shown is read by one hand.
+//! 2. A strategy proposes places, never text. Only the pipeline reads the text that is shown.
 //!
 //! # Not here
-//! Finding, counting, packing and rendering: crate `context`. Whether a place exists.
+//! Finding, counting, packing and rendering, and the check that a place exists: crate `context`.
 
 mod budget;
 mod fragment;

@@ -1,4 +1,5 @@
-//! The receipt: what is in a context, what was left out and why, and which strategies had a part in it.
+//! The receipt of a context: the parts that it has, those that were left out and why, and the strategies that
+//! ran.
 //!
 //! # Invariants
 //! 1. Every registered strategy has exactly one line.

@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! 1. Neither the request nor the receipt has more than [`CONTEXT_JSON_BYTES_MAX`] bytes, whatever was asked
-//!    and found. Of a receipt the files that were left out go first, the least of them before the others;
-//!    what is counted stays.
-//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing.
-//!    Files that are in are counted among `included_more`, so that the tokens add up.
+//!    and found. If a receipt is too long, the files that were left out are cut first, the least of them
+//!    before the others. The counts remain.
+//! 2. A cut is reported at its place: `left_out` names the lists and how many of their lines are missing.
+//!    Included files that are cut are counted among `included_more`, so that the tokens add up.
 //!
 //! # Not here
-//! Storing it: the stores. Whether it may be stored: the claim of the plan's owner.
+//! Storing it: the stores. The right to store it: the claim of the plan's owner.
 
 use serde_json::{Map, Value, json};
 

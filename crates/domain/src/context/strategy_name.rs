@@ -55,7 +55,7 @@ impl Name {
         &self.0
     }
 
-    /// Stands for a strategy that could not say what it is called.
+    /// Returns the name for a strategy that does not report its own.
     pub fn unnamed() -> Self {
         Self("unnamed".into())
     }

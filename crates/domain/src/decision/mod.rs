@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Decisions of a plan are numbered from 1 without gaps. The first is the prompt, the only one without a
 //!    parent.
-//! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no
-//!    circles.
+//! 2. A parent, and every decision that another depends on, has a lower number. It was in force when the
+//!    other was taken. So there are no cycles.
 //! 3. Texts are bounded; what is longer is cut, and ends in `…`.
 //! 4. The name of a decision follows from its plan, its number and its time. No caller has to make one up,
 //!    and decisions that were stored before decisions had names have theirs too.
@@ -301,8 +301,8 @@ fn name(plan: PlanId, seq: u32, created: WallMs) -> DecisionId {
 
 /// One of several decisions that are recorded in one step.
 ///
-/// Their numbers are given in that step, and a user's guidance may come just before it: so they name
-/// each other by their places in the step, not by numbers, which are not known yet.
+/// Their numbers are given in that step, and a user's guidance may come just before it. So the numbers are
+/// not known yet, and the decisions name each other by their places in the step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepDecision {
     /// The decision. Its own parent and what it depends on are numbers, of decisions that were recorded

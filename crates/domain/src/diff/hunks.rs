@@ -3,8 +3,9 @@
 //! # Invariants
 //! 1. Numbers run from 1 without gaps, and the same change always has the same ones.
 //! 2. All hunks applied to `before` are `after`; none applied is `before`.
-//! 3. What cannot be taken in parts is one [`Whole`](HunkPart::Whole) hunk: a file created, deleted, without
-//!    lines, a link, a directory, another kind, a mode change alone, a move alone.
+//! 3. A change that cannot be taken in parts is one [`Whole`](HunkPart::Whole) hunk. Such changes are: a file
+//!    created, deleted or without lines; a link, a directory, another kind; a mode change alone, a move
+//!    alone.
 //! 4. A mode that changed along with lines is the last hunk, so that hunks of lines have the same numbers
 //!    with and without it. A move goes along with any hunk of its file.
 //!
@@ -133,7 +134,7 @@ pub fn apply_hunks(before: &[u8], after: &[u8], choice: &ChangeChoice) -> Vec<u8
             let kept = removed.iter().zip(line..).map(|(text, no)| (*text, !choice.is_taken(number, no)));
             let come = added.iter().zip(first_added..).map(|(text, no)| (*text, choice.is_taken(number, no)));
             if removed.len() == added.len() {
-                // Each new line stands where the old one did.
+                // Each new line is in the place of the old one.
                 let pairs = kept.zip(come).flat_map(|(old, new)| [old, new]);
                 push_chosen(&mut out, pairs);
             } else {

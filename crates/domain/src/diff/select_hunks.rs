@@ -1,7 +1,7 @@
 //! A change cut down to some of its hunks and lines.
 //!
 //! # Invariants
-//! What is left out stays as it was before; what is taken is as the plan made it.
+//! The parts that are left out stay as they were before. The parts that are taken are as the plan made them.
 
 use crate::change::file_state::FileState;
 use crate::change::net::NetChange;

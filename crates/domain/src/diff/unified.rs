@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. Applied by git to the state before, the patch gives the state after, as far as git stores it.
-//! 2. What git does not keep is in the patch all the same, where git passes over it: directories that were
-//!    made, removed or given another mode, and permission bits other than "may be run", in parentheses behind
-//!    git's own. A patch of nothing else says what changed, and is nothing that git could apply.
+//! 2. The patch also has the changes that git does not store, in places that git skips. These are directories
+//!    that were made, removed or given another mode. Permission bits other than "may be run" are in
+//!    parentheses after git's own. A patch of such changes alone shows what changed, but git cannot apply it.
 //! 3. A content without lines is named as differing, which git refuses to apply.
 //!
 //! # Not here

@@ -13,9 +13,9 @@
 //!    [`EXPR_CHARS_MAX`] long.
 //! 2. `==` and `!=` work on all values and are false and true across types. Ordering is for two numbers or
 //!    two texts, `in` for a list or a text; everything else is a [`TypeError`].
-//! 3. Where true or false is wanted, null counts as false and any other value is a [`TypeError`]. The right
-//!    side of `and` and `or` is not looked at when the left one decides.
-//! 4. What [`Expr`] prints is read back as an expression of the same meaning.
+//! 3. If true or false is wanted, null counts as false and any other value is a [`TypeError`]. The right side
+//!    of `and` and `or` is not looked at when the left one decides.
+//! 4. A printed [`Expr`] is read back as an expression of the same meaning.
 //!
 //! # Not here
 //! The values that exist: [`crate::template::Values`].

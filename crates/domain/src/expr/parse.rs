@@ -1,4 +1,4 @@
-//! Reads an expression, and says where it is none.
+//! Parses an expression, and reports the place of an error.
 
 use serde_json::{Number, Value};
 

@@ -84,8 +84,8 @@ impl Details {
     }
 }
 
-/// Adds a report: a new key is added, an equal value remains, another value makes a list of the different
-/// values, the newest last and at most [`DETAIL_VALUES_MAX`] of them.
+/// Adds a report. A new key is added, and an equal value remains. A different value is appended to the list
+/// of the key's values, of which the newest [`DETAIL_VALUES_MAX`] are retained.
 pub fn merge_detail(into: &mut Details, from: &Detail) {
     for (key, value) in from {
         into.add(key, value);

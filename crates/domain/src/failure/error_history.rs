@@ -3,11 +3,11 @@
 //! # Invariants
 //! 1. Everything recorded is retained or folded: `recorded() == records + folded`, and `seq` runs 1, 2, 3…
 //!    without gaps.
-//! 2. At most [`RECORDS_MAX`] records are retained, the newest; of errors that were handled inside their node
-//!    those that are left.
+//! 2. At most [`RECORDS_MAX`] records are retained, the newest. Errors that were handled inside their node
+//!    are folded first.
 //! 3. A retry is counted exactly when [`RecoveryAction::Retry`] was answered: per step for the newest
 //!    attempt, and per plan.
-//! 4. What was dealt with inside its node changes nothing but the record of it.
+//! 4. An error that was handled inside its node changes nothing but its own record.
 //! 5. The same id again, while its record is retained, is not counted again and gets the first answer.
 //!
 //! # Not here

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A [`NewError`] is bounded from the moment it is made: a message of at most 2 KiB, details of at most 16
 //!    KiB.
-//! 2. What was cut off says so: `…` ends the message, the key `…` counts the details that were left out.
+//! 2. A cut is marked: `…` ends the message, the key `…` counts the details that were left out.
 //!
 //! # Not here
 //! The action that follows ([`retry`]), and its storage

@@ -158,7 +158,7 @@ pub enum RecoveryAction {
     Revert,
     /// The plan stops, errored, until a person did something.
     Ask,
-    /// The plan stops, errored: going on as it is makes no sense.
+    /// The plan stops, errored: to continue as it is makes no sense.
     GiveUp,
     /// Nothing more: the model of the node has the error, and continues.
     Told,

@@ -1,11 +1,12 @@
 //! The claim rule: picks the job that a worker runs next.
 //!
 //! # Invariants
-//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner
-//!    died with a cancel pending: it is not run again, only brought to its end, and a cancel waits for no
-//!    slot. And except an apply that a process serves alone: a person waits for it, and it takes no time.
-//! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks
-//!    them; except to be cancelled, as above.
+//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner. There are two
+//!    exceptions. A job whose owner died with a cancel pending is only ended, not run again, and a cancel
+//!    waits for no slot. For an apply of the plan that a process serves alone, a person waits, and it takes
+//!    no time.
+//! 2. A held job is given only to a process that serves its plan alone. A job that wants keys is given to no
+//!    worker that lacks them. Both are given to any worker to be cancelled, as above.
 //! 3. Work that lost its owner goes before work that never began; among equals the lowest id goes first.
 
 use std::collections::BTreeSet;
@@ -30,16 +31,16 @@ pub struct ClaimRequest {
     pub concurrency_max: u32,
     /// Serve this plan only.
     pub only: Option<PlanId>,
-    /// The variables that it was started with. Who serves one plan only has what that needs, or says what it
-    /// lacks.
+    /// The variables that it was started with. A process that serves one plan only has the keys that the plan
+    /// needs, or reports the missing ones.
     pub variables: Arc<BTreeSet<String>>,
 }
 
-/// The job that the worker is to take, and the event that takes it; `None` if nothing is due or no slot is
-/// free.
+/// Returns the job that the worker is to take, and the event that takes it; `None` if nothing is due or no
+/// slot is free.
 ///
 /// `jobs` are all jobs of the store, in any order: those of other plans hold slots too. Taking over a job
-/// whose fourth owner died ends it, so the caller looks at the state it gets, and asks again when that is
+/// whose fourth owner died ends it. So the caller looks at the state it gets, and asks again if that is
 /// final.
 pub fn pick<'a>(
     jobs: impl IntoIterator<Item = &'a Job>,

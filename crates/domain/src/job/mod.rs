@@ -1,8 +1,8 @@
 //! A job, one phase of one plan, and the lease protocol by which exactly one worker owns it.
 //!
 //! # How it goes
-//! 1. A worker asks [`pick`] which job is its turn and applies the event it gets: the job is running under a
-//!    new fence.
+//! 1. A worker asks [`pick`] for the next job and applies the event it gets: the job is running under a new
+//!    fence.
 //! 2. It renews its lease by heartbeats and sends its fence with every write. A stale fence is refused.
 //! 3. It ends the job, or releases it. If it dies, its lease runs out and another worker takes over under the
 //!    next fence.
@@ -45,16 +45,17 @@ pub const LOST_LEASES_MAX: u8 = 3;
 /// The detail of an error of a plan whose workers died: how many of them.
 pub const LOST_LEASES: &str = "lost_leases";
 
-/// The `not_before` of a job that is held for the process that serves its plan: a command in the foreground,
-/// or one that a person will start. No worker that takes any plan claims it. Queuing it again for an earlier
-/// moment releases it.
+/// The `not_before` of a job that is held for the process that serves its plan. That process is a command in
+/// the foreground, or one that a person will start. No worker that takes any plan claims it. Queuing it again
+/// for an earlier moment releases it.
 pub const HELD: Ms = Ms(u64::MAX);
 
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
-    /// In by enqueue, and again when its owner releases it. A worker takes it out by claiming it once
-    /// `not_before` has come and a slot is free; anyone by cancelling it, which is acknowledged at once.
+    /// In by enqueue, and again when its owner releases it. A worker takes it out by claiming it, once
+    /// `not_before` has come and a slot is free. Anyone takes it out by cancelling it, which is acknowledged
+    /// at once.
     Queued,
     /// In by a claim. Its owner takes it out by succeeding, failing, acknowledging a cancel or releasing it.
     /// If the owner dies, a worker takes it over when the lease is dead, and it stays in. On the fourth death
@@ -170,7 +171,7 @@ impl NewJob {
     }
 
     /// Returns whether it waits for the workers only. A person waits for a job that is held, and an apply is
-    /// the end of work that was done: neither is refused because many others wait.
+    /// the end of finished work. So neither is refused because many others wait.
     pub fn is_left_to_workers(&self) -> bool {
         self.not_before != HELD && self.phase != Phase::Apply
     }

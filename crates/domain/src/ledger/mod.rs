@@ -10,15 +10,16 @@
 //! 1. A reserve never takes `used + reserved` of an account above its `max`; one that is refused changes no
 //!    account.
 //! 2. A spend is settled once. A repeated or late settlement changes nothing.
-//! 3. What is settled is at most what was reserved, so settling never takes an account above its `max`
-//!    either.
-//! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled
-//!    ones and of what was counted.
+//! 3. A spend is settled with at most the amount that was reserved, so settling never takes an account above
+//!    its `max` either.
+//! 4. `reserved` of an account is the sum of its spends that are not settled. `used` is the sum of the
+//!    settled ones and of all that was counted.
 //! 5. A spend whose owner is gone is settled by [`SpendSettlement::Assumed`] and marked so, because the
 //!    actual amount is unknown.
 //!
 //! # Not here
-//! Locks and rows: the caller makes reading, these functions and writing one atomic step. What things cost.
+//! Locks and rows: the caller makes reading, these functions and writing one atomic step. Prices: the crate
+//! `actors`.
 
 mod day;
 mod limits;

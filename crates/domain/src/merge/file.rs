@@ -6,16 +6,16 @@
 //! | changed | merge lines | `changed_deleted` | `both_created` | merge lines into b, a removed |
 //! | absent | `deleted_changed` | already there | write | `deleted_changed` |
 //!
-//! Mode and content are merged apart, each as a value first: what one side alone changed is taken, what both
-//! changed alike is taken once. Only a content that both changed differently needs its lines.
+//! Mode and content are merged separately, each as a value first. A change that only one side made is taken,
+//! and one that both made alike is taken once. Only a content that both changed differently needs its lines.
 //!
 //! # Invariants
 //! 1. Nothing is written over a file that is neither as the plan found it nor merged with what it is now.
-//! 2. A base that is not known is never merged upon.
+//! 2. If the base is not known, nothing is merged.
 //!
 //! # Not here
-//! [`ConflictKind::Linked`] and [`ConflictKind::Lines`]: the first takes a look at all changes together, the
-//! second at contents.
+//! [`ConflictKind::Linked`] and [`ConflictKind::Lines`]: the first depends on all changes together, the
+//! second on contents.
 
 use crate::change::Base;
 use crate::change::file_state::{FileState, Hash, Kind};

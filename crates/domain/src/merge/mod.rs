@@ -1,4 +1,4 @@
-//! Three-way merge: what the plan changed, into what is there now.
+//! Three-way merge of a plan's changes into the files as they are now.
 //!
 //! [`merge_file`] decides from states alone what happens to a file; where it says
 //! [`MergeLines`](FileMerge::MergeLines), [`merge`] does it on the contents. An undo is the same
@@ -6,11 +6,11 @@
 //!
 //! # Invariants
 //! 1. `merge(b, b, p)` is `p`; `merge(b, n, b)` and `merge(b, x, x)` change nothing.
-//! 2. Whether and what is merged does not depend on which side is called "now" and which "plan".
+//! 2. The result does not depend on which side is called "now" and which "plan".
 //! 3. Each line of a merged text is a line of `now` or of `plan`, whole: lines are never joined nor cut.
 //!
 //! # Not here
-//! Reading what is there, and writing what was decided: the journal.
+//! Reading the files, and writing the result: the journal.
 
 mod conflict;
 mod file;

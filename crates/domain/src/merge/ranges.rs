@@ -16,7 +16,7 @@ pub struct ReplacedLines {
     pub start: u32,
     /// The first line after them; `start` if nothing is replaced and lines are only put in.
     pub end: u32,
-    /// Tells what is put in their place from other texts.
+    /// Identifies the text that is put in their place.
     pub text: u64,
 }
 

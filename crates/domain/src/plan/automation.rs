@@ -4,7 +4,7 @@
 //! 1. Of two profiles that are joined the stricter one wins in each field: no profile loosens another.
 //! 2. [`verdict`] is the only rule of the gates. It depends on its arguments alone, so that commands and
 //!    workers come to the same answer.
-//! 3. A yes of a profile to applying is a yes to what was checked. A person's yes needs no check.
+//! 3. A profile that allows an apply allows it for checked changes only. A person's consent needs no check.
 //!
 //! # Not here
 //! The question at a gate, and the use of its answer: the engine. The storage of profiles: the settings.
@@ -24,7 +24,7 @@ pub struct Automation {
     pub execute: GateDecision,
     /// From the work to the user's files.
     pub apply: GateDecision,
-    /// Mending what checks found.
+    /// Repairing what checks found.
     pub fix: GateDecision,
     /// Back to a new strategy.
     pub replan: GateDecision,

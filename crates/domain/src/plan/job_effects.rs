@@ -11,7 +11,7 @@ use crate::job::{Job, JobState};
 /// Returns what the move of a job means for its plan; `None` if it means nothing, as a renewed lease or a
 /// takeover.
 ///
-/// `constrained` says that the job ended because a gate or a conflict stood in the way.
+/// `constrained` says that the job ended because a gate or a conflict blocked it.
 pub fn follow(before: &Job, after: &Job, constrained: bool) -> Option<PlanEvent> {
     match (before.state, after.state) {
         (JobState::Queued, JobState::Running) => Some(PlanEvent::Start),

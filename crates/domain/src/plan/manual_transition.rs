@@ -6,10 +6,10 @@
 //! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
 //! 3. The job that a move queues is one that the moved plan waits for.
 //! 4. A move that is asked for again is known by its job, and done once.
-//! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A
-//!    revert is always decided by a reversion, to which all decisions before it but the prompt give way.
+//! 5. A decision that comes with a move is recorded in its step, for the attempt and the phase that it leads
+//!    to. A revert always records a reversion, which supersedes all decisions before it but the prompt.
 //! 6. Changes that come with a move are recorded in its step, as one ended call of the attempt that it leads
-//!    to: a revision starts with the changes of the last attempt, a person rolls changes back or edits them.
+//!    to. A revision starts with the changes of the last attempt; a person rolls changes back or edits them.
 //! 7. A plan is not moved while an apply of it is sealed and has not ended. The process that writes the files
 //!    may be slow, or be taken for dead, and comes to an end all the same.
 //!

@@ -1,4 +1,4 @@
-//! A plan: one run of a command or an action on projects, from thought to the user's files.
+//! A plan: one run of a command or an action on projects, from its strategy to the user's files.
 //!
 //! # Where to look
 //! `state` has the states, `transitions` the one function that moves them, `spec` and `step` the request of
@@ -9,7 +9,7 @@
 //! 2. `version` grows by one with every move and every undo; `attempt` = 1 + reversions + times executed
 //!    again + revisions.
 //! 3. A plan is reverted at most [`REVERSIONS_MAX`] times.
-//! 4. What a plan was asked to do never changes after it was created.
+//! 4. The request of a plan never changes after it was created.
 //!
 //! # Not here
 //! The storage of plans, and the right to move them.
@@ -170,8 +170,8 @@ impl Plan {
         }
     }
 
-    /// A plan at its beginning, and the moves that take it to its first job: a plan whose strategy is known
-    /// when it is made has strategize behind it.
+    /// Returns a plan at its beginning, and the moves that take it to its first job. A plan whose strategy is
+    /// known when it is made skips strategize.
     pub fn made_for(new: NewPlan, phase: Phase, now: WallMs) -> (Plan, Vec<(Plan, PlanEvent)>) {
         let way: &[PlanEvent] = match phase {
             Phase::Execute => &[PlanEvent::Start, PlanEvent::Complete, PlanEvent::Advance],

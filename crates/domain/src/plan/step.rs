@@ -7,7 +7,7 @@
 //!    version name no needs: each comes after the one before it.
 //!
 //! # Not here
-//! When a step may begin ([`crate::plan::graph`]); what its templates and conditions mean
+//! The moment at which a step may begin ([`crate::plan::graph`]); the meaning of its templates and conditions
 //! ([`crate::template`], [`crate::expr`]).
 
 use serde::de::Error as _;
@@ -39,7 +39,7 @@ pub struct PlanStep {
     /// A condition; when it does not hold the step is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
-    /// Its end, in seconds. What a command says itself goes before.
+    /// Its time limit, in seconds. A limit that the command itself has takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
     /// The limit of retries after a failure. `None`: a transient failure is retried as often as the settings

@@ -1,9 +1,9 @@
 //! The times at which the phases of a plan began and ended, read from its events.
 //!
 //! # Invariants
-//! 1. A phase counts as worked on exactly while the plan is `processing`: waiting for a worker, for a gate or
-//!    for a person is no part of it, also not between two tries.
-//! 2. The moves are the only source: nothing else is stored about times, so nothing can say otherwise.
+//! 1. A phase counts as worked on exactly while the plan is `processing`. The time in which it waits for a
+//!    worker, a gate, a person or the next try does not count.
+//! 2. The moves are the only source: nothing else is stored about times, so nothing can contradict them.
 //!
 //! # Not here
 //! Undoing an apply, which moves no phase: [`Plan::undone_at`](crate::Plan::undone_at).

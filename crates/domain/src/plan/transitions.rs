@@ -3,9 +3,9 @@
 //! # Invariants
 //! 1. `applied` is final: no event leaves it. `cancelled` is final for the run; the changes that it left
 //!    can be continued ([`PlanEvent::Revise`]) or taken as they are ([`PlanEvent::Accept`]).
-//! 2. The ways back are [`PlanEvent::Revert`], to the beginning of strategize; [`PlanEvent::Revise`], to
-//!    a new attempt of execute on top of the changes so far; and [`PlanEvent::Withdraw`], by which an
-//!    apply that wrote nothing has never been asked for.
+//! 2. Three events lead back. [`PlanEvent::Revert`] leads to the beginning of strategize.
+//!    [`PlanEvent::Revise`] leads to a new attempt of execute on top of the changes so far.
+//!    [`PlanEvent::Withdraw`] removes the request for an apply that wrote nothing.
 //!
 //! # Not here
 //! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan)

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. A step that changes nothing, asked again or refused, has no event.
-//! 2. The events of one step are in this order: the cancel that was asked for, the changesets that ended, the
-//!    job, the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first
+//! 2. The events of one step are in this order: the requested cancel, the changesets that ended, the job, the
+//!    plan, its decisions, its next job. When a plan is made, the order is: the plan, its prompt, its first
 //!    job. A node begins before its first call and is settled after its last.
 
 use serde_json::{Value, json};

@@ -8,12 +8,12 @@
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
-//! 2. Every write of an owner shows its claim, and is refused unless the job runs under that very fence:
-//!    check and write are one call, so nothing can come between.
-//! 3. No open changeset and no running call outlives its owner: success closes what is still open; release,
-//!    takeover, failure and cancel interrupt it; in the same step that moves the job. A call that is still
-//!    running then is cancelled. What the owner had reserved and not settled is settled with it, as if all of
-//!    it had been spent.
+//! 2. Every write of an owner shows its claim, and is refused unless the job runs under that very fence.
+//!    Check and write are one call, so nothing can come between.
+//! 3. No open changeset and no running call outlives its owner. In the step that moves the job, success
+//!    closes the open changesets; release, takeover, failure and cancel interrupt them. A call that is still
+//!    running then is cancelled. Amounts that the owner had reserved and not settled are settled as if all
+//!    had been spent.
 //! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while
 //!    one runs.
 //! 5. The events of a step are recorded in that step, numbered from 1 without gaps. Jobs may run for a plan

@@ -1,4 +1,4 @@
-//! A node's run: how one node of an actor's graph ended, and what it left for those that need it.
+//! A node's run: the end of one node of an actor's graph, and its output for the nodes that need it.
 //!
 //! # Invariants
 //! 1. Of one plan there is at most one run for an attempt, a phase and a path. It is written when the node
@@ -8,7 +8,7 @@
 //! 3. `text` has at most [`NODE_TEXT_BYTES_MAX`] bytes: its head and its tail.
 //!
 //! # Not here
-//! When a node may begin ([`crate::plan::graph`]), and how its text is bounded.
+//! The moment at which a node may begin ([`crate::plan::graph`]), and the bounding of its text.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ impl PlanRecord {
         Ok(())
     }
 
-    /// Tells that a node of the owner waits.
+    /// Records that a node of the owner waits.
     ///
     /// # Errors
     /// Returns an error if the claim is not the owner's.

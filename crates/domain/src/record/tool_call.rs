@@ -1,4 +1,4 @@
-//! A tool call: what was asked, what was really done, how it ended.
+//! A tool call: the request, the action that was really taken, and its end.
 //!
 //! # Invariants
 //! 1. A call's number is given by the store when it is admitted, rising from 1 within its attempt.

@@ -1,4 +1,4 @@
-//! A text without the sequences that a terminal obeys: a secret that they split is whole there.
+//! Removes the sequences that a terminal obeys from a text, so that a secret that they split is whole again.
 
 use super::spans::SecretSpan;
 

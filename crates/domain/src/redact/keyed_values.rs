@@ -1,10 +1,10 @@
 //! Literals under keys that say that they are secret, in data: JSON, YAML, TOML, `.env` and their like.
 //!
-//! Text is not parsed: it may be a part of a file, a diff, or broken. A key is looked for, and what follows
-//! it is read as the value would be written in any of these languages: in quotes, bare, as a block, a list.
+//! Text is not parsed: it may be a part of a file, a diff, or broken. A key is looked for, and the text after
+//! it is read as a value of any of these languages. The value may be in quotes, bare, a block or a list.
 //!
 //! # Not here
-//! Values below a map below such a key: each key in it speaks for itself.
+//! Values in a map below such a key: each is judged by its own key.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Values that are known to be secret, in the forms in which they show up; and their prints, by which a
-//! process that has only the prints finds them.
+//! Values that are known to be secret, in the forms in which they appear, and their prints. A process that
+//! has only the prints finds the values by them.
 //!
 //! # Prints
 //! A print is the length of a form, a rolling hash of it and a keyed hash. A text is read once for each

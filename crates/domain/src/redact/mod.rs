@@ -1,10 +1,11 @@
-//! Secrets are not shown. Each is replaced by a mark, and a mark is replaced by its secret again when the
-//! text is written back to the file that has it.
+//! Redaction: replaces each secret in a text by a mark. When the text is written back to the file that has
+//! the secret, the mark is replaced by the secret again.
 //!
-//! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
-//! passwords in URLs and on command lines), known values, also in base64, hexadecimal digits and
-//! addresses, and, where text is data or a script and not a program, literals under keys that say that they
-//! are secret. Escape sequences within a secret do not hide it.
+//! Three kinds of secrets are found. The first are shapes that nothing else has: private keys, provider
+//! tokens, JWTs, `Authorization` values, passwords in URLs and on command lines. The second are known values,
+//! also in base64, hexadecimal digits and addresses. The third are literals under keys that say that they are
+//! secret, if the text is data or a script and not a program. Escape sequences within a secret do not hide
+//! it.
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.

@@ -1,8 +1,8 @@
 //! Passwords and tokens in scripts, pages and notes: literals behind a word that says that they are secret.
 //!
-//! Such a text is not data: the same words are names of variables, fields and functions there. So only a
-//! literal counts that is in quotes, in an element, or alone behind a colon or an equals sign, and that looks
-//! like a password.
+//! Such a text is not data: the same words are names of variables, fields and functions there. So a literal
+//! counts only if it looks like a password. It must also be in quotes, in an element, or alone behind a colon
+//! or an equals sign.
 
 use super::mark::SecretKind;
 use super::patterns::{SECRET_WORDS, is_password};

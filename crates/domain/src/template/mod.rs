@@ -4,8 +4,8 @@
 //! `nodes.survey.text`.
 //!
 //! # Invariants
-//! 1. One pass: a value is put in as it is, whatever it holds.
-//! 2. What [`Template`] prints is read back as the same template.
+//! 1. One pass: a value is inserted as it is, even if it holds `{{`.
+//! 2. A printed [`Template`] is read back as the same template.
 //! 3. A value is never taken for an option. A word of an argv that begins with a placeholder and becomes one
 //!    that begins with `-` is refused, unless `--` comes before it.
 //!

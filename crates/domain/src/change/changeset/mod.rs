@@ -7,7 +7,7 @@
 //!    is taken only together with its entry.
 //! 3. A closed changeset never changes again; it has a digest exactly when it is not open.
 //! 4. Every operation may be asked for again: the answer is that of the first time.
-//! 5. The active set holds the open ones only; what is closed costs later calls no more than a look-up by id.
+//! 5. The active set holds the open ones only. A closed one costs later calls no more than a look-up by id.
 //!
 //! # Not here
 //! The right to write: [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
@@ -363,7 +363,7 @@ impl Changesets {
         })
     }
 
-    /// Takes back what was recorded into `id` since `taken` numbers were taken.
+    /// Removes the changes that were recorded into `id` since `taken` numbers were taken.
     fn take_back(&mut self, id: ChangesetId, taken: u64, answers: &[(ChangeId, RecordedChange)]) {
         for (change, _) in answers.iter().filter(|(_, recorded)| recorded.no > taken) {
             self.recorded.remove(change);

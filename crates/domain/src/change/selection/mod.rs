@@ -2,12 +2,13 @@
 //! `--take`.
 //!
 //! A word is a path, a directory, a hunk's address `path#n`, lines of a hunk `path#n:2-4`, or a glob;
-//! `project:` may come before each. A moved file answers to its old path too. A word's first reading that
-//! fits anything counts, in that order, so that a file really named `a#1` or `[id].ts` can be addressed.
+//! `project:` may come before each. A moved file is also found by its old path. The readings of a word are
+//! tried in that order, and the first that matches anything counts. So a file really named `a#1` or `[id].ts`
+//! can be addressed.
 //!
 //! # Invariants
-//! 1. A word that fits nothing is an error, never an empty choice.
-//! 2. What is rejected is left out, whatever else names it. Without `--only` all the rest is taken.
+//! 1. A word that matches nothing is an error, never an empty choice.
+//! 2. A rejected part is left out, even if another word names it. Without `--only` all the rest is taken.
 //! 3. The answer has one item for each change, in their order.
 //!
 //! # Not here
@@ -135,7 +136,8 @@ pub struct ChangeSelection {
 }
 
 impl ChangeSelection {
-    /// Reads the words. Which reading of each counts is seen when it meets the changes.
+    /// Reads the words. The reading of each that counts is chosen later, when it is compared with the
+    /// changes.
     pub fn parse(
         only: &[String],
         reject: &[String],

@@ -1,4 +1,4 @@
-//! The graph of an actor: which steps can begin, which never will, and how it ends.
+//! The graph of an actor: decides which steps can begin, which never will, and how the actor ends.
 //!
 //! Edges are stored at their target as `needs`. Steps whose needs are settled run concurrently; one with
 //! several needs is a join. A nested actor is a step `ID` that does nothing itself ([`NodeKind::Actor`]) and
@@ -6,17 +6,16 @@
 //!
 //! # Invariants
 //! 1. A graph has no cycle, so every run of it ends.
-//! 2. What is next depends on the states of the steps alone. Asking again, or in another process, gives the
+//! 2. The next steps depend on the states of the steps alone. Asking again, or in another process, gives the
 //!    same answer.
-//! 3. A step is settled once, and what [`PlanGraph::next`] settles, it settles with everything that follows
-//!    from it.
+//! 3. A step is settled once. [`PlanGraph::next`] settles a step together with all that follow from it.
 //! 4. A failure is handled iff a step that needs the failed one says `on: failure` or `on: always`, which is
 //!    known before anything runs. One that is not handled cancels the rest of its actor, and then the actor
 //!    has failed.
 //!
 //! # Not here
-//! Conditions (`if`): who starts a ready step looks at its condition and settles it as skipped. Running
-//! anything.
+//! Conditions (`if`): the caller that starts a ready step looks at its condition, and settles it as skipped
+//! if that is false. Running anything: the engine.
 
 mod order;
 
