@@ -6,25 +6,26 @@ use sync::Effect;
 
 use crate::{JobStoreError, StoreError};
 
-/// Keeps applies and undos.
+/// Stores applies and undos.
 #[async_trait]
 pub trait ApplyStore: Send + Sync {
-    /// Seals the owner's job and keeps the apply as sealed, in one step: from here on no cancel is accepted.
+    /// Seals the owner's job and stores the apply as sealed, in one step: from here on no cancel is accepted.
     ///
     /// Refused as [`JobStore::seal`](crate::JobStore::seal) is. The same id again answers as the first time,
     /// as long as it has not ended; one that ended, or is another apply, is `ApplyTaken`.
     async fn seal_apply(&self, effect: &Effect, claim: &Claim, new: NewApply) -> Result<(), JobStoreError>;
 
-    /// Keeps an undo, or an apply of a plan that was undone, as sealed; such a one is no job of the plan's.
-    /// The same id again does no more.
+    /// Stores an undo, or an apply of a plan that was undone, as sealed. Neither is a job of the plan. The
+    /// same id again changes nothing.
     async fn begin_apply(&self, new: NewApply) -> Result<(), StoreError>;
 
-    /// Ends an apply, once; asked again, or of an unknown one, it does nothing and says false.
+    /// Ends an apply, once. Returns false and does nothing if it has ended already, or is not known.
     ///
-    /// The holder of the journal's lock calls this, owner or not: the owner may be dead. In the same step
-    /// - `Applied` of an apply ends the plan's sealed job as succeeded and moves the plan to applied (or
-    ///   clears its `undone_at`, when it is applied already; or brings it there from errored, when its job
-    ///   was given up meanwhile); of an undo sets `undone_at`;
+    /// The holder of the journal's lock calls this, owner or not: the owner may be dead. The end has these
+    /// effects in the same step:
+    /// - `Applied` of an apply ends the plan's sealed job as succeeded and moves the plan to applied. It does
+    ///   so from errored too, if the job was given up meanwhile. If the plan is applied already, it clears
+    ///   its `undone_at`. `Applied` of an undo sets `undone_at`;
     /// - `RolledBack` of an apply ends the sealed job as failed and constrains the plan with the reasons;
     /// - `NeverBegan` breaks the seal, so that the job can be released or cancelled; not while another apply
     ///   of the plan is sealed.

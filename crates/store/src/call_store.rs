@@ -37,15 +37,16 @@ pub struct CallOutcome {
     pub changes: Vec<NewChange>,
     /// The contents that changes and outputs name, as far as they are not stored yet.
     pub contents: Vec<StagedContent>,
-    /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes) keeps
-    /// them.
+    /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes)
+    /// stores them.
     pub settles: Vec<NodeRun>,
 }
 
-/// Keeps tool calls, and which sandboxes they ran in.
+/// Stores tool calls, and the sandboxes that they ran in.
 #[async_trait]
 pub trait CallStore: Send + Sync {
-    /// Admits a call: gives it its number and keeps it as running. Asked again, it is another call.
+    /// Admits a call: gives it its number and stores it as running. The same request again admits another
+    /// call.
     async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError>;
 
     /// Ends a call: its end, its changes and their contents, the nodes that it settles, all or none. Asked
@@ -61,7 +62,7 @@ pub trait CallStore: Send + Sync {
     /// The calls of a plan in order of attempt and number; none for an unknown plan.
     async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError>;
 
-    /// Keeps that a sandbox was opened; the same plan and attempt again replaces the record.
+    /// Records that a sandbox was opened. The same plan and attempt again replaces the record.
     async fn sandbox_opened(
         &self,
         effect: &Effect,

@@ -58,10 +58,10 @@ pub struct ChangedPlan {
     pub footprint: Option<Vec<u8>>,
 }
 
-/// Keeps the changesets of plans.
+/// Stores the changesets of plans.
 ///
-/// The open changesets of a plan are in the store, not in a separate list, so that "start" and "becomes
-/// visible", and "which is the latest" and "record into it", are one step each.
+/// The open changesets of a plan are in the store, not in a separate list. So a changeset is visible in the
+/// step that starts it, and one step finds the latest and records into it.
 #[async_trait]
 pub trait ChangesetStore: Send + Sync {
     /// Starts a changeset, open and visible when this returns. The same id again is the same changeset.

@@ -1,14 +1,15 @@
-//! The port for consents: a user's yes, once, to what a project's files run and ask for.
+//! The port for consents: the user allows, once, the commands that a project's files run and the access that
+//! they ask for.
 //!
 //! # Invariants
-//! 1. A yes is to one content at one place: the same file elsewhere, or another content there, has none.
+//! 1. A consent is to one content at one place. The same file elsewhere, or another content there, has none.
 //! 2. It belongs to no plan, and stays when plans are forgotten, until the user revokes it.
 
 use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// Keeps what the user consented to.
+/// Stores the consents of the user.
 #[async_trait]
 pub trait ConsentStore: Send + Sync {
     /// Returns whether the user said yes to the content with this digest in the project at `root`, as bytes

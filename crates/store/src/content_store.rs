@@ -3,7 +3,7 @@
 //! Small ones are stored in the database and are written with the call that made them; large ones are files,
 //! written while they are hashed. So none has to fit into memory, and none is stored by halves.
 //!
-//! These calls block: a caller on an asynchronous thread makes room first.
+//! These calls block: an asynchronous caller runs them on a thread that may block.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct StagedContent {
 /// The file of a large content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFile {
-    /// Its name. What it names is never written again; a collection removes the name.
+    /// Its name. The named file is never written again; a collection removes the name.
     pub path: PathBuf,
     /// True if its bytes are known to be on disk.
     pub is_synced: bool,
@@ -60,7 +60,7 @@ pub struct ReclaimedSpace {
     pub kept_because: Option<String>,
 }
 
-/// Keeps contents.
+/// Stores contents.
 pub trait ContentStore: Send + Sync {
     /// Reads to the end.
     ///
@@ -80,10 +80,10 @@ pub trait ContentStore: Send + Sync {
     /// The store failed.
     fn content_file(&self, hash: &Hash) -> io::Result<Option<StoredFile>>;
 
-    /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run`
-    /// only counts. A large content that is not named yet stays if it was staged less than [`STAGED_KEPT`]
-    /// ago, or since the oldest job that runs was begun. A command may take longer than that, and names what
-    /// it found only at its end.
+    /// Finds and removes, in one step, the contents that no entry, no call and no context names; with
+    /// `dry_run` only counts them. A large content that is not named yet stays if it was staged less than
+    /// [`STAGED_KEPT`] ago. It also stays if it was staged after the oldest running job began. A command may
+    /// run longer than that, and names its contents only at its end.
     ///
     /// # Errors
     /// The store failed.
@@ -103,8 +103,8 @@ pub trait ContentStore: Send + Sync {
     fn give_back(&self) -> io::Result<ReclaimedSpace>;
 }
 
-/// Returns the moment after which a staged content may still be named: by a caller that stages and names at
-/// once, or by a job that runs, of which the oldest was begun at `oldest`.
+/// Returns the moment since which a staged content may still be named. A caller that stages and names at once
+/// may name it, or a running job, of which the oldest began at `oldest`.
 pub(crate) fn waits_since(now: Ms, oldest: Option<Ms>) -> Ms {
     let kept = Ms(now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX)));
     // One moment before: what was staged in the same moment waits too.

@@ -12,7 +12,7 @@ use sync::Effect;
 use crate::StoreError;
 use crate::content_store::StagedContent;
 
-/// Keeps contexts.
+/// Stores contexts.
 #[async_trait]
 pub trait ContextStore: Send + Sync {
     /// Stores a context with its text, and records the event. A second call does no more.

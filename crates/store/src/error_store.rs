@@ -5,7 +5,7 @@ use domain::{Claim, ErrorHistory, NewError, PlanId, RecoveryAdvice, RecoveryPoli
 
 use crate::StoreError;
 
-/// Keeps the error histories of plans.
+/// Stores the error histories of plans.
 ///
 /// Recording demands no [`Effect`](sync::Effect): an error is the account of an effect that ended, and has to
 /// be stored also while the gate is closing. The claim still fences it.

@@ -95,7 +95,7 @@ pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
     job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
 }
 
-/// Keeps the jobs, and decides who runs them.
+/// Stores the jobs, and decides which worker runs each.
 ///
 /// The store reads its own clock: with several machines on one store, theirs do not agree.
 #[async_trait]

@@ -66,7 +66,7 @@ impl From<ReserveError> for LedgerStoreError {
     }
 }
 
-/// Keeps accounts and spends.
+/// Stores accounts and spends.
 ///
 /// An account begins with the limit that its plan was made with
 /// ([`PlanSpec::limit`](domain::PlanSpec::limit)). Every step that takes a job from its owner (takeover,

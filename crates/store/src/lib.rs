@@ -8,18 +8,18 @@
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
 //! 2. Every write of a plan shows a claim, and a stale one is refused with `LeaseLost` in that same step.
-//! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller,
-//!    ends and releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by
-//!    its lease. Only a call that is admitted and a decision that is recorded have no such id: asked for
-//!    again, they are others.
+//! 3. Every write can be repeated after an unknown outcome. A write that names an id made by the caller, an
+//!    end and a release answer as the first time. A repeated heartbeat or seal changes nothing. A claim whose
+//!    outcome is unknown ends with its lease. Only the admission of a call and the record of a decision have
+//!    no such id: repeated, they make another one.
 //! 4. Writes that are effects of a plan demand an [`Effect`](sync::Effect) or a [`Finisher`](sync::Finisher):
 //!    code that forgot the gate does not compile.
-//! 5. An event is recorded in the step in which it happened: a plan's events have no gaps and retell its
+//! 5. An event is recorded in the step in which it happened: a plan's events have no gaps and agree with its
 //!    rows.
 //!
 //! # Not here
-//! Rules: what a write does is decided in `domain`, and every store runs the same functions. Policy, retries
-//! and waiting: the engine's.
+//! Rules: `domain` decides the effect of a write, and every store runs the same functions. Policy, retries
+//! and waiting: the engine.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The port for locks: taken by one atomic step, renewed, released by their holder only.
 //!
-//! The names say `lock`, since a job is released and a claim is taken by the same store.
+//! The names of the methods say `lock`, because the same store also takes claims and releases jobs.
 
 use async_trait::async_trait;
 use domain::{Lock, LockHeld, LockRequest};
@@ -11,7 +11,7 @@ use crate::StoreError;
 /// The reason why a lock was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockStoreError {
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error(transparent)]
     Held(#[from] LockHeld),
     /// The store said no.
@@ -19,7 +19,7 @@ pub enum LockStoreError {
     Store(#[from] StoreError),
 }
 
-/// Keeps locks.
+/// Stores locks.
 #[async_trait]
 pub trait LockStore: Send + Sync {
     /// Takes a lock whose lease is over, or that no process held before.

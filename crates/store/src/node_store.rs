@@ -13,12 +13,12 @@ use sync::Effect;
 use crate::StoreError;
 use crate::call_store::CallAuthority;
 
-/// Keeps how nodes ended.
+/// Stores the ends of nodes.
 #[async_trait]
 pub trait NodeStore: Send + Sync {
-    /// Keeps how nodes ended that have no call to end with: skipped, cancelled before they began, answered by
-    /// a model alone. All or none; a run of the same attempt, phase and path takes the place of an earlier
-    /// one. Asked again, it does no more.
+    /// Stores the ends of nodes that do not end with a call: skipped, cancelled before they began, answered
+    /// by a model alone. All are stored, or none. A run replaces an earlier one of the same attempt, phase
+    /// and path. The same request again changes nothing.
     async fn settle_nodes(
         &self,
         by: CallAuthority<'_>,

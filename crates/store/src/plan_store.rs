@@ -23,7 +23,7 @@ pub enum PlanStoreError {
         /// The one that was asked for.
         plan: PlanId,
     },
-    /// Somebody moved it since it was looked at.
+    /// Another process moved it since the caller looked at it.
     #[error("plan {} has moved to {} in the meantime", plan.id, plan.state)]
     Moved {
         /// The present plan.
@@ -167,11 +167,11 @@ pub struct FinishedPlans {
     pub applies: Vec<ApplyId>,
 }
 
-/// Keeps plans, their decisions and what happened to them.
+/// Stores plans, their decisions and their events.
 ///
-/// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. What
-/// is here are the moves that no job makes. Every call that changes something writes the [`EventRecord`]s
-/// that tell of it in the same step.
+/// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. Here
+/// are the moves that no job makes. Every call that changes something writes the [`EventRecord`]s of the
+/// change in the same step.
 #[async_trait]
 pub trait PlanStore: Send + Sync {
     /// Makes a plan with its first decisions (the prompt before all others) and queues its first job, in one

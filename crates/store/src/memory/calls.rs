@@ -26,7 +26,7 @@ impl CallStore for MemoryStore {
         let finished = FinishedCall { attempt, no, end, changeset, changes, settles };
         Ok(self.write(claim, |plan| {
             let recorded = plan.end_call(claim, finished, now)?;
-            // Whoever collects waits for the plan's lock, so these are named before they can be missed.
+            // A collection waits for the plan's lock, so these are named before it can remove them.
             lock(&self.contents).keep(contents);
             Ok::<_, domain::RecordError>(recorded)
         })?)

@@ -1,9 +1,9 @@
 //! Contents in memory: one map from hash to bytes.
 //!
 //! # Invariants
-//! A large content that was staged is retained for an hour, whatever is collected meanwhile. Also if it is
-//! named by then: another caller may have staged the same, and wait to name it when the first has forgotten
-//! it.
+//! A large content that was staged is retained for an hour, also by collections in that time. This holds even
+//! if it is named by then. Another caller may have staged the same content, and name it only after the first
+//! one has forgotten it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
@@ -25,7 +25,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Keeps what was staged, now that it has been named.
+    /// Stores staged contents, which have been named now.
     pub(super) fn keep(&mut self, staged: Vec<StagedContent>) {
         for StagedContent { hash, bytes, .. } in staged {
             if let Some(bytes) = bytes {

@@ -1,10 +1,11 @@
-//! Copies of what the store holds: what the simulation looks at, and puts back after a loss of power.
+//! Copies of all that the store holds. The simulation looks at them, and puts them back after a loss of
+//! power.
 //!
 //! # Invariants
 //! A plan is copied, and all of a copy put back, in one step.
 //!
 //! # Not here
-//! Contents: nothing that is put back names any.
+//! Contents: no row that is put back names one.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! Jobs in memory: every call looks at all of them, which is slow and cannot be wrong.
+//! Jobs in memory. Every call looks at all of them, which is slow, and simple enough to be surely right.
 
 use std::time::Duration;
 

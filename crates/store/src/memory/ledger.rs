@@ -38,7 +38,7 @@ fn reserve(plans: &mut Plans, days: &mut Days, claim: &Claim, new: NewSpend) -> 
     Ok(spend)
 }
 
-/// Keeps what a plan that is forgotten spent on its days.
+/// Adds the amounts that a forgotten plan spent to the accounts of their days.
 pub(super) fn keep_days(days: &mut Days, record: &PlanRecord) {
     for spend in record.spending().spends() {
         if let Some(day) = spend.day {

@@ -1,7 +1,7 @@
 //! The in-memory store: the pure rules of `domain` in one critical section per call.
 //!
-//! It keeps nothing beyond the process. It is what the tests, the model checker and the simulation run on,
-//! and the measure for the other stores: all pass one conformance suite.
+//! It stores nothing beyond the life of the process. The tests, the model checker and the simulation run on
+//! it. It is the reference for the other stores: all pass one conformance suite.
 //!
 //! # Where to look
 //! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contexts`, `contents`, `ledger`,
@@ -10,9 +10,9 @@
 //! # Invariants
 //! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits
 //!    inside.
-//! 2. Contents have a lock of their own, and so have the accounts of days; each may be taken inside the first
-//!    and never around it. The locks that are rows have one more, and so have the consents; these are never
-//!    taken together with another.
+//! 2. Contents have a lock of their own, and so have the accounts of days. Each may be taken while the first
+//!    is held, never before it. The rows of [`LockStore`](crate::LockStore) have one more, and so have the
+//!    consents; these are never taken together with another.
 //! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on
 //!    it.
 //! 4. Wall time is the clock's.
@@ -47,7 +47,7 @@ use contents::Contents;
 pub use image::MemoryImage;
 use ledger::Days;
 
-/// Keeps everything in memory.
+/// Stores everything in memory.
 ///
 /// ```
 /// use std::sync::Arc;

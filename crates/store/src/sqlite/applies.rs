@@ -1,4 +1,4 @@
-//! Applies in SQLite: sealed with the job, ended with all that this means for job and plan.
+//! Applies in SQLite: sealed with the job, ended with all its effects on job and plan.
 
 use async_trait::async_trait;
 use domain::record::event_draft;
@@ -78,7 +78,7 @@ fn seal(tx: &Tx<'_>, claim: &Claim, new: NewApply, at: WriteTime) -> Result<(), 
         return Err(JobTransitionRejection::from(LeaseLost { job: claim.job, fence: claim.fence }).into());
     }
     let seal = JobEvent::Seal { fence: claim.fence };
-    // Whether the owner may seal at all comes first.
+    // The first check is that the owner may seal at all.
     kept.job.next(&seal, at.now)?;
     if find(tx, new.id)?.is_some_and(|(_, known)| !known.is_sealed_as(&new)) {
         return Err(JobTransitionRejection::ApplyTaken { apply: new.id }.into());

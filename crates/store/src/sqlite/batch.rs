@@ -4,7 +4,7 @@
 //! 1. A batch is committed whole or not at all, and the writer learns which.
 //! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable
 //!    write. Such a commit makes all earlier ones durable too, because they are before it in the same log.
-//! 3. Files of contents that a batch promises to keep are on the disk before its commit.
+//! 3. Files of contents that a batch refers to are on the disk before its commit.
 //!
 //! # Not here
 //! The choice of the writes that share a batch, and the order of the answers: the writer's business.
@@ -80,7 +80,7 @@ impl BatchCommitter for Batches {
     /// Moves what the log holds into the database, as far as no reader needs it there.
     fn checkpoint(&mut self) {
         if let Some(connection) = self.connection.as_ref().filter(|_| self.has_unmoved) {
-            // It is a convenience: SQLite does the same when the log has grown, or is opened anew.
+            // It is a convenience: SQLite does the same when the log has grown, or is opened again.
             let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
         self.has_unmoved = false;

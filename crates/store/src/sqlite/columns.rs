@@ -1,12 +1,12 @@
 //! Conversions between values and columns.
 //!
-//! Names that people meet (plans, jobs, changesets, applies, workers) are ULIDs as text, so that the file can
-//! be read with any SQLite shell and a plan can be looked up by the beginning of its name. Names that no user
+//! Names that people see (plans, jobs, changesets, applies, workers) are ULIDs as text. So the file can be
+//! read with any SQLite shell, and a plan can be looked up by the beginning of its name. Names that no user
 //! types (changes and errors, the many ones) are 16 bytes, in the same order. Within the file, rows refer to
 //! each other by small integers.
 //!
 //! # Invariants
-//! 1. What is written is read back as the same value.
+//! 1. A value that is written is read back as the same value.
 //! 2. Counts and times beyond 2⁶³ are stored as the largest integer and read back as the largest value. They
 //!    are moments that never come, and still compare so.
 

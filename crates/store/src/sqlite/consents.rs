@@ -15,7 +15,7 @@ impl ConsentStore for SqliteStore {
 
     async fn consent(&self, root: &[u8], digest: &str) -> Result<(), StoreError> {
         let (at, root, digest) = (self.moment(), root.to_vec(), digest.to_owned());
-        // When the user first said yes is what is kept.
+        // The time of the first consent is retained.
         let keep = "INSERT INTO consents VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
         self.write(FOR_POWER, move |tx| tx.run(keep, (root, digest, wall(at.wall))).map(drop)).await
     }

@@ -15,8 +15,8 @@
 //! # Invariants
 //! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer.
 //!    Nothing is remembered between two of them, since other processes write too.
-//! 2. What was answered with `Ok` survives `kill -9`; what the specification calls durable survives a loss of
-//!    power.
+//! 2. A write that was answered with `Ok` survives `kill -9`. A write that the specification calls durable
+//!    survives a loss of power.
 //! 3. The clocks are read before a write is queued, so a lease is never longer than its worker believes.
 //!
 //! # Not here
@@ -69,7 +69,8 @@ pub struct SqliteOptions {
     pub wall: fn() -> WallMs,
 }
 
-/// Keeps everything in a data directory: `agents.db`, and `contents/` for what is too large for it.
+/// Stores everything in a data directory: `agents.db`, and `contents/` for contents that are too large for
+/// it.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Nodes in SQLite.
 //!
 //! # Invariants
-//! 1. A run is one row, written once; one that is known as it is changes nothing and has no event.
+//! 1. A run is one row, written once. Writing the same run again changes nothing and has no event.
 
 use async_trait::async_trait;
 use domain::record::event_draft;

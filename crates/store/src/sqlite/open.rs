@@ -174,8 +174,8 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     wait_when_busy(&mut connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    // Without this a statement is compiled anew whenever a value is bound that might matter to a partial
-    // index: four times the work for each entry.
+    // Without this a statement is compiled again whenever a bound value might matter to a partial index. That
+    // is four times the work for each entry.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(match role {
         Role::Reader => "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; PRAGMA query_only=ON;",

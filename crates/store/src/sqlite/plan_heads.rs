@@ -32,7 +32,7 @@ pub(super) fn find_or_make(tx: &Tx<'_>, plan: PlanId) -> Result<PlanHead, StoreE
     })
 }
 
-/// Tells what happened to a plan, if it was made.
+/// Records an event of a plan, if the plan was made.
 pub(super) fn tell(
     tx: &Tx<'_>,
     head: PlanHead,

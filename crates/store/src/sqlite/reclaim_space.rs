@@ -1,15 +1,15 @@
 //! Gives the space back that deleted rows left in the database file.
 //!
-//! `plan gc` asks for it. A file that this version makes knows where its pages belong (`auto_vacuum`), so that
-//! free ones are moved to its end and cut off, in several short writes. A file of an older version is
+//! `plan gc` asks for it. A file that this version makes records where its pages belong (`auto_vacuum`). So
+//! free pages are moved to its end and cut off, in several short writes. A file of an older version is
 //! rewritten once (`VACUUM`), if enough of it is free.
 //!
 //! # Invariants
 //! 1. Rewriting is one transaction of SQLite: a process that is killed in the middle of it leaves the file as
 //!    it was.
 //! 2. Of all processes one rewrites at a time, under the lock that making and migrating take.
-//! 3. It is not begun without the disk space for a second copy of what is stored, nor while it would keep
-//!    plans that run from their heartbeats.
+//! 3. It begins only if the disk has space for a second copy of all stored rows. It does not begin while it
+//!    would block the heartbeats of running plans.
 
 use std::fs::{self, File};
 use std::io;

@@ -38,9 +38,9 @@ CREATE INDEX plans_batch ON plans(CASE WHEN json_valid(spec) THEN spec ->> '$.ba
     WHERE (CASE WHEN json_valid(spec) THEN spec ->> '$.batch' END) IS NOT NULL;
 ";
 
-/// The plans that changed something, and of each what a forecast needs, if it was made: of `attempt`, and of
-/// so many entries as the plan had then. The row is made with the first entry; a plan that came to its end
-/// keeps only the number.
+/// The plans that changed something, and the footprint of each, if it was computed. It is that of `attempt`,
+/// and of the number of entries that the plan had then. The row is made with the first entry. Of a plan that
+/// came to its end it has only the number.
 const STEP_9: &str = "
 CREATE TABLE footprints (
     head INTEGER PRIMARY KEY REFERENCES plan_heads(no) ON DELETE CASCADE,
@@ -141,9 +141,9 @@ UPDATE spends SET actual = 0, assumed = 1 WHERE kind = 'time' AND actual IS NULL
 UPDATE plan_accounts SET reserved = 0 WHERE kind = 'time';
 ";
 
-/// `plan_heads`: a row for each plan of which anything is stored, with the numbers given so far, so that a
-/// number and the row that gets it are one write. `plans` is separate, because a job may be queued for a plan
-/// that is stored elsewhere.
+/// `plan_heads`: a row for each plan of which anything is stored, with the numbers given so far. So a number
+/// and the row that gets it are one write. `plans` is separate, because a job may be queued for a plan that
+/// is stored elsewhere.
 const STEP_1: &str = "
 CREATE TABLE plan_heads (
     no INTEGER PRIMARY KEY,

@@ -1,12 +1,12 @@
 //! A transaction as the ports see it: statements that are prepared once, and errors in the store's words.
 //!
 //! # Invariants
-//! 1. Every statement of every port goes through a [`Tx`], so none of SQLite's errors goes unnoticed: even
-//!    when a port turned it into another answer, [`Tx::trouble`] still reports it to the writer.
+//! 1. Every statement of every port goes through a [`Tx`], so no error of SQLite goes unnoticed. Even if a
+//!    port turned it into another answer, [`Tx::trouble`] still reports it to the writer.
 //! 2. A port never begins, commits or undoes anything itself.
 //!
 //! # Not here
-//! The begin and end of a transaction: the writer's and the readers' business.
+//! The begin and end of a transaction: `writer` and `readers`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -32,7 +32,7 @@ pub(super) enum CallStart {
     Call,
 }
 
-/// Keeps a call that begins.
+/// Stores a call that begins.
 pub(super) fn keep_begun(
     tx: &Tx<'_>,
     head: PlanHead,

@@ -1,9 +1,9 @@
-//! The footprints of plans: what a forecast needs, in one piece each.
+//! The footprints of plans: for each plan one record with all that a forecast of conflicts needs.
 //!
 //! # Invariants
 //! 1. A footprint of another attempt, or of fewer entries, is returned as none.
-//! 2. Plans that changed nothing, or came to their end, are not looked at: the triggers of `schema` keep the
-//!    list.
+//! 2. Plans that changed nothing, or came to their end, are not looked at: the triggers of `schema` maintain
+//!    the list.
 
 use std::collections::BTreeMap;
 

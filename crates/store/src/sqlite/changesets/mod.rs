@@ -1,4 +1,4 @@
-//! Changesets in SQLite: an entry costs what it costs, however many there are.
+//! Changesets in SQLite: the cost of an entry does not grow with the number of entries.
 //!
 //! # Invariants
 //! 1. Recording reads no other entry than one of the same name, and takes its two numbers by the writes that

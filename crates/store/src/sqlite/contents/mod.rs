@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! 1. Under a hash is that content or nothing: never half of it.
-//! 2. Collecting finds out and removes within one transaction, and staging writes its row in one: whichever
-//!    comes first, no content that was staged is removed before it is named.
+//! 2. A collection finds and removes contents within one transaction, and staging writes its row in one. So
+//!    no staged content is removed before it is named, in either order.
 
 mod files;
 
@@ -32,7 +32,7 @@ pub(super) use files::ContentFiles;
 /// waits for it.
 const AHEAD_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Keeps what was staged, now that it has been named.
+/// Stores staged contents, which have been named now.
 pub(super) fn keep(tx: &Tx<'_>, staged: &StagedContent) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO contents (hash, size, bytes) VALUES (?1, ?2, ?3)
@@ -108,7 +108,7 @@ fn collect(
         }
         tx.run("DELETE FROM contents WHERE hash = ?1", [hash.as_bytes()])?;
         if is_file {
-            // Within the transaction: until it ends nobody can stage the same content anew.
+            // Within the transaction: until it ends no process can stage the same content again.
             files.remove(&hash).map_err(|error| files::said(&error))?;
         }
     }

@@ -1,9 +1,9 @@
-//! Jobs in SQLite: who waits, who runs, who may write.
+//! Jobs in SQLite: their queue, their owners, and the check of the fence.
 //!
 //! # Invariants
-//! 1. Every move is [`Job::next`] between a read and a write of one transaction, and does what
-//!    [`PlanRecord`](domain::PlanRecord) does: changesets and calls that lost their owner end, the plan
-//!    follows, events of both are recorded.
+//! 1. Every move is [`Job::next`] between a read and a write of one transaction. It has the effects that it
+//!    has in [`PlanRecord`](domain::PlanRecord). Changesets and calls that lost their owner end, the plan
+//!    follows, and the events of both are recorded.
 //! 2. A claim looks at queued and running jobs only, by their indexes: jobs that have ended cost nothing.
 
 mod port;

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. The accounts of a spend change in the transaction that reserves or settles it; it is read first and its
 //!    rules are those of [`domain::ledger`].
-//! 2. The account of a plan goes with the plan, that of a day stays.
+//! 2. The account of a plan is removed with the plan; that of a day stays.
 
 mod queries;
 

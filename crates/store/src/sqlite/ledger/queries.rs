@@ -91,7 +91,7 @@ pub(super) fn insert(tx: &Tx<'_>, head: PlanHead, spend: &Spend) -> Result<(), S
     Ok(())
 }
 
-/// Keeps how a spend was settled.
+/// Stores the settlement of a spend.
 pub(super) fn save(tx: &Tx<'_>, head: PlanHead, spend: &Spend) -> Result<(), StoreError> {
     tx.run(
         "UPDATE spends SET actual = ?3, assumed = ?4 WHERE head = ?1 AND id = ?2",

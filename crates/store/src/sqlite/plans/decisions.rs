@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A number is given in the transaction that uses it, and one that is refused rolls the transaction back.
 //!    So there are no gaps, and no count without its rows.
-//! 2. A decision that rests upon nothing but the prompt costs no look at the others.
+//! 2. A decision that depends on the prompt alone is stored without reading the others.
 
 use domain::record::event_draft;
 use domain::{Claim, Decision, NewDecision, PlanId, StepDecision, TransitionDecisions};
@@ -54,7 +54,7 @@ pub(super) fn add_guidance(
     decide_one(tx, head, id, new, at)
 }
 
-/// Keeps what is decided with a move by hand, and lets those before it give way.
+/// Stores the decision that comes with a manual move, and supersedes those before it.
 pub(super) fn keep_by_hand(
     tx: &Tx<'_>,
     head: PlanHead,

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Every move is a pure function of `domain` between a read and a write of one transaction.
-//! 2. Forgetting a plan forgets, by the foreign keys, all that hangs below its row.
+//! 2. Forgetting a plan removes, by the foreign keys, all rows that refer to it.
 
 mod decisions;
 mod port;

@@ -189,7 +189,7 @@ pub(super) fn count_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<usize, Sto
         return tx.the(of_batch, (batch, root, phase, state), |row| count(row, 0));
     }
     match (phase, state, root) {
-        // An index alone tells.
+        // An index alone has the answer.
         (None, None, None) => tx.the("SELECT count(*) FROM plans", [], |row| count(row, 0)),
         (None, None, Some(root)) => {
             tx.the("SELECT count(*) FROM plan_projects WHERE root = ?1", [root], |row| count(row, 0))

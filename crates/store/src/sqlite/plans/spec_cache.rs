@@ -1,5 +1,5 @@
-//! Specs that were read lately. A plan is looked at many times while it is worked on, its spec hardly ever
-//! changes, and of all that is stored of a plan it takes longest to read.
+//! A cache of the specs that were read lately. A plan is read many times while it is worked on, and its spec
+//! hardly ever changes. The spec takes longer to read than all else that is stored of a plan.
 //!
 //! # Invariants
 //! 1. A spec is found by its text alone, so the answer is the one that another read of the text would give.

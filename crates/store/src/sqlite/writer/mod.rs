@@ -1,4 +1,5 @@
-//! The one writer of this process: takes what is ready, writes it in one transaction, then answers.
+//! The one writer of this process: takes the writes that are ready, commits them in one transaction, then
+//! answers.
 //!
 //! # How it goes
 //! 1. A port [submits](StoreWriter::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels)
@@ -6,7 +7,7 @@
 //! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more. One
 //!    write alone goes at once, many share one commit.
 //! 3. Each write runs in a savepoint: one that is refused, fails or panics is undone alone.
-//! 4. After the commit, and only then, everybody is answered.
+//! 4. After the commit, and only then, all callers are answered.
 //!
 //! # Invariants
 //! 1. No caller gets `Ok` for a write that is not committed; one durable write makes its whole batch durable.
@@ -163,7 +164,7 @@ where
             // Also one that was refused: the refusal may rest on what its neighbours wrote.
             Err(error) => Err(error.into()),
         };
-        // Whoever no longer waits does not need it.
+        // A caller that no longer waits does not need it.
         let _ = self.asker.send(answer);
     }
 }
@@ -242,7 +243,7 @@ impl<C: BatchCommitter> Drop for StoreWriter<C> {
     fn drop(&mut self) {
         self.close();
         if let Some(thread) = lock(&self.thread).take() {
-            // It contains the panics of all writes; of its own there is nobody left to tell.
+            // It contains the panics of all writes; its own has no caller left to report to.
             let _ = thread.join();
         }
     }

@@ -44,7 +44,7 @@ impl WriterBench {
         Box::pin(self.writer.submit(terms, act))
     }
 
-    /// Keeps the writer from going on until the answer is sent.
+    /// Blocks the writer until the answer is sent.
     fn hold(&self) -> (WriteFuture<'_>, mpsc::Sender<()>) {
         let (go_on, held) = mpsc::channel();
         let (begun, has_begun) = mpsc::channel();
@@ -175,7 +175,7 @@ fn a_full_disk_undoes_the_batch_and_passes_when_there_is_room_again() {
 #[test]
 fn after_a_commit_that_failed_nothing_is_written_any_more() {
     let bench = WriterBench::new();
-    // It breaks the rule that a job has a plan, which SQLite is told to look at in the commit.
+    // It breaks the rule that a job has a plan, which SQLite is set to check in the commit.
     let spoils = bench.act(FOR_PROCESS, |tx| {
         tx.run("PRAGMA defer_foreign_keys = ON", [])?;
         tx.run("INSERT INTO decisions (head, seq, decision, created) VALUES (99, 1, '', 0)", [])?;
