@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! 1. A slot is taken before a job is claimed, so that no more than `max_workers` run here.
-//! 2. A job whose claim comes back after the stop began is given back, not run.
+//! 2. A job whose claim returns after the stop began is released, not run.
 //! 3. A store that fails or panics costs a wait, not the loop. One that hangs is waited for until the stop,
-//!    and then for a lease: a claim that comes back later is left to its own.
-//! 4. No more jobs are claimed than the listeners can be notified of: no line about a job is lost.
-//! 5. A run that was listed is taken off the list, however its task ends.
+//!    and then for a lease. A claim that returns later is left to run out.
+//! 4. No more jobs are claimed than the listeners can be notified of, so no notification about a job is lost.
+//! 5. A run is removed from the list of runs, in whatever way its task ends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! New ids: a port, since the simulation wants to choose them, and the one that the program uses.
+//! New ids: a port, because the simulation chooses its own, and the implementation that the program uses.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ pub trait Ids: Send + Sync {
     fn ulid(&self) -> u128;
 
     /// From here on ids come after `seen`, which another process made. Its clock may have been ahead of ours,
-    /// or ours may have been set back. Who makes ids in an order of its own need not care.
+    /// or ours may have been set back. An implementation with an order of its own need not do anything.
     fn rise_above(&self, _seen: u128) {}
 }
 
@@ -42,7 +42,7 @@ impl Ids for RandomIds {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = since_1970.as_millis() & ((1 << TIME_BITS) - 1);
         let fresh = time << RANDOM_BITS | random_80_bits();
-        // By chance as well: ids of one millisecond are told apart by their last letters.
+        // By chance as well: ids of one millisecond differ in their last letters.
         let step = 1 + (random_80_bits() >> STEP_SHIFT);
         let mut last = lock(&self.last);
         *last = fresh.max(last.saturating_add(step));
@@ -51,7 +51,7 @@ impl Ids for RandomIds {
 
     fn rise_above(&self, seen: u128) {
         let mut last = lock(&self.last);
-        // By chance as well: two processes that saw the same must not go on with the same.
+        // By chance as well: two processes that saw the same id must not continue with the same one.
         *last = (*last).max(seen.saturating_add(random_80_bits() >> RISE_SHIFT));
     }
 }

@@ -4,17 +4,16 @@
 //! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner kills
 //!    the live processes. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
 //! 2. The gate is closed, so that no effect begins, and drained. Work that is late is dropped. An effect that
-//!    is late fails a run that had succeeded; an interrupted run continues without it, since its writes will
-//!    be
-//!    refused.
+//!    is late fails a run that had succeeded; an interrupted run continues without it, because its writes
+//!    will be refused.
 //! 3. The runner winds down: what is left is captured.
 //! 4. The job is ended or released, together with its open changesets, by the holder of the gate's one
 //!    `Finisher`. For a cancel, the commit of that is the acknowledgement.
-//! 5. The runner gets a notification of the end, and clears away resources that are not needed any more.
+//! 5. The runner is notified of the end, and removes the resources that are not needed any more.
 //!
 //! # Invariants
-//! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any
-//!    more.
+//! 1. `interrupt` closes the gate before it cancels the scope: a task that sees the cancel cannot begin an
+//!    effect any more.
 //! 2. Once the lease is lost nothing more is asked of the store: the new owner decides.
 //! 3. A write whose outcome is unknown is asked for again, until it is answered or the lease is lost.
 //! 4. The work is a task of its own: one that blocks its thread delays no other run.
@@ -87,8 +86,8 @@ pub trait JobRunner: Send + Sync {
     fn kill(&self, _run: &JobRun, _reason: CancelReason) {}
 
     /// The last effects, after the gate has closed and before the end is stored: capture what is left.
-    /// `interrupted` says why the run did not come to its own end. What takes longer than
-    /// [`WorkerConfig::wind_down_wait`] is dropped.
+    /// `interrupted` says why the run did not come to its own end. If it takes longer than
+    /// [`WorkerConfig::wind_down_wait`], it is dropped.
     async fn wind_down(&self, _run: &JobRun, _finisher: &Finisher, _interrupted: Option<CancelReason>) {}
 
     /// The end is stored, or given up: what is left of the run can be cleared away. It must not block.
@@ -180,7 +179,7 @@ impl ClaimedRun {
     /// Closes the gate, then cancels the scope. The first reason stays.
     pub(crate) fn interrupt(&self, reason: CancelReason) {
         self.close(reason);
-        // Wakers of whoever waits for the scope are foreign code.
+        // Wakers of tasks that wait for the scope are foreign code.
         let _ = sync::contained(|| self.public.token.cancel(reason));
     }
 
@@ -251,8 +250,8 @@ pub enum JobSettlement {
     Released,
     /// Another owner has it, or may have it.
     LeaseLost,
-    /// The job keeps its row, for another worker to take over. The reason is a broken store, a lost task, or
-    /// a sealed apply whose journal the next owner finishes.
+    /// The job's row stays as it is, for another worker to take over. The reason is a broken store, a lost
+    /// task, or a sealed apply whose journal the next owner finishes.
     Unsettled,
 }
 
@@ -310,7 +309,7 @@ async fn work(run: &Arc<ClaimedRun>, ports: &Ports, time_to_end: &mut TimeToEnd<
         let (run, runner) = (Arc::clone(run), Arc::clone(&ports.runner));
         async move {
             let result = contained(runner.run(&run.public)).await;
-            // Nobody waits any more when the run went on without it.
+            // No task waits any more if the run continued without it.
             let _ = sender.send(result);
         }
     });
@@ -514,7 +513,8 @@ async fn write_final(
         FinalWrite::Release => Ok(contained(ports.store.release(finisher, &claim)).await??),
         FinalWrite::End(end) => match contained(ports.store.end(finisher, &claim, end.clone())).await? {
             Err(JobStoreError::Refused(JobTransitionRejection::CancelNotRequested)) => {
-                // Cancelled from inside this process: the row is told first, so that all see the same story.
+                // Cancelled from inside this process: the row is cancelled first, so that all processes see
+                // the same order.
                 let reason = CancelReason::User.to_string();
                 contained(ports.store.cancel_own(&claim, &reason)).await??;
                 Err(FinalWriteError::Instead(FinalWrite::End(JobEnd::Cancelled)))

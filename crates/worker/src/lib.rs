@@ -1,4 +1,4 @@
-//! Runs jobs of a store. A job is one phase of one plan; what it does comes in through [`JobRunner`].
+//! Runs jobs of a store. A job is one phase of one plan. The caller passes its work in as a [`JobRunner`].
 //!
 //! # Where to begin
 //! - [`AsyncWorker`]: claims jobs, renews their leases, runs them, cancels them, stops.

@@ -1,9 +1,9 @@
 //! The execution context of a plan, through which a running phase records its changes.
 //!
-//! The seed's race was a list of "active" changesets outside the store. An entry went into whatever the list
-//! said last, which another thread was about to change. Here there is no list. A [`ChangesetHandle`] is bound
-//! to its own changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to
-//! look up and record in one step.
+//! The seed's race was a list of "active" changesets outside the store. An entry went into the changeset that
+//! the list named last, which another thread was about to change. Here there is no list. A
+//! [`ChangesetHandle`] is bound to its own changeset; [`PlanExecutionContext::record_change`], the seed's
+//! operation, asks the store to look up and record in one step.
 //!
 //! # Where the program records
 //! Each change of a plan belongs to a call. A call that may change something is ended by
@@ -14,7 +14,7 @@
 //! # Invariants
 //! 1. Every write goes through the job's gate and shows the job's claim. After a cancel is acknowledged, and
 //!    after another worker took over, nothing is recorded.
-//! 2. The context keeps no state of its own about changesets.
+//! 2. The context has no state of its own about changesets.
 //! 3. One context per claim, never used by a later owner.
 
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub enum TaskKind {
     /// Does the work of one job. A cancel reaches it through its scope, and it is dropped when it does not
     /// end in time; its error or panic fails the job.
     Work,
-    /// Keeps the leases of all running jobs. It ends after the last of them, also while stopping. An error
+    /// Renews the leases of all running jobs. It ends after the last of them, also while stopping. An error
     /// costs a beat, and at two thirds of a lease without one the job is given up.
     Heartbeat,
 }

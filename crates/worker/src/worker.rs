@@ -11,10 +11,10 @@
 //! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the
 //!    acknowledgement.
 //! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it
-//!    blocks its thread. Its gate is closed and its claim refused. It may come twice, at once, or before
-//!    `start`.
-//! 4. The list of runs is changed under one lock, with the decision that changes it. A job whose claim comes
-//!    back after the stop began is given back.
+//!    blocks its thread. Its gate is closed and its claim refused. It may be called twice, concurrently, or
+//!    before `start`.
+//! 4. The list of runs is changed under one lock, with the decision that changes it. A job whose claim
+//!    returns after the stop began is released.
 //!
 //! # Not here
 //! The work of a job ([`JobRunner`]), and the storage of jobs ([`store::JobStore`]).
@@ -271,7 +271,8 @@ impl AsyncWorker {
     /// Stops: claims nothing more, drains or releases what runs, and returns when nothing of the worker runs.
     pub async fn stop(&self, how: StopMode) -> StopReport {
         let shared = &self.shared;
-        // In this order: who is refused as stopping has already been told to claim nothing more.
+        // In this order: a caller that is refused because the worker stops knows that the worker claims
+        // nothing more.
         shared.stopping.cancel(CancelReason::Shutdown);
         shared.enter_stopping();
         if let StopMode::Drain { deadline } = how {
@@ -387,7 +388,7 @@ impl Shared {
     }
 
     pub(crate) fn publish(&self, news: WorkerNews) {
-        // An error says that nobody listens.
+        // An error means that no receiver listens.
         let _ = self.news.send(news);
     }
 
@@ -457,7 +458,7 @@ impl Shared {
     }
 }
 
-/// Without heartbeats no job may go on. When their task is torn down before it is over, this gives up all
+/// Without heartbeats no job may continue. When their task is torn down before it is over, this gives up all
 /// runs and claims no more.
 struct LoseAllLeases<'a> {
     shared: &'a Shared,
