@@ -1,5 +1,4 @@
-//! The fence inside a process: what may have effects enters, and once the gate is closed nothing enters any
-//! more.
+//! The gate of a run inside a process: code enters it before an effect, and nothing enters once it is closed.
 //!
 //! One word holds `[reason: 16 | inside: 48]`; reason 0 is open. Entering is one compare-and-swap
 //! of `inside + 1` that fails on a closed word, so the test and the count cannot come apart.
@@ -10,8 +9,8 @@
 //! 3. Exactly one closer gets the [`Finisher`]. A gate never opens again.
 //!
 //! # Not here
-//! What an effect is: a tool call, a process start, a model request, a store write of the plan. Ports that do
-//! such a thing demand `&Effect`, so that forgetting the gate does not compile.
+//! The effects themselves: a tool call, a process start, a model request, a store write of the plan. Ports
+//! that have such an effect demand `&Effect`, so that code that forgets the gate does not compile.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,14 +1,14 @@
 //! Values by key, found or created and changed in one critical section.
 //!
-//! The seed's race was a `get_or_create` that handed the history out: two creators, and the record of one
-//! went into a history that the other had just overwritten. Here nothing is handed out, so that code cannot
-//! be written.
+//! The seed's race was a `get_or_create` that returned the history. Two threads created one, and the record
+//! of the first went into a history that the second had just overwritten. Here no history is returned, so
+//! that code cannot be written.
 //!
 //! # Invariants
 //! 1. One mutex around one map; a key has at most one value, ever.
 //! 2. No guard and no reference leaves a method.
 //! 3. The closure runs under the lock: it must not block, do IO, or call back into the same histories.
-//! 4. A closure that panics poisons nothing: the next caller finds what it left.
+//! 4. A closure that panics poisons nothing: the next caller finds the value as the closure left it.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The concurrency primitives under everything else: what many threads share, and nothing more.
+//! The concurrency primitives under everything else: the types that many threads share, and nothing more.
 //!
 //! | type | what it makes impossible |
 //! |---|---|
@@ -13,11 +13,11 @@
 //! 3. No lock is held while foreign code runs, except the closure given to [`KeyedHistories`], which says so.
 //! 4. At most one lock is held at a time. A poisoned lock is taken over, never propagated.
 //!
-//! The argument for each memory ordering, and the model-check case behind each claim, stand in
+//! The argument for each memory ordering, and the model-check case behind each claim, are in
 //! `docs/concurrency.md`.
 //!
 //! # Not here
-//! What the primitives are used for: strategies, plans, jobs and stores live in the crates above.
+//! The users of the primitives: strategies, plans, jobs and stores are in the crates above.
 
 #![forbid(unsafe_code)]
 

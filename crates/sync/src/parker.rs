@@ -1,4 +1,4 @@
-//! A thread's seat to wait in: parked by itself, woken by others, never missing a wake-up.
+//! Parks a thread until another one wakes it, without a lost wake-up.
 //!
 //! # Invariants
 //! 1. An `unpark` before the `park` makes that `park` return at once; several count as one.

@@ -28,7 +28,7 @@ use std::sync::PoisonError;
 /// Locks, taking over a lock that a panicking thread left poisoned.
 ///
 /// Every critical section of this workspace either leaves its state whole or is a pure step that panics
-/// before it writes, so the state behind a poisoned lock is the one before the panic.
+/// before it writes. So the state behind a poisoned lock is the one before the panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Waiting for a word to change, from threads and tasks alike, without a lost wake-up.
 //!
-//! A *signal* is an atomic word with a list of waiters. Who changes the word calls [`Waiters::wake`]
-//! afterwards; who waits registers under the list's lock and tests the word there.
+//! A *signal* is an atomic word with a list of waiters. The writer changes the word and then calls
+//! [`Waiters::wake`]. A waiter registers under the list's lock and tests the word there.
 //!
 //! # Why no wake-up is lost
 //! The writer stores the word, then takes the lock. A waiter's registration takes the same lock. If it came
@@ -11,7 +11,7 @@
 //! # Invariants
 //! 1. Wakers run after the lock is released: a waker may cancel, wait or drop whatever it likes.
 //! 2. A dropped [`Waiting`] leaves no entry behind, at any of its levels.
-//! 3. A waker that panics keeps no other waiter asleep.
+//! 3. If a waker panics, all other waiters are still woken.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct BreakerConfig {
     /// Consecutive failures that open a breaker; 1..=1000.
     pub threshold: u32,
-    /// The time for which the first trip keeps it open; 10 ms..=24 h. It doubles with every further trip.
+    /// The time for which the breaker is open after the first trip; 10 ms..=24 h. It doubles with every
+    /// further trip.
     pub cool_down: Duration,
     /// The bound of that growth; `cool_down`..=24 h.
     pub cool_down_max: Duration,

@@ -1,7 +1,7 @@
 //! Circuit breakers by name: closed, open for a cool-down, half-open with one probe.
 //!
 //! All state of a name is one atomic word (`transitions.rs`), changed by compare-and-swap. So N concurrent
-//! failures count exactly N, a threshold crossed by many threads trips once, and a result belongs to the
+//! failures count exactly N, and a threshold crossed by many threads trips once. A result belongs to the
 //! generation its permit was given out in, or is [`RecordOutcome::Stale`].
 //!
 //! # Invariants

@@ -84,7 +84,7 @@ pub enum BreakerState {
         /// Consecutive failures so far.
         failures: u32,
     },
-    /// Nobody is let in before then.
+    /// No caller is admitted before then.
     Open {
         /// Until a probe is due.
         retry_after: Duration,

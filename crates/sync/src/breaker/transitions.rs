@@ -1,9 +1,10 @@
-//! The transitions of a breaker, as pure functions over its state in one 64-bit word: when a caller is
-//! admitted, which one is the probe of a half-open breaker, what a success or a failure changes.
+//! The transitions of a breaker, as pure functions over its state in one 64-bit word. They decide when a
+//! caller is admitted, which one is the probe of a half-open breaker, and what a success or a failure
+//! changes.
 //!
-//! Layout, from the top: `generation: 26 | trips: 4 | field: 32 | state: 2`. `field` is the count of
-//! consecutive failures (closed) or an absolute tick of 10 ms (open: when a probe is due; half-open: when its
-//! lease ends).
+//! Layout, from the top: `generation: 26 | trips: 4 | field: 32 | state: 2`. In a closed breaker, `field` is
+//! the count of consecutive failures. Otherwise it is an absolute tick of 10 ms: the moment when a probe is
+//! due (open) or when its lease ends (half-open).
 //!
 //! # Invariants
 //! 1. Closed means trips 0 and failures below the threshold.

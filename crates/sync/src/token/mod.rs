@@ -1,18 +1,18 @@
 //! Cancellation that cannot be lost: a token whose every generation is cancelled at most once, and stays so.
 //!
 //! One word holds `[generation: 48 | has ancestors: 1 | reason: 15]`; reason 0 is live. The word only grows.
-//! `cancel` sets the reason, `reset` of a cancelled token opens the next generation, and `reset` of a live
-//! one does nothing, because its observers must hear the next cancel. So every generation but the newest is
-//! cancelled, and an observer that saw it live, as the word `w`, is cancelled exactly when the word is above
-//! `w`. The answer never changes back. The ancestor bit is set once, at birth: one load answers for a live
-//! token without ancestors.
+//! `cancel` sets the reason, and `reset` of a cancelled token opens the next generation. `reset` of a live
+//! one does nothing, because its observers must see the next cancel. So every generation but the newest is
+//! cancelled. An observer that saw the token live, as the word `w`, is cancelled exactly when the word is
+//! above `w`. The answer never changes back. The ancestor bit is set once, at birth: one load answers for a
+//! live token without ancestors.
 //!
 //! # Invariants
 //! 1. The word only grows; each step is one compare-and-swap.
 //! 2. A cancelled generation stays cancelled for all who observed it; its first reason wins.
 //! 3. A cancel of one generation never cancels a later one.
 //! 4. A child knows its ancestors, each at the generation it was born in; ancestors know no children. A child
-//!    made during a cancel is born cancelled, none can be missed and none can leak.
+//!    made during a cancel is born cancelled: none can be missed and none can leak.
 //! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiters`).
 //!
 //! # Not here

@@ -1,4 +1,4 @@
-//! One generation of a token, and what waits for its cancel.
+//! One generation of a token, and the ways to wait for its cancel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Observed {
     }
 }
 
-/// Keeps a parker registered with a generation; see [`Observed::unpark_on_cancel`].
+/// Holds the registration of a parker with a generation; see [`Observed::unpark_on_cancel`].
 #[must_use = "dropping it ends the registration"]
 pub struct Registration {
     _waiting: Waiting<NodeGeneration>,

@@ -1,4 +1,4 @@
-//! The words of cancelling: why, which generation, and what a cancel or a reset did.
+//! The types of a cancel: its reason, its generation, and the outcome of a cancel or a reset.
 
 /// Why something was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
