@@ -1,8 +1,8 @@
 //! The definitions that come with the program.
 //!
 //! # Invariants
-//! An agent program that can be spoken to over the Agent Client Protocol is: where that was seen to work, and
-//! where it can log in without a person. Else it is run once as a command.
+//! An agent program is used over the Agent Client Protocol if that was seen to work, and if it can log in
+//! without a person. Otherwise it is run once as a command.
 
 use actors::agents;
 

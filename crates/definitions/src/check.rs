@@ -1,5 +1,5 @@
-//! Templates and conditions of a definition, checked against the values that exist at their place; and all
-//! names in it, against the things that exist.
+//! Checks a definition: its templates and conditions against the values that exist at their place, and its
+//! names against the things that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +72,8 @@ fn before(actor: &Actor, node: &NodeDef) -> BTreeSet<String> {
     found
 }
 
-/// Why there is no value at a path. Where the arguments are not known, a word may be one, unless it is a slip
-/// for a value that every plan has.
+/// Returns the reason why there is no value at a path. If the arguments are not known, a word may be one of
+/// them, unless it is a misspelt value that every plan has.
 fn unknown(path: &TemplatePath, known: &TemplateScope, given: &KnownArguments<'_>) -> Option<String> {
     let why = known.check(path).err()?;
     let is_open = match (given, path.segments()) {

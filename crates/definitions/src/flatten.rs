@@ -1,16 +1,18 @@
-//! An actor as one list of steps: nested actors put in, names made whole, arguments put where they are used.
+//! Flattens an actor into one list of steps: inserts nested actors, completes names, and inserts arguments
+//! where they are used.
 //!
 //! # How
-//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that represents the actor.
-//! A reference `nodes.X` in a template of the nested actor becomes `nodes.ID/X`, and an argument of `with` is
+//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that represents the actor. A
+//! reference `nodes.X` in a template of the nested actor becomes `nodes.ID/X`, and an argument of `with` is
 //! replaced by the given value, which is a template of the outer actor. Arguments of the plan are known by
-//! now and put in as they are.
+//! now and are inserted as they are.
 //!
 //! # Invariants
 //! 1. A step comes after all that it needs; among those that could come next the first in the file does.
-//! 2. What an argument was given for never becomes an option of a program.
-//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it. One
-//!    that came with a project gets nothing without the user's yes by naming a built-in one.
+//! 2. The value of an argument never becomes an option of a program.
+//! 3. A request of an actor for access beyond the sandbox counts as one of the least trusted definition
+//!    around it. So a project's definition gets no such access by naming a built-in one, unless the user
+//!    consents.
 //! 4. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
 //!    [`NODES_MAX`].
 
@@ -287,8 +289,8 @@ impl<'a> Flattener<'a> {
         })
     }
 
-    /// A strategist reads, whatever it is. What the tools of a server do only its settings say: the gate
-    /// looks at them.
+    /// A strategist may only read, of whatever kind it is. Only the settings of a server say what its tools
+    /// do: the gate looks at them.
     fn tools(
         &mut self,
         whose: ActorOrigin<'_>,

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. All problems of the action, its actors and its arguments are reported at once.
-//! 2. What a definition says about automation and limits only ever makes them stricter.
+//! 2. The automation and the limits of a definition can only make those of the settings stricter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

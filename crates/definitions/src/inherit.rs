@@ -1,9 +1,9 @@
 //! The settings that the nodes of an actor inherit from the node that represents it.
 //!
-//! An actor's node does nothing itself, so what would bound a node that works bounds each of its nodes.
+//! An actor's node does nothing itself, so its limits apply to each node of the actor.
 //!
 //! # Invariants
-//! A node never gets a later end than it names; its own retries remain.
+//! A node's own time limit is never extended, and its own retries remain.
 
 use crate::node::NodeDef;
 

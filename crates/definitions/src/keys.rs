@@ -1,7 +1,7 @@
-//! Every key that a definition can have: what it takes, and what it means.
+//! Every key that a definition can have, with the type of its value and its meaning.
 //!
 //! # Invariants
-//! A key that is not here is refused by the reader and not offered to editors: both go by these tables.
+//! A key that is not here is refused by the reader and not offered to editors: both read these tables.
 
 /// A key.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,11 @@
-//! Definitions: actions and actors as people write them, in YAML, and what a plan freezes of them.
+//! Definitions: actions and actors as people write them, in YAML, and the frozen form that a plan stores.
 //!
 //! # The lifecycle of a definition
 //! `search_path` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which
-//! everything knows its place. `reader`, `action`, `actor` and `node` make an [`Action`] or an [`Actor`] of
-//! the tree. `check` looks at templates and conditions, `flatten` puts nested actors into one list of steps,
-//! and `freeze` joins all that with the arguments into a [`FrozenDefinition`], which a plan stores.
+//! everything has its source position. `reader`, `action`, `actor` and `node` make an [`Action`] or an
+//! [`Actor`] of the tree. `check` looks at templates and conditions, `flatten` puts nested actors into one
+//! list of steps, and `freeze` joins all that with the arguments into a [`FrozenDefinition`], which a plan
+//! stores.
 //!
 //! # Invariants
 //! 1. Everything that is not understood is a [`Diagnostic`] with its position; nothing is guessed or left

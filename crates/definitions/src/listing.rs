@@ -1,8 +1,8 @@
-//! All definitions of a kind, with what is wrong with each.
+//! Lists all definitions of a kind, with the errors of each.
 //!
 //! # Invariants
-//! Every definition that is there is listed, also one that is hidden or not sound. One that is made of others
-//! is sound if they can be put together.
+//! Every definition that exists is listed, also one that is hidden or has errors. One that is made of others
+//! is free of errors if they can be joined.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Takes a tree apart, key by key, and collects what is wrong with it.
+//! Reads a tree key by key, and collects its errors.
 //!
 //! # Invariants
 //! Every key of a map is either taken or reported as unknown. Every value that is taken is of the wanted type

@@ -32,8 +32,8 @@ impl Flattener<'_> {
         mender
     }
 
-    /// Tells of a node that a nested actor does not have, if that actor is sound: else its nodes are not
-    /// known.
+    /// Reports a node that a nested actor does not have, if that actor has no errors: otherwise its nodes are
+    /// not known.
     fn no_such_node(&mut self, whose: ActorOrigin<'_>, prefix: &str, fix: &RepairNode) {
         let Some((outer, child)) = fix.node.split_once(MEMBER_SEPARATOR) else { return };
         let actor = format!("{prefix}{outer}");

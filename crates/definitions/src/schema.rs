@@ -1,7 +1,7 @@
 //! The JSON Schemas of definitions, for editors: completion, and marks where something is wrong.
 //!
 //! # Invariants
-//! They know exactly the keys of [`keys`]: what the reader refuses, an editor marks.
+//! They have exactly the keys of [`keys`]: an editor marks every key that the reader refuses.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,5 @@
-//! The search path of definitions: a name means the project's, then the user's, then that of the program.
+//! The search path of definitions: a name is looked up in the project, then in the user's folder, then in the
+//! program.
 //!
 //! # Invariants
 //! 0. A built-in name means the built-in definition, or the user's own. A project's definition of that name

@@ -4,7 +4,7 @@ use actors::tool::PLAN_DECIDE;
 
 /// The separator between the name of a server and that of its tool.
 const SEPARATOR: char = '.';
-/// Stands for all tools of a server.
+/// Represents all tools of a server.
 const ALL: &str = "*";
 
 /// A tool of a server, as a definition names it.

@@ -1,4 +1,4 @@
-//! Definitions as they are understood: with all defaults, and with the actors that they name put in.
+//! Prints definitions as the program understands them: with all defaults, and with the actors that they name.
 
 use domain::{CommandTask, NeedsCondition, NodeKind, PlanStep, Strategist, format_seconds};
 use serde_json::{Map, Value, json};

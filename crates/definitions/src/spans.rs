@@ -1,9 +1,9 @@
 //! The source positions of a node's values, and of the placeholders within its texts.
 //!
 //! # How
-//! A placeholder is in the file as it is in the text, whatever the style of that, and in the same order. The
-//! n-th `{{` of a text is the n-th from where the text begins. Where something else is found there (an
-//! escape, an alias), the place of the text is reported.
+//! A placeholder is spelt in the file as it is in the text, in any style of the text, and in the same order.
+//! So the n-th `{{` of a text is the n-th in the file after the beginning of the text. If something else is
+//! found there (an escape, an alias), the position of the text is reported.
 
 use std::collections::BTreeMap;
 

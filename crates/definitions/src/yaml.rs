@@ -1,4 +1,4 @@
-//! YAML as a tree in which every key and value knows its place.
+//! YAML as a tree in which every key and value has its source position.
 //!
 //! # Invariants
 //! 1. YAML 1.2, one document, no merge keys and no tags of its own; aliases cannot blow a small file up.
