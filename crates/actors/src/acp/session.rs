@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every request of the agent is answered, also one that is not understood.
-//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else. What is done for
-//!    it in between ends by the scope that its doer has.
+//! 2. A cancel and a limit are looked at wherever the agent is waited for, and nowhere else. Work for the
+//!    agent in between is ended by the scope of the code that does it.
 //! 3. Once cancelled, the agent gets a notice, and nothing is done for it any more.
 
 use std::collections::BTreeSet;

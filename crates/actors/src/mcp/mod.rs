@@ -13,8 +13,8 @@
 //! 4. A server's processes end with [`McpClient`]; its tools then answer that it has ended.
 //!
 //! # Not here
-//! Resources, prompts, sampling and questions to the user: none of them is offered to servers. Who may start
-//! which server: the engine.
+//! Resources, prompts, sampling and questions to the user: none of them is offered to servers. The right to
+//! start a server: the engine.
 
 mod client;
 mod error;

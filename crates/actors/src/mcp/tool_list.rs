@@ -116,7 +116,8 @@ fn count_patterns(tool: &Value, left: &mut usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many patterns a schema has. What only looks like one, in a default or an example, counts too.
+/// Returns how many patterns a schema has. A text that only looks like one, in a default or an example,
+/// counts too.
 fn patterns_in(schema: &Value) -> usize {
     match schema {
         Value::Object(fields) => fields

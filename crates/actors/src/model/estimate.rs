@@ -1,9 +1,9 @@
 //! Estimates the tokens of a call before it is made, so that they can be reserved.
 //!
 //! A token of ordinary text (prose and program text in the tokenizers of today) has three bytes or more on
-//! average, so a third of the bytes, rounded up, is not below the truth for it. It is a bound for ordinary
-//! text, not for any: long runs of digits, base64 or rare scripts can have fewer bytes to a token. What a
-//! call really used is settled after it, so an estimate that was too low shows in the next reservation.
+//! average. So a third of the bytes, rounded up, is not below the true count. It is a bound for ordinary
+//! text, not for any: long runs of digits, base64 or rare scripts can have fewer bytes to a token. The actual
+//! usage of a call is settled after it, so an estimate that was too low shows in the next reservation.
 //!
 //! # Invariants
 //! 1. More text never makes a smaller estimate.

@@ -1,11 +1,11 @@
-//! One request to a server and the events of its answer: time limits, cancel, bounds, and what every failure
-//! is called.
+//! One request to a server and the events of its answer: time limits, cancel, bounds, and the name of every
+//! failure.
 //!
 //! # Invariants
 //! 1. One call is one request. No redirect is followed (a key must not travel), nothing is sent twice.
 //! 2. At most [`ANSWER_BYTES_MAX`] bytes of an answer and [`ERROR_BYTES_MAX`] of an error are read.
 //! 3. Whatever ends a call early (cancel, time, garbage) drops its connection.
-//! 4. What a server says is shown without the key.
+//! 4. The text of a server is shown without the key.
 //!
 //! # Not here
 //! The request and the meaning of an event: the providers, by [`AnswerReader`].
@@ -71,7 +71,7 @@ pub(super) struct ModelServer {
     limits: TimeLimits,
 }
 
-/// Tells whether more is to come.
+/// Says whether more of the answer is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     More,

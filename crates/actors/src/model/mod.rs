@@ -1,4 +1,4 @@
-//! Models behind one trait: what is asked, what is answered, what it costs, and how it fails.
+//! Models behind one trait: requests, answers, costs and errors.
 //!
 //! The steps of a call: [`Providers`] finds the provider of `PROVIDER/NAME`. [`estimate`] and [`Price`]
 //! compute the reservation. The provider is called once, and streams. Its usage settles the reservation.
@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! 1. A provider asks once. It never retries, never follows a redirect, and has no state between calls.
-//! 2. What a server sends is bounded: [`ANSWER_BYTES_MAX`] for an answer, less for an error.
+//! 2. The text that a server sends is bounded: [`ANSWER_BYTES_MAX`] for an answer, less for an error.
 //! 3. A cancelled scope ends a call at once and drops its connection.
 //! 4. An error says whether tokens may have been spent ([`ModelError::was_sent`]).
 //!

@@ -105,8 +105,8 @@ impl Prices {
         &self.date
     }
 
-    /// The price of `PROVIDER/NAME`. A name with a date at its end (`-20250929`, `-2024-08-06`) or `-latest`
-    /// has the price of the one without, unless it has one of its own.
+    /// Returns the price of `PROVIDER/NAME`. A name may end in a date (`-20250929`, `-2024-08-06`) or
+    /// `-latest`. Unless it has a price of its own, it has that of the name without this end.
     pub fn of(&self, model: &str) -> Option<Price> {
         self.prices.get(model).or_else(|| self.prices.get(undated(model)?)).copied()
     }

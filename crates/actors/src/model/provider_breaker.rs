@@ -10,7 +10,7 @@
 //! 1. Only an admitted caller asks. While the breaker is open no caller is admitted; while one call tries
 //!    whether the provider answers again, the others are not. A caller that is turned away has made no call.
 //!    It gets the result of the last call, and the rest of the wait if that is known.
-//! 2. Who was admitted asks once, or gives the right back by dropping it: then the next one may try. A call
+//! 2. An admitted caller asks once, or gives the right back by dropping it: then the next one may try. A call
 //!    that is dropped or cancelled is neither success nor failure.
 //! 3. A call that trips or closes the breaker reports it, once, after the fact and under no lock. An answer
 //!    that closes nothing is reported too: the last report may have been of another process's breaker.

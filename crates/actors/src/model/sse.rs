@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The events depend on the bytes alone, not on how they were cut into pieces.
-//! 2. An event that is not ended when the stream ends is given all the same: whether it is whole, its reader
-//!    finds out (some servers leave the last empty line out).
+//! 2. An event that is not ended when the stream ends is returned all the same, because some servers leave
+//!    the last empty line out. Its reader finds out whether it is whole.
 //!
 //! # Not here
 //! The content of an event, and the limit of bytes: the reader of the body bounds it.

@@ -1,8 +1,8 @@
 //! Programs that are spoken to through their standard streams: MCP servers and agents.
 //!
 //! # Invariants
-//! 1. Where a program runs is decided by who implements [`ProgramStarter`]: the engine puts it into a plan's
-//!    sandbox.
+//! 1. The implementation of [`ProgramStarter`] decides where a program runs: that of the engine puts it into
+//!    a plan's sandbox.
 //! 2. [`ProgramProcess::end`] returns when the program and all that it started are gone, and dropping a
 //!    process ends it too.
 //! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of the error output of a program only the

@@ -52,7 +52,7 @@ pub fn builtin_tools() -> Vec<ToolSpec> {
     all
 }
 
-/// Tells whether a tool can change the project.
+/// Says whether a tool can change the project.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolEffect {
     Reads,

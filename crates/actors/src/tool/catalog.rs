@@ -163,8 +163,8 @@ impl Catalog {
         self.tools.iter().find(|tool| tool.spec.name == name).ok_or_else(|| self.unknown(name))
     }
 
-    /// The tool that a model means: by its name, or by the name that providers have for it. What was not
-    /// offered has no other name there, so that who calls it all the same is found to mean it.
+    /// Returns the tool that a model means: by its name, or by the name that providers have for it. A tool
+    /// that was not offered is found by the same names, so that the error of a call names it.
     ///
     /// # Errors
     /// Returns [`ToolError::UnknownTool`], which names only what is `offered`.

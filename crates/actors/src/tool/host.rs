@@ -151,7 +151,7 @@ pub enum ToolRequest {
     },
     /// Looks through the past.
     History(HistoryQuestion),
-    /// Tells what is left of the context budget.
+    /// Reports the rest of the context budget.
     ContextBudget,
     /// Calls a tool that is none of ours.
     Foreign {

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A schema for the answer is a tool that the model answers with: every model and gateway knows tools. Its
 //!    call is given back as text, so no caller sees the difference.
-//! 2. Where tools are offered, many turns follow, so the prompt is cached by the provider.
+//! 2. If tools are offered, many turns follow, so the provider is asked to cache the prompt.
 
 mod answer;
 mod request;

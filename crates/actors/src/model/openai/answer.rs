@@ -1,12 +1,12 @@
 //! An answer out of the chunks of a chat completion, from servers that each do it a little differently.
 //!
-//! Put up with: calls in pieces or whole, with or without index and id; arguments as an object; a message
-//! where a delta belongs; no usage; no `[DONE]`, or no `finish_reason` before it; words for `finish_reason`
-//! that others use.
+//! These deviations are accepted. Calls come in pieces or whole, with or without index and id, and with their
+//! arguments as an object. A message comes in the place of a delta. There is no usage, no `[DONE]`, or no
+//! `finish_reason` before it; or the word for `finish_reason` is that of another server.
 //!
 //! # Invariants
 //! 1. The answer depends on the chunks alone.
-//! 2. A stream that ends before its end was said is broken, never a short answer.
+//! 2. A stream that stops before its end is announced is broken, never a short answer.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Chat completions as OpenAI speaks them, and with it Ollama, llama.cpp, vLLM, OpenRouter and many more.
 //!
 //! # Invariants
-//! 1. What servers do differently is known by a [`Dialect`] where it must be known before asking, and is put
-//!    up with where it shows in the answer.
+//! 1. A difference between servers that must be known before asking is in a [`Dialect`]. A difference in the
+//!    answer is accepted.
 //! 2. An answer without a reported usage is counted by its bytes: a limit holds with every server.
 
 mod answer;

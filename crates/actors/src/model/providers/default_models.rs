@@ -43,9 +43,9 @@ pub struct UsableProvider {
     key: Option<ProviderKey>,
 }
 
-/// Returns the providers that lack no key: the user's own providers by name, then the built-in ones that the
-/// settings have a table of, then the others of these that are on this machine, both in the order in which
-/// they are known; `variable` gives the environment.
+/// Returns the providers that lack no key. First are the user's own providers, by name. Then come the
+/// built-in ones that the settings have a table of, then the other built-in ones that are on this machine.
+/// The built-in ones are in the order of their list. `variable` reads the environment.
 pub fn offers(
     settings: &BTreeMap<String, ProviderSettings>,
     variable: &dyn Fn(&str) -> Option<String>,

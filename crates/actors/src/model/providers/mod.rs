@@ -4,12 +4,11 @@
 //! # Invariants
 //! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is
 //!    shown.
-//! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in
-//!    words.
-//! 3. A provider has one client and one breaker per process. Its breaker is outermost: who is turned away has
-//!    made no call, so a recording has none of it.
-//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known
-//!    any more, and what the settings said of it then holds.
+//! 2. A provider that lacks something is listed all the same. The error of the first call says what it lacks.
+//! 3. A provider has one client and one breaker per process. Its breaker is outermost: a caller that is
+//!    turned away has made no call, so a recording has nothing of it.
+//! 4. A replay needs no key and makes no client. The recorded provider need not exist any more: its settings
+//!    are those of the recording.
 //!
 //! # Not here
 //! The choice of a plan's model, and the check that a server on this machine really runs.

@@ -5,7 +5,7 @@
 //!    earliest. An asker of the recorded run is compared with its own calls only.
 //! 2. The difference that is named is the first, in the order in which a model reads: model, system prompt,
 //!    tools, messages, bounds.
-//! 3. What is shown of a text is one line of it, cut.
+//! 3. Of a text one line is shown, cut.
 
 use super::{RecordedCall, RequestSummary, ToolSummary};
 use crate::model::request::{Message, ToolResult, ToolUse};

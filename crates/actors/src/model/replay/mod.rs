@@ -2,20 +2,20 @@
 //! answers from there.
 //!
 //! A recording is JSON lines: a head, `{"cast"}`, which says who was in the run, then one a call: `{"call",
-//! "hash", "asker", "bounds", "request", "answer" | "error"}`. What was cancelled is not in it: it had no
+//! "hash", "asker", "bounds", "request", "answer" | "error"}`. A cancelled call is not in it: it had no
 //! answer. Older recordings have no head.
 //!
 //! # Invariants
 //! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at
 //!    most its last.
 //! 2. A recorded call answers once. Of calls with the same request the earlier recorded one answers first.
-//! 3. What was not asked in the recorded run is never answered: it is a [`Drift`], which says what is
-//!    different.
+//! 3. A request that the recorded run did not make is never answered: it is a [`Drift`], which names the
+//!    difference.
 //! 4. No key is in a recording, and only its owner can read it.
 //!
 //! # Not here
-//! The network: a replay has none. Settings: what they said of the provider and decides what is asked is in
-//! the recording.
+//! The network: a replay has none. Settings: those of the provider that decide the request are in the
+//! recording.
 
 mod drift;
 mod play;
