@@ -60,7 +60,7 @@ broken! {
     UnsettledSpend = "unsettled-spend" breaks LedgerHolds,
     /// A journal is put away before its files are written.
     TornApply = "torn-apply" breaks FilesWhole,
-    /// A probe that never comes back keeps its breaker half open.
+    /// A probe that never returns leaves its breaker half open.
     StuckProbe = "stuck-probe" breaks BreakersReturn,
     /// An event is left out.
     EventGap = "event-gap" breaks EventsRetell,

@@ -32,7 +32,7 @@ pub(crate) async fn follow(world: Arc<SimWorld>, plan: PlanId) {
         world.clock.sleep(world.scenario.lease / 3).await;
         let page = store.events(plan, seen, PAGE).await;
         if world.boots() != boots {
-            // What was told and not synced may be told otherwise now.
+            // An answer that was given and not synced may be different now.
             (seen, boots) = (0, world.boots());
             continue;
         }
@@ -124,7 +124,7 @@ fn errors_count(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let history = record.errors();
     let folded: u64 = history.folded().values().map(|folded| folded.count).sum();
     let kept = history.records().len() as u64;
-    // A job that is given up is an error too, which nobody was there to be told of.
+    // A job that is given up is an error too, although no process was left to report it.
     let given_up =
         record.jobs().filter(|job| job.lost_leases > LOST_LEASES_MAX && job.state == JobState::Failed);
     let told = facts.len() + given_up.count();
@@ -213,7 +213,7 @@ fn breakers_return(world: &SimWorld) {
     }
 }
 
-/// 9: the events tell the same story as the rows.
+/// 9: the events agree with the rows.
 fn events_retell(seen: &mut ObservedFacts, plan: PlanId, record: &PlanRecord) {
     let Some(row) = record.row() else { return };
     let mut state = PlanState::FIRST.to_string();

@@ -4,8 +4,8 @@
 //! the stage itself.
 //!
 //! # Invariants
-//! 1. A task runs only when it was woken. Which of the woken ones is next is decided by the number that is
-//!    passed in.
+//! 1. A task runs only when it was woken. The number that is passed in decides which of the woken ones is
+//!    next.
 //! 2. Nothing of a killed group runs any more: its tasks are dropped before the next step.
 //! 3. A paused group stays woken and does not run.
 //! 4. No lock is held while a task runs or is dropped.

@@ -70,9 +70,9 @@ faults! {
     ModelGarbage = "model garbage",
     /// The model does not answer.
     ModelSilence = "model silence",
-    /// Somebody cancels a plan, from outside.
+    /// A user cancels a plan, from outside.
     Cancel = "cancel",
-    /// Somebody cancels it inside the process that runs it.
+    /// A caller cancels it inside the process that runs it.
     CancelInside = "cancel inside",
     /// Two cancel it at once.
     CancelTwice = "cancel twice",

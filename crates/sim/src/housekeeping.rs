@@ -21,7 +21,7 @@ use crate::machine::JournalEnd;
 use crate::runner::SimRootLock;
 use crate::world::SimWorld;
 
-/// All of it, once. What the store refuses now is done the next time.
+/// Does all of it, once. A step that the store refuses now is done the next time.
 pub(crate) async fn keep_house(world: &Arc<SimWorld>, group: TaskGroup, store: &FaultyStore) {
     let _ = bury_the_dead(world, store).await;
     let _ = sweep(world, group, store).await;

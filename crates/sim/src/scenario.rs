@@ -133,7 +133,7 @@ impl PlanScript {
             "isolation_required": true, "time_limit_s": 7_200, "limits": {"tokens": self.tokens_max},
         });
         let spec = serde_json::from_value(spec);
-        // What cannot be read would be a mistake of this file, and every run would show it.
+        // A spec that cannot be read would be a mistake in this file, and every run would show it.
         #[expect(clippy::expect_used, reason = "the value stands above")]
         let spec = spec.expect("a spec");
         let root = ProjectLink { alias: "p".to_owned(), root: "/p".into(), read_only: false };

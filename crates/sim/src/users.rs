@@ -1,8 +1,8 @@
-//! The persons: each makes a plan, lets it go on, tries again for a while; and others who cancel it.
+//! The users: each makes a plan, lets it continue and tries again for a while. Other users cancel it.
 //!
 //! # Invariants
 //! 1. A command whose outcome is unknown is given again as it was, so that it happens once.
-//! 2. A person continues to the end: as long as something can be done without being asked, it is done.
+//! 2. A user continues to the end: every step that needs no answer is taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl SimUser {
                 Some((event, phase)) => {
                     let is_due = event == PlanEvent::Advance;
                     patience -= u32::from(!is_due && patience > 0);
-                    // Every command first brings to an end what was broken off.
+                    // Every command first settles the work of dead processes.
                     housekeeping::keep_house(&self.world, TaskGroup::STAGE, &self.store).await;
                     self.move_plan(&plan, event, phase).await;
                 }
@@ -153,7 +153,7 @@ impl SimUser {
         for _ in 0..AGAIN_MAX {
             match self.store.move_plan(request.clone()).await {
                 Err(PlanStoreError::Store(_)) => {}
-                // Somebody else was faster; the next look shows it.
+                // Another user was faster; the next look shows it.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -198,7 +198,7 @@ impl SimUser {
     }
 
     async fn try_cancel(&self, id: PlanId) -> CancelAttempt {
-        // Every command first brings to an end what was broken off.
+        // Every command first settles the work of dead processes.
         housekeeping::keep_house(&self.world, TaskGroup::STAGE, &self.store).await;
         let Ok(plan) = self.store.plan(id).await else { return CancelAttempt::Again };
         if plan.state.is_final() {

@@ -1,8 +1,7 @@
 //! The store as one process sees it: the real rules in memory, with everything that can happen around a step.
 //!
 //! # How a step goes
-//! 1. Before it: the process may die or stand still, the power may be lost; the store may be busy, full or
-//!    broken.
+//! 1. Before it: the process may die or pause, the power may be lost; the store may be busy, full or broken.
 //! 2. The step itself, of [`MemoryStore`](store::MemoryStore): whole, and seen by the observer in the same
 //!    moment.
 //! 3. After it: again all of 1; or its answer is lost, so that the process does not know.

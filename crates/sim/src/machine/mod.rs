@@ -1,11 +1,11 @@
 //! The simulated machine: the user's files, sandboxes, processes, journals of applies, locks of the kernel.
 //!
 //! # Where to look
-//! `files` is the project and what each write to it was, `journal` the applies that write there, `processes`
-//! what tools start and how it dies.
+//! `files` is the project with all writes to it, `journal` the applies that write there, `processes` the
+//! processes of tools and their ends.
 //!
 //! # Invariants
-//! 1. What belongs to a process goes with it: its locks at once, its children as the machine has it.
+//! 1. A process that ends loses what it owns: its locks at once, its children as the machine decides.
 //! 2. Files, sandboxes and journals are on the disk: they outlive processes, and power as far as they were
 //!    synced.
 
@@ -154,8 +154,8 @@ impl SimMachine {
         self.root_lock.take_if(|(_, held)| *held == taking);
     }
 
-    /// The processes that live of those which this owner of the job started. What an earlier one left, the
-    /// next kills.
+    /// The processes that live of those which this owner of the job started. The next owner kills those that
+    /// an earlier one left.
     pub(crate) fn lives_of_run(&self, claim: &Claim) -> usize {
         self.processes.values().filter(|process| process.claim == *claim).count()
     }

@@ -80,7 +80,8 @@ impl SimRunner {
         self.world.kill_processes(|process| process.tree == pid);
     }
 
-    /// The model: behind a breaker, and not always there. What it asks for is done in the sandbox afterwards.
+    /// The model: behind a breaker, and not always there. The calls that it asks for are made in the sandbox
+    /// afterwards.
     pub(super) async fn think(&self, scope: &Observed, script: &NodeScript) -> Result<(), TryError> {
         let permit = match self.breakers.try_acquire("model") {
             Ok(permit) => permit,

@@ -68,7 +68,8 @@ impl SimRunner {
         Ok(())
     }
 
-    /// Puts back what was recorded in this attempt, takes back what was not settled; the nodes that were.
+    /// Restores the changes that were recorded in this attempt, and rolls back those that were not settled.
+    /// Returns the nodes that were settled.
     async fn go_on(
         &self,
         run: &JobRun,
@@ -111,8 +112,8 @@ impl SimRunner {
         Ok(())
     }
 
-    /// Runs the nodes, each after those that it needs. One that fails stops the others, and keeps new ones
-    /// from beginning.
+    /// Runs the nodes, each after those that it needs. One that fails stops the others, and no new one
+    /// begins.
     fn walk<'a>(
         &'a self,
         run: &'a JobRun,

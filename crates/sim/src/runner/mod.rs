@@ -71,7 +71,7 @@ struct LiveRun {
 /// The reason for which a phase ends early.
 #[derive(Debug)]
 enum PhaseStop {
-    /// The run is over: there is nothing to tell.
+    /// The run is over: there is nothing to report.
     Cancelled,
     /// It failed, and the error is to be recorded.
     Failed { category: ErrorCategory, message: String },
@@ -253,7 +253,7 @@ impl SimRunner {
         Ok(())
     }
 
-    /// Tells the failure to the recovery, and what is done about it to the worker.
+    /// Reports the failure to the recovery, and returns its decision for the worker.
     async fn tell(&self, run: &JobRun, plan: &Plan, category: ErrorCategory, message: String) -> RunFailure {
         let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
         let id = ErrorId::from_u128(self.ids.ulid());

@@ -159,7 +159,7 @@ impl SimRunner {
         let spend = self.reserve(run, &run.enter()?).await?;
         let done = self.do_node(run, plan, script, handle, stops).await;
         if let Ok(effect) = run.enter() {
-            // What cannot be settled now is settled with the job's end.
+            // A spend that cannot be settled now is settled with the job's end.
             let _ = self.store.settle(CallAuthority::Effect(&effect), &claim, spend, 1).await;
         }
         done?;

@@ -158,8 +158,7 @@ impl SimRunner {
         Ok(SimSandboxCall { open, effect, _turn: turn })
     }
 
-    /// Ends the call: captures what it changed, and stores that with its end. What goes wrong here leaves the
-    /// mark.
+    /// Ends the call: captures what it changed, and stores that with its end. A failure here leaves the mark.
     pub(super) async fn end_call(
         &self,
         run: &JobRun,
@@ -226,12 +225,12 @@ impl SimRunner {
                 SimAccess::Record(_) => {
                     self.world.machine().sandboxes.get(sandbox).map(|sandbox| sandbox.changed())
                 }
-                // What is put back goes with the sandbox.
+                // The restored files go with the sandbox.
                 SimAccess::PutBack | SimAccess::Look => None,
             };
             let changes = self.new_changes(open.no, &differs.unwrap_or_default());
             let outcome = open.outcome(CallState::Cancelled, changes);
-            // What the store does not take is lost with the sandbox; the node runs again.
+            // Changes that the store refuses are lost with the sandbox; the node runs again.
             let _ = self.store.end_call(CallAuthority::Finisher(finisher), &run.claim(), outcome).await;
         }
     }
