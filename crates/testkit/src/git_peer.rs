@@ -1,4 +1,4 @@
-//! The peer: `git apply` of the same patch, killed over its whole life. Nobody recovers from that.
+//! The peer: `git apply` of the same patch, killed at any moment of its life. No process recovers from that.
 
 use std::collections::BTreeMap;
 use std::fs;

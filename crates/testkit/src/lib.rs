@@ -2,12 +2,13 @@
 //!
 //! - For tests: [`scripted_server`], an HTTP server whose answers are scripted, and [`peers`], the programs
 //!   of others that `cargo xtask peers` installs.
-//! - For benchmarks: [`bench_row`] prints a row next to a peer's, [`cost`] measures processes, [`trees`] and
-//!   [`mixed`] plant the files that are changed, [`judge`] compares what became of them, [`moments`] draws
-//!   the moments of kills, [`journal_marks`] finds those of an apply, [`git_peer`] is the same work by git.
+//! - For benchmarks: [`bench_row`] prints a row next to a peer's, and [`cost`] measures processes. [`trees`]
+//!   and [`mixed`] create the files that are changed, and [`judge`] compares the result. [`moments`] draws
+//!   the moments of kills, and [`journal_marks`] finds those of an apply. [`git_peer`] is the same work by
+//!   git.
 //!
 //! # Not here
-//! Anything that uses a crate of ours: what only one crate needs is next to its tests.
+//! Anything that uses a crate of ours: a helper that only one crate needs is next to its tests.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -167,8 +167,8 @@ impl Scripted {
         assert!(self.asked.try_iter().count() <= 1, "nothing is sent twice");
     }
 
-    /// Waits until a client has left a connection that was held. The client's tasks go on meanwhile: it is
-    /// one of them that leaves.
+    /// Waits until a client has left a connection that was held. The client's tasks continue meanwhile: one
+    /// of them leaves.
     pub async fn client_left(&mut self) {
         let left = tokio::time::timeout(WATCHDOG, self.left.recv()).await;
         assert_eq!(left, Ok(Some(())), "the client stayed");

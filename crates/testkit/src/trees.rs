@@ -61,7 +61,7 @@ pub fn git(dir: &Path) -> Command {
     // Maintenance that git starts in the background would outlive the call.
     command.args(["-c", "maintenance.auto=false"]);
     command.current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    // Without this a project below somebody's repository would be looked up there.
+    // Without this, git would look a project up in a repository above it.
     command.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir)).env_remove("GIT_DIR");
     command
 }
