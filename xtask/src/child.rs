@@ -1,7 +1,7 @@
 //! A command line: shown so that it can be pasted into a shell, run in the workspace's root.
 //!
 //! # Invariants
-//! 1. What is shown is what is run: both are made of the same fields.
+//! 1. The command that is shown is the one that is run: both are made of the same fields.
 //! 2. A failing child becomes a [`Failure`] whose hint is the line that repeats it.
 
 use std::fmt;
@@ -69,7 +69,8 @@ impl Child {
             let (reader, writer) = std::io::pipe()?;
             let mut command = self.command(workspace);
             let process = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
-            // The command holds the writing end of the pipe; the last line comes when nobody holds it.
+            // The command holds the writing end of the pipe; the last line comes when no process holds it any
+            // more.
             drop(command);
             Ok((process, reader))
         };

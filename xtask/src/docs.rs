@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: rewrites the parts of the docs that are printed from code.
 //!
-//! Such a part stands in any markdown file between a line `<!-- generated: NAME -->` and a line `<!-- end
-//! -->`. The names are in [`GENERATED`]; `cargo xtask tidy` fails where a part differs from what the code
-//! prints, and where a name stands in no file. Files that are printed whole are in [`FILES`].
+//! Such a part is in any Markdown file between a line `<!-- generated: NAME -->` and a line `<!-- end -->`.
+//! The names are in [`GENERATED`]. `cargo xtask tidy` fails if a part differs from what the code prints, or
+//! if a name is in no file. Files that are printed whole are in [`FILES`].
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ const GENERATED: [GeneratedSection; 5] = [
     GeneratedSection { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 
-/// A file that is printed whole: where it lies, and the name that the example knows it by.
+/// The files that are printed whole, each with its path and its name in the example.
 const FILES: [(&str, &str); 3] = [
     ("schema/action.json", "action-schema"),
     ("schema/actor.json", "actor-schema"),

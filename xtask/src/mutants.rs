@@ -1,9 +1,8 @@
 //! `cargo xtask mutants [crate] [arguments…]`: the measure of whether the tests of a crate can fail.
 //!
 //! `cargo mutants` changes one expression at a time and runs the tests; a change that no test notices is
-//! *missed*. A missed mutant is allowed only where `docs/concurrency.md` explains why no ordinary test can
-//! see it: the mutant's words (`replace … with … in …`) stand there. Their position does not count, since
-//! lines move.
+//! *missed*. A missed mutant is allowed only if `docs/concurrency.md` names it (`replace … with … in …`) and
+//! explains why no ordinary test can see it. Its line does not count, because lines move.
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -13,8 +12,8 @@ use crate::workspace::Workspace;
 const EXPLANATIONS: &str = "docs/concurrency.md";
 const MISSED: &str = "mutants.out/missed.txt";
 
-/// What `cargo mutants` answers when it did its work: all caught, some missed, some timed out (which counts
-/// as caught). Any other status means that it could not measure.
+/// The exit statuses of `cargo mutants` when it did its work: all caught, some missed, some timed out (which
+/// counts as caught). Any other status means that it could not measure.
 const MEASURED: [i32; 3] = [0, 2, 3];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
@@ -24,8 +23,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
         Some((package, extra)) if !package.starts_with('-') => (package.as_str(), extra),
         Some(_) | None => ("sync", arguments),
     };
-    // A relative path, so that the mutated copy of the tree builds inside itself: in a target directory shared with
-    // the original, each would take the other's artefacts for its own.
+    // A relative path, so that the mutated copy of the tree builds inside itself. In a target directory
+    // shared with the original, each would take the other's artefacts for its own.
     let command = Child::cargo(["mutants", "-j1", "-p", package])
         .variable("CARGO_TARGET_DIR", "target")
         .arguments(extra);

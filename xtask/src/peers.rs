@@ -3,9 +3,9 @@
 //!
 //! # Invariants
 //! 1. Each is pinned to a version, so that a test means the same tomorrow.
-//! 2. They lie in `peers` below the target directory, where the tests look for them; a marker written last
-//!    says that one is whole. What is there already is not installed again, and needs no network.
-//! 3. The tests do not wait for what only benchmarks meet.
+//! 2. They are in `peers` below the target directory, where the tests look for them. A marker that is written
+//!    last says that one is whole. A peer that is there already is not installed again, and needs no network.
+//! 3. The tests do not wait for peers that only benchmarks use.
 
 use std::path::Path;
 
@@ -86,13 +86,14 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     PEERS.iter().try_for_each(|peer| peer.install(workspace))
 }
 
-/// What the tests meet.
+/// Installs the peers of the tests.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<(), Failure> {
     let mut met = PEERS.iter().filter(|peer| peer.met == PeerUse::ByTests);
     met.try_for_each(|peer| peer.install(workspace))
 }
 
-/// What a benchmark meets. One that cannot be had is told and left out: the benchmark prints the other rows.
+/// Installs the peers of a benchmark. One that cannot be installed is reported and left out: the benchmark
+/// prints the other rows.
 pub(crate) fn for_bench(workspace: &Workspace, name: &str) {
     let meets = |peer: &&Peer| matches!(peer.met, PeerUse::ByBenches(names) if names.contains(&name));
     for peer in PEERS.iter().filter(meets) {

@@ -2,7 +2,7 @@
 //!
 //! A seed is a run. Without one, 2,000 are run, or as many as `--runs` says; a seed alone is run twice and
 //! has to take the same steps. `--broken` runs programs that are wrong on purpose, each of which has to be
-//! caught. What the words mean is decided by crates/sim.
+//! caught. The crate `sim` interprets the words.
 
 use crate::child::Child;
 use crate::failure::Failure;

@@ -13,7 +13,7 @@
 //! 1. A run that explored nothing fails. A binary built without its `--cfg` has no cases, and would pass.
 //!
 //! # Not here
-//! The cases. They live beside the code that they explore, on the harness of the crate `proof`.
+//! The cases. They are next to the code that they explore, on the harness of the crate `proof`.
 
 mod summary;
 

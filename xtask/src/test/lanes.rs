@@ -1,8 +1,8 @@
 //! Runs steps in lanes: one after the other within a lane, the lanes side by side.
 //!
 //! Each line of a step is printed with its name in front, because the lines of several steps mix. When a step
-//! fails, the steps that run are waited for, no further one begins, and the output of the failed one is
-//! printed again at the end, in one piece.
+//! fails, no further one begins, and the steps that run are waited for. At the end the output of the failed
+//! one is printed again, in one piece.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, PoisonError};

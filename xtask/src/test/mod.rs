@@ -1,11 +1,13 @@
 //! `cargo xtask test [--all]`: the checks that have to be green before a change is handed on; CI runs them.
 //!
-//! Everything is built once ([`programs`]), and the steps run in three lanes side by side ([`lanes`]): the
-//! build and the tests of the program; the other tests, the kills, the soak and the simulation; the model
-//! check, the lints and the docs. The run ends with the time of each step.
+//! Everything is built once ([`programs`]), and the steps run concurrently in three lanes ([`lanes`]). The
+//! first has the build and the tests of the program. The second has the other tests, the kills, the soak and
+//! the simulation. The third has the model check, the lints and the docs. The run ends with the time of each
+//! step.
 //!
-//! `--all` adds what takes long and what a change rarely breaks: the lints of code under loom and shuttle,
-//! the full model check, the whole soak, ten times the simulation, and the coverage with its bars.
+//! `--all` adds the steps that take long and that a change rarely breaks. These are the lints of code under
+//! loom and shuttle, the full model check and the whole soak. It also runs ten times the simulation, and the
+//! coverage with its bars.
 //!
 //! # Not here
 //! Benchmarks and mutants. They are commands of their own.

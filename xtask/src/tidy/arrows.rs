@@ -1,7 +1,7 @@
 //! The arrows between crates: `app → engine → worker → store → domain` and
 //! `engine → {context, sandbox, actors} → domain`.
 //!
-//! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine
+//! A crate may use the crates below it. The four in the middle never see each other: they meet in the engine
 //! through small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of
 //! ours. `proof` and `testkit` are for tests, `sim` and `xtask` are for contributors, so nothing is built on
 //! them. Tests may look sideways, but not up: a crate whose tests need a higher one cannot be worked on

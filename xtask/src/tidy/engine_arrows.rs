@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("tools", &[]),
     ("workers", &["plan", "run"]),
 ];
-/// What only writers use.
+/// The names that only writers use.
 const WRITES: [&str; 3] = ["Effect", "Claim", "move_plan"];
 
 /// Returns a finding for each path of a file that points to a folder which its own may not use.

@@ -1,4 +1,4 @@
-//! No path of somebody's machine: such a line works for its author only, and says who that is.
+//! No path of a contributor's machine: such a line works for its author only, and names the author.
 
 use super::Finding;
 

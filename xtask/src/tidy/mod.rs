@@ -9,14 +9,14 @@
 //! | nothing is left for later or skipped | [`placeholders`] |
 //! | tests do not sleep | [`sleeps`] |
 //! | git is started in one place | [`git_commands`] |
-//! | no path of somebody's machine, no host of a registry | [`machine_paths`], [`registry_hosts`] |
+//! | no path of a contributor's machine, no host of a registry | [`machine_paths`], [`registry_hosts`] |
 //! | the arrows between crates, and between the folders of `engine` | [`arrows`], [`engine_arrows`] |
 //! | ARCHITECTURE.md names every crate | [`code_map`] |
 //! | docs/survive.md names only tests that exist, documents only files | [`survive`], [`doc_paths`] |
 //! | the header of a test program names its modules | [`test_index`] |
 //! | generated parts of the docs are what the code prints | [`crate::docs`] |
 //!
-//! A rule is a function over a path and its text, or over the model of the tree that it needs; it knows
+//! A rule is a function over a path and its text, or over the model of the tree that it needs. It reads
 //! neither git nor the disk. All findings are shown at once.
 
 mod arrows;

@@ -27,9 +27,9 @@ const WORDS: [&str; 16] = [
     "set aside",
     "goes on",
 ];
-/// How many comments begin with one of [`FIRST_WORDS`].
+/// The number of comments that may begin with one of [`FIRST_WORDS`].
 const FIRST_WORDS_MAX: usize = 0;
-/// How often [`WORDS`] occur in comments.
+/// The number of times that [`WORDS`] may occur in comments.
 const WORDS_MAX: usize = 0;
 
 /// Returns a finding for each count that is not the one written down here.

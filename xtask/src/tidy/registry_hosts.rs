@@ -1,5 +1,5 @@
-//! No host of a package registry: where packages come from is the business of each machine's configuration,
-//! and a mirror or a closed network must be able to answer instead. Only a lock file says it.
+//! No host of a package registry: the configuration of each machine decides where packages come from. A
+//! mirror or a closed network must be able to answer instead. Only a lock file may name the host.
 
 use super::Finding;
 

@@ -1,8 +1,8 @@
-//! Just enough of Rust's lexing for textual rules: code apart from comments and literals, and which lines are
-//! tests.
+//! Just enough of Rust's lexing for textual rules: separates code from comments and literals, and finds the
+//! lines of tests.
 //!
 //! # Not here
-//! Parsing. Macros, conditional compilation beyond `cfg(test)` and raw identifiers are taken as they stand.
+//! Parsing. Macros, conditional compilation beyond `cfg(test)` and raw identifiers are taken as they are.
 
 use std::ops::RangeInclusive;
 
@@ -27,7 +27,7 @@ pub(crate) fn code_of(text: &str) -> String {
     code
 }
 
-/// Returns how many letters from `at` on are one comment or one literal; 0 where code stands.
+/// Returns how many letters from `at` on are one comment or one literal; 0 if code is there.
 fn blanked_from(letters: &[char], at: usize) -> usize {
     let rest = &letters[at..];
     match rest {
@@ -45,7 +45,7 @@ fn blanked_from(letters: &[char], at: usize) -> usize {
     .min(rest.len())
 }
 
-/// Returns whether the `r` at `at` is no end of a word: only a prefix `b` or `c` may stand before it.
+/// Returns whether the `r` at `at` is no end of a word: only a prefix `b` or `c` may come before it.
 fn begins_literal(letters: &[char], at: usize) -> bool {
     let is_word =
         |letter: Option<&char>| letter.is_some_and(|letter| letter.is_alphanumeric() || *letter == '_');

@@ -1,9 +1,9 @@
-//! Tests wait for what they test, never for time: a sleep is too short on a busy machine and too long on an
-//! idle one.
+//! Tests wait for the event that they test, never for time. A sleep is too short on a busy machine and too
+//! long on an idle one.
 //!
-//! A test is what stands below a `tests` folder, in a file `tests.rs` or under `#[cfg(test)]`. The method of
-//! a passed-in clock (`clock.sleep(…)`) is no sleep. Where time itself is what a test is about, the line or
-//! the one above says so with the comment `tidy: allow sleep`.
+//! A test is any code below a `tests` folder, in a file `tests.rs` or under `#[cfg(test)]`. The method of a
+//! passed-in clock (`clock.sleep(…)`) is no sleep. If a test is about time itself, the line or the one above
+//! says so with the comment `tidy: allow sleep`.
 
 use super::Finding;
 use super::rust_text::{code_of, test_lines};

@@ -1,8 +1,8 @@
-//! docs/survive.md maps each thing to be survived to what shows it; the last column of every row names, in
-//! backticks, only what exists.
+//! docs/survive.md maps each promise to its proof. The last column of every row names, in backticks, only
+//! tests and files that exist.
 //!
 //! A name is a test function (`crate::path::name`, or `name` alone), a scenario's or a model-check case's
-//! title, or the path of a file. Where the first word of a path is a crate's, the function has to stand in
+//! title, or the path of a file. If the first word of a path is a crate's name, the function has to be in
 //! that crate.
 
 use std::collections::{BTreeMap, BTreeSet};
