@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A run has candidates only if its outcome is [`RunOutcome::Ok`].
 //! 2. Every answer of a breaker that is worth an event is in exactly one [`StrategyRun`] or one
-//!    [`BatchCancelled`], so the caller that receives these emits each event once.
+//!    [`BatchCancelled`]. So the caller that receives these emits each event once.
 
 use std::time::Duration;
 

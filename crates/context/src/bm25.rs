@@ -175,8 +175,8 @@ impl QueryTerms {
         }
     }
 
-    /// Tells the terms that a list holds too, by their place in the query and with their counts. Nearly all
-    /// of a list is passed over, so it is looked through from end to end and not searched for each term.
+    /// Calls `tell` for each term that a list holds too, with its place in the query and its count. Nearly
+    /// all of a list is passed over, so it is looked through from end to end and not searched for each term.
     pub(crate) fn for_common(
         &self,
         list: impl Iterator<Item = (u32, u16)>,

@@ -38,7 +38,7 @@ pub struct Split {
 pub fn split(budget: &Budget, max_tokens: u32, skeleton_ratio: Option<f32>) -> Split {
     let total = budget.base().min(budget.cap.unwrap_or(max_tokens));
     let ratio = f64::from(skeleton_ratio.unwrap_or(0.0)).clamp(0.0, 0.5);
-    // Not above half the total, so the cast keeps it.
+    // Not above half the total, so the cast is exact.
     let skeleton = (f64::from(total) * ratio).floor() as u32;
     let preamble = if total < PREAMBLE_FROM { 0 } else { PREAMBLE_MAX.min(total / PREAMBLE_SHARE) };
     let files = total.saturating_sub(skeleton).saturating_sub(preamble);

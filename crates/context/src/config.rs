@@ -4,8 +4,8 @@
 //! 1. A pipeline never holds a configuration that was not checked.
 //!
 //! # Not here
-//! Workers and deadlines: [`ExecutorConfig`](crate::ExecutorConfig). The index's bounds. Where values come
-//! from.
+//! Workers and deadlines: [`ExecutorConfig`](crate::ExecutorConfig). The index's bounds. The source of the
+//! values.
 
 use std::collections::BTreeMap;
 use std::fmt;

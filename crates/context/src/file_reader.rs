@@ -102,7 +102,8 @@ fn read(project: &IndexedRoot, file: &File, max_bytes: usize, is_named: bool) ->
     Ok(Arc::new(LoadedFile { hash, lines, other_bytes, facts, met: OnceLock::new() }))
 }
 
-/// Returns true if such a file is not looked into. What no person wrote is shown to who names it for sure.
+/// Returns true if such a file is not looked into. A file that no person wrote is shown only if it is named
+/// for sure.
 pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
     match why {
         PathOnly::Generated | PathOnly::LockFile => !is_named,

@@ -2,7 +2,8 @@
 //! chance.
 //!
 //! # Invariants
-//! 1. What is named for sure is found, may be seen and is not ambiguous, or there is no context.
+//! 1. A place that is named for sure is found, may be seen and is not ambiguous; otherwise there is no
+//!    context.
 //! 2. Words that name too many places name none.
 //!
 //! # Not here
@@ -165,7 +166,7 @@ pub(crate) fn mentions(ground: &VisibleFiles, query: &str) -> Vec<Anchor> {
     anchors.into_iter().collect()
 }
 
-/// Without the marks that stand round a word in a sentence.
+/// Removes the marks that surround a word in a sentence.
 fn bare(word: &str) -> &str {
     let word = word.trim_matches(|mark: char| "`'\"()[]{}<>,;:!?*".contains(mark));
     word.trim_end_matches('.')

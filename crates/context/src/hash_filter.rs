@@ -1,4 +1,4 @@
-//! Tells most hashes that are not in a set without a look at it.
+//! A filter that rejects most hashes that are not in a set, without a look at the set.
 
 /// Marks of the hashes of a set: small enough to stay near to a processor where the set itself does not.
 pub(crate) struct HashFilter {

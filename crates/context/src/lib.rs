@@ -1,5 +1,5 @@
-//! Assembles the context of a plan: strategies that each propose files run in parallel behind circuit
-//! breakers, and ten stages make one text of the proposals under a hard budget.
+//! Assembles the context of a plan. Strategies that propose files run in parallel behind circuit breakers.
+//! Ten stages then make one text of the proposals under a hard budget.
 //!
 //! | word | where |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! 1. No IO but the index's own file, no runtime, no `unsafe`. A project's files and history come in through
 //!    [`ports`] and [`IndexedContents`], time through a [`sync::Clock`]; the executor's threads through
 //!    [`sync::primitives`].
-//! 2. What a strategy does wrong (fail, panic, hang, lie) stays with that strategy.
+//! 2. A strategy that fails, panics, hangs or gives wrong answers harms no other strategy.
 //!
 //! # Not here
 //! Storing contexts, which the engine does with the answers it gets.

@@ -16,8 +16,8 @@ pub(crate) fn in_parallel<T: Send>(count: usize, block: usize, work: impl Fn(usi
     in_parallel_with(count, block, || (), |(), at| work(at))
 }
 
-/// The same, with something that each thread makes for itself and keeps between the things. It must not
-/// change the answers.
+/// The same, with a state that each thread makes for itself and reuses for all its items. It must not change
+/// the answers.
 pub(crate) fn in_parallel_with<S, T: Send>(
     count: usize,
     block: usize,

@@ -1,7 +1,7 @@
 //! Scores the parts of one file against the words of a query.
 //!
-//! Parts that the index knows are weighed by their words; those that a file is to be shown in, by where the
-//! words stand in its text.
+//! Parts that the index knows are weighed by their words. Parts in which a file is to be shown are weighed by
+//! the places of the words in its text.
 //!
 //! # Invariants
 //! 1. A word counts in the part that holds its line.

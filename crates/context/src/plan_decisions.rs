@@ -1,4 +1,4 @@
-//! The decisions of the plan that asks, as text: they stand before all files.
+//! The decisions of the plan that asks, as text that comes before all files.
 //!
 //! # Invariants
 //! 1. Together they cost at most a fifth of what files may; each is at most [`DECISION_TOKENS_MAX`].

@@ -48,7 +48,7 @@ impl WalkSummary {
         WalkSummary { complete: true, unread: Vec::new() }
     }
 
-    /// Somebody stopped it.
+    /// The walk was stopped.
     pub fn stopped() -> WalkSummary {
         WalkSummary { complete: false, unread: Vec::new() }
     }
@@ -67,9 +67,9 @@ pub struct PortError {
 
 /// The files of a project, or of a sandbox over it.
 pub trait FileTree: Send + Sync {
-    /// Tells every regular file that git tracks or does not ignore, in any order, from any thread; no link is
-    /// followed. It looks at `is_over` all the time, whether there is something to tell or not, and goes no
-    /// further when that says so.
+    /// Reports every regular file that git tracks or does not ignore, in any order, from any thread; no link
+    /// is followed. It asks `is_over` all the time, even when there is nothing to report, and stops when that
+    /// returns true.
     ///
     /// # Errors
     /// The root cannot be read.

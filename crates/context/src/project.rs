@@ -21,7 +21,7 @@ pub trait Projects: Send + Sync {
     /// Brings the index up to date as far as there is time, and gives what it knows.
     ///
     /// # Errors
-    /// [`Error::NoProject`], [`Error::Projects`] or a cancel. What an index cannot do is a note.
+    /// [`Error::NoProject`], [`Error::Projects`] or a cancel. A failure of the index is a note.
     fn open(&self, stop: &StopCheck) -> Result<OpenedProjects, Error>;
 }
 
@@ -64,7 +64,7 @@ pub trait IndexedContents: Send + Sync {
     fn is_there(&self, path: &RelPath) -> bool;
 
     /// The outlines of texts that are about to be shown, each given with the hash of its file and its facts,
-    /// in their order. Whoever keeps outlines looks there first.
+    /// in their order. An implementation that stores outlines looks there first.
     fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &StopCheck) -> Vec<Arc<Outline>> {
         let _ = stop;
         in_parallel(texts.len(), 1, |at| {
@@ -79,7 +79,7 @@ pub trait IndexedContents: Send + Sync {
         vec![None; contents.len()]
     }
 
-    /// Keeps the parts of contents, so that they need not be found again. They may go at any time.
+    /// Stores the parts of contents, so that they need not be found again. They may be evicted at any time.
     fn keep_parts(&self, parts: &[(Hash, Language, ContentParts)]) {
         let _ = parts;
     }
@@ -91,8 +91,8 @@ pub trait IndexedContents: Send + Sync {
         None
     }
 
-    /// Keeps what followed from a snapshot, so that the next process need not find it again. It may go at any
-    /// time.
+    /// Stores the data derived from a snapshot, so that the next process need not derive it again. It may be
+    /// evicted at any time.
     fn store_derived(&self, key: &Hash, bytes: &[u8]) {
         let _ = (key, bytes);
     }

@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Every strategy has one line; every proposed file is included or counted under one reason.
 //! 2. Nothing is decided here: the receipt only reports the work of the stages.
-//! 3. The tokens add up: those of the files, also of those beyond the last line, are what was spent on files,
-//!    and with all other parts and what is free the whole.
+//! 3. The tokens add up. Those of the files, also of the files beyond the last line, are the tokens spent on
+//!    files. With all other parts and the free tokens they are the whole budget.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -194,7 +194,8 @@ fn excluded(account: &ReceiptBuilder<'_>) -> (Vec<ExcludedLine>, BTreeMap<Exclus
     let mut lines: Vec<ExcludedLine> = account.left_out.iter().map(line).collect();
     for (item, file) in account.items.iter().zip(&account.packed.files) {
         if let Err(reason) = file {
-            // What would only have been listed was left out for what it is, not for want of tokens.
+            // A file that would only have been listed was left out because of its kind, not for lack of
+            // tokens.
             let reason = item.only_listed.unwrap_or(*reason);
             lines.push(ExcludedLine { place: item.place.clone(), reason, score: item.hit.fused() });
         }

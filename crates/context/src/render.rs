@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The texts of the fragments, one after the other, are the text of the files.
-//! 2. Lines that are shown in full appear as they are, between a line of their numbers and one of a gap, so
+//! 2. Lines that are shown in full appear as they are, between a line of their numbers and one of a gap. So
 //!    they are not taken for ours. A single line follows its number.
 //! 3. A header is one line, whatever a path or a title holds.
 

@@ -1,9 +1,9 @@
-//! The statistics of a snapshot that every request needs: the words of its paths and how many there are,
-//! its references, the files of its commits.
+//! The statistics of a snapshot that every request needs. They are the words of its paths with their number,
+//! its references, and the files of its commits.
 //!
 //! # Invariants
 //! 1. Nothing here depends on a request, so it is made once for a snapshot and shared.
-//! 2. The cache holds snapshots weakly, and at most [`SNAPSHOTS_MAX`] of them: it keeps none alive.
+//! 2. The cache holds snapshots weakly, and at most [`SNAPSHOTS_MAX`] of them: it holds none in memory.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -14,7 +14,7 @@ use domain::RelPath;
 use domain::context::{ContextView, Name};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// The rules of one view, as they are written. What is unset is inherited.
+/// The rules of one view, as they are written. A rule that is unset is inherited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewRules {
     /// Globs of what is seen; empty: all.

@@ -70,7 +70,8 @@ pub struct ContextStrategies<S: SearchStrategy + ?Sized + 'static> {
 }
 
 impl<S: SearchStrategy + ?Sized + 'static> ContextStrategies<S> {
-    /// Strategies that share `breakers` with all pipelines of the process and tell `sink` of their moves.
+    /// Returns an executor that shares `breakers` with all pipelines of the process and reports their moves
+    /// to `sink`.
     ///
     /// # Errors
     /// A value of `config` out of its bounds.

@@ -1,4 +1,4 @@
-//! Runs strategies in parallel: so many at once, so long, and none harms another.
+//! Runs strategies in parallel: a bounded number at once, for a bounded time, so that none harms another.
 //!
 //! # Overview
 //! Three parts, a file each:
@@ -7,8 +7,8 @@
 //! - the **collector** (here): the thread that called [`ParallelStrategyExecutor::execute`]. It waits on the
 //!   **slots** of its batch (`slots`), settles what is over (`settle`), and returns.
 //!
-//! A call goes in three steps: name the strategies and queue them; wait until each slot is over by an answer,
-//! a deadline or a cancel; return the lines in the order asked for.
+//! A call has three steps. It names the strategies and queues them. It waits until each slot is over by an
+//! answer, a deadline or a cancel. It returns the lines in the order asked for.
 //!
 //! # Time
 //! A batch is due at the sooner of its caller's deadline and `deadline`. A strategy is due when the batch is,

@@ -6,17 +6,17 @@
 //!
 //! # Invariants
 //! 1. `running ≤ live ≤ max_workers`. Threads beyond that are abandoned ones.
-//! 2. First in, first out; the jobs of one call stand together.
+//! 2. First in, first out; the jobs of one call are next to each other.
 //! 3. A run is in `running` or in `abandoned` from the moment its job leaves the queue until its thread comes
 //!    back, never in both. So abandoning a run that has returned does nothing, and cannot hit the thread's
 //!    next one.
 //! 4. A name with [`HUNG_AFTER`] abandoned runs is not begun: its job is refused. Each name leaks at most
 //!    `HUNG_AFTER - 1 + max_workers` threads.
-//! 5. While a job is queued, a thread is live; where none can be had, the queue is emptied.
+//! 5. While a job is queued, a thread is live; if none can be started, the queue is emptied.
 //! 6. Jobs run, threads start and jobs are dropped outside the lock. No other lock is taken under it.
 //!
 //! # Not here
-//! What a job does. A job's panic ends nothing but the job.
+//! The work of a job. A job's panic ends nothing but the job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -32,7 +32,7 @@ const HUNG_AFTER: usize = 4;
 
 /// Something to do on a thread of the pool.
 pub(super) trait PoolJob: Send + 'static {
-    /// Whose abandoned runs count against it.
+    /// The name whose abandoned runs count against it.
     fn name(&self) -> &Name;
     /// Does it.
     fn run(self, run: RunId);
@@ -124,7 +124,7 @@ impl<J: PoolJob> WorkerThreads<J> {
         self.start(missing);
     }
 
-    /// Takes back those jobs that no thread has begun.
+    /// Removes those jobs that no thread has begun.
     pub(super) fn withdraw(&self, is_meant: impl Fn(&J) -> bool) {
         let withdrawn: Vec<J> = {
             let mut state = lock(&self.state);

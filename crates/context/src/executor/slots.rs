@@ -1,4 +1,4 @@
-//! One slot per strategy of a batch: where its worker leaves the answer and the collector finds it.
+//! One slot per strategy of a batch. Its worker leaves the answer there, and the collector finds it.
 //!
 //! ```text
 //!            refuse, rejected                 take
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! # Invariants
-//! 1. A permit is taken and put into its slot in one critical section, and leaves it only by [`Slots::take`]:
-//!    who holds the permit of a run has taken it out, so a run is settled exactly once.
-//! 2. What comes to a slot that was taken is late and changes nothing.
+//! 1. A permit is taken and put into its slot in one critical section, and leaves it only by [`Slots::take`].
+//!    So only one caller can hold the permit of a run, and a run is settled exactly once.
+//! 2. An answer to a slot that was taken is late and changes nothing.
 //! 3. The clock and the cancellation are read under the lock. So a strategy that starts after a `take` starts
 //!    no earlier than the instant of that `take`. An answer at or after its due instant is late, and one
 //!    after a cancel is cancelled, independent of the order of the looks. An answer that a strategy gives
@@ -25,7 +25,7 @@
 //! 5. Every change that the collector waits for is followed by an `unpark`.
 //!
 //! # Not here
-//! What an end means for the breaker and the receipt: see `settle`.
+//! The meaning of an end for the breaker and the receipt: see `settle`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) struct StartedStrategy {
     /// The time when it is too late: by its own deadline or the batch's.
     pub(super) due: Duration,
     pub(super) run: RunId,
-    /// Tells it to stop.
+    /// Cancelled to stop it.
     pub(super) token: CancellationToken,
 }
 
@@ -209,7 +209,7 @@ impl<C> Slots<C> {
         let now = self.clock.now();
         let cancelled = observed.reason();
         let is_cancelled = cancelled.is_some();
-        // What begins after this look is not due before that.
+        // A strategy that begins after this look is not due before that.
         let due_if_begun = self.due.min(now.saturating_add(self.strategy_deadline));
         let mut ends = Vec::new();
         let mut next_look: Option<Duration> = None;

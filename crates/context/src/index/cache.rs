@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. A project has one index at a time, for all callers.
-//! 2. Of more snapshots than memory is given for, the longest unused go; who holds one keeps it.
+//! 2. If the snapshots need more memory than the bound, the longest unused are evicted. A caller that holds
+//!    one can still use it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //! 1. A write is one transaction: a process that is killed leaves whole batches.
-//! 2. A row of a file is replaced or removed only by who looked at the file later: rows never go back in
-//!    time.
+//! 2. A row of a file is replaced or removed only by a process that looked at the file later: rows never go
+//!    back in time.
 //! 3. A file that is damaged or of another version is recreated, by a process that has it alone. Every
 //!    process that uses it holds a shared lock on the lock file next to it.
 //! 4. A body is bound to the key that it is stored under: under another it cannot be read.
 //! 5. The directory has mode 0700, the file 0600; SQLite gives its helper files the mode of the file.
 //!
 //! # Not here
-//! What rows mean and when they stand: `update`. What is thrown away: `evict`.
+//! The meaning of rows and the rule for when they are valid: `update`. Eviction: `evict`.
 
 use std::collections::HashSet;
 use std::fs::{self, File as OsFile, OpenOptions};
@@ -232,8 +232,8 @@ fn make_tables(connection: &mut Connection) -> Result<(), DiskError> {
     Ok(transaction.commit()?)
 }
 
-/// All rows: those of the image with what is newer, or all of the tables. How many are not those of the
-/// image, if there is one.
+/// Returns all rows: those of the image and the newer ones, or all of the tables. If there is an image, also
+/// returns how many are not in it.
 fn read_all(
     connection: &Connection,
     path: &Path,
@@ -286,7 +286,7 @@ fn load(
     )?;
     let mut found = select.query(params![FACTS_VERSION, after_ns])?;
     let (mut bodies, mut stats) = (Vec::new(), Vec::new());
-    // Where there is no memory for all at once, they are taken bit by bit.
+    // If there is no memory for all at once, they are taken bit by bit.
     let _ = bodies.try_reserve(expected);
     while let Some(row) = found.next()? {
         let Ok(path) = RelPath::new(row.get_ref(0)?.as_blob().unwrap_or_default()) else { continue };
@@ -479,7 +479,7 @@ impl DiskIndex {
         Ok(body.map(|body| bound(key, body)))
     }
 
-    /// Keeps what followed from a snapshot, unless that is too much. The oldest go.
+    /// Stores the data derived from a snapshot, unless it is too large. The oldest are evicted.
     pub(crate) fn store_derived(&mut self, key: &Hash, body: &[u8]) -> Result<(), DiskError> {
         if body.len() > KEPT_BYTES_MAX {
             return Ok(());

@@ -56,7 +56,7 @@ pub(super) fn evict(
             let statement = format!("DELETE FROM {from}");
             Ok::<_, DiskError>(transaction.prepare_cached(&statement)?.execute([FACTS_AT_ONCE])?)
         };
-        // What belongs to them goes with them, so that no more of them go than have to.
+        // The rows that belong to them go with them, so that no more of them go than have to.
         for of_facts in OF_FACTS {
             delete(&format!("{of_facts} WHERE hash IN (SELECT hash FROM facts WHERE {oldest})"))?;
         }
@@ -140,7 +140,8 @@ fn beside(dir: &Path) -> Vec<SiblingIndex> {
         .collect()
 }
 
-/// Removes an index; whether it went. What is in use, or cannot be removed, stays for another time.
+/// Removes an index; returns whether it was removed. An index that is in use, or cannot be removed, stays for
+/// another time.
 pub(super) fn remove(path: &Path) -> bool {
     let Ok(lock) = open_lock(path) else { return false };
     let Ok(Some(_held)) = take_lock(lock, path, File::try_lock) else { return false };

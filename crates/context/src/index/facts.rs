@@ -50,7 +50,7 @@ struct FactsBody {
     layout: FactsLayout,
 }
 
-/// Facts that stand in an image.
+/// Facts that are stored in an image.
 struct ImageFacts {
     image: Arc<IndexImage>,
     number: u32,
@@ -242,12 +242,13 @@ impl Facts {
         Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept, defs }
     }
 
-    /// The image that they stand in, and their number there.
+    /// The image that they are stored in, and their number there.
     pub(crate) fn image(&self) -> Option<(&Arc<IndexImage>, u32)> {
         self.kept.as_ref().map(|kept| (&kept.image, kept.number))
     }
 
-    /// Returns true if more than the few numbers is lost: wherever they stood is damaged.
+    /// Returns true if more than the few numbers is lost, because the place where they were stored is
+    /// damaged.
     pub(crate) fn is_lost(&self) -> bool {
         self.body().is_none()
     }

@@ -1,4 +1,4 @@
-//! An index as its users hold it: ask for the newest snapshot, keep it as long as you like.
+//! An index as its users hold it. A user asks for the newest snapshot, and holds it as long as it likes.
 //!
 //! # Invariants
 //! 1. A published snapshot never changes; readers of an older one are not disturbed.
@@ -158,7 +158,7 @@ impl Index {
         }
     }
 
-    /// The bounds that it keeps to.
+    /// The bounds of the index.
     pub(super) fn config(&self) -> &IndexConfig {
         &self.config
     }
@@ -221,8 +221,8 @@ impl Index {
         Ok(IndexUpdate { snapshot, changed: done.changed, is_unfinished: done.is_unfinished, notes })
     }
 
-    /// Brings the index up to date, builds another from nothing in memory, and compares. Whoever asks waits
-    /// for all of it: the index's own deadline does not hold, since of two halves nothing can be said.
+    /// Brings the index up to date, builds another from nothing in memory, and compares. The caller waits for
+    /// all of it: the index's own deadline does not apply, because two halves cannot be compared.
     ///
     /// # Errors
     /// Only a cancel.
@@ -248,8 +248,8 @@ impl Index {
         }
     }
 
-    /// A snapshot with some files read again from another tree, such as a sandbox over the project: the same
-    /// one as long as base and contents are. Nothing is published or written.
+    /// Returns a snapshot with some files read again from another tree, such as a sandbox over the project.
+    /// It is the same one as long as base and contents are the same. Nothing is published or written.
     pub fn with_changes(
         &self,
         base: &Arc<Snapshot>,

@@ -13,11 +13,11 @@
 //!    undamaged ones; and the image is removed, so that the next process draws another.
 //! 4. An image with rows from the future is neither drawn nor read: the newer rows of the tables could not be
 //!    distinguished.
-//! 5. Whoever draws one, all can read it: which files are too large is said by who looks at them, as of the
-//!    rows of the tables.
+//! 5. Every process can read an image that another one drew. The reader decides which files are too large, as
+//!    it does for the rows of the tables.
 //!
 //! # Not here
-//! When it is written: `writer`.
+//! The moment at which it is written: `writer`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -49,7 +49,7 @@ struct ImageSection {
     len: u64,
 }
 
-/// The number of bytes that stand at the end: where the rows lie.
+/// The number of bytes at the end, which give the place of the rows.
 const END_BYTES: usize = 16;
 
 /// An image that is open.
@@ -215,7 +215,7 @@ impl IndexImage {
     fn discard_if_missing<T>(&self, found: Option<T>) -> Option<T> {
         if found.is_none() && !self.is_damaged.swap(true, Ordering::Relaxed) && is_at(&self.file, &self.path)
         {
-            // Where that fails, the next who reads it notices too.
+            // If that fails, the next process that reads it notices too.
             let _ = fs::remove_file(&self.path);
         }
         found
@@ -247,7 +247,7 @@ fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
     if file.try_lock().is_err() {
         return Ok(None);
     }
-    // Who had the lock may have finished: then this is the image itself.
+    // The process that had the lock may have finished: then this is the image itself.
     if !is_at(&file, unfinished) {
         return Ok(None);
     }

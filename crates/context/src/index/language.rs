@@ -1,4 +1,4 @@
-//! Detects the language of a file by its name and, if the name does not tell, by its first line.
+//! Detects the language of a file by its name or, if the name does not decide it, by its first line.
 //!
 //! # Invariants
 //! 1. The language depends on the path and the first line only, so equal files under equal names have equal
@@ -6,7 +6,7 @@
 //! 2. [`Language::code`] never changes its meaning: it is stored.
 //!
 //! # Not here
-//! What a definition looks like in a language: `definitions`. How it is parsed: `outline`.
+//! The form of a definition in a language: `definitions`. Parsing: `outline`.
 
 use domain::RelPath;
 

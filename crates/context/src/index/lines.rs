@@ -61,8 +61,8 @@ impl LineIndex {
         Some(&self.text[self.start(number)..to])
     }
 
-    /// Some lines as they stand, one after the other: `from` and `to` from 1, both included; as far as they
-    /// are there.
+    /// Some lines as they are in the text, one after the other. `from` and `to` count from 1, both included;
+    /// lines beyond the end are left out.
     pub fn between(&self, from: usize, to: usize) -> &str {
         let to = to.min(self.len());
         if from == 0 || from > to { "" } else { &self.text[self.start(from)..self.ends[to - 1]] }

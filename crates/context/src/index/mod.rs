@@ -7,13 +7,13 @@
 //! - [`outline()`] parses what is about to be shown.
 //! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest
 //!   commits.
-//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `image`, `evict`),
-//!   with the commits (`history`). `changed` lays over it what a plan changed; [`IndexCache`] holds those of
-//!   all projects.
+//! - [`Index`] brings it up to date (`update`) and stores it on disk (`writer`, `disk`, `image`, `evict`),
+//!   with the commits (`history`). `changed` adds the changes of a plan to it; [`IndexCache`] holds the
+//!   indexes of all projects.
 //!
 //! # Invariants
 //! 1. Facts depend on content and language only; a snapshot maps paths to them and never changes.
-//! 2. What the index knows is disposable: it can be made again from the project at any time.
+//! 2. The index is disposable: it can be made again from the project at any time.
 //!
 //! # Not here
 //! Ranking: the strategies. Files and git: the ports, [`crate::ports`].

@@ -1,11 +1,11 @@
 //! Files of which only the path is known: secret, too large, or of no use to read.
 //!
 //! # Invariants
-//! 1. What the path or the size says is decided before a byte is read: a secret file is never opened.
-//! 2. What the bytes say depends on nothing else.
+//! 1. The path and the size are judged before a byte is read: a secret file is never opened.
+//! 2. The judgement of the bytes depends on nothing else.
 //!
 //! # Not here
-//! What a view leaves out: that is the request's.
+//! The files that a view leaves out: the request.
 
 use domain::{RelPath, TEXT_PROBE_BYTES};
 

@@ -3,16 +3,16 @@
 //! # How it is fast
 //! An identifier is hashed while it is passed over and counted under that hash. Only the distinct ones, a
 //! tenth of all, are split into words, stemmed and hashed again. Definitions are looked for once per line,
-//! and most lines say with their first byte that they hold none. Which words stand in which part is counted
-//! from the numbers of the identifiers in their order, without another look at the bytes.
+//! and most lines say with their first byte that they hold none. The words of each part are counted from the
+//! numbers of the identifiers in their order, without another look at the bytes.
 //!
 //! # Invariants
-//! 1. The facts depend on nothing but the bytes and the language: what a [`Scanner`] saw before leaves no
-//!    trace.
+//! 1. The facts depend on nothing but the bytes and the language: files that a [`Scanner`] saw before leave
+//!    no trace.
 //! 2. Any bytes have facts; nothing here fails.
 //!
 //! # Not here
-//! What a definition looks like: `definitions`. Reading files: the index asks its tree.
+//! The form of a definition: `definitions`. Reading files: the index asks its tree.
 
 use domain::RelPath;
 
@@ -35,12 +35,12 @@ pub fn scan(path: &RelPath, bytes: &[u8]) -> Facts {
     Scanner::default().scan(Language::detect(path, bytes), bytes)
 }
 
-/// Scans one file after another and keeps its memory between them.
+/// Scans one file after another and reuses its memory between them.
 #[derive(Default)]
 pub struct Scanner {
     words: WordTable,
     splitter: Splitter,
-    /// The numbers of the words in the order in which they stand.
+    /// The numbers of the words in the order of the text.
     said: Vec<u32>,
     lines: Vec<LineEnd>,
     /// The hashes of the terms of all distinct words, and where those of each end.

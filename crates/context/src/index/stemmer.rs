@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A word of at most four letters stays as it is.
-//! 2. What is left is never empty.
+//! 2. The stem is never empty.
 
 /// The most letters of a word that is left alone.
 pub(super) const SHORT_LETTERS: usize = 4;

@@ -1,11 +1,11 @@
 //! The words by which files are found: split, folded, stemmed and hashed, alike for files, paths and queries.
 //!
 //! # Invariants
-//! 1. One function makes terms: whatever is looked for meets what was indexed.
+//! 1. One function makes all terms, so that the terms of a query match those of the index.
 //! 2. A list of terms is sorted by hash and names each hash once.
 //!
 //! # Not here
-//! Which words occur in a file and how often: `scan` counts them. What a term is worth: the strategies.
+//! The count of each word in a file: `scan`. The worth of a term: the strategies.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -163,14 +163,14 @@ pub(crate) fn is_word_class(class: ByteClass) -> bool {
     !matches!(class, ByteClass::Other | ByteClass::Newline)
 }
 
-/// The identifiers and runs of letters in some bytes. What begins with a digit is a number and no word.
+/// The identifiers and runs of letters in some bytes. A run that begins with a digit is a number and no word.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| !is_word_class(class(*byte)))
         .filter(|word| !word.is_empty() && word.len() <= WORD_BYTES_MAX && class(word[0]) != ByteClass::Digit)
 }
 
-/// Makes terms of words; keeps its memory between them.
+/// Makes terms of words; reuses its memory between them.
 #[derive(Default)]
 pub(crate) struct Splitter {
     part: Vec<u8>,
@@ -185,7 +185,7 @@ impl Splitter {
         }
     }
 
-    /// Tells the terms of one word: its parts, and if there are several the whole.
+    /// Calls `tell` for the terms of one word: its parts, and if there are several the whole.
     pub(crate) fn split(&mut self, word: &[u8], tell: &mut dyn FnMut(&[u8])) {
         if word.iter().any(|byte| *byte >= 0x80) {
             return self.split_wide(word, tell);
@@ -247,7 +247,7 @@ pub(crate) struct Beginnings(Vec<u64>);
 impl Beginnings {
     /// The number of letters of a beginning that count.
     const LETTERS: usize = 3;
-    /// The number of bits that tell small letters apart. Digits look like some of them, which only costs a
+    /// The number of bits that distinguish small letters. Digits look like some of them, which only costs a
     /// look.
     const LETTER_BITS: usize = 5;
 
@@ -341,7 +341,7 @@ fn part_end(word: &[u8], from: usize) -> usize {
     at
 }
 
-/// Words of English and of commit messages that tell nothing about where something is.
+/// Words of English and of commit messages that do not help to find a place.
 const STOP_WORDS: &str = "a about add after again all allow also always am an and any are as at avoid be because been \
      before being better both but by can cannot change chore could did do does doc docs don during each ensure etc ever \
      feat few fix for from had has have how i if implement improve in instead into introduce is it its just like make \

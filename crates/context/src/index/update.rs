@@ -1,14 +1,14 @@
 //! Bringing an index up to date: walk, compare, read what may have changed, publish.
 //!
 //! # When a row is valid
-//! Size, both times and inode are what they were, and both times lie at least [`YOUNG_NS`] before the look: a
+//! Size, both times and inode are what they were, and both times are at least [`YOUNG_NS`] before the look: a
 //! write in the same tick as a look leaves no trace but the content. Everything else is read and hashed; a
 //! known content is not scanned again.
 //!
 //! # Invariants
-//! 1. What is known after any number of updates equals what an update from nothing would find.
+//! 1. The index after any number of updates equals the one that an update from nothing would make.
 //! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
-//! 3. At the deadline what is done stays done: files not reached retain their old facts, and the next update
+//! 3. At the deadline finished work stays done: files not reached retain their old facts, and the next update
 //!    continues. A walk that met something to read has half of the time, so that however many files there
 //!    are, some are read. One that met nothing to read continues: it passes by files that an earlier update
 //!    read.
@@ -88,7 +88,7 @@ pub(super) fn update(writer: &mut IndexWriter, work: &UpdateInputs<'_>) -> Updat
             (std::thread::Builder::new().spawn_scoped(scope, newer).ok(), newer)
         });
         files(writer, work, &mut done);
-        // Where there are too many threads, this one asks.
+        // If there are too many threads, this one asks.
         told.and_then(|(thread, newer)| thread.map_or_else(|| Some(newer()), |thread| thread.join().ok()))
     });
     match history {
@@ -154,7 +154,7 @@ fn walk(rows: &Rows, work: &UpdateInputs<'_>, done: &mut UpdateSummary) -> (Vec<
     let sink = |stat| {
         let mut met = lock(&met);
         met.push(stat);
-        // What is too much goes early, so that a million files do not take a million records.
+        // Files beyond the bound are dropped early, so that a million files do not take a million records.
         if met.len() >= files_max.saturating_mul(2).max(1024) {
             is_over_many.store(true, Ordering::Relaxed);
             first_by_path(&mut met, files_max);
@@ -301,7 +301,7 @@ fn read(
             let sender = sender.clone();
             let (known, next) = (&known, &next);
             let look = move || look_at_each(work, to_read, known, next, &sender);
-            // Where there are too many threads, others read, or the next update does.
+            // If there are too many threads, others read, or the next update does.
             if std::thread::Builder::new().spawn_scoped(scope, look).is_err() {
                 break;
             }

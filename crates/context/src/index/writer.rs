@@ -91,7 +91,7 @@ impl IndexWriter {
         match disk::open(&path, config.file_bytes_max, now_ns) {
             Ok(opened) => {
                 self.notes.extend(opened.note);
-                // What is known already is written there, and nothing taken over.
+                // If rows are known already, they are written there, and none is taken over.
                 if self.rows.is_empty() {
                     // A history that cannot be read is read from git again.
                     self.history = opened.disk.history().unwrap_or_default();
@@ -101,7 +101,7 @@ impl IndexWriter {
                 self.place = IndexLocation::Open(Box::new(opened.disk), path);
             }
             Err(DiskError::Full) => {
-                // What fills the disk may be the index itself.
+                // The index itself may fill the disk.
                 remove(&path);
                 self.give_up(&DiskError::Full);
             }
@@ -121,7 +121,7 @@ impl IndexWriter {
         }
     }
 
-    /// Goes on in memory.
+    /// Continues in memory.
     fn give_up(&mut self, why: &DiskError) {
         self.notes.push(format!("the index is only in memory: {why}"));
         self.place = IndexLocation::Nowhere;
@@ -256,7 +256,7 @@ impl IndexWriter {
         }
     }
 
-    /// Keeps what followed from a snapshot, if there is a place for it.
+    /// Stores the data derived from a snapshot, if there is a place for it.
     pub(super) fn store_derived(&mut self, key: &Hash, bytes: &[u8]) {
         self.on_disk(|disk| disk.store_derived(key, bytes));
     }
@@ -308,7 +308,7 @@ impl IndexWriter {
         }
     }
 
-    /// Goes on in memory, and leaves nothing behind of what filled the disk, unless others use it.
+    /// Continues in memory, and removes the file that filled the disk, unless other processes use it.
     fn make_room(&mut self) {
         if let IndexLocation::Open(disk, path) = std::mem::replace(&mut self.place, IndexLocation::Nowhere) {
             drop(disk);

@@ -281,8 +281,8 @@ fn note_emptiness(prepared: &RequestInputs, notes: &mut Vec<String>) {
     }
 }
 
-/// Tells which of the lines that are named for sure are not shown for want of tokens, and which files for
-/// what they are.
+/// Notes which of the lines that are named for sure are not shown for lack of tokens, and which files because
+/// of their kind.
 fn note_unshown(request: &ContextRequest, shelf: &PackedFiles, notes: &mut Vec<String>) {
     if request.depth < Depth::Full {
         return;

@@ -1,7 +1,7 @@
 //! Stage 10: compresses the context of the parent plan for a child plan.
 //!
 //! # Invariants
-//! 1. It costs at most its reserve, and without a parent there is nothing to tell.
+//! 1. It costs at most its reserve, and without a parent it is empty.
 //!
 //! # Not here
 //! Reading files again: only the files that the parent was given are named.

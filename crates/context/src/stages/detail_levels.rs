@@ -44,7 +44,7 @@ impl ContextItem {
         }
     }
 
-    /// A part as whole lines of ours; none if it cannot be shown so. Its own lines stand in the file.
+    /// A part as whole lines of ours; none if it cannot be shown so. Its own lines are in the file.
     pub(crate) fn render_part(&self, piece: &ItemPart, showing: PartDetail) -> Option<String> {
         let defined = self.defined(piece)?;
         let text = match showing {

@@ -14,7 +14,7 @@
 //! | 10 compress | [`SkeletonCompressor`] | [`DepthReductionCompressor`] |
 //!
 //! # Invariants
-//! 1. A stage is a function of what it is given: it keeps nothing between requests.
+//! 1. A stage is a function of its input: it stores nothing between requests.
 //! 2. A file that comes in reaches the next stage or is named in a [`ExcludedFile`]; none is lost.
 
 mod allocate;
@@ -124,7 +124,8 @@ pub struct ExcludedFile {
     pub score: f32,
 }
 
-/// A file that may be shown. What a part looks like at which depth, and costs, is found when it is asked for.
+/// A file that may be shown. The text of a part at a depth, and its cost, are computed when they are asked
+/// for.
 #[derive(Clone, Debug)]
 pub struct ContextItem {
     /// The file.

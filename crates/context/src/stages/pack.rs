@@ -1,17 +1,17 @@
 //! Stage 7: selects the parts that fit the token budget.
 //!
-//! Steps wait in a heap, the most worth for its cost first. A file is listed before its parts are shown, a
-//! part is shown by its signature before it is shown in full, so what does not fit falls from full to
-//! signatures to outline to listing before it is left out.
+//! Steps wait in a heap, the most worth for its cost first. A file is listed before its parts are shown, and
+//! a part is shown by its signature before it is shown in full. So a file that does not fit falls from full
+//! to signatures to outline to listing before it is left out.
 //!
-//! Steps are put in order by what they cost about, by their bytes: most are never bought. Counted is what is
-//! about to be.
+//! Steps are ordered by a rough cost, by their bytes, because most are never bought. Only a step that is
+//! about to be bought is counted exactly.
 //!
 //! # Invariants
-//! 1. The sum of the costs of what was bought is at most the budget.
+//! 1. The sum of the costs of all bought steps is at most the budget.
 //! 2. No part is shown without its file's header.
-//! 3. What is named for sure is bought before all else, its header first of all; of files that are named
-//!    whole, the best parts for three quarters of the budget.
+//! 3. Places that are named for sure are bought before all else, their headers first of all. Of files that
+//!    are named whole, the best parts are bought for three quarters of the budget.
 //! 4. Equal items and budget, equal purchase: ties go by path, then by line.
 
 use std::cmp::Ordering;
@@ -146,8 +146,8 @@ impl<'a> PackState<'a> {
         self.files[item] != Err(ExclusionReason::Policy)
     }
 
-    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for; then
-    /// the parts of files that are named whole, the best first, for most of the tokens.
+    /// Buys the headers of files that are named for sure, then the lines that are, each as deep as there is
+    /// room for. Then buys the parts of files that are named whole, the best first, for most of the tokens.
     fn buy_pinned(&mut self) {
         let pinned: Vec<usize> =
             (0..self.items.len()).filter(|at| self.items[*at].is_pinned && self.may_buy(*at)).collect();

@@ -1,7 +1,7 @@
 //! Stage 9: writes the preamble.
 //!
 //! # Invariants
-//! 1. What is said costs at most its reserve; the shortest form says nothing.
+//! 1. The preamble costs at most its reserve; its shortest form is empty.
 
 use domain::context::Name;
 

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. Scores are from 0 to 1, and sums run in the order of the runs.
-//! 2. What the request is about scores 1.
+//! 2. A file that the request is about scores 1.
 
 use domain::RelPath;
 use domain::context::{FileLocation, ProjectIndex};

@@ -102,7 +102,7 @@ impl StrategySelector for ConfidenceWeightedSelector {
             let answer = match refusal(&name, wanted) {
                 None => confidence(strategy, prepared),
                 Some(SkipReason::Others) => Err("not asked for".to_owned()),
-                // What it lacks says more than that it is switched off.
+                // The reason that it lacks something says more than that it is switched off.
                 Some(SkipReason::Disabled) => {
                     Err(confidence(strategy, prepared).err().unwrap_or_else(|| "not enabled".to_owned()))
                 }
@@ -162,7 +162,7 @@ fn confidence(strategy: &Arc<dyn ContextStrategy>, prepared: &RequestInputs) -> 
     }
 }
 
-/// Nobody is sure: words are looked for all the same, or, without words, files that others refer to.
+/// No strategy is sure: words are looked for all the same, or, without words, files that others refer to.
 fn fall_back(
     strategies: &[Arc<dyn ContextStrategy>],
     prepared: &RequestInputs,

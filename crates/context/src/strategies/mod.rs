@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! 1. A strategy reads what was prepared and nothing else, and has no state: equal input, equal candidates.
-//! 2. What a strategy cannot do it says in its [`Confidence`]; it never pretends.
+//! 2. A strategy reports what it cannot do in its [`Confidence`]; it never pretends.
 //! 3. Each looks at [`StopCheck`](crate::StopCheck) after at most 1 ms of work.
 
 mod arce;

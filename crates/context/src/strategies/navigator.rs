@@ -1,8 +1,8 @@
-//! Files that are a few references away from what matches or is named.
+//! Finds files that are a few references away from files that match or are named.
 //!
 //! # Invariants
 //! 1. Sums run in the order of the files: equal input, equal scores.
-//! 2. What is more than `breadth` hops from every seed scores 0.
+//! 2. A file that is more than `breadth` hops from every seed scores 0.
 //!
 //! # Not here
 //! The references: they follow from the snapshot alone and are built once for it.
@@ -28,7 +28,7 @@ const NEGLIGIBLE: f32 = 1e-4;
 /// Files between two looks at the stop.
 const FILES_PER_LOOK: usize = 512;
 
-/// Proposes what is referred to, by a walk that keeps returning to its seeds.
+/// Proposes files that are referred to, by a walk that returns to its seeds again and again.
 #[derive(Clone, Debug)]
 pub struct BreadthDepthNavigator {
     pub(super) name: Name,
@@ -123,7 +123,7 @@ fn walk(
     stop: &StopCheck,
 ) -> Result<Vec<f32>, StrategyError> {
     let within: Vec<FileIndex> = prepared.files().filter(|file| reach[file.0 as usize]).collect();
-    // What leads away from a file, summed when the walk first comes by.
+    // The sum of the references that lead away from a file, computed when the walk first reaches it.
     let mut away: Vec<Option<f32>> = vec![None; seeds.len()];
     let mut ranks = seeds.to_vec();
     for _ in 0..ROUNDS_MAX {

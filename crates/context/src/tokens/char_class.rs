@@ -86,7 +86,7 @@ fn wide_kind(bytes: &[u8]) -> (CharClass, usize) {
         0x2794..=0x27bf | 0x3001..=0x3003 | 0x3008..=0x3011 | 0xff01..=0xff0f | 0x1f300..=0x1faff => {
             CharClass::Mark
         }
-        // What else is a number is not the same in every version of Unicode.
+        // The other numbers differ between versions of Unicode.
         0xb2 | 0xb3 | 0xb9 | 0xbc..=0xbe => CharClass::Digit,
         _ => CharClass::Odd,
     };

@@ -1,8 +1,8 @@
 //! The most tokens that a text can have: cut into pieces as the vocabularies cut it, and each piece bounded.
 //!
-//! A vocabulary cuts a text before it looks anything up: a word with the one mark or blank before it, three
-//! digits, marks with the line ends after them, blanks. What a piece can cost,
-//! [`piece_bound`](super::piece_bound) says.
+//! A vocabulary cuts a text into pieces before it looks anything up. A piece is a word with the one mark or
+//! blank before it, three digits, marks with the line ends after them, or blanks.
+//! [`piece_bound`](super::piece_bound) bounds the cost of a piece.
 //!
 //! A piece that reaches over the end of a line is counted line by line as well. A token that does so is paid
 //! for by the line in which it ends. The line in which it begins pays for the most that can come before it.
@@ -10,9 +10,9 @@
 //! before the line.
 //!
 //! # Invariants
-//! 1. Lines one by one cost no less than together: what is counted over the end of a line never passes the
-//!    sum of its lines.
-//! 2. Where the two vocabularies cut differently, the dearer way counts.
+//! 1. Lines one by one cost no less than together: a count over the end of a line is never above the sum of
+//!    its lines.
+//! 2. If the two vocabularies cut differently, the dearer way counts.
 //! 3. One pass; a byte costs at most a fixed number of steps.
 
 use super::char_class::{CharClass, kind, run, short_form};
@@ -116,8 +116,8 @@ fn digits(bytes: &[u8]) -> u64 {
 }
 
 /// A word, after `lead` bytes of the mark or blank that belongs to it, with the `'s` or the like after it.
-/// cl100k takes all letters together and cuts before `'s`; o200k begins a new piece with a capital after a
-/// small letter, and cuts after `'s`.
+/// The vocabulary `cl100k` takes all letters together and cuts before `'s`. In `o200k` a new piece begins
+/// with a capital after a small letter, and the cut is after `'s`.
 fn word(bytes: &[u8], lead: usize) -> TokenPiece {
     let first = lead + hump(&bytes[lead..]);
     let letters = first + run(&bytes[first..], CharClass::is_letter);
@@ -166,7 +166,7 @@ fn marks(bytes: &[u8], lead: usize) -> TokenPiece {
     if length == marks {
         return TokenPiece::new(length, most_tokens(piece), Preceding::Other);
     }
-    // What the slashes save together with the marks, they say.
+    // The tokens that slashes save together with the marks are counted with the slashes.
     let is_open = bytes.get(length) == Some(&b'/');
     let tokens = if is_open { line_by_line(piece) } else { most_tokens_of_lines(piece) };
     TokenPiece::new(length, tokens, Preceding::Marks { length })
@@ -175,8 +175,8 @@ fn marks(bytes: &[u8], lead: usize) -> TokenPiece {
 /// The most slashes at the front of a line that a token of o200k holds which begins in the line before.
 const SLASHES_JOINED: usize = 3;
 
-/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes. o200k takes them to
-/// that piece, and a new piece begins after them.
+/// Slashes at the front of a line, after a piece of marks and line ends of `marks` bytes. In `o200k` they
+/// belong to that piece, and a new piece begins after them.
 ///
 /// It joins two, four or eight slashes before any with a line end. So of four none goes to the line before,
 /// of two both, and of three one may be left.
@@ -274,7 +274,7 @@ fn most_tokens_of_line(line: &[u8]) -> u64 {
 /// there are any.
 const BEYOND: [&[u8]; 6] = [b"\n", b"/", b"//", b"\n\n", b"\n/", b"\n//"];
 
-/// Returns true if a token may begin with the end of a line and go on.
+/// Returns true if a token may begin with the end of a line and continue after it.
 fn may_go_on(end: &[u8]) -> bool {
     BEYOND.into_iter().any(|beyond| {
         let hash = beyond.iter().fold(PieceHash::from_bytes(end), |hash, byte| hash.then(*byte));

@@ -1,8 +1,8 @@
-//! The most tokens that a piece can have, by what both vocabularies are known to know.
+//! The most tokens that a piece can have, by the tokens that both vocabularies are known to have.
 //!
-//! Within a piece a vocabulary joins neighbours for as long as two that stand side by side are together a
-//! token. So a piece that it knows is one token, and any other ends as tokens of which no two neighbours are
-//! known together: counted is the largest number of such parts, which no order of joining can pass.
+//! Within a piece a vocabulary joins two neighbours as long as they are together a token. So a piece that it
+//! knows is one token, and any other ends as tokens of which no two neighbours are known together. The count
+//! is the largest number of such parts, which no order of joining can exceed.
 //!
 //! # Invariants
 //! 1. One pass, no memory but some fixed rows; a byte costs at most a fixed number of steps.
@@ -50,9 +50,9 @@ pub(super) fn most_tokens_cut(stretch: &[u8], may_be_cut: impl FnMut(usize) -> b
     u64::from(most)
 }
 
-/// Tells for each place the largest number of parts up to it of which no two neighbours are known together,
-/// unless they may be cut there; 0 where there is no way. A part is at most [`LONGEST`] bytes long and a
-/// token of one of them, as far as that is known. The rings hold the last `LONGEST` places.
+/// Calls `tell` for each place with the largest number of parts up to it, 0 if there is no way. No two
+/// neighbours of these parts are known together, unless they may be cut there. A part is at most [`LONGEST`]
+/// bytes long and a token of one of them, as far as that is known. The rings hold the last `LONGEST` places.
 fn largest_numbers(
     piece: &[u8],
     longest: usize,

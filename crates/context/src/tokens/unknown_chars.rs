@@ -1,8 +1,8 @@
-//! Stretches of text with characters of which is not known what they are: letters, marks, blanks or digits.
+//! Stretches of text with characters whose class is not known: letters, marks, blanks or digits.
 //!
-//! Such a character may belong to the piece before it, to the one after it, to both or to none, and not in
-//! the same way for both vocabularies. So a stretch reaches from a place where both are known to cut to the
-//! next such place, and costs the most that any way to cut it between makes of it.
+//! Such a character may belong to the piece before it, to the one after it, to both or to none. The two
+//! vocabularies may differ in that. So a stretch reaches from a place where both are known to cut to the next
+//! such place. It costs the most that any way to cut it can cost.
 
 use super::char_class::{CharClass, kind, short_form};
 use super::piece_bound::most_tokens_cut;

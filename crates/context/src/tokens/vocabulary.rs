@@ -1,14 +1,15 @@
 //! The texts that real vocabularies know as one token, as sets of hashes that are built in.
 //!
-//! Three sets in 465 KB. `BEGINNINGS`: what the tokens of either begin with, as far as that is ASCII (a sieve
-//! of one bit, 283,000). `OTHERS`: the ASCII tokens that only one of them knows (a sieve of four bits,
-//! 60,000). `BOTH`: every piece of text that cl100k and o200k both know as one token, or that one knows and
-//! the other is never asked for (an xor filter of 24 bits, 90,000). The first two speak of up to [`LONGEST`]
-//! bytes. A test makes them from the vocabularies and compares, or writes them.
+//! There are three sets in 465 KB. `BEGINNINGS`: the ASCII beginnings of the tokens of either (a sieve of one
+//! bit, 283,000). `OTHERS`: the ASCII tokens that only one of them knows (a sieve of four bits, 60,000).
+//! `BOTH`: every piece of text that cl100k and o200k both know as one token (an xor filter of 24 bits,
+//! 90,000). It also has the pieces that one knows and the other is never asked for. The first two sets have
+//! texts of up to [`LONGEST`] bytes. A test makes them from the vocabularies and compares, or writes them.
 //!
 //! # Invariants
-//! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times. Of what is
-//!    not in the others, a part passes, which makes a count higher and never lower.
+//! 1. A text that is in a set is found in it. A text that is not in `BOTH` is found in it once in 16 million
+//!    times. Of the texts that are not in the other sets, a part passes, which makes a count higher and never
+//!    lower.
 //! 2. The file depends on the vocabularies alone.
 //!
 //! # Not here
@@ -115,8 +116,8 @@ mod tests {
         tokens.filter(|bytes| !bytes.is_empty() && !is_for_programs(bytes)).collect()
     }
 
-    /// Returns the tokens that both know, and those for which only one is ever asked. o200k cuts before a
-    /// capital after a small letter, and cl100k between a line end and a slash.
+    /// Returns the tokens that both know, and those for which only one is ever asked. The other one cuts
+    /// them: `o200k` before a capital after a small letter, `cl100k` between a line end and a slash.
     fn both() -> BTreeSet<Vec<u8>> {
         let (one, other) = (vocabulary("cl100k_base"), vocabulary("o200k_base"));
         let is_hump = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();

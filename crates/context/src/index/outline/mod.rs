@@ -1,8 +1,8 @@
 //! The outline of a file that is about to be shown: its definitions with their signatures.
 //!
 //! # How it is made
-//! Of eight languages by tree-sitter and a query of ours (`parse`); of all others, and where parsing gives
-//! up, from the scanner's definitions (`scanned`). Who reads an outline sees no difference but in quality.
+//! For eight languages, by tree-sitter and a query of ours (`parse`). For all others, and if parsing gives
+//! up, from the scanner's definitions (`scanned`). A reader of an outline sees no difference but in quality.
 //!
 //! # Invariants
 //! 1. An outline depends on the language and the text only. So the parser is bounded by its steps, not by
@@ -11,7 +11,7 @@
 //!    [`SIGNATURE_BYTES_MAX`] bytes.
 //!
 //! # Not here
-//! What it costs to show one: the stages count tokens.
+//! The cost of showing one: the stages count tokens.
 
 mod parse;
 mod scan;

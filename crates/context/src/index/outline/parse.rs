@@ -181,7 +181,8 @@ fn item(
     };
     let name = text[name.byte_range()].to_owned();
     let mut shown = &text[line_start..end];
-    // What opens a block without a body of its own, as an interface of Go does, is shown up to it.
+    // A definition that opens a block without a body of its own, as an interface of Go does, is shown up to
+    // the block.
     if let Some(first) =
         shown.lines().next().filter(|first| body.is_none() && first.trim_end().ends_with('{'))
     {
