@@ -159,7 +159,7 @@ impl Models {
         if now == known && can_all() {
             return;
         }
-        // What cannot be made is told by those that are.
+        // If new providers cannot be made, the present ones report the error.
         let Ok(providers) = self.make(&now) else { return };
         secrets.register_secrets(&providers.secrets());
         *lock(&self.renewed) = Some((now, Arc::new(providers)));
@@ -210,7 +210,7 @@ impl EngineInner {
         }
         let Ok(providers) = self.models.providers(&self.redactor) else { return BTreeSet::new() };
         let origins = models.into_keys().filter_map(|model| providers.key_origin(model));
-        // A file is read by whoever may read it, whatever its environment.
+        // A file is read by any process that may read it, whatever its environment.
         origins.filter(|name| std::env::var_os(name).is_some()).map(str::to_owned).collect()
     }
 }
@@ -314,7 +314,7 @@ impl Engine {
         if models.is_empty() {
             return Vec::new();
         }
-        // Whoever cannot be asked at all is told so elsewhere.
+        // A provider that cannot be asked at all is reported elsewhere.
         let Ok(providers) = self.inner.models.providers(&self.inner.redactor) else { return Vec::new() };
         models.into_keys().filter(|model| providers.is_unpriced(model)).map(str::to_owned).collect()
     }

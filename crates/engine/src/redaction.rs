@@ -3,11 +3,12 @@
 //! # Invariants
 //! 1. Keys of providers that are in the environment, and passwords in their addresses, are known from the
 //!    start. Keys in files are known as soon as this process has read them.
-//! 2. The values of variables that are passed to commands are known from the moment that a plan names them,
-//!    and to other processes by prints: keyed hashes that are stored with the data.
-//! 3. A known secret stays known, and has the same mark; if no key can be stored, as long as the process.
+//! 2. The values of variables that are passed to commands are known from the moment that a plan names them.
+//!    Other processes know them by prints: keyed hashes that are stored with the data.
+//! 3. A known secret stays known, and has the same mark. If no key can be stored, this holds as long as the
+//!    process runs.
 //! 4. Prints are of use under their own key only. So the data directory is not opened with another key
-//!    ([`check_key`]): what was known would be shown.
+//!    ([`check_key`]): known secrets would be shown.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -162,7 +163,7 @@ impl Secrets {
         let values = names.into_iter().filter(is_secret).filter_map(|name| std::env::var(name).ok());
         let values: Vec<String> = values.filter(|value| value.trim().len() >= SECRET_BYTES_MIN).collect();
         if let Some(redactor) = self.learn(&values) {
-            // What cannot be stored is known as long as this process lives.
+            // A secret that cannot be stored is known as long as this process runs.
             let _ = read_key(&self.key_file)
                 .and_then(|key| store_prints(&self.prints_file, &key, &redactor, &values));
         }
@@ -214,7 +215,7 @@ impl Secrets {
     }
 
     fn make(&self) -> Option<Redactor> {
-        // Where no engine was opened nobody has looked at the key.
+        // If no engine was opened, the key has not been checked yet.
         check_files(&self.key_file, &self.prints_file).ok()?;
         let key = read_or_make_key(&self.key_file).ok()?;
         let names = SECRET_NAMES.iter().copied().chain(self.named.iter().map(String::as_str));
@@ -249,7 +250,8 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
         Ok(key) => {
             let own = key_fingerprint(&key);
             if keys.peek().is_none() && has_prints {
-                // Of an older version, which stored none. Where it cannot be added, it is with the next prints.
+                // Of an older version, which stored none. If it cannot be added, it is added with the next
+                // prints.
                 let _ = append(prints_file, &format!("{KEY_LINE}{own}\n"));
             }
             if keys.all(|key| key == own) { Ok(()) } else { refused("is not the key that was used before") }
@@ -268,7 +270,7 @@ fn is_whole(fingerprint: &&str) -> bool {
     fingerprint.len() == FINGERPRINT_CHARS && fingerprint.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// The prints that are stored, the newest last. What is no print is passed over.
+/// The prints that are stored, the newest last. Lines that are no prints are skipped.
 fn read_prints(file: &Path) -> Vec<SecretPrint> {
     read_lines(file).lines().filter_map(SecretPrint::parse).collect()
 }
@@ -327,7 +329,7 @@ fn is_no_key(error: &io::Error) -> bool {
 fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
     match read_key(file) {
         Ok(key) => return Ok(key),
-        // What is there and is no key is not replaced.
+        // A file that is there and is no key is not replaced.
         Err(error) if is_no_key(&error) => return Err(error),
         // None is there, or it cannot be reached.
         Err(_) => {}
@@ -343,7 +345,7 @@ fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
 }
 
 fn keep_key(file: &Path, key: &[u8]) -> io::Result<()> {
-    // Written beside and linked: of two processes that make one, both end up with the first.
+    // Written to a file next to it and linked: of two processes that make one, both end up with the first.
     let beside = file.with_extension(format!("key-{}", std::process::id()));
     let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     new.write_all(key)?;

@@ -9,8 +9,8 @@
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
 //! 3. A check of the project that got the user's trust after the plan had run has no result. It is run here,
 //!    whatever was said of running checks again.
-//! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks
-//!    that read ignored files says `always`.
+//! 4. Files that git ignores do not count: build output must not require checks for ever. A user whose checks
+//!    read ignored files sets `always`.
 //!
 //! # Not here
 //! Running checks again: `run::recheck`. Comparing trees: [`sandbox::TreeStamp`].
@@ -247,7 +247,7 @@ impl PlanTrees {
     pub(crate) fn new(engine: &EngineInner, plan: &Plan) -> PlanTrees {
         PlanTrees {
             roots: plan.projects.iter().map(|project| path_of(&project.root)).collect(),
-            // What is protected from the plan can be changed by others, and be read by checks.
+            // Files that are protected from the plan can be changed by others, and be read by checks.
             rules: CaptureRules { ignore: plan.spec.ignore.clone(), ..CaptureRules::default() },
             leave_out: vec![engine.options.data_dir.clone(), engine.options.sandbox_dir.clone()],
         }

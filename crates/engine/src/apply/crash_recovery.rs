@@ -4,7 +4,7 @@
 //! # Invariants
 //! 1. A journal is replayed only under the locks of its projects' roots, taken without waiting. While a live
 //!    process works on one of them, the journal is left to the next command.
-//! 2. What is left open is named, with the reason.
+//! 2. A journal that is left open is named, with the reason.
 //!
 //! # Not here
 //! Applies whose journal is gone or damaged: `lost_journal`.
@@ -71,9 +71,9 @@ pub struct RecoveredApply {
 pub enum JournalState {
     /// Whole: it says what was to be done.
     Whole,
-    /// Gone, so that only the files could tell.
+    /// Gone, so that only the files could show the outcome.
     Missing,
-    /// Damaged, so that only the files could tell. Nothing of it was removed.
+    /// Damaged, so that only the files could show the outcome. Nothing of it was removed.
     Damaged {
         /// The present path of the journal.
         kept: PathBuf,
@@ -161,7 +161,7 @@ pub(crate) async fn recover(
     let found = engine.journals.scan()?;
     recovery.set_aside = found.set_aside;
     for listed in found.open {
-        // What cannot be read is told by whoever tries to settle it.
+        // An unreadable header is reported by the code that tries to settle the journal.
         let header = engine.journals.header(listed.id).ok().flatten();
         let roots: &[JournalRoot] = header.as_ref().map_or(&[], |header| &header.roots);
         let paths = roots.iter().map(|root| root.path.clone());
@@ -250,7 +250,7 @@ fn open_apply(apply: ApplyId, header: Option<&JournalHeader>, why: UnsettledReas
     }
 }
 
-/// A project that is not there, perhaps on a disk that is not mounted, waits until it is; others go on.
+/// A project that is not there, perhaps on a disk that is not mounted, waits until it is; others continue.
 fn why_stuck(stuck: &StuckJournal) -> UnsettledReason {
     let moved = stuck.source.get_ref().and_then(|source| source.downcast_ref::<RootMoved>());
     let is_absent = moved.is_some_and(|moved| match &moved.source {

@@ -248,7 +248,7 @@ async fn renew(engine: Arc<EngineInner>, rows: Vec<Lock>) {
 
 async fn release(engine: &EngineInner, rows: &[Lock]) {
     for row in rows {
-        // What is not freed runs out.
+        // A lock that is not released expires.
         let _ = engine.store.release_lock(row).await;
     }
 }

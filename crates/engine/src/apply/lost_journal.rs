@@ -60,7 +60,7 @@ pub(crate) async fn settle_missing(
         let Some(plan) = engine.store.find_plan(apply.plan).await? else { continue };
         let roots: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
         let Some(_locks) = RootLocks::try_take(roots.clone(), held) else { continue };
-        // Whoever had the locks before may have ended it.
+        // The process that had the locks before may have ended it.
         let now = engine.store.apply(apply.id).await?;
         if now.is_none_or(|now| now.stage != ApplyStage::Sealed) {
             continue;
@@ -112,7 +112,7 @@ pub(crate) async fn settle_damaged(
     };
     let roots: Vec<PathBuf> =
         found.iter().flat_map(|plan| &plan.projects).map(|project| path_of(&project.root)).collect();
-    // A header that cannot be read any more does not name them, so that nobody has locked them yet.
+    // A header that cannot be read any more does not name them, so that they are not locked yet.
     let to_lock = if is_locked { Vec::new() } else { roots.clone() };
     let Some(_locks) = RootLocks::try_take(to_lock, held) else {
         return Ok(Err(UnsettledReason::ProjectBusy));
@@ -124,7 +124,7 @@ pub(crate) async fn settle_damaged(
         (Some(plan), Some(apply)) => {
             observed_end(compare_files(engine, plan, apply, LostJournal::Damaged).await, LostJournal::Damaged)
         }
-        // Nobody waits for its end.
+        // No process waits for its end.
         (_, None) | (None, Some(_)) => (set_aside(), RecoveredEnd::TakenBack, Vec::new()),
     };
     engine.journals.abandon(id)?;
@@ -146,11 +146,11 @@ fn retained_journal_end(
     }
     Ok(match engine.journals.read_undo(apply) {
         Ok(_) => Some((ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new())),
-        // One that has no end was set aside.
+        // One that has no end was abandoned.
         Err(UndoError::Expired { .. } | UndoError::RolledBack { .. }) => {
             Some((set_aside(), RecoveredEnd::TakenBack, Vec::new()))
         }
-        // Only the files tell.
+        // Only the files can show it.
         Err(UndoError::Damaged { .. } | UndoError::Io { .. }) => None,
     })
 }
@@ -281,7 +281,7 @@ fn compare(
         Err(error) => return ObservedFiles::Unknown(error.to_string()),
     };
     let state = |image: &Option<sandbox::journal::FileImage>| image.as_ref().map(|image| image.state);
-    // A file that has the plan's lines beside others is merged into itself.
+    // A file that has the plan's lines next to others is merged into itself.
     let (there, due): (Vec<_>, Vec<_>) =
         merged.changes.iter().partition(|change| state(&change.pre) == state(&change.post));
     if due.is_empty() && merged.conflicts.is_empty() {

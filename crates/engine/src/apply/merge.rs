@@ -4,10 +4,10 @@
 //! # Invariants
 //! 1. Nothing is written here.
 //! 2. Every file is read beneath its project's root, through no link.
-//! 3. What is to be written over is named by its state, so that the journal finds out if it changed
+//! 3. A file that is to be overwritten is named by its state, so that the journal finds out if it changed
 //!    meanwhile.
 //! 4. A link that is removed by the same changes is on the way of nothing that is made in its place.
-//! 5. What a mode keeps us from reading is as a journal left it, if nothing touched it since: see
+//! 5. A file that its mode does not let us read is as a journal left it, if nothing touched it since: see
 //!    [`UndoneJournal`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -431,7 +431,7 @@ impl FileMerger<'_> {
         let mut bytes = Vec::new();
         let mut reader = self.contents.open(&state.hash).map_err(|_| missing())?;
         reader.read_to_end(&mut bytes).map_err(|_| missing())?;
-        // A damaged base would merge into something that nobody wrote.
+        // A damaged base would merge into a text that neither the user nor the plan wrote.
         if Hash::from_content(&bytes) == state.hash { Ok(bytes) } else { Err(missing()) }
     }
 }

@@ -1,7 +1,7 @@
 //! `apply`: brings a plan's changes into the user's files, all that were chosen or none.
 //!
 //! # Invariants
-//! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
+//! 1. A choice that is not possible, or that the checks do not let through, is refused before the plan moves.
 //! 2. An apply runs as a job of the plan, but for a plan that was applied and undone. That one is final, and
 //!    is applied again under its lock.
 //! 3. A repeated request for an apply that is in force returns the earlier answer. A request for another
@@ -119,7 +119,7 @@ pub struct ApplySummary {
     pub undo_until: WallMs,
     /// The commit that was made.
     pub commit: Option<String>,
-    /// True if it stood already, and nothing was done now.
+    /// True if it was applied or undone already, and nothing was done now.
     #[serde(default)]
     pub already: bool,
 }
@@ -387,8 +387,8 @@ impl Engine {
         self.apply_unless(id, request, None, &CancellationToken::new().observe()).await
     }
 
-    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was. What a
-    /// preview of the same plan and request selected is not selected again before the plan moves.
+    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was. The
+    /// selection of a preview of the same plan and request is not made again before the plan moves.
     ///
     /// # Errors
     /// As [`apply`](Self::apply), and [`ApplyError::Withdrawn`].
@@ -437,7 +437,8 @@ impl Engine {
         let ran = tokio::select! {
             ran = &mut running => ran,
             _ = stop.cancelled() => {
-                // One that has begun to write is finished; whatever else stands in the way is told by what became of it.
+                // An apply that has begun to write is finished. Its outcome shows any other reason why it was
+                // not withdrawn.
                 let _ = self.withdraw_apply(id, WITHDRAW_WAIT).await;
                 running.await
             }
@@ -482,7 +483,7 @@ impl Engine {
                     plan = self.inner.store.plan(id).await?;
                     continue;
                 }
-                // It came to its end meanwhile, which is told by its outcome.
+                // It came to its end meanwhile, which its outcome shows.
                 PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
             };
             let request = serde_json::to_value(request).unwrap_or_default();
@@ -507,7 +508,7 @@ impl Engine {
             return Err(other(format!("worker {worker}, which is running")));
         }
         match self.run_live_job(plan.id, ApplyAs::Replaced).await {
-            // Somebody was faster.
+            // Another process was faster.
             Err(ExecuteError::Busy { worker, .. }) => Err(other(format!("{worker}, which is running"))),
             ran => Ok(ran?),
         }

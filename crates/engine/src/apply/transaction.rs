@@ -135,7 +135,7 @@ impl TransactionError {
             Self::BranchExists { name } => ApplyError::BranchExists { name },
             Self::Red { plan, reasons } => ApplyError::Recheck { plan, reasons },
             Self::TreeMoving { plan, reasons } => ApplyError::TreeMoving { plan, reasons },
-            // Who compares trees runs the checks again.
+            // A caller that compares trees runs the checks again.
             error @ Self::TreeMoved { .. } => {
                 ApplyError::Failed { plan: PlanId::from_u128(0), why: error.to_string() }
             }
@@ -164,7 +164,7 @@ pub(crate) fn reason(conflict: &Conflict) -> ConstraintReason {
 /// The kind of the reason that a branch of the wanted name is there already.
 pub(crate) const BRANCH: &str = "branch";
 
-/// Why a plan is constrained that was to go on a new branch.
+/// Returns the reason why a plan is constrained that was to be committed to a new branch.
 pub(crate) fn branch_reason(name: String) -> ConstraintReason {
     let message = format!("branch {name} exists");
     ConstraintReason { kind: BRANCH.to_owned(), subject: name, message }
@@ -226,7 +226,7 @@ pub(crate) fn too_large(plan: &Plan, wanted: &[WantedChange]) -> Vec<String> {
     let is_not_kept = |after: domain::FileState| {
         after.size > plan.spec.max_file_bytes || after.hash == sandbox::capture::UNKNOWN_CONTENT
     };
-    // Of a large file that was there, nothing tells whether it is still what the plan saw.
+    // For a large file that was there, it is not known whether it is still what the plan saw.
     let was_too_large = |before: domain::FileState| before.size > plan.spec.max_file_bytes;
     let wanted = wanted.iter().filter(|wanted| {
         wanted.change.after.is_some_and(is_not_kept) || wanted.change.before.is_some_and(was_too_large)
@@ -280,7 +280,7 @@ pub(crate) async fn run_transaction(
         ApplyKind::Undo => "undo",
     };
     let stopped = || TransactionError::Cancelled { plan: job.plan.id };
-    // What was taken by then counts for nothing: who took it shows no presence any more.
+    // Locks that were taken by then count for nothing: their owner is no longer present.
     let locks = tokio::select! {
         biased;
         _ = authority.scope().cancelled() => return Err(stopped()),
@@ -308,7 +308,8 @@ async fn settled_meanwhile(
     if let Some(error) = recovery.stuck {
         return Err(stuck(&error));
     }
-    // What is half done here would be written over, and could not be told from the user's edits any more.
+    // Half-finished work here would be overwritten, and could not be distinguished from the user's edits any
+    // more.
     if let Some(open) = recovery.in_the_way {
         return Err(in_the_way(plan, &open));
     }
@@ -357,7 +358,8 @@ async fn run_locked(
             AttemptOutcome::ChangedUnderUs(path) => changing.insert(path.to_string()),
         };
     }
-    // Somebody writes to it all the time: what the plan would be merged with is not known.
+    // Another process writes to it all the time, so the state that the plan would be merged with is not
+    // known.
     let conflicts = changing.into_iter().map(|address| Conflict {
         file: address.clone(),
         address,

@@ -1,7 +1,8 @@
 //! `undo`: takes an applied plan out of the user's files again, by the machinery that brought it in.
 //!
 //! # Invariants
-//! 1. What was before comes from the apply's own journal, so that undo needs neither git nor the changeset.
+//! 1. The former contents come from the apply's own journal, so that undo needs neither git nor the
+//!    changeset.
 //! 2. Once the plan is stored as undone, neither the apply's journal nor the undo's own is read again. Both
 //!    are removed, and what they held is stored among the contents once.
 //! 3. Edits made since are retained if they merge with the undo; otherwise nothing is written.
@@ -30,7 +31,8 @@ impl Engine {
     /// Undoes a plan that is applied.
     ///
     /// # Errors
-    /// It is not applied, later edits stand in the way, or its journal is gone; then nothing was written.
+    /// It is not applied, later edits conflict with the undo, or its journal is gone; then nothing was
+    /// written.
     pub async fn undo(&self, id: PlanId) -> Result<ApplySummary, ApplyError> {
         self.undo_unless(id, &CancellationToken::new().observe()).await
     }
@@ -72,7 +74,7 @@ impl Engine {
             commit: None,
             already: false,
         };
-        // What was written through to other names is taken back through them.
+        // Changes that were written through to other names are undone through them.
         let asked: Option<ApplyRequest> = serde_json::from_value(applied.selection.clone()).ok();
         let job = ApplyJob {
             plan: &plan,
@@ -90,7 +92,7 @@ impl Engine {
         let undone =
             transaction::run_transaction(&self.inner, &job, &Authority::LockHolder { stop }, &images).await;
         let undone = undone.map_err(|error| {
-            // What was before comes from the journal alone.
+            // The former contents come from the journal alone.
             let is_damaged = matches!(error, TransactionError::Merging(MergeError::ContentMissing { .. }));
             if is_damaged { damaged() } else { error.into() }
         })?;
@@ -111,7 +113,7 @@ pub(crate) fn left_by(images: &UndoJournal) -> Option<UndoneJournal> {
 pub(crate) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<WantedChange> {
     let ends = images.changes().iter().map(|change| {
         let state = |image: &Option<FileImage>| image.as_ref().map(|image| image.state);
-        // What the apply made to hold others is no more counted when it goes.
+        // A directory that the apply made only to hold others is not counted when it is removed either.
         PathChange::new(change.root, &change.path, state(&change.pre), state(&change.post))
     });
     let carriers = carriers(ends);

@@ -60,7 +60,7 @@ pub fn answer(
     let wanted = question.text.to_lowercase();
     past.retain(|one| question.wants(one.kind));
     past.sort_by(|a, b| (Reverse(a.at), a.kind, &a.id).cmp(&(Reverse(b.at), b.kind, &b.id)));
-    // Redacted before it is looked through: nobody finds out a secret by asking for parts of it.
+    // Redacted before it is searched: no caller finds out a secret by asking for parts of it.
     let redacted = past.into_iter().map(|one| HistoryMatch { text: redact(&one.text), ..one });
     let mut found = redacted.filter(|one| one.text.to_lowercase().contains(&wanted));
     let limit = usize::try_from(question.limit).unwrap_or(usize::MAX);

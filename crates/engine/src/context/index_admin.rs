@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. An index is a cache: throwing it away loses nothing but time.
-//! 2. What is built aside to compare with is in memory and written nowhere.
+//! 2. The index that is built for the comparison is in memory and written nowhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Contexts {
         })
     }
 
-    /// Throws the index of a project away; whether that could be done. It cannot while anybody uses it.
+    /// Removes the index of a project; returns whether that could be done. It cannot while a process uses it.
     pub fn clear_index(&self, project: &ContextProject) -> bool {
         self.shared.indexes.clear(&project.root)
     }
@@ -106,7 +106,8 @@ impl Contexts {
             if found.is_same() {
                 return Ok(IndexVerification::Same);
             }
-            // What was written between the two looks differs by right: only what differs while nothing moves is wrong.
+            // A file that was written between the two looks may differ. Only a difference while nothing
+            // changes is an error.
             let snapshot = found.updated.snapshot;
             if last.is_some_and(|last| last == snapshot) {
                 let mut paths = found.differing;

@@ -2,7 +2,7 @@
 //! that change with it.
 //!
 //! # Invariants
-//! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
+//! 1. The cost of a file at each depth is the one that the pipeline charges: it is asked.
 //! 2. Lists are bounded, the best first, ties by path.
 //! 3. Names are text of files: secrets are taken out of them.
 //! 4. The answer is only about files that the default view shows.
@@ -116,7 +116,7 @@ impl Contexts {
         let opened = self.in_view(projects, stop)?;
         let (project, file, defined_at) = match (find(&opened, sought), sought) {
             (Ok(found), _) => found,
-            // Whether it is hidden or not there is the pipeline's to say.
+            // The pipeline decides whether it is hidden or does not exist.
             (Err(error), InspectTarget::Path(no, path)) => {
                 self.about(projects, Focus::Path(*no, path.clone()), Depth::Listing, stop)?;
                 return Err(error.into());

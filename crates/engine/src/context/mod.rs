@@ -229,11 +229,11 @@ impl Contexts {
         Ok(Contexts { shared: Arc::new(shared) })
     }
 
-    /// Answers a request, on a thread that may block. Whoever stops waiting cancels `stop`.
+    /// Answers a request, on a thread that may block. A caller that stops waiting cancels `stop`.
     ///
     /// # Errors
-    /// Bad input, no project, settings that cannot be used, or a cancel. What else goes wrong gives less
-    /// context and a note.
+    /// Bad input, no project, settings that cannot be used, or a cancel. Any other failure gives less context
+    /// and a note.
     pub async fn assemble(&self, ask: ContextAsk, stop: Observed) -> Result<AssembledContext, ContextError> {
         let contexts = self.clone();
         let done = tokio::task::spawn_blocking(move || contexts.assemble_here(ask, &stop)).await;

@@ -7,8 +7,8 @@
 //!    from a reply that does not report the tokens read.
 //!
 //! # Not here
-//! The count itself: [`LexicalCounter`]. What a call reserves of a plan's limits: that is an estimate by
-//! bytes.
+//! The count itself: [`LexicalCounter`]. The reservation of a call from a plan's limits: that is an estimate
+//! by bytes.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl TokenFactors {
 
     /// A model read `question`, and says that it had `reported` tokens.
     pub(crate) fn learn(&self, model: &str, question: &ModelRequest, reported: u64) {
-        // What a server does not say is filled in with the estimate.
+        // A count that a server does not report is filled in with the estimate.
         if reported == estimate(question).prompt {
             return;
         }

@@ -1,4 +1,4 @@
-//! The trees that a context is made from: a project's own, and what the store keeps of a plan.
+//! The trees that a context is made from: a project's own, and the changes of a plan in the store.
 //!
 //! # Invariants
 //! 1. A path is opened beneath its root by the kernel; see `sandbox::project_tree`.

@@ -4,8 +4,8 @@
 //! 1. A plan that is not final is never touched, nor a journal that is open.
 //! 2. A sandbox that is retained for changes which could not be captured is removed only when its plan is
 //!    final or unknown.
-//! 3. Contents go only when no entry and no call names them. What a journal needs it has itself or has
-//!    linked, so a collection takes nothing from an undo.
+//! 3. Contents are removed only when no entry and no call names them. A journal has or links all contents
+//!    that it needs, so a collection takes nothing from an undo.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ const FORGOTTEN_AT_ONCE: usize = 200;
 /// The choice of the data to clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcRequest {
-    /// Only tell what would be cleared.
+    /// Only report what would be cleared.
     pub dry_run: bool,
     /// Plans that ended longer ago than this, and their undo journals.
     pub older: Duration,

@@ -45,7 +45,7 @@ impl RetainedSandbox {
     }
 }
 
-/// Whose these are.
+/// Returns the plans that these sandboxes belong to.
 pub(crate) async fn known(
     engine: &EngineInner,
     dirs: &[PathBuf],

@@ -19,7 +19,7 @@ use crate::query::details::store_error;
 /// The number of plans that are looked at that may have been left behind.
 const LEFT_BEHIND_MAX: usize = 10_000;
 
-/// Plans that were between two phases without anybody to move them.
+/// Plans that were between two phases without a process to move them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StrandedPlans {
     /// The number of plans that continue now.
@@ -43,14 +43,14 @@ impl Engine {
         let phase = gated_phase(point);
         let job = NewJob::after(last, self.new_job(id, phase, domain::Ms(0)).id, phase);
         match self.pass_gate(&plan, point, job, gate_initiator(point)).await {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(ExecuteError::Busy { .. }) => Ok(false),
             moved => moved.map(|_| true),
         }
     }
 
-    /// Moves all on whose worker died between two phases. One that cannot be moved keeps none of the others
-    /// from it.
+    /// Moves on all plans whose worker died between two phases. One that cannot be moved does not prevent the
+    /// others.
     ///
     /// # Errors
     /// The store failed as a whole.

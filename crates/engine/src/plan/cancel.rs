@@ -46,7 +46,7 @@ pub struct CancelReport {
     pub plan: Plan,
     /// True if it was cancelled before.
     pub already: bool,
-    /// The number of entries that it keeps.
+    /// The number of entries that it retains.
     pub entries_kept: usize,
     /// The path of its retained sandbox, if the changes of its command could not be captured.
     pub kept_in: Option<PathBuf>,

@@ -50,7 +50,7 @@ impl Engine {
     /// # Errors
     /// It cannot work as asked, all reasons at once, and nothing is stored; or the store failed.
     pub async fn use_plan(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
-        // Held: whoever executes it serves it, or leaves it to the workers.
+        // Held: the process that executes it serves it, or leaves it to the workers.
         self.make(request, HELD).await
     }
 

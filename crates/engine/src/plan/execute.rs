@@ -1,10 +1,11 @@
 //! `execute` and `resume`: take a plan through its phases in this process, as far as its gates allow.
 //!
-//! This process is a worker that claims only this plan's jobs. Where others are busy, it waits for its turn.
+//! This process is a worker that claims only this plan's jobs. If all slots are in use, it waits for its
+//! turn.
 //!
 //! # Invariants
 //! 1. A phase runs only as a claimed job; two processes that execute one plan run one of them.
-//! 2. Finished work is never thrown away: executing again makes a new attempt and keeps the old one.
+//! 2. Finished work is never thrown away: executing again makes a new attempt and retains the old one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +121,7 @@ impl Engine {
     }
 
     /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked
-    /// for. Whoever executes a plan that waits with its strategy says yes to that.
+    /// for. A user who executes a plan that waits with its strategy approves the strategy.
     pub(crate) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
         let plan = self.inner.store.plan(id).await?;
         if options.again && plan.state == PlanState::Execute(WorkState::Complete) {
@@ -136,7 +137,7 @@ impl Engine {
         may_execute(&plan)
     }
 
-    /// Goes on with a plan that failed, or whose owner died.
+    /// Resumes a plan that failed, or whose owner died.
     ///
     /// # Errors
     /// Returns an error if the plan is final, has a live owner, or nothing of it failed.
@@ -148,7 +149,7 @@ impl Engine {
     /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
     pub(crate) async fn retry(&self, id: PlanId) -> Result<(), ExecuteError> {
         let plan = self.inner.store.plan(id).await?;
-        // What was to begin again, and was left before it did, is not tried the old way.
+        // A plan that was to begin again, and was left before it did, is not retried with the old strategy.
         if self.next_action(&plan).await? == NextAction::Pass(GatePoint::Replan) {
             let job = self.new_job(id, Phase::Strategize, HELD);
             self.pass_gate(&plan, GatePoint::Replan, job, gate_initiator(GatePoint::Replan)).await?;
@@ -200,7 +201,7 @@ impl Engine {
                 NextAction::Pass(point) => {
                     let job = self.new_job(id, gated_phase(point), HELD);
                     match self.pass_gate(&plan, point, job, gate_initiator(point)).await {
-                        // Somebody else moved it on: it is looked at again.
+                        // Another process moved it on: it is looked at again.
                         Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
                         Err(error) => break Err(error),
                     }
@@ -255,7 +256,7 @@ impl Engine {
             .await
             .map_err(store_error)?;
         let dir = self.inner.options.sandbox_dir.clone();
-        // What cannot be removed is told by doctor.
+        // `doctor` reports sandboxes that cannot be removed.
         let _ = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await;
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Engine {
         match (taken, phase_after_guidance(&plan)?) {
             (GuidanceMode::Replan, _) if plan.state.is_processing() => {
                 may_replan(&plan)?;
-                // Kept whatever becomes of the rest: should this process die now, the plan heeds it as it is.
+                // Stored first: if this process dies now, the plan still follows the guidance.
                 self.inner.store.add_guidance(id, said).await?;
                 self.stop_to_replan(id, REPLAN_WAIT).await
             }
@@ -181,7 +181,7 @@ impl Engine {
         Ok(Affected { decisions, files })
     }
 
-    /// Goes on with a plan that a word has queued, as far as its gates allow.
+    /// Continues a plan that guidance has queued, as far as its gates allow.
     ///
     /// # Errors
     /// Returns an error if another process has it, or this process cannot work.

@@ -41,7 +41,7 @@ impl From<LedgerStoreError> for LimitsError {
 }
 
 impl Engine {
-    /// Sets limits of a plan: all of these, or none. What it has used stays used.
+    /// Sets limits of a plan: all of these, or none. The amounts that it has used stay used.
     ///
     /// # Errors
     /// The plan is final or unknown, or a limit is below what was used already.

@@ -1,12 +1,12 @@
 //! A finished plan continues: `plan revise` begins a new attempt on top of the changes so far.
 //!
 //! # How
-//! The message and the open notes become one guidance. The changes of the last attempt that stand are
-//! recorded as the first call of the new one, so that all that reads an attempt (diff, merge, apply,
-//! checks) finds the whole result there. Their contents are stored already.
+//! The message and the open notes become one guidance. The effective changes of the last attempt are recorded
+//! as the first call of the new one, so that all that reads an attempt (diff, merge, apply, checks) finds the
+//! whole result there. Their contents are stored already.
 //!
 //! # Invariants
-//! 1. Guidance, changes, move and job are one transaction: killed at any moment, the plan is as it was,
+//! 1. Guidance, changes, move and job are one transaction. If the process is killed, the plan is as it was,
 //!    or the revision is queued with all of it.
 //! 2. One of several revisions at once is done; the others are refused.
 //! 3. Nothing of the old verdict holds for the new result: the checks run again.

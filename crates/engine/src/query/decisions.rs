@@ -16,7 +16,7 @@ use super::diff::aliases;
 use crate::engine::Engine;
 use crate::query::find::FindError;
 
-/// The number of letters of a name that tell when the decision was taken.
+/// The number of letters of a name that encode the time of the decision.
 const TIME_CHARS: usize = 10;
 /// The maximum number of candidates for an ambiguous word.
 const CANDIDATES_MAX: usize = 10;

@@ -153,7 +153,7 @@ impl Engine {
         let mut tries = LOOKS_MAX;
         loop {
             let details = self.load(self.inner.store.plan(id).await?).await?;
-            // A plan that moved while it was looked at would seem to be worked on by nobody.
+            // A plan that moved while it was looked at would seem to have no owner.
             tries -= 1;
             if tries == 0 || self.inner.store.plan(id).await?.version == details.plan.version {
                 return Ok(details);
@@ -174,7 +174,7 @@ impl Engine {
         let validations = self.inner.sum_up_checks(&plan, &verdicts_of(&calls), &net_hash(&net)).await?;
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
-        // What was left to the workers is taken over by one that lives.
+        // A job that was left to the workers is taken over by a live one.
         let is_taken_over = |job: &Job| !job.is_held() && self.has_worker_for(&job.keys);
         let owner_is_gone =
             live_job.as_ref().is_some_and(|job| self.inner.owner_is_gone(job) && !is_taken_over(job));
@@ -247,7 +247,7 @@ impl Engine {
                 Some(files) => *files,
                 None => match self.inner.net_changes(&plan).await {
                     Ok(net) => net.len(),
-                    // Whoever looks at that plan is told; the others are listed.
+                    // A command that looks at that plan reports it; the others are listed.
                     Err(StoreError::Damaged { .. }) => 0,
                     Err(error) => return Err(error),
                 },
@@ -295,7 +295,7 @@ impl crate::engine::EngineInner {
         job.boot != Some(self.boot) || job.lease_until <= now || !is_present(&self.options.data_dir, worker)
     }
 
-    /// The entries of the plan's present attempt that stand, in order. A changeset belongs to the attempt of
+    /// The effective entries of the plan's present attempt, in order. A changeset belongs to the attempt of
     /// its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
         let entries = self.store.entries(plan.id, plan.attempt).await?;
@@ -362,7 +362,8 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
     }
     let mut steps: Vec<StepDetails> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
-    // What the calls of nodes of models took so far: between them a plan may rest for as long as it likes.
+    // The time that the calls of model nodes took so far: a plan may rest between them for as long as it
+    // likes.
     let mut asked: HashMap<&str, u64> = HashMap::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
         let place = *places.entry(&call.new.node).or_insert(steps.len());

@@ -58,8 +58,8 @@ pub(crate) fn standing(entries: Vec<ChangeEntry>, calls: &[ToolCall]) -> Vec<Cha
     standing
 }
 
-/// Cancels an inverse entry with what it takes back. Where another node changed the file in between, both
-/// stay.
+/// Cancels an inverse entry with the entry that it rolls back. If another node changed the file in between,
+/// both stay.
 fn revert_unfinished(
     chain: &mut Vec<ChangeEntry>,
     inverse: ChangeEntry,

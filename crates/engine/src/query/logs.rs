@@ -72,7 +72,7 @@ impl Engine {
         let lived_since = self.lived_since(id, &calls).await?;
         let sandboxes = self.inner.store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rfind(|sandbox| sandbox.attempt == plan.attempt);
-        // Between its beginning and the store's word a sandbox lies where one does that nobody held.
+        // Until the store has a record of it, a new sandbox is assumed to be at its usual place.
         let dir = sandbox
             .map_or_else(|| self.inner.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
         let wanted = |call: &ToolCall| only.is_none_or(|no| no == call.no);

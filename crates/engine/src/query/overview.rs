@@ -107,7 +107,7 @@ impl PlanOverview {
             let CachedPlan { step, files, .. } = known.0;
             let (step, files) = (step.clone(), *files);
             let short = self.shorts.get(&plan.id).cloned().unwrap_or_else(|| plan.id.to_string());
-            // What the gate of a plan goes by may be all its changes: it is looked at only where that matters.
+            // The gate of a plan may depend on all its changes, so it is looked at only if that matters.
             let has_gate = job.is_none() && has_worker && may_go_on(&plan);
             let gate = if has_gate { inner.gate(&plan).await? } else { None };
             let goes_on = engine.goes_on(&plan, gate).await?;

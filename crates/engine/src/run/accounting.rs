@@ -36,7 +36,7 @@ pub(crate) async fn begin(run: RunContext<'_>, effect: &Effect, new: NewCall) ->
     begun.map_err(|error| stopped(error, &node))
 }
 
-/// Keeps and counts a call that has ended and changed nothing.
+/// Records and counts a call that has ended and changed nothing.
 pub(crate) async fn keep(
     run: RunContext<'_>,
     effect: &Effect,
@@ -69,7 +69,7 @@ impl UnrecordedCall {
     }
 }
 
-/// Keeps and counts such calls: all of them, or none when a limit says no to one.
+/// Records and counts such calls: all of them, or none if a limit refuses one.
 pub(crate) async fn record_all(run: RunContext<'_>, unkept: &[&UnrecordedCall]) -> Result<(), RunError> {
     let Some(UnrecordedCall { effect, call }) = unkept.first() else { return Ok(()) };
     let calls = unkept.iter().map(|unkept| unkept.call.clone()).collect();
@@ -143,7 +143,7 @@ impl RunTime {
     pub(crate) async fn end(&self, engine: &EngineInner, job: &JobRun, finisher: &Finisher) {
         let Some(began) = lock(&self.0).take() else { return };
         let took = ms(Ms::from(engine.clock.now()).since(began)).max(1);
-        // Who lost the lease adds nothing more.
+        // A run that lost its lease adds nothing more.
         let _ = engine
             .store
             .add_spent(CallAuthority::Finisher(finisher), &job.claim(), SpendKind::Time, took)
@@ -164,7 +164,7 @@ pub(crate) async fn report_limit(run: RunContext<'_>, node: String, reached: &Li
     let id = ErrorId::from_u128(engine.ids.ulid());
     let error = NewError::new(id, run.phase(), step, ErrorCategory::Budget, message.clone())
         .with_detail(reached.detail());
-    // What the store does not take is told by the job's own end.
+    // If the store refuses it, the job's own end reports the failure.
     let _ = engine.recovery.record_error(&job.claim(), error).await;
     RunFailure::failed(message)
 }

@@ -1,8 +1,8 @@
-//! The context of a run and of a node's calls: what travels together through everything that a claimed job
-//! does.
+//! The context of a run and of a node's calls: the values that are passed together to all work of a claimed
+//! job.
 //!
 //! # Invariants
-//! 1. A [`RunContext`] belongs to one claim of one job. Whoever has it can record only for that claim.
+//! 1. A [`RunContext`] belongs to one claim of one job. Its holder can record only for that claim.
 //! 2. A [`NodeContext`] ends with its node: its scope is that of the run, or a child of it.
 
 use std::ops::Deref;

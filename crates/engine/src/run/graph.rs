@@ -93,7 +93,7 @@ pub(crate) struct GraphProgress {
     runs: BTreeMap<usize, NodeRun>,
     /// Why nodes failed.
     causes: BTreeMap<usize, String>,
-    /// The rounds of mending that succeeded, by their paths.
+    /// The rounds of repair that succeeded, by their paths.
     mended: Vec<String>,
     /// The calls of the attempt before the round.
     calls: Vec<ToolCall>,
@@ -171,7 +171,7 @@ impl GraphProgress {
         Ok(progress)
     }
 
-    /// The paths of the nodes, and of the rounds of mending, whose ends stand.
+    /// The paths of the nodes, and of the rounds of repair, that are settled.
     pub(crate) fn settled(&self, steps: &[PlanStep]) -> BTreeSet<String> {
         let is_settled = |at: usize| matches!(self.states.get(at), Some(NodeState::Settled(_)));
         let nodes =
@@ -179,7 +179,7 @@ impl GraphProgress {
         nodes.chain(self.mended.iter().cloned()).collect()
     }
 
-    /// The number of rounds of mending that have succeeded.
+    /// The number of rounds of repair that have succeeded.
     pub(crate) fn rounds_mended(&self) -> u32 {
         u32::try_from(self.mended.len()).unwrap_or(u32::MAX)
     }
@@ -249,7 +249,7 @@ impl RunningNodes<'_> {
         self.ended.drain(..).collect()
     }
 
-    /// Does this while the nodes go on: one that stood still could hold what this waits for.
+    /// Does this while the nodes continue: a node that is paused could hold what this waits for.
     async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -428,7 +428,7 @@ impl<'a> GraphRound<'a, '_> {
     /// Handles the results of nodes that ended together.
     async fn take_all(&mut self, mut ended: Vec<EndedNode>) {
         match self.record_together(&mut ended).await {
-            // Each is kept, and told, by itself.
+            // The nodes that are left are recorded and reported one by one.
             Ok(()) | Err(RunError::Limit { .. }) => {}
             Err(stopped) => return self.halt(stopped),
         }
@@ -492,7 +492,7 @@ impl<'a> GraphRound<'a, '_> {
                 }
             }
             Err(RunError::Reported(message)) => self.failed(at, message, None).await,
-            // Stopped by itself: the run goes on.
+            // Stopped by itself: the run continues.
             Err(RunError::Cancelled) if !run.job.scope().is_cancelled() => {
                 let left = NodeOutput { changed: self.changed_by(at), ..NodeOutput::default() };
                 self.ran(at, NodeOutcome::Cancelled, left).await

@@ -13,8 +13,8 @@
 //! # Invariants
 //! 1. Nothing of a run outlives it. Its processes are killed when it is interrupted, and its sandbox goes
 //!    when its end is stored, whatever became of it.
-//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted.
-//!    A sandbox whose changes could not be captured stays on the disk.
+//! 2. The changes of a command are captured before its sandbox is removed, also if the command was
+//!    interrupted. A sandbox whose changes could not be captured stays on the disk.
 
 mod accounting;
 pub(crate) mod call;
@@ -91,7 +91,7 @@ pub(crate) enum RunError {
     },
     /// It failed, and the failure was reported to the recovery.
     Reported(String),
-    /// A limit of the plan does not let `node` begin, or go on.
+    /// A limit of the plan does not let `node` begin or continue.
     Limit { node: String, reached: LimitReached },
     /// A gate or a conflict blocks an apply.
     Constrained(Vec<domain::ConstraintReason>),
@@ -149,7 +149,7 @@ impl From<store::StoreError> for RunError {
         match error {
             store::StoreError::LeaseLost(_) => Self::Cancelled,
             store::StoreError::Full => Self::failed(ErrorCategory::Resource, error),
-            // Whoever keeps it will let go: a passing failure.
+            // The process that holds it will release it: a transient failure.
             store::StoreError::Busy => Self::failed(ErrorCategory::Overloaded, error),
             store::StoreError::TooNew { .. }
             | store::StoreError::Unreadable { .. }
@@ -348,7 +348,8 @@ impl JobRunner for PhaseRunner {
 
     async fn wind_down(&self, job: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
         if let Some(state) = self.known_state(job) {
-            // A cancel that was taken over had no phase that did it. What will not die does not hold the cancel up.
+            // A cancel that was taken over had no phase that did it. A process that does not die does not
+            // delay the cancel.
             let _ = stale_processes::kill(job, &state).await;
             state.time.end(&self.engine, job, finisher).await;
             let shutdown = RunShutdown { engine: &self.engine, job, finisher, interrupted };

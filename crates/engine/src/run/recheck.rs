@@ -1,17 +1,17 @@
-//! The required checks of a plan, run once more on what an apply would make of the user's tree.
+//! Runs the required checks of a plan once more, on the tree that an apply would make of the user's.
 //!
 //! # How it goes
 //! 1. A fresh sandbox is opened over the live tree, and its stamp is taken.
 //! 2. The wanted changes are merged with the files as they are, and put into the sandbox.
-//! 3. Each required check runs there as it ran before: isolated, within its time limit, on none of what
-//!    another one wrote.
+//! 3. Each required check runs there as it ran before: isolated, within its time limit, without the files
+//!    that another one wrote.
 //!
 //! # Invariants
 //! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not
 //!    written.
-//! 2. What ran is recorded as a call of the plan, under a tool of its own. It is no part of the plan's own
-//!    verdict: a check that fails on one tree says nothing of another. An apply under the plan's lock has no
-//!    claim to record by; what ran for it is in the record of the apply.
+//! 2. Each run of a check is recorded as a call of the plan, under a tool of its own. It is no part of the
+//!    plan's own verdict: a check that fails on one tree says nothing of another. An apply under the plan's
+//!    lock has no claim to record by; its checks are in the record of the apply.
 //!
 //! # Not here
 //! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
@@ -89,7 +89,7 @@ impl Recheck<'_> {
         }
         let merged = Arc::new(MergedTree::new(merged.changes));
         let mut results = Vec::new();
-        // What changes nothing needs no check.
+        // An apply that changes nothing needs no check.
         let checks = required(self.plan).into_iter().filter(|_| !merged.changes.is_empty());
         let mut is_used = false;
         for check in checks {
@@ -97,7 +97,7 @@ impl Recheck<'_> {
                 continue;
             }
             if is_used {
-                // Where there are no layers a check writes into the sandbox itself.
+                // If there are no layers, a check writes into the sandbox itself.
                 drop(blocking(move || sandbox.close()).await.map_err(failed)?);
                 sandbox = runner.open().await.map_err(failed)?.0;
             }
@@ -108,7 +108,7 @@ impl Recheck<'_> {
             (sandbox, result, is_used) = runner.check(sandbox, check).await.map_err(failed)?;
             results.push(result);
         }
-        // What cannot be removed now is swept by the next command.
+        // If it cannot be removed now, the next command sweeps it.
         drop(blocking(move || sandbox.close()).await.map_err(failed)?);
         Ok(RecheckResult { stamp, results })
     }
@@ -141,7 +141,7 @@ impl MergedTree {
             NetChange {
                 root: change.root,
                 path: change.path,
-                // What it was moved from is removed by a change of its own.
+                // The path that it was moved from is removed by a change of its own.
                 from: None,
                 before: change.pre.map(|image| image.state),
                 after,

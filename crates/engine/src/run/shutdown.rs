@@ -9,7 +9,7 @@
 //! 2. The last capture takes [`capture_wait`](super::super::EngineOptions::capture_wait) at most, and so the
 //!    run comes to its end. The history of the plan records what was not captured by then, with the place
 //!    of the sandbox.
-//! 3. A run whose job has another owner by now stores nothing, and keeps nothing for later: the other one
+//! 3. A run whose job has another owner by now stores nothing, and retains nothing for later: the other one
 //!    does the work.
 //! 4. No thread of the runtime is blocked, and no task waits for the deletion: see [`clear`].
 
@@ -185,7 +185,7 @@ impl RunShutdown<'_> {
         if let Some(call) = call {
             error = error.with_tool_call(call.no);
         }
-        // What the store does not take is told by `doctor`, which finds the sandbox.
+        // If the store refuses it, `doctor` finds the sandbox and reports it.
         let _ = timeout(STORE_WAIT, engine.recovery.record_error(&job.claim(), error)).await;
     }
 
@@ -291,7 +291,7 @@ impl InterruptedCall<'_> {
                 return SandboxOutcome::Lost(session);
             }
             Err(CallEndError::Ended(why) | CallEndError::Failed(why)) => {
-                // The place of a run that ends: what follows cannot be told to anybody but by the history.
+                // The sandbox of a run that ends: failures from here on can be reported only by the history.
                 let kept = blocking(move || {
                     retain_interrupted(&mut session, &why);
                     session
@@ -380,7 +380,7 @@ async fn mark_kept(keeper: RetainHandle) -> Option<RetainHandle> {
 
 async fn unmark(marked: Option<RetainHandle>) {
     if let Some(keeper) = marked {
-        // What cannot be unmarked is found by `gc`, and is no worse than before.
+        // `gc` finds a sandbox that cannot be unmarked, which is no worse than before.
         let _ = blocking(move || keeper.unretain()).await;
     }
 }
@@ -412,14 +412,14 @@ async fn capture_last(
 ) -> Option<(SandboxSession, CallLeftovers)> {
     let (engine, mark) = (Arc::clone(engine), mark.clone());
     let captured = tokio::task::spawn_blocking(move || {
-        // What is put back goes with the sandbox.
+        // Restored files go with the sandbox.
         if !mark.records() {
             let left = CallLeftovers::of_logs(&engine, &session, &mark);
             return (session, left);
         }
         let left = CallLeftovers::capture(&engine, &mut session, &mark).unwrap_or_else(|stopped| {
             retain_interrupted(&mut session, &stopped.shown());
-            // What is captured later is captured whole.
+            // A later capture captures all of it.
             CallLeftovers::of_logs(&engine, &session, &mark)
         });
         (session, left)

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. Nothing that a phase does is seen by, or mixed with, processes of an earlier owner.
-//! 2. Nothing of a later owner is killed, should this one have stood still itself.
+//! 2. Nothing of a later owner is killed, even if this one was stopped itself.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use worker::JobRun;
 /// The longest wait for their death.
 const DEATH_WAIT: Duration = Duration::from_secs(5);
 
-/// Kills them, once in a run. Who is the first owner has none before it.
+/// Kills them, once in a run. The first owner has none before it.
 pub(crate) async fn kill(job: &JobRun, state: &RunState) -> Result<(), RunError> {
     let claim = job.claim();
     if claim.fence <= Fence::NONE.next() {

@@ -1,9 +1,9 @@
 //! The state of a run: its commands, its sandbox session, the changesets of its nodes.
 //!
 //! # Invariants
-//! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken
-//!    to is asked to stop first, unless the lease is lost. Its whole tree is killed when it has answered, or
-//!    after [`ASKED_WAIT`].
+//! 1. A run that was killed begins no command any more, and a node that was stopped neither. A program that
+//!    is spoken to is asked to stop first, unless the lease is lost. Its whole tree is killed when it has
+//!    answered, or after [`ASKED_WAIT`].
 //!
 //! # Not here
 //! Access to the sandbox and the record of a call in it: `sandbox_call`. The end of a run: `shutdown`.
@@ -56,7 +56,7 @@ pub(crate) struct RunState {
 /// A handle of a sandbox that is usable while a call works in it.
 #[derive(Clone)]
 pub(crate) struct SandboxHandle {
-    /// Keeps it.
+    /// Retains the sandbox.
     pub(crate) keeper: RetainHandle,
     /// The staging area of its contents; once that is ended, further captures fail.
     pub(crate) staging: Arc<Staging>,

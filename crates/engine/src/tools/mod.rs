@@ -1,8 +1,9 @@
 //! The built-in tools, which read and change the trees of a plan.
 //!
 //! # Invariants
-//! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
-//! 2. What a model is given is shown without its secrets, and what it gives back has them again.
+//! 1. Paths are opened beneath their root; the kernel refuses a path that leads out, in the step that opens
+//!    it.
+//! 2. A text for a model is shown without its secrets, and a text that the model writes has them again.
 //! 3. The content that the model has read is compared with the replaced content when no other call can change
 //!    that any more.
 //!

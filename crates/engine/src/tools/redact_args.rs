@@ -20,10 +20,10 @@ pub fn recorded_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Val
     let Some(redactor) = redactor else { return json!(WITHHELD) };
     let mut kept = arguments.clone();
     if let Value::String(text) = &mut kept {
-        // What a model meant for arguments and is no JSON: data all the same.
+        // Arguments of a model that are no JSON: data all the same.
         *text = redacted(redactor, AS_DATA, text);
     }
-    // However it is written and wherever it leads, the name at its end tells data from program text.
+    // In whatever form the path is written, the name at its end distinguishes data from program text.
     let path = arguments["path"].as_str().and_then(|path| path.rsplit(['/', ':']).next());
     if let (Some(path), Some(fields)) = (path, kept.as_object_mut()) {
         for (name, value) in fields.iter_mut() {
@@ -48,7 +48,7 @@ fn redacted(redactor: &Redactor, name: &str, text: &str) -> String {
 /// Returns the stored form of a result that is redacted already.
 pub fn recorded_result(result: &Value) -> Value {
     let mut kept = result.clone();
-    // What was read is called as other outputs are.
+    // The text that was read has the name of other outputs.
     if let Some(content) = kept.as_object_mut().and_then(|fields| fields.remove("content")) {
         kept["text"] = content;
     }

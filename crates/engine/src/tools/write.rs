@@ -1,10 +1,10 @@
 //! Writing, editing, removing, moving.
 //!
 //! # Invariants
-//! 1. A file is brought up into the sandbox before it is compared with what the model has read: what is
-//!    compared is what is replaced.
+//! 1. A file is copied up into the sandbox before it is compared with the text that the model has read. So
+//!    the compared file is the one that is replaced.
 //! 2. No mark is written over a secret.
-//! 3. What the plan protects is refused before anything of it is looked at.
+//! 3. A file that the plan protects is refused before anything of it is read.
 
 use std::io::ErrorKind;
 
@@ -23,7 +23,7 @@ use super::{ToolOutput, not_changed, not_done};
 pub struct WriteTools<'a> {
     /// The sandbox.
     pub sandbox: &'a mut Sandbox,
-    /// Keeps what is replaced.
+    /// Stores the replaced content.
     pub sink: &'a dyn ContentSink,
     /// The rules of the capture.
     pub rules: &'a CaptureRules,
@@ -143,7 +143,7 @@ impl WriteTools<'_> {
         known: FileKnowledge,
     ) -> Result<Option<Vec<u8>>, ToolError> {
         let failed = |message: String| ToolError::Failed { tool: tool.to_owned(), message };
-        // Links are refused before anything is kept of what they lead to.
+        // Links are refused before anything of their targets is stored.
         let root = |sandbox: &Sandbox| sandbox.root(place.root).map(|root| root.try_clone_to_owned());
         let root = root(self.sandbox).map_err(|error| failed(error.to_string()))?;
         let root = root.map_err(|error| failed(error.to_string()))?;

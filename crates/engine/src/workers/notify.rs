@@ -307,7 +307,7 @@ mod tests {
         let (_top, dir) = deep_dir();
         drop(NotificationListener::begin(&dir, id(1), ListenerKind::Any).unwrap());
         let workers = workers_dir(&dir);
-        // Left by somebody who was killed: the file is there, and nobody listens.
+        // Left by a process that was killed: the file is there, and no process listens.
         drop(UnixDatagram::bind(socket_address(&File::open(&workers).unwrap(), "x.sock")).unwrap());
         let mut lives = NotificationListener::begin(&dir, id(2), ListenerKind::Any).unwrap();
         send(&dir, &[ListenerKind::Any], Notification::Work);

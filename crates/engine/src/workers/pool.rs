@@ -12,8 +12,7 @@
 //! 3. A process that runs a plan in the foreground is not overtaken for ever by plans that came later.
 //! 4. A worker whose store was removed or replaced ends at its next look: it would serve no plan, and be
 //!    counted on.
-//! 5. A plan that needs a key that this process was not started with is left alone, and keeps it from
-//!    nothing.
+//! 5. A plan that needs a key that this process was not started with is left alone, and delays nothing else.
 //! 6. The first request to stop lets the running jobs finish for a while, the second gives them back at once.
 //!    The report comes when nothing of the worker runs.
 
@@ -153,8 +152,8 @@ pub enum ServeError {
 }
 
 impl Engine {
-    /// Serves all plans that are left to the workers. Each word from `stops` is a request to stop; `tell`
-    /// hears what happens.
+    /// Serves all plans that are left to the workers. Each word from `stops` is a request to stop; events are
+    /// reported to `tell`.
     ///
     /// # Errors
     /// This process cannot be a worker, or the store fails for long.
@@ -341,8 +340,7 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         }
     }
 
-    /// Queues what comes next. What the store does not take now is found when it is looked for what was left
-    /// behind.
+    /// Queues the next job. If the store refuses it now, the next search for stranded plans finds the plan.
     async fn move_on(&mut self, plan: PlanId) {
         match self.engine.advance(plan).await {
             Ok(false) => {}
@@ -383,7 +381,8 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
             (self.tell)(ServeNews::Freed { workers: buried.workers, jobs: buried.leases });
             self.worker.poke();
             inner.send_notification(Notification::Work);
-            // Beside all else, since it may take long; what cannot be cleared is cleared by whoever comes next.
+            // Concurrently with all else, because it may take long. The next process clears what cannot be
+            // cleared now.
             let engine = self.engine.clone();
             tokio::spawn(async move { engine.clear_leftovers().await });
             self.may_be_left_behind = true;
@@ -428,7 +427,7 @@ impl<'a, T: FnMut(ServeNews) + Send> PoolWorker<'a, T> {
         }
         let data_dir = self.engine.inner.options.data_dir.clone();
         let starting = tokio::task::spawn_blocking(move || StartLock::take(&data_dir)).await;
-        // Without the lock nobody could be sure that it goes; the next look tries again.
+        // Without the lock no process could be sure that it ends; the next look tries again.
         let Ok(Ok(_starting)) = starting else { return false };
         if self.has_work().await {
             return false;

@@ -1,9 +1,9 @@
 //! The registry of live workers: each process holds a lock on a file of its own while it is alive.
 //!
 //! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once,
-//! and no process has to wait for its leases. The file says which plans the worker serves. That of a worker
-//! that takes any plan also names the variables that it was started with, never their values: keys of models
-//! come from there.
+//! and no process has to wait for its leases. The file says which plans the worker serves. If the worker
+//! takes any plan, the file also names the variables that it was started with, never their values. Keys of
+//! models come from there.
 //!
 //! # Invariants
 //! The start and the end of a worker that takes any plan are decided under one lock ([`StartLock`]). Of a job
@@ -75,7 +75,7 @@ impl WorkerRegistration {
         let dir = workers_dir(data_dir);
         crate::engine::make_private(&dir)?;
         let path = dir.join(format!("{worker}.lock"));
-        // It gets its name when it is locked: whoever looks for the dead never meets it before.
+        // It gets its name when it is locked: a process that looks for dead workers never finds it before.
         let beside = dir.join(format!("{worker}.new"));
         let mut lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -90,7 +90,7 @@ impl WorkerRegistration {
 
     /// From here on it takes no new plan. A caller that relies on that holds the lock of [`StartLock`].
     pub(crate) fn stop_accepting(&self) {
-        // Who cannot write it is counted on until it is gone, as if it were slow.
+        // If it cannot be written, the worker is counted on until it is gone, as if it were slow.
         let _ = self.lock.write_all_at(WorkerScope::Nobody.written().as_bytes(), 0);
     }
 
@@ -103,7 +103,7 @@ impl WorkerRegistration {
 
 impl Drop for WorkerRegistration {
     fn drop(&mut self) {
-        // Unlinked while locked: whoever opens it later makes a new one.
+        // Unlinked while locked: a process that opens it later makes a new one.
         if !self.stays {
             let _ = fs::remove_file(&self.path);
         }
@@ -208,7 +208,7 @@ pub(crate) struct ReleasedLeases {
 /// Ends the leases of workers that are gone.
 ///
 /// # Errors
-/// The store failed. What cannot be read of the directory is left for the next time.
+/// The store failed. Files that cannot be read are left for the next time.
 pub(crate) async fn release_dead_leases(
     data_dir: &Path,
     store: &dyn JobStore,

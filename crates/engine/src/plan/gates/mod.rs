@@ -7,7 +7,7 @@
 //!    job are one step.
 //!
 //! # Not here
-//! Mending what checks found: that is no move, and is asked for by the phase itself
+//! Repairing what checks found: that is no move, and is asked for by the phase itself
 //! ([`PlanSpec::gate_of_fix`]).
 //!
 //! [`PlanSpec::gate_of_fix`]: domain::PlanSpec::gate_of_fix
@@ -94,7 +94,8 @@ impl EngineInner {
     /// Returns the gate that the plan has reached; `None` if it is at no gate.
     pub(crate) async fn gate(&self, plan: &Plan) -> Result<Option<GateStatus>, StoreError> {
         Ok(match plan.state {
-            // Where nobody thought about it there is no strategy to be looked at: who starts the plan starts its work.
+            // Without a strategist there is no strategy to look at: the user who starts the plan starts its
+            // work.
             PlanState::Strategize(WorkState::Complete) if plan.spec.strategist.is_none() => {
                 Some(GateStatus { point: GatePoint::Execute, verdict: GateVerdict::Go })
             }

@@ -286,7 +286,7 @@ async fn a_plan_whose_process_died_before_it_was_sent_back_is_sent_back_when_it_
     world.engine.retry(world.plan).await.unwrap();
     let plan = world.plan().await;
     assert_eq!((plan.state, plan.attempt, plan.reversions), (PlanState::Strategize(WorkState::Queued), 2, 1));
-    // What asks is only tried once more.
+    // A plan that asks is only retried.
     world.end(PhaseEnd::Garbage).await;
     world.engine.retry(world.plan).await.unwrap();
     assert_eq!((world.plan().await.attempt, world.plan().await.reversions), (2, 1));

@@ -53,7 +53,7 @@ impl TouchedFile {
     }
 }
 
-/// The states of a text that stays where it is, keeps its mode and gets other lines.
+/// The states of a text whose path and mode stay the same and whose lines change.
 pub(super) fn edited_text(change: &NetChange) -> Option<(FileState, FileState)> {
     let (before, after) = (change.before?, change.after?);
     let is_text = |state: &FileState| state.kind == Kind::File && state.text;

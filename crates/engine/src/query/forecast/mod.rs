@@ -2,16 +2,17 @@
 //! them is applied.
 //!
 //! Two plans meet where their net changes touch one place of the disk. Each of them is applied after the
-//! other, on the states alone. Where that is not enough, the lines that each replaces are compared
-//! ([`footprint`]). Only where these do not tell are the texts merged.
+//! other, on the states alone. If that is not enough, the lines that each replaces are compared
+//! ([`footprint`]). Only if these do not decide are the texts merged.
 //!
 //! # Invariants
 //! 1. A forecast does not depend on which of the two is asked about: it reports the worse of both orders.
-//! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not
-//!    guessed.
-//! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and
-//!    files makes it slow or large.
-//! 4. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
+//! 2. A verdict is that of the merge itself. Files that were not compared, for lack of time, are counted and
+//!    not guessed.
+//! 3. The reads, comparisons, merges and list items of a forecast have a bound each. So no number of plans
+//!    and files makes it slow or large.
+//! 4. A forecast is about the two plans: the present state of the user's files plays no part. That is
+//!    `preview`.
 //! 5. Nothing is written but footprints that were missing.
 
 mod footprint;
@@ -99,7 +100,7 @@ impl ForecastKind {
         }
     }
 
-    /// Returns true if the plan that is applied second will stand before a conflict.
+    /// Returns true if the plan that is applied second will have a conflict.
     pub const fn is_conflict(self) -> bool {
         match self {
             ForecastKind::SameFile => false,
@@ -247,7 +248,7 @@ impl Engine {
         }
         let plan = match self.inner.store.find_plan(changed.plan).await {
             Ok(Some(plan)) if is_open(plan.state) => plan,
-            // One that only a newer program can read keeps nobody from the others.
+            // One that only a newer program can read does not prevent the forecast of the others.
             Ok(_) | Err(StoreError::Unreadable { .. } | StoreError::Damaged { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -339,7 +340,7 @@ impl CpuTimer {
     }
 
     fn elapsed(&self) -> Duration {
-        // On another thread it begins anew.
+        // On another thread it begins again.
         Self::now().saturating_sub(self.0)
     }
 }
@@ -558,7 +559,7 @@ impl<'a> Comparison<'a> {
         }
         let (ours, theirs) = (&self.all[one.plan], &self.all[other.plan]);
         let (net, other_net) = (&ours.files[one.file].change, &theirs.files[other.file].change);
-        // What was moved may meet the same change at both its places.
+        // A moved file may meet the same change at both its places.
         let is_moved = net.from.is_some() || other_net.from.is_some();
         if is_moved && !self.seen.insert((one.plan, one.file, other.plan, other.file)) {
             return ChangeOverlap::Apart;
@@ -619,8 +620,8 @@ enum ChangeOverlap {
     NotCompared,
 }
 
-/// Finds out how changes meet where their lines do not tell; what was read or merged once is not read or
-/// merged again.
+/// Finds out how changes overlap if their lines do not decide it. A content that was read or merged once is
+/// not read or merged again.
 struct OverlapFinder<'a> {
     contents: &'a dyn ContentSource,
     merges_left: usize,
@@ -643,7 +644,7 @@ impl<'a> OverlapFinder<'a> {
             return ChangeOverlap::NotCompared;
         };
         let kind = first.max(second);
-        // Both made the same directory, or took it away: that is nobody's work.
+        // Both made or removed the same directory: neither loses anything.
         if kind.is_none() && one.is_of_dirs() {
             return ChangeOverlap::Apart;
         }
@@ -658,7 +659,7 @@ impl<'a> OverlapFinder<'a> {
     ) -> Result<Option<ForecastKind>, MergeLimitReached> {
         let now = first.leaves(second.from.as_ref().unwrap_or(&second.here), second.net.before);
         let there = first.leaves(&second.here, None);
-        // What a change was made upon may not be known; here it counts for as much as is known of it.
+        // The base of a change may not be known; here the part that is known counts.
         let sides = MergeSides { trust: Base::Known, ..MergeSides::from_change(second.net, now, there) };
         Ok(match merge_file(&sides) {
             FileMerge::AlreadyThere => None,
@@ -698,7 +699,7 @@ impl<'a> OverlapFinder<'a> {
         Ok(match is_conflict {
             Some(true) => ForecastKind::SameLines,
             Some(false) => ForecastKind::SameFile,
-            // A content that is not kept cannot be merged by whoever applies either.
+            // A content that is not stored cannot be merged by an apply either.
             None => ForecastKind::NoMerge,
         })
     }

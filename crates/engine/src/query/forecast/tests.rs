@@ -200,7 +200,7 @@ fn what_is_not_listed_or_compared_is_counted() {
 fn texts_whose_lines_do_not_tell_are_merged_as_often_as_may_be() {
     let mut kept = MemoryContents::default();
     let base = kept.file("1\n2\n3\n4\n5\n");
-    // Lines that touch, of which only a merge tells.
+    // Lines that touch, which only a merge can decide.
     let (one, other) = (kept.file("1\nzwei\n3\n4\n5\n"), kept.file("1\n2\ndrei\n4\n5\n"));
     let all = [
         PlanFootprint::new(&plan(1, ROOT), vec![change("a", base, one)], &kept),

@@ -102,7 +102,7 @@ impl NodeContext<'_> {
             return Err(RunError::failed(ErrorCategory::Resource, why));
         }
         let call = match new.requested.get(CAPTURED_FROM).is_some() {
-            // What it stands for was counted when it was admitted.
+            // The call that it represents was counted when it was admitted.
             true => self.engine.store.begin_call(effect, &self.job.claim(), new).await?,
             false => accounting::begin(self.run, effect, new).await?,
         };

@@ -1,8 +1,8 @@
 //! An agent program as a node: given its task over the Agent Client Protocol, in the plan's sandbox.
 //!
 //! To the plan it is one command. It is admitted, and alone in the sandbox if it may write. Its changes are
-//! captured when all of its processes are dead, and stored with its end. What came of it is what it said, not
-//! how its process ended.
+//! captured when all of its processes are dead, and stored with its end. Its outcome is what it reports, not
+//! the exit of its process.
 //!
 //! # Invariants
 //! 1. Its changes are captured however it ends: done, gone, out of time, or with a protocol that is not
@@ -10,12 +10,12 @@
 //! 2. It asks no person for a permission: its sandbox decides what it may do, so every permission is given.
 //! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots. A node
 //!    that does not write (`writes: false`) writes none this way either.
-//! 4. What it says while it works is in the log of the call.
+//! 4. Its messages while it works are in the log of the call.
 //! 5. The agent gets a cancel request before it is killed, so that it can stop by itself; it has little time
 //!    for that.
 //!
 //! # Not here
-//! The protocol (`actors::acp`), and whether it is tried again (`graph`).
+//! The protocol (`actors::acp`), and the decision to try again (`graph`).
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

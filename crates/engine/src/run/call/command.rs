@@ -145,7 +145,7 @@ async fn save_bases(state: &RunState, node: &str) -> Result<(), RunError> {
     let node = node.to_owned();
     blocking(move || {
         if let Some(session) = place.as_mut() {
-            // What cannot be saved early is looked at again when the command has ended.
+            // A base that cannot be saved early is looked at again when the command has ended.
             let _ = session.sandbox.save_bases(session.staging.as_ref(), &capture::rules(session, &node));
         }
     })

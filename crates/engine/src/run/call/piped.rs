@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Invariants
-//! 1. Whoever waits for a program to begin learns it when it does not.
+//! 1. A task that waits for a program to begin gets an error if it does not.
 //! 2. [`ProgramProcess::end`] returns when the whole tree of the program is dead; dropping the process kills
 //!    it.
 //! 3. The record of a talk is written to the program's log, which never makes the talk wait for long.
@@ -53,7 +53,7 @@ impl PipedStart {
     /// It runs.
     pub(crate) fn began(self, running: &mut RunningCommand) -> PipedEnd {
         if let Some(spoken) = running.take_pipes() {
-            // Nobody speaks to it any more: it reads the end.
+            // No task speaks to it any more: it reads the end.
             let _ = self.began.send((spoken, running.killer()));
         }
         PipedEnd { ended: self.ended }
@@ -91,7 +91,7 @@ impl PipedHandle {
     /// Waits until it has begun; none when it does not.
     pub(crate) async fn begun(self) -> Option<std::io::Result<PipedProcess>> {
         let (PipedStreams { stdin, stdout, log, roots }, killer) = self.began.await.ok()?;
-        // From here on it is killed when nobody speaks to it.
+        // From here on it is killed when no task speaks to it.
         let process = SandboxedProcess { killer, ended: self.ended };
         let pipes = || -> std::io::Result<Pipes> {
             Ok(Pipes {

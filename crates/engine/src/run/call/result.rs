@@ -1,7 +1,7 @@
 //! The end of a call as it is stored; of a command also its output, and how both are reported.
 //!
 //! # Not here
-//! How it was run: `command`. How what it changed is captured: `capture`.
+//! Running it: `command`. Capturing its changes: `capture`.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Programs that are only to look, on a machine where nothing keeps them from writing.
+//! Programs that may only look, on a machine where nothing prevents them from writing.
 //!
 //! Wherever commands are isolated at all, one that may not write cannot. Without isolation (`policy.sandbox =
 //! "optional"`, and no rung works) it could: then it works alone, and what it changed is found when it has

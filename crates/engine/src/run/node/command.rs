@@ -108,7 +108,7 @@ pub(crate) async fn task_of(
     let text = |text: &ByteText| -> Result<ByteText, RunError> {
         match std::str::from_utf8(text.as_bytes()) {
             Ok(source) if command.expand => Ok(ByteText::from(node.expand(source)?.as_str())),
-            // What is no text has no placeholder.
+            // A word that is no text has no placeholder.
             Ok(_) | Err(_) => Ok(text.clone()),
         }
     };
@@ -203,7 +203,7 @@ pub(crate) async fn end_command(
         Ok(_) | Err(_) => Ok(()),
     };
     let (json, decided) = match decided {
-        // What cannot be used fails the node, as an output does that is no JSON.
+        // A decision that is invalid fails the node, as an output does that is no JSON.
         Err(unfit @ RunError::Failed { .. }) => (Err(unfit.of_call(no)), Ok(())),
         other => (json, other),
     };
@@ -219,7 +219,7 @@ pub(crate) async fn end_command(
         node.settles(left)
     })
     .await?;
-    // What it changed is recorded, whatever stops the node from here on.
+    // Its changes are recorded, whatever stops the node from here on.
     decided?;
     count_used(node, &recorded.effect, said_used).await?;
     node.scope.check()?;
@@ -230,12 +230,12 @@ pub(crate) async fn end_command(
     }
 }
 
-/// Records what a program says that it decided. What the node says that is the strategy is recorded as such,
-/// later.
+/// Records the decisions that a program reports. The report of the strategist node is recorded later, as the
+/// strategy.
 async fn decide(node: &ActiveNode<'_>, effect: &Effect, json: &Value) -> Result<(), RunError> {
     let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase() == Phase::Strategize);
     if strategist.is_some_and(|strategist| strategist.result == node.path) {
-        // What cannot be recorded then is told now, while the node can still be done again.
+        // An invalid decision is reported now, while the node can still be run again.
         return ReportedDecision::all_in(json).map(drop).map_err(|why| decisions::invalid(node.path, &why));
     }
     decisions::record_all(&node.context, effect, json).await

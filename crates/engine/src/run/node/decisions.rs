@@ -23,9 +23,8 @@ use crate::run::context::NodeContext;
 /// The maximum number of recorded choices of one strategist, or of one output of another node.
 const CHOICES_MAX: usize = 20;
 
-/// A choice as an actor reports it: `{question, select_changes, rationale, confidence, alternatives: [{text,
-/// why_not}]}`. What it does not say is left out; what it says wrongly makes it none, since a gate may hang
-/// on it.
+/// A choice as an actor reports it: `{question, chosen, rationale, confidence, alternatives: [{text,
+/// why_not}]}`. Missing fields are left out. A wrong field makes it invalid, because a gate may depend on it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ReportedDecision {
     chosen: String,
@@ -76,8 +75,8 @@ impl ReportedDecision {
         }
     }
 
-    /// The choice, made where `made` says. What it names as its parent is, in `made`, put in the place of
-    /// what is there.
+    /// Returns the choice as a decision at the place of `made`. Its own parent, if it names one, replaces
+    /// that of `made`.
     pub(crate) fn decision(self, made: NewDecision) -> NewDecision {
         let ReportedDecision { chosen, question, rationale, confidence, alternatives, parent, depends_on } =
             self;

@@ -4,7 +4,7 @@
 //! # Invariants
 //! 1. Every actor that gets a brief gets all of it: the invariants are in every brief, whole.
 //! 2. A plan without a task in words has an empty brief.
-//! 3. What a person says reaches every node that begins after it, and a model at its next turn, each time
+//! 3. A person's guidance reaches every node that begins after it, and a model at its next turn, each time
 //!    once.
 
 use domain::plan::strategy::PlanStrategy;

@@ -34,8 +34,8 @@ use crate::run::graph::GraphRun;
 /// The maximum number of bytes of a check's output that its message repeats.
 const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
-/// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones
-/// found.
+/// Runs every check, each on the plan's changes and none on the files that another one wrote. Returns the
+/// results of the required ones that did not pass.
 pub(crate) async fn run_all(actor: &GraphRun<'_>) -> Result<Vec<ValidationResult>, RunError> {
     let RunContext { engine, plan, .. } = actor.run;
     if plan.spec.all_checks().is_empty() {

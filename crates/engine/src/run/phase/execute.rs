@@ -115,7 +115,8 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
     let note = plan_sandbox::open(actor.run).await?;
     let mut standing = EffectiveEntries::load(actor, &settled).await?;
     if let Some(note) = note {
-        // What is kept is all that the sandbox holds: whose it is can be told only while nothing else stands.
+        // A retained sandbox holds all changes together. Their node is known only if no other changes are in
+        // effect.
         let is_whole = standing.finished.is_empty();
         if is_whole && retained::capture_kept(actor, &settled, &note).await? {
             return Ok(true);
@@ -139,11 +140,11 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
     Ok(false)
 }
 
-/// The entries that stand, by whether the nodes that made them are finished.
+/// The effective entries, by whether the nodes that made them are finished.
 struct EffectiveEntries {
     finished: Vec<ChangeEntry>,
     unfinished: Vec<ChangeEntry>,
-    /// Whose the unfinished ones are.
+    /// The nodes of the unfinished ones.
     nodes: BTreeSet<String>,
 }
 

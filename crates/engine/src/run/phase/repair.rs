@@ -14,7 +14,7 @@ use crate::run::graph::{GraphProgress, GraphRun, RoundEnd, do_node};
 use crate::run::node::ActiveNode;
 use crate::run::{PhaseFailure, ReportedFailure, RunError, report_failure};
 
-/// Runs the checks, and mends what they find as long as that is allowed and leads anywhere.
+/// Runs the checks, and repairs what they find as long as that is allowed and makes progress.
 pub(crate) async fn check_and_repair(
     actor: &GraphRun<'_>,
     progress: &GraphProgress,

@@ -76,7 +76,7 @@ async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
             || !mcp_servers::named(step).is_empty()
     };
     if actor.steps.iter().any(runs_command) && plan_sandbox::open(actor.run).await?.is_some() {
-        // Kept by an execute of an earlier attempt; nothing here goes on with it.
+        // Retained by an execute of an earlier attempt; nothing here continues it.
         plan_sandbox::discard(actor.state).await?;
         plan_sandbox::open(actor.run).await?;
     }

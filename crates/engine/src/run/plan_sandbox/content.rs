@@ -15,7 +15,7 @@ use sandbox::content::{ContentFile, ContentSink, ContentSource, StoredContent};
 use store::{StagedContent, Store, StoredFile};
 use sync::primitives::{Mutex, lock};
 
-/// Keeps what one call made, until the call is stored.
+/// Stages the contents of one call, until the call is stored.
 pub(crate) struct Staging {
     store: Arc<dyn Store>,
     staged: Mutex<BTreeMap<Hash, StagedContent>>,
@@ -58,7 +58,7 @@ impl Staging {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps bytes that are in memory already.
+    /// Stages bytes that are in memory already.
     pub(crate) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<StoredContent> {
         self.store(&mut bytes)
     }
@@ -83,7 +83,7 @@ impl ContentSource for Staging {
     }
 }
 
-/// Reads what the store keeps.
+/// Reads contents of the store.
 pub(crate) struct StoreContents<'a>(pub(crate) &'a dyn Store);
 
 impl ContentSource for StoreContents<'_> {

@@ -1,7 +1,7 @@
 //! The directory of an attempt's sandbox: one of its name, or another next to it while a process holds that
 //! one.
 //!
-//! An owner that was stopped past its lease keeps its sandbox open, and no other process can take it away.
+//! An owner that was stopped past its lease still holds its sandbox open, and no other process can remove it.
 //! Its successor opens another one; the first goes with its holder, or is swept when that is gone.
 //!
 //! # Invariants
@@ -145,7 +145,7 @@ mod tests {
         let (first, _) = open();
         let (mut second, _) = open();
         assert_eq!((first.dir(), second.dir()), (&*request.dir, &*dir_for(&request.dir, 2)));
-        // What is kept is found wherever it lies, also when the first is free again.
+        // A retained sandbox is found at either place, also when the first is free again.
         second.retain("for later").unwrap();
         second.close().unwrap();
         first.close().unwrap();

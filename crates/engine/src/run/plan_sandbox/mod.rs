@@ -40,7 +40,7 @@ pub(crate) async fn open(run: RunContext<'_>) -> Result<Option<String>, RunError
     let (engine, plan, scope) = (Arc::clone(engine), plan.clone(), job.scope().clone());
     let (opening, opened_by) = (Arc::clone(&engine), Arc::clone(state));
     let watch = engine.watch_copy(plan.id);
-    // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
+    // The thread holds the slot of the sandbox: a shutdown waits for it, and finds the opened sandbox.
     let opened = blocking(move || {
         // A weaker sandbox must not be taken because descriptors ran out for a moment.
         wait_for_room(|| scope.is_cancelled())
@@ -119,7 +119,7 @@ async fn remove(state: &RunState) -> Result<(), RunError> {
 pub(crate) async fn discard(state: &RunState) -> Result<(), RunError> {
     with_open(state, |session| {
         session.kept = None;
-        // What cannot be unmarked is found by `gc`, and is no worse than before.
+        // `gc` finds a sandbox that cannot be unmarked, which is no worse than before.
         let _ = session.sandbox.unretain();
     })
     .await?;

@@ -110,7 +110,7 @@ fn not_captured(
         "the changes of `{shown}` could not be captured: {message}; nothing is lost, its sandbox is retained in {dir}"
     );
     session.kept = Some(message.clone());
-    // A new sandbox would not help, which is what recovery knows for one that fails: going on with this one does.
+    // A new sandbox, which recovery would try for a failed one, does not help. Continuing with this one does.
     let is_sandbox = category == ErrorCategory::Sandbox;
     let category = if is_sandbox { ErrorCategory::Resource } else { category };
     RunError::failed(category, message)
@@ -209,7 +209,7 @@ async fn capture_all(
     .await
 }
 
-/// The end of the node, when its command had ended well. What it said is in its log.
+/// The end of the node, if its command succeeded. Its output is in its log.
 fn settles(actor: &GraphRun<'_>, step: &PlanStep, end: &CallEnd, changed: usize) -> Option<NodeRun> {
     if end.state != CallState::Ok || step.repeat.is_some() {
         return None;

@@ -1,19 +1,20 @@
 //! The servers of one node: started in the plan's sandbox when the node begins, ended when it has.
 //!
 //! A start is a call of its own, with the changes that the server made by it: admitted, captured, recorded.
-//! Its record says what the server offers, and what of it is left out and why. Calls of its tools are made
-//! through the gateway (`tool`).
+//! Its record lists the tools of the server, and those that are left out with the reason. Calls of its tools
+//! are made through the gateway (`tool`).
 //!
 //! # Invariants
-//! 1. A server sees the projects read-only unless one of the tools that the node names may write, in a phase
-//!    and a plan that let it. So nothing that a server does while a plan is strategized changes anything.
+//! 1. A server sees the projects read-only unless one of the tools that the node names may write. The phase
+//!    and the plan must allow that too. So nothing that a server does while a plan is strategized changes
+//!    anything.
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
 //! 3. A server that does not start fails the node; a later failure is reported to the model, call by call. A
 //!    server that went away is started again for the next call, [`STARTS_MAX`] times in all.
 //! 4. Changes of a server between its calls are recorded for its node, with the node's next call that writes.
-//!    Before a call of another node, and when the server has ended, they are a call of their own. Of one that
-//!    may only look it fails the node, where nothing prevents it from writing (`write_guard`). What a server
-//!    changes while a call of another node runs is not distinguished from the changes of that call.
+//!    Before a call of another node, and when the server has ended, they are a call of their own. If a server
+//!    may only look and is not prevented from writing, its changes fail the node (`write_guard`). Changes of
+//!    a server while a call of another node runs are not distinguished from the changes of that call.
 
 mod start;
 
@@ -123,7 +124,7 @@ enum ServerAccess {
     Writes,
     /// It sees them read-only.
     Looks,
-    /// It may only look, and nothing keeps it from writing.
+    /// It may only look, and nothing prevents it from writing.
     Watched,
 }
 
@@ -132,7 +133,7 @@ impl NodeServers {
     pub(crate) async fn start(node: &ActiveNode<'_>) -> Result<NodeServers, RunError> {
         let servers = &node.engine.options.models.servers;
         let mut wanted: BTreeMap<&str, Vec<ServerTool<'_>>> = BTreeMap::new();
-        // Of a server whose tools nobody may call nothing is started.
+        // A server whose tools may not be called is not started.
         let is_denied =
             |tool: &ServerTool<'_>| why_denied(&node.plan.spec.deny_tools, &tool.shown()).is_some();
         for tool in named(node.step).into_iter().filter(|tool| !is_denied(tool)) {
@@ -204,7 +205,8 @@ impl NodeServers {
         }
     }
 
-    /// Returns true if the tool is one of a server that may only look, and that nothing keeps from writing.
+    /// Returns true if the tool is one of a server that may only look, and that nothing prevents from
+    /// writing.
     pub(crate) fn is_watched(&self, tool: &str) -> bool {
         self.of(tool).is_some_and(|(_, running)| running.reach == ServerAccess::Watched)
     }

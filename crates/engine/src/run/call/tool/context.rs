@@ -267,7 +267,7 @@ impl ToolGateway<'_> {
         Ok(given)
     }
 
-    /// Keeps what was given, with its text.
+    /// Records the context that was given, with its text.
     async fn keep(
         &self,
         effect: &Effect,

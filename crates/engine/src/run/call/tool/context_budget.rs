@@ -50,7 +50,7 @@ impl ContextBudget {
         }
     }
 
-    /// Whose vocabulary counts.
+    /// The model whose vocabulary counts.
     pub(crate) fn model(&self) -> &str {
         &self.model
     }

@@ -7,9 +7,10 @@
 //! # Invariants
 //! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is
 //!    recorded (`sandbox_call`).
-//! 2. What changed is captured after a failure, a panic and a time-out too, and before the scope of the node
-//!    is tested. A node that was stopped while its tool worked has recorded what the tool changed.
-//! 3. What the policy, the phase or the action forbids does not begin, and the refusal is recorded as a call.
+//! 2. Changes are captured after a failure, a panic and a time-out too, and before the scope of the node is
+//!    tested. A node that was stopped while its tool worked has recorded what the tool changed.
+//! 3. A call that the policy, the phase or the action forbids does not begin, and the refusal is recorded as
+//!    a call.
 //! 4. Without a sandbox only looking is possible, and it looks at the live tree.
 
 use std::any::Any;
@@ -105,7 +106,7 @@ impl<'a> ToolGateway<'a> {
         *lock(&self.last_call) = Some(no);
     }
 
-    /// Keeps a call that has ended and changed nothing.
+    /// Records a call that has ended and changed nothing.
     pub(super) async fn record_call(
         &self,
         effect: &Effect,
@@ -261,7 +262,7 @@ impl<'a> ToolGateway<'a> {
         let (context, seconds) = (&self.context, task.timeout.map_or(0, |timeout| timeout.as_secs()));
         let EndedCommand { mut call, finished } = command::run(context, task).await?;
         self.is_call(call.call().no);
-        // What cannot be captured is told by the record.
+        // The record of the call reports changes that cannot be captured.
         let changed = call.capture(context).await.unwrap_or_default();
         let shown = |output: &sandbox::command::Output| {
             let text = self.context.engine.redactor.bounded(output, HEAD_BYTES, TAIL_BYTES);
@@ -364,7 +365,8 @@ impl<'a> ToolGateway<'a> {
         let outcome = match self.answer(head, tool, arguments).await {
             Ok(outcome) => Ok(outcome),
             Err(stopped) => {
-                // What winds the run down captures; else nothing of the server may write when that is done here.
+                // If the run winds down, it captures. Otherwise the server must have ended before the capture
+                // here.
                 self.context.job.scope().check()?;
                 self.servers.end_of(&head.name).await;
                 Err(stopped)
@@ -606,7 +608,7 @@ fn count(changed: usize) -> u32 {
 
 fn run_of(command: &CommandText) -> CommandLine {
     match command {
-        // Not `sh -ec`, as in definitions: a model's line goes on after a failure, as at a terminal.
+        // Not `sh -ec`, as in definitions: a model's line continues after a failure, as at a terminal.
         CommandText::Shell(text) => CommandLine::Argv(["sh", "-c", text].map(ByteText::from).to_vec()),
         CommandText::Argv(words) => {
             CommandLine::Argv(words.iter().map(|word| word.as_str().into()).collect())

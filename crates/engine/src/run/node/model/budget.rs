@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //! 1. Tokens are reserved for the whole prompt and the longest answer. If the price is known, money is
-//!    reserved for the most expensive way to bill that. Both or none: what a limit refuses leaves nothing
+//!    reserved for the most expensive way to bill that. Both or none: if a limit refuses, nothing is
 //!    reserved.
 //! 2. A reservation is settled with the amount that the provider reports. If the call failed, it is settled
 //!    with the prompt if that may have been read, and otherwise with nothing. If the process is killed in
 //!    between, the next owner of the job does that.
-//! 3. What went beyond its reserve (an estimate that was too low) is added, up to the plan's limit and never
-//!    above it. The account of the day has what was reserved.
+//! 3. An amount beyond the reserve (an estimate that was too low) is added, up to the plan's limit and never
+//!    above it. The account of the day has the reserved amount.
 //! 4. A replay spends no money, so it reserves none.
 
 use actors::model::{ModelAnswer, ModelError, TokenEstimate};

@@ -33,7 +33,7 @@ use worker::EndedCall;
 pub(crate) struct ModelCallRecord(ToolCall);
 
 impl ModelCallRecord {
-    /// Keeps that the model is about to be asked.
+    /// Records that the model is about to be asked.
     pub(crate) async fn begin(
         caller: &ModelCaller<'_, '_>,
         effect: &Effect,
@@ -54,7 +54,7 @@ impl ModelCallRecord {
         self.0.no
     }
 
-    /// Keeps that it was not asked, since a limit says no.
+    /// Records that it was not asked, because a limit refuses.
     pub(crate) async fn not_asked(
         self,
         caller: &ModelCaller<'_, '_>,
@@ -64,7 +64,7 @@ impl ModelCallRecord {
         self.end(caller, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
     }
 
-    /// Keeps what came of it.
+    /// Records the outcome.
     pub(crate) async fn answered(
         self,
         caller: &ModelCaller<'_, '_>,

@@ -1,11 +1,12 @@
 //! The conversation with a model, which is bounded by the model's window.
 //!
 //! # Invariants
-//! 1. What is asked is estimated to fit the window, answer included, or is not asked.
+//! 1. A request is sent only if it is estimated to fit the window, answer included.
 //! 2. The system prompt, the first message and everything that was said in words stay. To make room, results
 //!    of tools are replaced by a note, the oldest first. Long arguments of calls follow, the oldest first. At
 //!    last the middle of the newest results is left out.
-//! 3. When room is made, a quarter of the window is: so that what a provider caches holds for several turns.
+//! 3. When room is made, it is a quarter of the window, so that the provider's cache stays valid for several
+//!    turns.
 
 use actors::model::{Message, ModelRequest, ResolvedModel, ToolResult, ToolSpec, ToolUse, estimate};
 use actors::tool::head_and_tail;

@@ -81,7 +81,7 @@ async fn in_time(node: &ActiveNode<'_>, task: &ModelTask, seconds: u64) -> Resul
         () = tokio::time::sleep(Duration::from_secs(seconds)) => {
             token.cancel(CancelReason::Timeout);
             node.state.kill_node(node.path);
-            // What it has in hand is settled and captured before anybody hears of its end.
+            // Its calls in progress are settled and captured before its end is reported.
             work.await
         }
     };
@@ -112,7 +112,7 @@ async fn work(
     let resolved = node.engine.models.resolve(&task.model, &node.engine.redactor);
     let resolved = resolved.map_err(|error| not_asked(node, &error))?;
     let mut tools = tools_of(node, task, servers)?;
-    // What may not be called is not offered; a model that calls it all the same is told why not.
+    // A tool that may not be called is not offered. A model that calls it all the same gets the reason.
     let mut offered = tools.catalog().specs();
     offered.retain(|tool| tools.workplace().forbids(tool).is_none());
     offered.iter_mut().for_each(|tool| name_projects(node.plan, &mut tool.input));

@@ -12,13 +12,13 @@
 //! # Invariants
 //! 1. Every failure that is tried again was recorded before. Of the node's retries each is counted once, so
 //!    that a node makes 1 + retries calls that fail in passing, in sum.
-//! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no
-//!    try. Who was admitted and does not ask lets the next one in. A node that ends for a provider's failures
-//!    ends with what the provider last said.
+//! 2. Nothing is counted, reserved or recorded before the provider admits: a caller that is turned away has
+//!    made no try. An admitted caller that does not ask lets the next one in. A node that ends because of a
+//!    provider's failures ends with the provider's last message.
 //! 3. The conversation is the same in every try of a turn.
 //!
 //! # Not here
-//! When the node is ended: its scope says so (`super::in_time`). How long one call may take: its provider's
+//! The end of the node: its scope decides (`super::in_time`). The time limit of one call: its provider's
 //! settings.
 
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl ModelCaller<'_, '_> {
     }
 
     /// Waits until the provider admits: for its rests no longer than [`WAIT_MAX`] in sum, for the tries of
-    /// others as long as they take. Whoever is cancelled meanwhile leaves at once, and holds nothing.
+    /// others as long as they take. A caller that is cancelled meanwhile leaves at once, and holds nothing.
     async fn admitted(&self) -> Result<ModelCallPermit<'_>, RunError> {
         let mut patience = BreakerPatience::default();
         loop {
